@@ -1,0 +1,48 @@
+"""Packaging of the ``headrace`` distribution. The light core installs without TensorFlow and Beam."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+CORE = [
+    "alembic>=1.14",
+    "networkx>=3.4",
+    "numba>=0.61",
+    "numpy>=2.0",
+    "pyarrow>=19",
+    "rich>=13.9",
+    "sqlalchemy>=2.0.36",
+    "typer>=0.15",
+]
+EXTRAS = {
+    "beam": ["apache-beam>=2.70"],
+    "train": ["tensorflow>=2.19"],
+    "tft": ["apache-beam>=2.70", "tensorflow-transform>=1.21"],
+    "gcs": ["google-cloud-storage>=3.0"],
+    "bench": ["polars>=1.20"],
+    "test": ["hypothesis>=6.120", "pytest>=8.3", "pytest-xdist>=3.6", "pytest-timeout>=2.3"],
+    "lint": ["import-linter>=2.1", "mypy>=1.14", "ruff>=0.9"],
+}
+EXTRAS["all"] = sorted({package for packages in EXTRAS.values() for package in packages})
+
+setup(
+    name="headrace",
+    version="0.1.0",
+    description="Computes each feature once for all models, keeps it, and feeds the trainers.",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11,<3.14",
+    packages=find_packages(
+        include=[
+            f"{room}{rest}" for room in ("transforms", "warehouse", "pipelines", "trainer", "headrace") for rest in ("", ".*")
+        ]
+    ),
+    package_data={
+        "warehouse": ["migrations/*.mako", "migrations/*.ini"],
+        "headrace": ["py.typed"],
+    },
+    install_requires=CORE,
+    extras_require=EXTRAS,
+    entry_points={"console_scripts": ["headrace = headrace.cli.main:main"]},
+)

@@ -1,0 +1,219 @@
+"""Columns as the kernels see them: flat numpy buffers, and the way to and from Arrow.
+
+``Numbers`` holds bool, int64, float32, float64, and timestamps as int64 microseconds. ``Strings`` holds *spans*
+over one byte buffer, so that splitting or filtering text moves offsets and never bytes. ``RaggedItems`` holds row
+offsets over one of the two, whose items are never null. Buffers are read-only by convention: a kernel allocates
+its output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.errors import DataError
+from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+NUMPY_ELEMENT: dict[DType, np.dtype[Any]] = {
+    DType.BOOL: np.dtype(np.bool_),
+    DType.INT64: np.dtype(np.int64),
+    DType.FLOAT32: np.dtype(np.float32),
+    DType.FLOAT64: np.dtype(np.float64),
+    DType.TIMESTAMP: np.dtype(np.int64),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """``values``: one element a row; ``valid``: bool a row, or None when no row is null (null slots hold zero)."""
+
+    values: Array
+    valid: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """Row i is ``data[starts[i]:ends[i]]``, UTF-8; ``starts`` and ``ends`` are int32 or int64; null slots are empty."""
+
+    data: Array
+    starts: Array
+    ends: Array
+    valid: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedItems:
+    """Row i is ``items[offsets[i]:offsets[i + 1]]``; ``offsets`` is int32 or int64 with ``rows + 1`` entries."""
+
+    offsets: Array
+    items: Numbers | Strings
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+Column = Numbers | Strings | RaggedItems
+
+
+def from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Column:
+    """A kernel column over an Arrow array that already has ``arrow_type(column_type)`` (see :func:`conform`).
+
+    Zero-copy for strings and for numbers without nulls; sliced and offset arrays are handled.
+    """
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+        if isinstance(array, pa.ChunkedArray):
+            array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    if isinstance(column_type, Dense):
+        return _dense_from_arrow(array, column_type.dtype)
+    if isinstance(column_type, Ragged):
+        return _ragged_from_arrow(array, column_type.dtype)
+    raise DataError("no kernel reads this type yet", value=str(column_type), allowed="Dense, Ragged")
+
+
+def _valid_of(array: pa.Array) -> Array | None:
+    if array.null_count == 0:
+        return None
+    valid: Array = np.asarray(array.is_valid())
+    return valid
+
+
+def _dense_from_arrow(array: pa.Array, dtype: DType) -> Numbers | Strings:
+    valid = _valid_of(array)
+    if dtype is DType.STRING:
+        return _strings_from_arrow(array, valid)
+    if dtype is DType.TIMESTAMP:
+        array = array.cast(pa.int64())
+    if valid is not None:
+        array = pc.fill_null(array, pa.scalar(False if dtype is DType.BOOL else 0, array.type))
+    values = array.to_numpy(zero_copy_only=dtype is not DType.BOOL)
+    return Numbers(values, valid)
+
+
+def _strings_from_arrow(array: pa.Array, valid: Array | None) -> Strings:
+    _, offsets_buffer, data_buffer = array.buffers()
+    if len(array) == 0 or offsets_buffer is None:
+        empty = np.zeros(0, np.int32)
+        return Strings(np.zeros(0, np.uint8), empty, empty, valid)
+    offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + len(array) + 1]
+    data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    starts, ends = offsets[:-1], offsets[1:]
+    if valid is not None:
+        ends = np.where(valid, ends, starts)
+    return Strings(data, starts, ends, valid)
+
+
+def _ragged_from_arrow(array: pa.Array, dtype: DType) -> RaggedItems:
+    if array.null_count:
+        array = pc.fill_null(array, pa.scalar([], array.type))
+    offsets = array.offsets.to_numpy(zero_copy_only=True)
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+    items = _dense_from_arrow(array.values.slice(first, last - first), dtype)
+    if len(offsets) == 0:
+        offsets = np.zeros(1, np.int32)
+    return RaggedItems(offsets if first == 0 else offsets - first, items)
+
+
+def to_arrow(column: Column, column_type: ColumnType) -> pa.Array:
+    """``column`` in the Arrow layout of ``column_type``: compact, no offset, so that equal columns have equal bytes."""
+    if isinstance(column_type, Ragged) and isinstance(column, RaggedItems):
+        items = _dense_to_arrow(column.items, column_type.dtype)
+        offsets = pa.array(column.offsets.astype(np.int32, copy=False), pa.int32())
+        return pa.ListArray.from_arrays(offsets, items, type=arrow_type(column_type))
+    if isinstance(column_type, Dense) and not isinstance(column, RaggedItems):
+        return _dense_to_arrow(column, column_type.dtype)
+    raise DataError("a kernel returned a column that does not fit its type", value=type(column).__name__,
+                    allowed=str(column_type))  # fmt: skip
+
+
+def _dense_to_arrow(column: Numbers | Strings, dtype: DType) -> pa.Array:
+    if isinstance(column, Strings):
+        return _strings_to_arrow(column)
+    mask = None if column.valid is None else ~column.valid
+    if dtype is DType.TIMESTAMP:
+        return pa.array(column.values, pa.int64(), mask=mask).cast(arrow_type(Dense(dtype)))
+    return pa.array(column.values, arrow_type(Dense(dtype)), mask=mask)
+
+
+def _strings_to_arrow(column: Strings) -> pa.Array:
+    from transforms.kernels.spans import gather_spans
+
+    offsets, data = gather_spans(column.data, column.starts, column.ends)
+    if offsets[-1] > np.iinfo(np.int32).max:
+        raise DataError("a text column of one fragment exceeds 2 GiB", value=int(offsets[-1]),
+                        next_step="use smaller fragments")  # fmt: skip
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32, copy=False)), pa.py_buffer(data)]
+    null_count = 0
+    if column.valid is not None:
+        buffers[0] = pa.array(column.valid, pa.bool_()).buffers()[1]
+        null_count = int(len(column) - np.count_nonzero(column.valid))
+    return pa.Array.from_buffers(pa.string(), len(column), buffers, null_count)
+
+
+def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Array | pa.ChunkedArray:
+    """``array`` cast to the layout of ``column_type`` where that loses nothing; null items of a list are dropped.
+
+    Integers widen to int64, float16/32 to the declared float, any string, binary or dictionary of strings becomes string,
+    timestamps become microseconds in UTC (a finer unit is truncated). Raises :class:`DataError` otherwise.
+    """
+    target = arrow_type(column_type)
+    if array.type == target:
+        return array
+    if not conforms(array.type, column_type):
+        raise DataError("stored type does not conform to the declared type", value=str(array.type),
+                        allowed=str(target))  # fmt: skip
+    if isinstance(column_type, Ragged):
+        return _conform_ragged(array, column_type)
+    return array.cast(target, safe=column_type.dtype is not DType.TIMESTAMP)
+
+
+def _conform_ragged(array: pa.Array | pa.ChunkedArray, column_type: Ragged) -> pa.Array:
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    array = pc.fill_null(array, pa.scalar([], array.type)) if array.null_count else array
+    offsets = np.asarray(array.offsets).astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    items = array.values.slice(first, last - first)
+    offsets = offsets - first
+    if items.null_count:
+        kept = np.concatenate([[0], np.cumsum(np.asarray(items.is_valid()))])
+        offsets, items = kept[offsets], items.drop_null()
+    items = conform(items, Dense(column_type.dtype))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), items, type=arrow_type(column_type))
+
+
+def conforms(stored: pa.DataType, column_type: ColumnType) -> bool:
+    """Whether a stored Arrow type can be read as ``column_type`` without loss (see :func:`conform`)."""
+    if isinstance(column_type, Ragged):
+        return (pa.types.is_list(stored) or pa.types.is_large_list(stored)) and conforms(
+            stored.value_type, Dense(column_type.dtype)
+        )
+    if not isinstance(column_type, Dense):
+        return bool(stored == arrow_type(column_type))
+    if pa.types.is_dictionary(stored):
+        return conforms(stored.value_type, column_type)
+    match column_type.dtype:
+        case DType.BOOL:
+            return bool(pa.types.is_boolean(stored))
+        case DType.INT64:
+            return bool(pa.types.is_integer(stored) and stored != pa.uint64())
+        case DType.FLOAT32:
+            return bool(pa.types.is_float16(stored) or pa.types.is_float32(stored))
+        case DType.FLOAT64:
+            return bool(pa.types.is_floating(stored))
+        case DType.STRING:
+            return bool(pa.types.is_string(stored) or pa.types.is_large_string(stored))
+        case DType.TIMESTAMP:
+            return bool(pa.types.is_timestamp(stored))

@@ -1,0 +1,118 @@
+"""The one root of every error Headrace raises on purpose.
+
+    HeadraceError                      exit status
+    ├── InputError                     2   what the user wrote is wrong: a model, an expression, an option, a schema file
+    │   ├── UnknownColumn
+    │   ├── TypeMismatch
+    │   └── DuplicateInput
+    ├── DataError                      3   the bytes are not what was promised: drifted schema, truncated file
+    ├── NotFound                       4   a name that the catalog does not know
+    ├── Busy                           5   another process holds what this one needs
+    └── StorageError                   6   the disk or the object store refused: full, read-only, unreachable
+
+Each room adds leaves of its own under these branches; the command line maps a branch to its exit status.
+An exception outside this tree is a defect and exits with status 70.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class HeadraceError(Exception):
+    """One clear message: what was wrong, where, the offending value, what is allowed and the next step.
+
+    Every part is kept as an attribute, so that callers and tests need not parse the text.
+    """
+
+    exit_status: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        value: object = None,
+        allowed: str = "",
+        next_step: str = "",
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.value = value
+        self.allowed = allowed
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.where:
+            lines.append(f"  where:   {self.where}")
+        if self.value is not None:
+            lines.append(f"  value:   {self.value!r}")
+        if self.allowed:
+            lines.append(f"  allowed: {self.allowed}")
+        if self.next_step:
+            lines.append(f"  next:    {self.next_step}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Beam carries exceptions between processes; keyword-only fields survive through the instance dict.
+        return (_rebuild, (type(self), self.what, dict(self.__dict__)))
+
+
+def _rebuild(kind: type[HeadraceError], what: str, fields: dict[str, object]) -> HeadraceError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, what)
+    error.__dict__.update(fields)
+    return error
+
+
+class InputError(HeadraceError):
+    """Something a person wrote (model, expression, option, schema file) is wrong."""
+
+    exit_status = 2
+
+
+class UnknownColumn(InputError):
+    """An expression or a label reads a column that the table does not have."""
+
+
+class TypeMismatch(InputError):
+    """An operator or a table was given a type it does not take."""
+
+
+class DuplicateInput(InputError):
+    """A model names two inputs alike."""
+
+
+class DataError(HeadraceError):
+    """Stored bytes are not what the catalog promised: missing, truncated or of another schema."""
+
+    exit_status = 3
+
+
+class NotFound(HeadraceError):
+    """A table, model, component or task that the catalog does not know."""
+
+    exit_status = 4
+
+
+class Busy(HeadraceError):
+    """Another process holds what this one needs; nothing was changed."""
+
+    exit_status = 5
+
+
+class StorageError(HeadraceError):
+    """The storage refused a read or a write: disk full, permission denied, unreachable."""
+
+    exit_status = 6
+
+
+def nearest(name: str, known: Iterable[str], limit: int = 3) -> str:
+    """The known names closest to ``name``, best first, as text for an error's ``allowed`` or ``next_step``."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=limit, cutoff=0.5)
+    return ", ".join(close or names[:20]) or "(none)"

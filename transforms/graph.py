@@ -1,0 +1,185 @@
+"""Expression graphs: immutable nodes over raw columns and literals.
+
+A node knows its identity, a SHA-256 over its operator name and version, parameters, type and its arguments'
+identities (a Merkle hash, so it is computed once per node and shared subgraphs cost nothing). Two nodes are equal
+when their identities are.  A *component* is the graph under one root, the sub-DAG that feeds one model input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from transforms.encoding import digest
+from transforms.errors import InputError
+from transforms.operators.declaration import Scalar
+from transforms.types import ColumnType, type_document, type_from_document
+
+FORMAT = "headrace.component/1"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One value of the graph. Use the subclasses :class:`RawColumn`, :class:`Literal` and :class:`Operation`."""
+
+    type: ColumnType
+    identity: str = field(init=False, default="")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    @property
+    def args(self) -> tuple[Node, ...]:
+        """The nodes this one reads, in order."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RawColumn(Node):
+    """A column of the table, read as ``type``."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "identity", digest(["column", self.name, type_document(self.type)]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal(Node):
+    """A constant: the same value for every event."""
+
+    value: bool | int | float | str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "identity", digest(["literal", self.value, type_document(self.type)]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation(Node):
+    """An operator of a stated version applied to arguments. ``params`` is sorted by name."""
+
+    op: str
+    version: int
+    operands: tuple[Node, ...]
+    params: tuple[tuple[str, Scalar], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "identity", self._identity_over(lambda node: node.identity, self.version))
+
+    def _identity_over(self, of: Callable[[Node], str], version: int | None) -> str:
+        args = [of(arg) for arg in self.operands]
+        return digest(["operation", self.op, version, dict(self.params), type_document(self.type), args])
+
+    @property
+    def args(self) -> tuple[Node, ...]:
+        """The operands."""
+        return self.operands
+
+
+def topological(roots: Iterable[Node]) -> Iterator[Node]:
+    """Every node under ``roots`` once, arguments before the nodes that read them. Iterative: depth is no limit."""
+    seen: set[str] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        node, expanded = stack.pop()
+        if node.identity in seen:
+            continue
+        if expanded:
+            seen.add(node.identity)
+            yield node
+        else:
+            stack.append((node, True))
+            stack.extend((arg, False) for arg in reversed(node.args))
+
+
+def fold(root: Node, combine: Callable[[Node, tuple[_T, ...]], _T]) -> _T:
+    """Compute a value bottom-up: ``combine(node, values of its arguments)``, each node once."""
+    values: dict[str, _T] = {}
+    for node in topological([root]):
+        values[node.identity] = combine(node, tuple(values[arg.identity] for arg in node.args))
+    return values[root.identity]
+
+
+def raw_columns(root: Node) -> tuple[RawColumn, ...]:
+    """The raw columns a component reads, by name."""
+    columns = (node for node in topological([root]) if isinstance(node, RawColumn))
+    return tuple(sorted(columns, key=lambda column: column.name))
+
+
+def shape_identity(root: Node) -> str:
+    """An identity that leaves operator versions out: equal for components that differ in nothing else."""
+
+    def combine(node: Node, args: tuple[str, ...]) -> str:
+        if not isinstance(node, Operation):
+            return node.identity
+        by_identity = dict(zip((arg.identity for arg in node.args), args, strict=True))
+        return node._identity_over(lambda arg: by_identity[arg.identity], None)
+
+    return fold(root, combine)
+
+
+def operator_versions(root: Node) -> dict[str, int]:
+    """Operator name to version, for every operator under ``root``."""
+    return {node.op: node.version for node in topological([root]) if isinstance(node, Operation)}
+
+
+def component_document(root: Node) -> dict[str, object]:
+    """The component as a JSON object: nodes in topological order, arguments by position. The last node is the root."""
+    position: dict[str, int] = {}
+    nodes: list[dict[str, object]] = []
+    for node in topological([root]):
+        position[node.identity] = len(nodes)
+        nodes.append(_node_document(node, position))
+    return {"format": FORMAT, "nodes": nodes}
+
+
+def _node_document(node: Node, position: Mapping[str, int]) -> dict[str, object]:
+    spelled: dict[str, object] = {"type": type_document(node.type)}
+    match node:
+        case RawColumn():
+            return {"column": node.name, **spelled}
+        case Literal():
+            # A float is written in hexadecimal, so that NaN, infinities and -0.0 survive JSON.
+            value = {"float": node.value.hex()} if isinstance(node.value, float) else node.value
+            return {"literal": value, **spelled}
+        case Operation():
+            params = {name: _param_document(value) for name, value in node.params}
+            args = [position[arg.identity] for arg in node.args]
+            return {"op": node.op, "version": node.version, "params": params, "args": args, **spelled}
+        case _:
+            raise InputError("not a node of a component", value=type(node).__name__)
+
+
+def _param_document(value: Scalar) -> object:
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    return [_param_document(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _param_from(value: Any) -> Any:
+    if isinstance(value, dict):
+        return float.fromhex(value["float"])
+    return tuple(_param_from(item) for item in value) if isinstance(value, list) else value
+
+
+def component_from_document(document: Mapping[str, Any]) -> Node:
+    """The component a document describes. Raises :class:`InputError` for another format or an empty document."""
+    if document.get("format") != FORMAT or not document.get("nodes"):
+        raise InputError("not a component document", value=document.get("format"), allowed=FORMAT)
+    nodes: list[Node] = []
+    for entry in document["nodes"]:
+        column_type = type_from_document(entry["type"])
+        if "column" in entry:
+            nodes.append(RawColumn(column_type, entry["column"]))
+        elif "literal" in entry:
+            nodes.append(Literal(column_type, _param_from(entry["literal"])))
+        else:
+            operands = tuple(nodes[i] for i in entry["args"])
+            params = tuple(sorted((name, _param_from(value)) for name, value in entry["params"].items()))
+            nodes.append(Operation(column_type, entry["op"], entry["version"], operands, params))
+    return nodes[-1]

@@ -1,0 +1,136 @@
+"""How an operator is declared: name, version, signature, laws, reference, kernel and cost, in one value.
+
+A family's file declares its operators; :mod:`transforms.operators.registry` collects them. The *reference* is the
+meaning (one event, plain Python); the *kernel* is the same thing over whole columns. Versions guard memos: whoever
+changes an output changes the version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from transforms.columns import Column
+from transforms.errors import InputError, TypeMismatch
+from transforms.types import ColumnType, Dense, DType, Ragged
+
+#: What an operator's parameter may be. Tuples are homogeneous.
+Scalar = bool | int | float | str | tuple[float, ...] | tuple[str, ...]
+Params = Mapping[str, Scalar]
+Types = Sequence[ColumnType]
+
+
+class Law(StrEnum):
+    """Algebraic laws that the canonical form may use. Each one is held by a property test, bit for bit."""
+
+    COMMUTATIVE = "commutative"  # f(a, b) == f(b, a)
+    ASSOCIATIVE = "associative"  # f(f(a, b), c) == f(a, b, c)
+    IDEMPOTENT_ARGUMENTS = "idempotent arguments"  # f(a, a, b) == f(a, b)
+    IDEMPOTENT = "idempotent"  # f(f(a)) == f(a), parameters equal
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """One argument: the kinds and element types it takes. ``variadic`` marks a last argument that repeats."""
+
+    name: str
+    dense: frozenset[DType] = frozenset()
+    ragged: frozenset[DType] = frozenset()
+    variadic: bool = False
+
+    def takes(self, column_type: ColumnType) -> bool:
+        """Whether a column of this type may stand here."""
+        match column_type:
+            case Dense(dtype=dtype):
+                return dtype in self.dense
+            case Ragged(dtype=dtype):
+                return dtype in self.ragged
+            case _:
+                return False
+
+    def describe(self) -> str:
+        """The accepted types, as an error message lists them."""
+        kinds = (("Dense", self.dense), ("Ragged", self.ragged))
+        return " or ".join(f"{kind}[{' | '.join(sorted(dtypes))}]" for kind, dtypes in kinds if dtypes)
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter: its Python type, its default (None: required) and a check that returns what is allowed, or ''."""
+
+    name: str
+    kind: type
+    default: Scalar | None = None
+    check: Callable[[Scalar], str] = field(default=lambda value: "")
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A declared operator.
+
+    ``result`` maps argument types and parameters to the result type and may raise :class:`TypeMismatch`.
+    ``reference`` takes one Python value per argument (None for a dense null, a list for ragged) and the parameters
+    by keyword. ``kernel`` takes one :class:`~transforms.columns.Column` per argument and the parameters by keyword.
+    With ``nulls="propagate"`` a null in any dense argument makes a dense result null and a ragged result empty: the
+    framework does this around both, so reference never sees None and a kernel may compute anything in null slots.
+    ``cost_ns`` is a first guess at CPU nanoseconds an event, replaced by measurements where there are any.
+    """
+
+    name: str
+    version: int
+    family: str
+    summary: str
+    args: tuple[Arg, ...]
+    result: Callable[[Types, Params], ColumnType]
+    reference: Callable[..., object]
+    kernel: Callable[..., Column]
+    params: tuple[Param, ...] = ()
+    laws: frozenset[Law] = frozenset()
+    nulls: Literal["propagate", "see"] = "propagate"
+    cost_ns: float = 50.0
+
+    def bind_params(self, given: Mapping[str, object]) -> dict[str, Scalar]:
+        """``given`` with defaults filled in and every value checked. Raises :class:`InputError`."""
+        known = {param.name: param for param in self.params}
+        for name in given:
+            if name not in known:
+                raise InputError(f"{self.name} has no parameter {name!r}", allowed=", ".join(known) or "(none)")
+        return {param.name: self._bind(param, given.get(param.name, param.default)) for param in self.params}
+
+    def _bind(self, param: Param, value: object) -> Scalar:
+        where = f"operator {self.name}, parameter {param.name}"
+        if value is None:
+            raise InputError("a required parameter is missing", where=where, allowed=param.kind.__name__)
+        if param.kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if param.kind is tuple and isinstance(value, list):
+            value = tuple(value)
+        if not isinstance(value, param.kind) or (isinstance(value, bool) and param.kind is not bool):
+            raise InputError("a parameter has the wrong type", where=where, value=value, allowed=param.kind.__name__)
+        if allowed := param.check(value):
+            raise InputError("a parameter is out of range", where=where, value=value, allowed=allowed)
+        return value
+
+    def infer(self, types: Types, params: Params) -> ColumnType:
+        """The result type. Raises :class:`TypeMismatch` naming the operator, the argument and what it takes."""
+        args = self._spread(len(types))
+        for position, (arg, column_type) in enumerate(zip(args, types, strict=True)):
+            if not arg.takes(column_type):
+                raise TypeMismatch(
+                    f"operator {self.name} does not take {column_type} here",
+                    where=f"argument {position + 1} ({arg.name})",
+                    value=str(column_type),
+                    allowed=arg.describe(),
+                )
+        return self.result(types, params)
+
+    def _spread(self, count: int) -> tuple[Arg, ...]:
+        variadic = bool(self.args) and self.args[-1].variadic
+        if count < len(self.args) or (count > len(self.args) and not variadic):
+            need = f"at least {len(self.args)}" if variadic else str(len(self.args))
+            raise TypeMismatch(f"operator {self.name} takes {need} arguments", value=count,
+                               allowed=", ".join(arg.name for arg in self.args))  # fmt: skip
+        return self.args + self.args[-1:] * (count - len(self.args))

@@ -1,0 +1,175 @@
+"""Column types: what an expression yields for one event, and the one Arrow layout each type has.
+
+``Dense`` is one value an event, ``Ragged`` any number, ``Weighted`` any number of ids each with a float32 weight,
+``Vector`` a fixed number. Integer types may carry ``buckets``: every value lies in ``[0, buckets)``, which is what
+an embedding table needs to know about its ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+from transforms.errors import InputError
+
+
+class DType(StrEnum):
+    """The element types. Their values are the names used in documents, fingerprints and schema files."""
+
+    BOOL = "bool"
+    INT64 = "int64"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    STRING = "string"
+    TIMESTAMP = "timestamp"
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether arithmetic takes it: int64, float32 and float64."""
+        return self in _NUMERIC
+
+
+_NUMERIC = frozenset({DType.INT64, DType.FLOAT32, DType.FLOAT64})
+
+#: The Arrow type of one element. Timestamps are microseconds since the epoch in UTC.
+ARROW_ELEMENT: dict[DType, pa.DataType] = {
+    DType.BOOL: pa.bool_(),
+    DType.INT64: pa.int64(),
+    DType.FLOAT32: pa.float32(),
+    DType.FLOAT64: pa.float64(),
+    DType.STRING: pa.string(),
+    DType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+}
+
+
+def _check_buckets(dtype: DType, buckets: int | None) -> None:
+    if buckets is None:
+        return
+    if dtype is not DType.INT64 or buckets < 1:
+        raise InputError(
+            "buckets need int64 ids and at least one bucket",
+            value=(str(dtype), buckets),
+            allowed="int64 with buckets >= 1",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """One value an event; a missing value is null. Arrow: the element type itself."""
+
+    dtype: DType
+    buckets: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_buckets(self.dtype, self.buckets)
+
+    def __str__(self) -> str:
+        return _spell("Dense", self.dtype, self.buckets)
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Any number of values an event; null is the empty list, and no item is null. Arrow: ``list<element>``."""
+
+    dtype: DType
+    buckets: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_buckets(self.dtype, self.buckets)
+
+    def __str__(self) -> str:
+        return _spell("Ragged", self.dtype, self.buckets)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """Any number of (id, float32 weight) pairs an event. Arrow: ``list<struct<id, weight: float32>>``."""
+
+    dtype: DType
+    buckets: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_buckets(self.dtype, self.buckets)
+
+    def __str__(self) -> str:
+        return _spell("Weighted", self.dtype, self.buckets)
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Exactly ``size`` values an event. Arrow: ``fixed_size_list<element, size>``."""
+
+    dtype: DType
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise InputError("a vector has at least one value", value=self.size, allowed="size >= 1")
+
+    def __str__(self) -> str:
+        return f"Vector[{self.dtype}, {self.size}]"
+
+
+ColumnType = Dense | Ragged | Weighted | Vector
+
+
+def _spell(kind: str, dtype: DType, buckets: int | None) -> str:
+    return f"{kind}[{dtype}]" if buckets is None else f"{kind}[{dtype}, buckets={buckets}]"
+
+
+def arrow_type(column_type: ColumnType) -> pa.DataType:
+    """The Arrow type that stores ``column_type``: in memo files, in read solutions and between rooms."""
+    element = ARROW_ELEMENT[column_type.dtype]
+    match column_type:
+        case Dense():
+            return element
+        case Ragged():
+            return pa.list_(pa.field("item", element, nullable=False))
+        case Weighted():
+            pair = pa.struct(
+                [pa.field("id", element, nullable=False), pa.field("weight", pa.float32(), nullable=False)]
+            )
+            return pa.list_(pa.field("item", pair, nullable=False))
+        case Vector():
+            return pa.list_(pa.field("item", element, nullable=False), column_type.size)
+
+
+def type_document(column_type: ColumnType) -> dict[str, object]:
+    """``column_type`` as a JSON object, the inverse of :func:`type_from_document`."""
+    document: dict[str, object] = {
+        "kind": type(column_type).__name__.lower(),
+        "dtype": column_type.dtype.value,
+    }
+    if isinstance(column_type, Vector):
+        document["size"] = column_type.size
+    elif column_type.buckets is not None:
+        document["buckets"] = column_type.buckets
+    return document
+
+
+_KINDS: dict[str, type[Dense] | type[Ragged] | type[Weighted]] = {
+    "dense": Dense,
+    "ragged": Ragged,
+    "weighted": Weighted,
+}
+
+
+def type_from_document(document: dict[str, object]) -> ColumnType:
+    """The type a document describes. Raises :class:`InputError` for an unknown kind or element type."""
+    kind, dtype = str(document.get("kind")), str(document.get("dtype"))
+    if dtype not in set(DType):
+        raise InputError("unknown element type", value=dtype, allowed=", ".join(DType))
+    if kind == "vector":
+        return Vector(DType(dtype), _integer(document["size"]))
+    if kind not in _KINDS:
+        raise InputError("unknown column kind", value=kind, allowed="dense, ragged, weighted, vector")
+    buckets = document.get("buckets")
+    return _KINDS[kind](DType(dtype), None if buckets is None else _integer(buckets))
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError("expected an integer in a type document", value=value)
+    return value
