@@ -1,0 +1,56 @@
+"""The warehouse's configuration: one frozen value, validated once, passed in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from transforms.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class WarehouseConfig:
+    """Where the warehouse lives and how it behaves.
+
+    ``home``: folder (or ``scheme://`` location) of the memo files, and of the catalog unless ``catalog_url`` names
+    another. ``fragment_rows``: row groups of one file are gathered into fragments of up to this many rows.
+    ``lease_secs``: how long a worker owns a task without a heartbeat. ``max_attempts``: leases a task gets before it
+    is quarantined. ``retry_backoff_secs``: wait before the second attempt, doubled for each further one.
+    ``busy_timeout_secs``: how long to wait for another process's write lock on a SQLite catalog.
+    ``read_threads``: columns digested at the same time; 0 means one per CPU core.
+    """
+
+    home: str
+    catalog_url: str = ""
+    fragment_rows: int = 1_000_000
+    lease_secs: float = 60.0
+    max_attempts: int = 3
+    retry_backoff_secs: float = 0.0
+    busy_timeout_secs: float = 30.0
+    read_threads: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.home:
+            raise InputError("the warehouse needs a home folder", where="WarehouseConfig.home", value=self.home)
+        if "://" in self.home and not self.home.startswith("file://") and not self.catalog_url:
+            raise InputError("a warehouse whose home is not a local folder needs a catalog URL", value=self.home,
+                             next_step="set catalog_url, for example sqlite:////var/lib/headrace/catalog.db")  # fmt: skip
+        for name, least in (("fragment_rows", 1), ("max_attempts", 1), ("read_threads", 0)):
+            self._check(name, least, getattr(self, name), integral=True)
+        for name, value in (("retry_backoff_secs", self.retry_backoff_secs), ("busy_timeout_secs", self.busy_timeout_secs)):
+            self._check(name, 0, value, integral=False)
+        if not (math.isfinite(self.lease_secs) and self.lease_secs > 0):
+            raise InputError("a lease lasts longer than nothing", where="WarehouseConfig.lease_secs",
+                             value=self.lease_secs, allowed="seconds > 0")  # fmt: skip
+
+    def _check(self, name: str, least: int, value: float, *, integral: bool) -> None:
+        kind = int if integral else (int, float)
+        if not isinstance(value, kind) or isinstance(value, bool) or not value >= least or math.isinf(value):
+            noun = "an integer" if integral else "a number"
+            raise InputError("a setting is out of range", where=f"WarehouseConfig.{name}", value=value,
+                             allowed=f"{noun} >= {least}")  # fmt: skip
+
+    @property
+    def url(self) -> str:
+        """The catalog's SQLAlchemy URL: ``catalog_url``, or ``catalog.db`` in ``home``."""
+        return self.catalog_url or f"sqlite:///{self.home.removeprefix('file://')}/catalog.db"

@@ -1,0 +1,53 @@
+"""What the warehouse refuses, each a leaf under one branch of :mod:`transforms.errors`."""
+
+from __future__ import annotations
+
+from transforms.errors import Busy, DataError, InputError, NotFound
+
+
+class UnknownTable(NotFound):
+    """No table of this name is registered."""
+
+
+class UnknownModel(NotFound):
+    """No model of this name (or this version of it) was submitted."""
+
+
+class UnknownComponent(NotFound):
+    """No component's fingerprint is, or starts with, what was given."""
+
+
+class NameTaken(InputError):
+    """A model of this name belongs to another client."""
+
+
+class CatalogBusy(Busy):
+    """Another process held the catalog's write lock for longer than the configured wait. Nothing was changed."""
+
+
+class CatalogVersionError(DataError):
+    """The catalog was written by a version of Headrace that this one does not know."""
+
+
+class EmptyPartition(DataError):
+    """A partition folder that holds no Parquet file."""
+
+
+class SchemaDrift(DataError):
+    """A file whose columns differ from those of the table's other files."""
+
+
+class CorruptFile(DataError):
+    """A file that is truncated or is not what its name says."""
+
+
+class ChangedData(DataError):
+    """A raw file no longer holds the values that were registered."""
+
+
+class MemoDamaged(DataError):
+    """A memo's bytes are missing or are not the bytes that were committed. Computing it again is always possible."""
+
+
+class IllegalTransition(InputError):
+    """A task was asked to do what its state does not allow."""
