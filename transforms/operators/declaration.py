@@ -7,10 +7,11 @@ changes an output changes the version.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, cast
 
 from transforms.columns import Column
 from transforms.errors import InputError, TypeMismatch
@@ -58,13 +59,37 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter: its Python type, its default (None: required) and a check that returns what is allowed, or ''."""
+    """One parameter: its Python type or types, its default (None: required), a check that returns what is allowed or ''."""
 
     name: str
-    kind: type
+    kind: type | tuple[type, ...]
     default: Scalar | None = None
     check: Callable[[Scalar], str] = field(default=lambda value: "")
     doc: str = ""
+
+    @property
+    def kind_name(self) -> str:
+        """The accepted Python types, as an error message lists them."""
+        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
+        return " or ".join(kind.__name__ for kind in kinds)
+
+    def accepts(self, value: object) -> bool:
+        """Whether ``value`` has one of the types. A bool is not an int here."""
+        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
+        return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
+@dataclass(frozen=True, slots=True)
+class KernelAt:
+    """A kernel named by module and function, imported at its first call: declaring an operator loads no compiler."""
+
+    module: str
+    function: str
+
+    def __call__(self, *columns: Column, **params: Scalar) -> Column:
+        """Run the kernel."""
+        kernel: Callable[..., Column] = getattr(importlib.import_module(self.module), self.function)
+        return kernel(*columns, **params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +101,7 @@ class Operator:
     by keyword. ``kernel`` takes one :class:`~transforms.columns.Column` per argument and the parameters by keyword.
     With ``nulls="propagate"`` a null in any dense argument makes a dense result null and a ragged result empty: the
     framework does this around both, so reference never sees None and a kernel may compute anything in null slots.
+    A float result of the reference is rounded to the result type once; integers are exact.
     ``cost_ns`` is a first guess at CPU nanoseconds an event, replaced by measurements where there are any.
     """
 
@@ -103,16 +129,14 @@ class Operator:
     def _bind(self, param: Param, value: object) -> Scalar:
         where = f"operator {self.name}, parameter {param.name}"
         if value is None:
-            raise InputError("a required parameter is missing", where=where, allowed=param.kind.__name__)
-        if param.kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if param.kind is tuple and isinstance(value, list):
-            value = tuple(value)
-        if not isinstance(value, param.kind) or (isinstance(value, bool) and param.kind is not bool):
-            raise InputError("a parameter has the wrong type", where=where, value=value, allowed=param.kind.__name__)
-        if allowed := param.check(value):
+            raise InputError("a required parameter is missing", where=where, allowed=param.kind_name)
+        value = _plain(value, param.kind)
+        if not param.accepts(value):
+            raise InputError("a parameter has the wrong type", where=where, value=value, allowed=param.kind_name)
+        scalar = cast(Scalar, value)
+        if allowed := param.check(scalar):
             raise InputError("a parameter is out of range", where=where, value=value, allowed=allowed)
-        return value
+        return scalar
 
     def infer(self, types: Types, params: Params) -> ColumnType:
         """The result type. Raises :class:`TypeMismatch` naming the operator, the argument and what it takes."""
@@ -134,3 +158,14 @@ class Operator:
             raise TypeMismatch(f"operator {self.name} takes {need} arguments", value=count,
                                allowed=", ".join(arg.name for arg in self.args))  # fmt: skip
         return self.args + self.args[-1:] * (count - len(self.args))
+
+
+def _plain(value: object, kind: type | tuple[type, ...]) -> object:
+    """Whole numbers become floats where a float is meant; lists become tuples, of floats if all items are numbers."""
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is tuple and isinstance(value, list | tuple):
+        if all(isinstance(item, int | float) and not isinstance(item, bool) for item in value):
+            return tuple(float(item) for item in value)
+        return tuple(value)
+    return value

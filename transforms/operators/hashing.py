@@ -1,0 +1,83 @@
+"""Hashing ids into buckets, bit-equal to TensorFlow.
+
+``hash_buckets`` is FarmHash Fingerprint64 of the text's UTF-8 bytes, unsigned modulo ``buckets``: what
+``tf.strings.to_hash_bucket_fast`` and tf.Transform's ``hash_strings`` give. Integers are hashed as their decimal text
+(``tf.strings.as_string`` first). A ``salt`` is text put before each value: bit-equal to hashing ``salt + value``.
+
+``cross`` is ``tf.sparse.cross_hashed`` with its default key: starting from 0xDECAFCAFFE, each argument's fingerprint is
+folded in by FingerprintCat64, in argument order; text enters as its Fingerprint64, an integer as itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from transforms.operators.declaration import Arg, KernelAt, Operator, Param, Params, Types
+from transforms.operators.farmhash import fingerprint64, fingerprint_cat64
+from transforms.operators.signatures import HASHABLE, at_least
+from transforms.types import ColumnType, Dense, DType, Ragged
+
+#: TensorFlow's default key of hashed crosses.
+CROSS_KEY = 0xDECAFCAFFE
+
+_KERNELS = "transforms.kernels.hashing"
+_VALUES = Arg("values", dense=HASHABLE, ragged=HASHABLE)
+_BUCKETS = Param("buckets", int, check=at_least(1), doc="ids lie in [0, buckets)")
+
+Hashable = str | int
+
+
+def _hash_buckets(values: Hashable | Sequence[Hashable], *, buckets: int, salt: str) -> int | list[int]:
+    if isinstance(values, str | int):
+        return fingerprint64(f"{salt}{values}".encode()) % buckets
+    return [fingerprint64(f"{salt}{value}".encode()) % buckets for value in values]
+
+
+def _cross(*values: Hashable | Sequence[Hashable], buckets: int) -> int | list[int]:
+    lists = [[value] if isinstance(value, str | int) else value for value in values]
+    ids = [_cross_one(row, buckets) for row in itertools.product(*lists)]
+    return ids[0] if all(isinstance(value, str | int) for value in values) else ids
+
+
+def _cross_one(row: Sequence[Hashable], buckets: int) -> int:
+    hashed = CROSS_KEY
+    for value in row:
+        hashed = fingerprint_cat64(hashed, fingerprint64(value.encode()) if isinstance(value, str) else value % 2**64)
+    return hashed % buckets
+
+
+def _hashed(types: Types, params: Params) -> ColumnType:
+    buckets = params["buckets"]
+    assert isinstance(buckets, int)
+    ragged = any(isinstance(column_type, Ragged) for column_type in types)
+    return Ragged(DType.INT64, buckets) if ragged else Dense(DType.INT64, buckets)
+
+
+HASH_BUCKETS = Operator(
+    name="hash_buckets",
+    version=1,
+    family="hash",
+    summary="FarmHash Fingerprint64 of salt + value, unsigned modulo buckets; integers are hashed as their decimal text.",
+    args=(_VALUES,),
+    result=_hashed,
+    reference=_hash_buckets,
+    kernel=KernelAt(_KERNELS, "hash_buckets"),
+    params=(_BUCKETS, Param("salt", str, "", doc="text put before each value, to hash one column in several ways")),
+    cost_ns=25,
+)
+
+CROSS = Operator(
+    name="cross",
+    version=1,
+    family="hash",
+    summary="Hashed combinations of one value of each argument, as tf.sparse.cross_hashed; the last argument varies fastest.",
+    args=(Arg("first", dense=HASHABLE, ragged=HASHABLE), Arg("rest", dense=HASHABLE, ragged=HASHABLE, variadic=True)),
+    result=_hashed,
+    reference=_cross,
+    kernel=KernelAt(_KERNELS, "cross"),
+    params=(_BUCKETS,),
+    cost_ns=60,
+)
+
+OPERATORS = (HASH_BUCKETS, CROSS)

@@ -1,0 +1,88 @@
+"""Result types and parameter checks that operators share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from transforms.errors import TypeMismatch
+from transforms.operators.declaration import Params, Scalar, Types
+from transforms.types import ColumnType, Dense, DType, Ragged
+
+TEXT = frozenset({DType.STRING})
+NUMERIC = frozenset({DType.INT64, DType.FLOAT32, DType.FLOAT64})
+#: What can be hashed: text as its bytes, integers as their decimal text.
+HASHABLE = frozenset({DType.STRING, DType.INT64})
+ANY = frozenset(DType)
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+
+def always(column_type: ColumnType) -> Callable[[Types, Params], ColumnType]:
+    """A result type that depends on nothing."""
+    return lambda types, params: column_type
+
+
+def first(types: Types, params: Params) -> ColumnType:
+    """The type of the first argument."""
+    return types[0]
+
+
+def common_ragged(types: Types, params: Params) -> ColumnType:
+    """Lists of one element type; ``buckets`` is kept where all agree. Raises :class:`TypeMismatch` for mixed elements."""
+    dtypes = {column_type.dtype for column_type in types}
+    if len(dtypes) > 1:
+        raise TypeMismatch("the lists must have one element type", value=", ".join(map(str, types)),
+                           allowed="lists of equal element type")  # fmt: skip
+    return Ragged(types[0].dtype, common_buckets(types))
+
+
+def common_buckets(types: Types) -> int | None:
+    """The number of buckets that all types share, or None."""
+    found = {getattr(column_type, "buckets", None) for column_type in types}
+    return found.pop() if len(found) == 1 else None
+
+
+def promote(types: Types) -> DType:
+    """The element type that mixed numbers meet in.
+
+    Equal types stay; int64 with float32 and anything with float64 is float64, as in numpy: float32 cannot hold an id.
+    Other types do not mix. Raises :class:`TypeMismatch`.
+    """
+    dtypes = {column_type.dtype for column_type in types}
+    if len(dtypes) == 1:
+        return types[0].dtype
+    if dtypes <= NUMERIC:
+        return DType.FLOAT64
+    raise TypeMismatch("these types do not mix", value=", ".join(map(str, types)),
+                       allowed="equal types, or numbers", next_step="cast one of them")  # fmt: skip
+
+
+def promoted(types: Types, params: Params) -> ColumnType:
+    """Dense numbers of :func:`promote`'s element type."""
+    return Dense(promote(types))
+
+
+def at_least(minimum: int) -> Callable[[Scalar], str]:
+    """A check for whole numbers from ``minimum`` to the int64 limit."""
+    return lambda value: "" if minimum <= int(value) <= INT64_MAX else f"{minimum} .. {INT64_MAX}"  # type: ignore[arg-type]
+
+
+def finite(value: Scalar) -> str:
+    """A check for numbers that are neither infinite nor NaN."""
+    return "" if isinstance(value, float) and math.isfinite(value) else "a finite number"
+
+
+def not_nan(value: Scalar) -> str:
+    """A check for any number but NaN."""
+    return "" if isinstance(value, float) and not math.isnan(value) else "a number other than NaN"
+
+
+def not_empty(value: Scalar) -> str:
+    """A check for text of at least one character."""
+    return "" if isinstance(value, str) and value else "text of at least one character"
+
+
+def wrap_int64(value: int) -> int:
+    """``value`` modulo 2**64 as a signed number, as two's complement arithmetic gives it."""
+    return (value - INT64_MIN) % 2**64 + INT64_MIN
