@@ -35,7 +35,9 @@ setup(
     python_requires=">=3.11,<3.14",
     packages=find_packages(
         include=[
-            f"{room}{rest}" for room in ("transforms", "warehouse", "pipelines", "trainer", "headrace") for rest in ("", ".*")
+            f"{room}{rest}"
+            for room in ("transforms", "warehouse", "pipelines", "trainer", "headrace")
+            for rest in ("", ".*")
         ]
     ),
     package_data={

@@ -1,1 +1,56 @@
-"""Commands."""
+"""Headrace computes each feature once for all models, keeps it, and feeds the trainers.
+
+    import headrace as hr
+
+    model = hr.Model("search_ctr", client="search", label="clicked")
+    model.input("words", hr.text("query").unigrams().hash_buckets(100_000))
+
+Names are resolved on first use, so that importing this package is cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transforms.errors import HeadraceError as HeadraceError
+    from transforms.expression import Expr as Expr
+    from transforms.expression import boolean as boolean
+    from transforms.expression import coalesce as coalesce
+    from transforms.expression import column as column
+    from transforms.expression import concat as concat
+    from transforms.expression import cross as cross
+    from transforms.expression import float32 as float32
+    from transforms.expression import float64 as float64
+    from transforms.expression import if_else as if_else
+    from transforms.expression import int64 as int64
+    from transforms.expression import literal as literal
+    from transforms.expression import ragged as ragged
+    from transforms.expression import text as text
+    from transforms.expression import timestamp as timestamp
+    from transforms.model import Model as Model
+
+_HOME = {
+    "HeadraceError": "transforms.errors",
+    "Model": "transforms.model",
+    **dict.fromkeys(
+        ("Expr", "boolean", "coalesce", "column", "concat", "cross", "float32", "float64", "if_else", "int64",
+         "literal", "ragged", "text", "timestamp"),
+        "transforms.expression",
+    ),
+}  # fmt: skip
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

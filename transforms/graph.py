@@ -20,7 +20,7 @@ FORMAT = "headrace.component/1"
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Node:
     """One value of the graph. Use the subclasses :class:`RawColumn`, :class:`Literal` and :class:`Operation`."""
 
@@ -33,13 +33,16 @@ class Node:
     def __hash__(self) -> int:
         return hash(self.identity)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.identity[:12]}, {self.type})"
+
     @property
     def args(self) -> tuple[Node, ...]:
         """The nodes this one reads, in order."""
         return ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RawColumn(Node):
     """A column of the table, read as ``type``."""
 
@@ -49,7 +52,7 @@ class RawColumn(Node):
         object.__setattr__(self, "identity", digest(["column", self.name, type_document(self.type)]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Literal(Node):
     """A constant: the same value for every event."""
 
@@ -59,7 +62,7 @@ class Literal(Node):
         object.__setattr__(self, "identity", digest(["literal", self.value, type_document(self.type)]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Operation(Node):
     """An operator of a stated version applied to arguments. ``params`` is sorted by name."""
 

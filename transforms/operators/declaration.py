@@ -149,7 +149,11 @@ class Operator:
                     value=str(column_type),
                     allowed=arg.describe(),
                 )
-        return self.result(types, params)
+        try:
+            return self.result(types, params)
+        except TypeMismatch as error:
+            error.where = error.where or f"operator {self.name}"
+            raise
 
     def _spread(self, count: int) -> tuple[Arg, ...]:
         variadic = bool(self.args) and self.args[-1].variadic

@@ -1,0 +1,45 @@
+# `make demo` and `make test` do all their own set-up. Needs: git, make, and Python 3.11, 3.12 or 3.13 with venv.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CANDIDATES := python3 python3.13 python3.12 python3.11
+SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
+
+.PHONY: help demo test test-all check bench clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+$(READY): requirements.txt setup.py
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 with venv was found."; \
+	  echo "  next: apt-get install python3 python3-venv, or call make PYTHON=/path/to/python3.12"; exit 2; }
+	@echo "Setting up $(VENV) with $(PYTHON) (about two minutes the first time)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+demo: $(READY) ## raw logs to a trained model; LOGS=path FORMAT=globo|movielens|criteo|obd for real ones
+	@$(BIN)/headrace demo $(if $(LOGS),--logs "$(LOGS)") $(if $(FORMAT),--format $(FORMAT)) $(DEMO_OPTIONS)
+
+test: $(READY) ## the tests that finish in minutes
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(TEST_OPTIONS)
+
+test-all: $(READY) ## every test
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(TEST_OPTIONS)
+
+check: $(READY) ## format, lint, types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(READY) ## the measurements that README and docs quote
+	$(BIN)/python benchmarks/transform_throughput.py
+	$(BIN)/python benchmarks/memo_format.py
+
+clean: ## remove the environment and what the demo made
+	rm -rf $(VENV) .headrace

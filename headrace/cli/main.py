@@ -1,0 +1,66 @@
+"""The command line's root: groups of commands, and errors turned into one message and an exit status.
+
+Exit status: 0 done; 2 the input is wrong; 3 stored bytes are not what was promised; 4 not found; 5 another process
+is in the way; 6 storage refused; 70 a defect in Headrace; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from headrace.cli import demo, graphs, models, status, tables, train, work
+from transforms.errors import HeadraceError
+
+DEFECT_STATUS = 70
+
+app = typer.Typer(
+    help="Computes each feature once for all models, keeps it, and feeds the trainers.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.add_typer(tables.app, name="table")
+app.add_typer(models.app, name="model")
+app.add_typer(graphs.app, name="graphs")
+app.command("work")(work.work)
+app.command("train")(train.train)
+app.command("status")(status.status)
+app.command("demo")(demo.demo)
+
+
+@app.callback(invoke_without_command=True)
+def _root(show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if show_version:
+        sys.stdout.write(f"headrace {version('headrace')}\n")
+        raise typer.Exit
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit status is returned, so that it can be tested in process."""
+    try:
+        app(args=arguments, prog_name="headrace")
+    except SystemExit as finished:
+        return finished.code if isinstance(finished.code, int) else 0
+    except HeadraceError as error:
+        _say(f"error: {error}")
+        return error.exit_status
+    except Exception as error:
+        traceback.print_exc()
+        _say(f"defect: {type(error).__name__}: {error}\n  next:    please report this trace; nothing was half written")
+        return DEFECT_STATUS
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")

@@ -1,0 +1,42 @@
+"""The one place that prints: a screen as a table for a person, or as JSON for a program."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol
+
+from rich.console import Console, RenderableType
+
+
+class Screen(Protocol):
+    """What a command returns: a frozen dataclass whose fields are the JSON, and how a person sees it."""
+
+    def render(self) -> RenderableType:
+        """The screen as rich text."""
+        ...
+
+
+def emit(screen: Screen, *, as_json: bool) -> None:
+    """Print a screen on standard output."""
+    if as_json:
+        sys.stdout.write(json.dumps(document(screen), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console(soft_wrap=False)
+    console.print(screen.render())
+
+
+def document(value: Any) -> Any:
+    """A screen (or any value in it) as JSON values: dataclasses become objects, times ISO 8601 texts."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: document(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): document(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [document(item) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.value if isinstance(value, Enum) else value

@@ -1,0 +1,34 @@
+"""What every command needs to know first: which warehouse, and how to answer. The only reader of the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from warehouse import Warehouse
+
+HOME_HELP = "Folder of the warehouse: catalog, memos, runs. Default: $HEADRACE_HOME, or .headrace in this folder."
+
+Home = Annotated[str, typer.Option("--home", help=HOME_HELP, show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+
+
+def home_folder(option: str) -> str:
+    """The home a command works on: the option, else ``$HEADRACE_HOME``, else ``.headrace``."""
+    return os.path.abspath(option or os.environ.get("HEADRACE_HOME", "") or ".headrace")
+
+
+@contextmanager
+def open_warehouse(option: str) -> Iterator[Warehouse]:
+    """The warehouse at :func:`home_folder`, closed at the end. ``$HEADRACE_CATALOG_URL`` names another catalog."""
+    from warehouse import Warehouse
+    from warehouse.config import WarehouseConfig
+
+    config = WarehouseConfig(home=home_folder(option), catalog_url=os.environ.get("HEADRACE_CATALOG_URL", ""))
+    with Warehouse.open(config) as warehouse:
+        yield warehouse

@@ -1,0 +1,69 @@
+"""Expressions as people read them: one line, or a tree."""
+
+from __future__ import annotations
+
+from transforms.graph import Literal, Node, Operation, RawColumn, fold
+
+
+def expression_text(root: Node, limit: int = 400) -> str:
+    """``root`` as one line, such as ``hash_buckets(lower(query), buckets=100)``; longer than ``limit`` is cut."""
+
+    def combine(node: Node, args: tuple[str, ...]) -> str:
+        # Cutting every part keeps a heavily shared graph from growing exponentially.
+        return _cut(_line(node, args), limit)
+
+    return fold(root, combine)
+
+
+def _line(node: Node, args: tuple[str, ...]) -> str:
+    match node:
+        case RawColumn():
+            return node.name
+        case Literal():
+            return repr(node.value)
+        case Operation():
+            params = [f"{name}={value!r}" for name, value in node.params]
+            return f"{node.op}({', '.join([*args, *params])})"
+        case _:
+            return "?"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def tree_text(root: Node) -> str:
+    """``root`` as an indented tree with types; a subgraph that appears again is printed once and then referred to."""
+    numbers: dict[str, int] = {}
+    lines: list[str] = []
+    stack: list[tuple[Node, str, str]] = [(root, "", "")]
+    while stack:
+        node, lead, indent = stack.pop()
+        label = _label(node)
+        if node.args and node.identity in numbers:
+            lines.append(f"{lead}{label}  (see {numbers[node.identity]})")
+            continue
+        number = f"{len(numbers) + 1}. " if node.args else ""
+        if node.args:
+            numbers[node.identity] = len(numbers) + 1
+        lines.append(f"{lead}{number}{label}  {node.type}")
+        last = len(node.args) - 1
+        children = [
+            (arg, indent + ("└─ " if i == last else "├─ "), indent + ("   " if i == last else "│  "))
+            for i, arg in enumerate(node.args)
+        ]
+        stack.extend(reversed(children))
+    return "\n".join(lines)
+
+
+def _label(node: Node) -> str:
+    match node:
+        case RawColumn():
+            return f"column {node.name}"
+        case Literal():
+            return f"literal {node.value!r}"
+        case Operation():
+            params = ", ".join(f"{name}={value!r}" for name, value in node.params)
+            return f"{node.op} v{node.version}" + (f" ({params})" if params else "")
+        case _:
+            return "?"
