@@ -37,7 +37,10 @@ class WarehouseConfig:
                              next_step="set catalog_url, for example sqlite:////var/lib/headrace/catalog.db")  # fmt: skip
         for name, least in (("fragment_rows", 1), ("max_attempts", 1), ("read_threads", 0)):
             self._check(name, least, getattr(self, name), integral=True)
-        for name, value in (("retry_backoff_secs", self.retry_backoff_secs), ("busy_timeout_secs", self.busy_timeout_secs)):
+        for name, value in (
+            ("retry_backoff_secs", self.retry_backoff_secs),
+            ("busy_timeout_secs", self.busy_timeout_secs),
+        ):
             self._check(name, 0, value, integral=False)
         if not (math.isfinite(self.lease_secs) and self.lease_secs > 0):
             raise InputError("a lease lasts longer than nothing", where="WarehouseConfig.lease_secs",

@@ -1,0 +1,192 @@
+"""Which file format for memos? Write speed, size, and reading one column out of 50, for several formats.
+
+    python benchmarks/memo_format.py [--rows 250000] [--repeat 3]
+
+The columns are what memos are: ragged hashed ids, dense hashed ids, dense small ids, floats. Sides run in turn, so
+that a slow moment of the machine hits all of them; the best of the repeats counts. Every side is read back and
+compared, and written twice and compared byte for byte: a format that is not deterministic is out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+
+COLUMNS = 50
+
+
+def memo_columns(rows: int, seed: int = 7) -> pa.Table:
+    """50 columns: 25 ragged ids (0-8 a row, Zipf over 1 M buckets), 10 dense ids, 5 small ids, 10 float32."""
+    rng = np.random.default_rng(seed)
+    columns: dict[str, pa.Array] = {}
+    for i in range(25):
+        lengths = rng.integers(0, 9, rows)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        field = pa.field("item", pa.int64(), nullable=False)
+        columns[f"ragged_{i}"] = pa.ListArray.from_arrays(
+            pa.array(offsets), pa.array(_ids(rng, int(offsets[-1]), 1_000_000)), type=pa.list_(field)
+        )
+    for i in range(10):
+        columns[f"dense_{i}"] = pa.array(_ids(rng, rows, 1_000_000))
+    for i in range(5):
+        columns[f"small_{i}"] = pa.array(_ids(rng, rows, 100))
+    for i in range(10):
+        columns[f"float_{i}"] = pa.array(rng.normal(size=rows).astype(np.float32), mask=rng.random(rows) < 0.05)
+    return pa.table(columns)
+
+
+def _ids(rng: np.random.Generator, count: int, buckets: int) -> np.ndarray:
+    """Zipf-distributed ids whose order says nothing, as a hash leaves them."""
+    return (rng.zipf(1.2, count).astype(np.uint64) * np.uint64(11400714819323198485) % np.uint64(buckets)).astype(np.int64)
+
+
+def narrowed(table: pa.Table) -> pa.Table:
+    """Integers stored in the fewest bytes that hold every value of the column."""
+    return pa.table({name: _narrow(table.column(name).combine_chunks()) for name in table.column_names})
+
+
+def _narrow(array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0)
+    if pa.types.is_list(array.type):
+        return pa.ListArray.from_arrays(array.offsets, _narrow(array.values))
+    if not pa.types.is_integer(array.type):
+        return array
+    high = int(np.max(array.to_numpy(), initial=0))
+    return array.cast(next(t for t in (pa.uint8(), pa.uint16(), pa.uint32(), pa.int64()) if high < 2 ** min(t.bit_width, 63)))
+
+
+@dataclass(frozen=True)
+class Side:
+    name: str
+    write: Callable[[pa.Table, str], None]
+    read: Callable[[str, str], pa.ChunkedArray]
+
+
+def parquet_side(name: str, narrow: bool = False, **options: object) -> Side:
+    def write(table: pa.Table, path: str) -> None:
+        pq.write_table(narrowed(table) if narrow else table, path, **options)
+
+    def read(path: str, column: str) -> pa.ChunkedArray:
+        with pq.ParquetFile(path, memory_map=False, pre_buffer=True) as file:
+            return file.read(columns=[column]).column(0)
+
+    return Side(name, write, read)
+
+
+def ipc_side(name: str, narrow: bool, compression: str | None) -> Side:
+    def write(table: pa.Table, path: str) -> None:
+        stored = narrowed(table) if narrow else table
+        options = ipc.IpcWriteOptions(compression=compression)
+        with ipc.new_file(path, stored.schema, options=options) as file:
+            file.write_table(stored)
+
+    def read(path: str, column: str) -> pa.ChunkedArray:
+        with pa.OSFile(path) as source:
+            index = ipc.open_file(source).schema.get_field_index(column)
+            file = ipc.open_file(source, options=ipc.IpcReadOptions(included_fields=[index]))
+            return file.read_all().column(0)
+
+    return Side(name, write, read)
+
+
+PLAIN = {"use_dictionary": False, "write_statistics": False}
+
+
+def sides() -> list[Side]:
+    """Every format that is compared."""
+
+    def fitted(table: pa.Table) -> dict[str, str]:
+        return {
+            (f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name): (
+                "BYTE_STREAM_SPLIT" if pa.types.is_floating(field.type) else "DELTA_BINARY_PACKED"
+            )
+            for field in table.schema
+        }
+
+    encodings = fitted(memo_columns(1))
+    return [
+        parquet_side("parquet zstd, default encodings", compression="zstd"),
+        parquet_side("parquet zstd, plain", compression="zstd", **PLAIN),
+        parquet_side("parquet lz4, plain", compression="lz4", **PLAIN),
+        parquet_side("parquet zstd, delta + byte split", compression="zstd", column_encoding=encodings, **PLAIN),
+        parquet_side("parquet lz4, byte split all", compression="lz4",
+                     column_encoding=dict.fromkeys(encodings, "BYTE_STREAM_SPLIT"), **PLAIN),
+        parquet_side("parquet none, delta + byte split", compression="none", column_encoding=encodings, **PLAIN),
+        ipc_side("arrow ipc, no compression", False, None),
+        ipc_side("arrow ipc lz4", False, "lz4"),
+        ipc_side("arrow ipc zstd", False, "zstd"),
+        ipc_side("arrow ipc, narrowed, no compression", True, None),
+        ipc_side("arrow ipc lz4, narrowed", True, "lz4"),
+        ipc_side("arrow ipc zstd, narrowed", True, "zstd"),
+        parquet_side("parquet lz4, plain, narrowed", narrow=True, compression="lz4", **PLAIN),
+        parquet_side("parquet zstd, plain, narrowed", narrow=True, compression="zstd", **PLAIN),
+    ]  # fmt: skip
+
+
+@dataclass
+class Figures:
+    write_secs: float = float("inf")
+    read_secs: float = float("inf")
+    size_bytes: int = 0
+    same_bytes: bool = True
+
+
+def measure(table: pa.Table, folder: str, repeat: int) -> dict[str, Figures]:
+    """Each side in turn, ``repeat`` times; reads touch a ragged, a dense and a float column."""
+    found = {side.name: Figures() for side in sides()}
+    for turn in range(repeat):
+        for side in sides():
+            path, figures = os.path.join(folder, f"{turn % 2}.memo"), found[side.name]
+            started = time.perf_counter()
+            side.write(table, path)
+            figures.write_secs = min(figures.write_secs, time.perf_counter() - started)
+            figures.size_bytes = os.path.getsize(path)
+            started = time.perf_counter()
+            read = {name: side.read(path, name) for name in ("ragged_3", "dense_3", "float_3")}
+            figures.read_secs = min(figures.read_secs, (time.perf_counter() - started) / len(read))
+            if turn == 0:
+                _check(side, table, read, folder, figures)
+    return found
+
+
+def _check(side: Side, table: pa.Table, read: dict[str, pa.ChunkedArray], folder: str, figures: Figures) -> None:
+    for name, column in read.items():
+        if not column.cast(table.schema.field(name).type).equals(table.column(name)):
+            raise SystemExit(f"{side.name} does not give back column {name}")
+    again = os.path.join(folder, "again.memo")
+    side.write(table, again)
+    figures.same_bytes = Path(again).read_bytes() == Path(folder, "0.memo").read_bytes()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=250_000)
+    parser.add_argument("--repeat", type=int, default=3)
+    options = parser.parse_args()
+    table = memo_columns(options.rows)
+    print(f"{COLUMNS} columns x {options.rows:,} rows, {table.nbytes / 1e6:.0f} MB in memory; pyarrow {pa.__version__}")
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(table, folder, options.repeat)
+    base = found["parquet zstd, default encodings"]
+    print(f"{'format':<36} {'write s':>8} {'x':>5} {'MB':>7} {'x':>5} {'read 1 of 50, ms':>17} {'x':>5}  same bytes")
+    for name, it in found.items():
+        print(
+            f"{name:<36} {it.write_secs:8.2f} {it.write_secs / base.write_secs:5.2f} {it.size_bytes / 1e6:7.1f} "
+            f"{it.size_bytes / base.size_bytes:5.2f} {it.read_secs * 1e3:17.2f} {it.read_secs / base.read_secs:5.2f}  "
+            f"{'yes' if it.same_bytes else 'NO'}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Raw Parquet files: their schema, how row groups are gathered into fragments, and reading a fragment."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms.errors import TypeMismatch, UnknownColumn, nearest
+from warehouse.digests import logical_type, table_digests
+from warehouse.errors import CorruptFile, SchemaDrift
+from warehouse.storage import Storage, storage_error
+from warehouse.table import ColumnSchema, Fragment, fragment_identity
+
+
+def read_schema(storage: Storage, path: str) -> tuple[ColumnSchema, ...]:
+    """The columns of one file, in file order. Reads the footer only.
+
+    Raises :class:`CorruptFile` for a truncated file or another format and :class:`TypeMismatch`, naming the column,
+    for a type without a digest.
+    """
+    with _opened(storage, path) as file:
+        schema = file.schema_arrow
+    if len(set(schema.names)) != len(schema.names):
+        raise CorruptFile("a Parquet file names two columns alike", where=path, value=schema.names)
+    for field in schema:
+        try:
+            logical_type(field.type)
+        except TypeMismatch as error:
+            raise TypeMismatch(error.what, where=f"{path}, column {field.name}", value=error.value,
+                               allowed=error.allowed, next_step="drop the column or store it as text") from error  # fmt: skip
+    return tuple(ColumnSchema(field.name, str(field.type)) for field in schema)
+
+
+def read_fragments(storage: Storage, path: str, fragment_rows: int, threads: int = 0) -> tuple[Fragment, ...]:
+    """Read a file once and digest every column of every fragment; an empty file has no fragments."""
+    fragments = []
+    with _opened(storage, path) as file:
+        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+        for chosen in gather_row_groups([group.num_rows for group in groups], fragment_rows):
+            table = file.read_row_groups(list(chosen), use_threads=True)
+            digests = table_digests(table, threads)
+            size_bytes = sum(_compressed_bytes(groups[index]) for index in chosen)
+            identity = fragment_identity(digests, table.num_rows)
+            fragments.append(Fragment(identity, path, chosen, table.num_rows, size_bytes, digests))
+    return tuple(fragments)
+
+
+def _compressed_bytes(group: Any) -> int:
+    return sum(group.column(index).total_compressed_size for index in range(group.num_columns))
+
+
+def gather_row_groups(rows: Sequence[int], most_rows: int) -> list[tuple[int, ...]]:
+    """Neighbouring row groups gathered into ranges of at most ``most_rows`` rows; a larger one stands alone."""
+    ranges: list[tuple[int, ...]] = []
+    gathered: list[int] = []
+    total = 0
+    for index, count in enumerate(rows):
+        if gathered and total + count > most_rows:
+            ranges.append(tuple(gathered))
+            gathered, total = [], 0
+        gathered.append(index)
+        total += count
+    if total:
+        ranges.append(tuple(gathered))
+    return ranges
+
+
+def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str]) -> pa.Table:
+    """The named columns of a fragment as stored. Raises :class:`UnknownColumn` and :class:`CorruptFile`."""
+    with _opened(storage, fragment.path) as file:
+        names = file.schema_arrow.names
+        for column in columns:
+            if column not in names:
+                raise UnknownColumn("the file has no such column", where=fragment.path, value=column,
+                                    allowed=nearest(column, names))  # fmt: skip
+        if any(index >= file.metadata.num_row_groups for index in fragment.row_groups):
+            raise CorruptFile("the file has fewer row groups than were registered", where=fragment.path,
+                              value=file.metadata.num_row_groups, next_step="register the table again")  # fmt: skip
+        return file.read_row_groups(list(fragment.row_groups), columns=list(columns)).select(list(columns))
+
+
+def check_drift(expected: Sequence[ColumnSchema], found: Sequence[ColumnSchema], path: str, table: str) -> None:
+    """Raise :class:`SchemaDrift`, naming file, column and both types, unless the two say the same.
+
+    Order and physical spelling (``string``, ``large_string``, a dictionary of strings) do not matter.
+    """
+    here = {column.name: column.arrow_type for column in found}
+    promised = {column.name: column.arrow_type for column in expected}
+    for name in sorted(promised.keys() | here.keys()):
+        if name not in here:
+            problem, value, allowed = "lacks a column", "absent", f"{name}: {promised[name]}"
+        elif name not in promised:
+            problem, value, allowed = "has a column the table does not have", here[name], ", ".join(promised)
+        elif not _alike(promised[name], here[name]):
+            problem, value, allowed = "has a column of another type", here[name], promised[name]
+        else:
+            continue
+        raise SchemaDrift(f"a file of table {table!r} {problem}", where=f"{path}, column {name}", value=value,
+                          allowed=allowed, next_step="rewrite the file, or register it under another table")  # fmt: skip
+
+
+_SPELLINGS = ("large_", "_view")
+
+
+def _alike(one: str, other: str) -> bool:
+    return _bare(one) == _bare(other)
+
+
+def _bare(spelled: str) -> str:
+    for prefix in _SPELLINGS:
+        spelled = spelled.replace(prefix, "")
+    if spelled.startswith("dictionary<values="):
+        spelled = spelled.removeprefix("dictionary<values=").split(", indices=")[0]
+    return spelled.replace(" not null", "").replace("<element:", "<item:")
+
+
+@contextlib.contextmanager
+def _opened(storage: Storage, path: str) -> Iterator[Any]:
+    with storage.open_input(path) as source:
+        try:
+            yield pq.ParquetFile(source, pre_buffer=True)
+        except pa.ArrowException as error:
+            raise _corrupt(path, error) from error
+        except OSError as error:
+            # Arrow reports damaged pages as OSError without an errno; the operating system always sets one.
+            if error.errno is None:
+                raise _corrupt(path, error) from error
+            raise storage_error(error, path, "read") from error
+
+
+def _corrupt(path: str, error: Exception) -> CorruptFile:
+    return CorruptFile("not a whole Parquet file", where=path, value=str(error).splitlines()[0][:200],
+                       next_step="write the file again; nothing was registered")  # fmt: skip

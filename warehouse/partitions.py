@@ -1,0 +1,37 @@
+"""Partition keys: ``date=2026-01-01`` is a day, ``date=2026-01-01/hour=03`` an hour, both in UTC."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from transforms.errors import DataError
+
+_DAY = re.compile(r"date=(\d{4})-(\d{2})-(\d{2})")
+_HOUR = re.compile(r"hour=(\d{1,2})")
+_ALLOWED = "date=YYYY-MM-DD or date=YYYY-MM-DD/hour=HH"
+
+
+def partition_range(key: str, where: str = "") -> tuple[datetime, datetime]:
+    """The half-open time range a partition key stands for. Raises :class:`DataError` for anything else."""
+    parts = key.split("/")
+    day = _DAY.fullmatch(parts[0])
+    hour = _HOUR.fullmatch(parts[1]) if len(parts) == 2 else None
+    if day is None or len(parts) > 2 or (len(parts) == 2 and hour is None):
+        raise _not_a_partition(key, where)
+    try:
+        year, month, date = (int(part) for part in day.groups())
+        start = datetime(year, month, date, int(hour.group(1)) if hour else 0, tzinfo=UTC)
+    except ValueError as error:
+        raise _not_a_partition(key, where) from error
+    return start, start + (timedelta(hours=1) if hour else timedelta(days=1))
+
+
+def is_partition_folder(name: str) -> bool:
+    """Whether a folder's name is a level of a partition key."""
+    return bool(_DAY.fullmatch(name) or _HOUR.fullmatch(name))
+
+
+def _not_a_partition(key: str, where: str) -> DataError:
+    return DataError("this folder is not a time partition", where=where, value=key, allowed=_ALLOWED,
+                     next_step="lay the files out as <root>/date=2026-01-01/hour=03/part.parquet")  # fmt: skip

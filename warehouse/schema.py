@@ -1,0 +1,219 @@
+"""The catalog's tables in SQLAlchemy Core. Dialect-neutral: SQLite by default, PostgreSQL at scale.
+
+Moments are float seconds since the epoch (column names end in ``_at``); sizes are bytes. A change here needs a new
+migration under ``warehouse/migrations/versions``; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+#: SQLite counts rows by itself only in a column of type INTEGER.
+_ROW_ID = BigInteger().with_variant(Integer, "sqlite")
+_HASH = String(64)
+
+tables = Table(
+    "tables",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("root", Text, nullable=False),
+    Column("time_column", Text),
+    Column("columns", JSON, nullable=False),  # [[name, arrow type], ...] in file order
+    Column("version", Integer, nullable=False),
+    Column("registered_at", Float, nullable=False),
+)
+
+#: The files a table is made of now, as they were when they were read.
+files = Table(
+    "files",
+    metadata,
+    Column("table_name", ForeignKey("tables.name"), primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("partition", String(255), nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("mtime_ns", BigInteger, nullable=False),
+)
+
+#: Fragments of every version, never changed. Two rows may share a fragment_id: the same content in two places.
+fragments = Table(
+    "fragments",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("fragment_id", _HASH, nullable=False, index=True),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("path", Text, nullable=False),
+    Column("row_groups", JSON, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("digests", JSON, nullable=False),
+    Index("ix_fragments_table_name_path", "table_name", "path"),
+)
+
+manifests = Table(
+    "manifests",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("partition", String(255), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("table_version", Integer, nullable=False),
+    Column("start_at", Float, nullable=False),
+    Column("end_at", Float, nullable=False),
+    Column("current", Boolean, nullable=False),
+    UniqueConstraint("table_name", "partition", "version"),
+    Index("ix_manifests_table_name_current", "table_name", "current"),
+)
+
+manifest_fragments = Table(
+    "manifest_fragments",
+    metadata,
+    Column("manifest", ForeignKey("manifests.id"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("fragment", ForeignKey("fragments.id"), nullable=False, index=True),
+)
+
+clients = Table(
+    "clients",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("served", BigInteger, nullable=False),  # turn number of its last lease: least recently served goes first
+    Column("leased_tasks", BigInteger, nullable=False),
+)
+
+models = Table(
+    "models",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("name", String(255), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("client", ForeignKey("clients.name"), nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("digest", _HASH, nullable=False),
+    Column("live", Boolean, nullable=False),  # the newest version of its name
+    Column("submitted_at", Float, nullable=False),
+    UniqueConstraint("name", "version"),
+)
+
+components = Table(
+    "components",
+    metadata,
+    Column("fingerprint", _HASH, primary_key=True),
+    Column("shape", _HASH, nullable=False, index=True),
+    Column("expression", Text, nullable=False),
+    Column("document", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+component_columns = Table(
+    "component_columns",
+    metadata,
+    Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
+    Column("column_name", String(255), primary_key=True, index=True),
+)
+
+component_operators = Table(
+    "component_operators",
+    metadata,
+    Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
+    Column("operator", String(255), primary_key=True, index=True),
+    Column("version", Integer, nullable=False),
+)
+
+model_inputs = Table(
+    "model_inputs",
+    metadata,
+    Column("model", ForeignKey("models.id"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("name", String(255), nullable=False),
+    Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False, index=True),
+)
+
+memos = Table(
+    "memos",
+    metadata,
+    Column("memo_key", _HASH, primary_key=True),
+    Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False, index=True),
+    Column("fragment", ForeignKey("fragments.id"), nullable=False),
+    Column("state", String(16), nullable=False, index=True),
+    Column("file", Text, index=True),
+    Column("column_name", Text),
+    Column("checksum", _HASH),
+    Column("rows", BigInteger),
+    Column("size_bytes", BigInteger),
+    Column("secs", Float),
+    Column("created_at", Float, nullable=False),
+    Column("changed_at", Float, nullable=False),
+    Column("requested_at", Float, nullable=False),
+    Column("requests", BigInteger, nullable=False),
+    Column("queued_by", ForeignKey("models.id"), nullable=False),
+    Column("cause_code", String(32), nullable=False),  # why it was missing when it was queued
+    Column("cause", Text, nullable=False),
+    Column("evicted_at", Float),
+    Column("evicted_why", Text),
+    Column("damaged", Boolean, nullable=False),  # evicted because its bytes were bad: computed again unasked
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("memo_key", ForeignKey("memos.memo_key"), nullable=False, unique=True),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("partition", String(255), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("worker", Text),
+    Column("lease_until", Float),
+    Column("fence", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("not_before", Float, nullable=False),
+    Column("error", Text),
+    Column("created_at", Float, nullable=False),
+    Column("changed_at", Float, nullable=False),
+    Index("ix_tasks_state_table_name_partition", "state", "table_name", "partition"),
+)
+
+#: Which models wait for a memo. Rows go when the memo is ready.
+waits = Table(
+    "waits",
+    metadata,
+    Column("memo_key", ForeignKey("memos.memo_key"), primary_key=True),
+    Column("model", ForeignKey("models.id"), primary_key=True, index=True),
+)
+
+submissions = Table(
+    "submissions",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("model", ForeignKey("models.id"), nullable=False, index=True),
+    Column("submitted_at", Float, nullable=False),
+    Column("unchanged", Boolean, nullable=False),
+    Column("hits", BigInteger, nullable=False),
+    Column("shared", BigInteger, nullable=False),
+    Column("queued", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+)

@@ -1,0 +1,43 @@
+"""An open warehouse: its configuration, its catalog, its storage and its clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from warehouse.catalog import Catalog
+from warehouse.config import WarehouseConfig
+from warehouse.storage import Storage
+
+#: Seconds since the epoch.
+Clock = Callable[[], float]
+
+
+class Warehouse:
+    """What every function of this room takes first. Close it, or use it in a ``with`` statement."""
+
+    def __init__(self, config: WarehouseConfig, catalog: Catalog, storage: Storage, clock: Clock) -> None:
+        self.config = config
+        self.catalog = catalog
+        self.storage = storage
+        self.clock = clock
+
+    @classmethod
+    def open(cls, config: WarehouseConfig, clock: Clock = time.time) -> Warehouse:
+        """Open the warehouse, creating its home and its catalog where they are absent.
+
+        Errors are those of :meth:`warehouse.catalog.Catalog.open`.
+        """
+        storage = Storage(config.home)
+        return cls(config, Catalog.open(config.url, config.busy_timeout_secs), storage, clock)
+
+    def close(self) -> None:
+        """Close the catalog's connections."""
+        self.catalog.close()
+
+    def __enter__(self) -> Warehouse:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
