@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import demo, graphs, models, status, tables, train, work
+from headrace.cli.output import record_to
 from transforms.errors import HeadraceError
 
 DEFECT_STATUS = 70
@@ -35,7 +36,11 @@ app.command("demo")(demo.demo)
 
 
 @app.callback(invoke_without_command=True)
-def _root(show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def _root(
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    record: Annotated[str, typer.Option(help="Write the answer as JSON to this file too.")] = "",
+) -> None:
+    record_to.set(record)
     if show_version:
         sys.stdout.write(f"headrace {version('headrace')}\n")
         raise typer.Exit

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from contextvars import ContextVar
 from datetime import datetime
 from enum import Enum
+from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console, RenderableType
@@ -20,10 +22,17 @@ class Screen(Protocol):
         ...
 
 
+#: A file that gets the JSON of the screen as well, from ``headrace --record FILE``.
+record_to: ContextVar[str] = ContextVar("record_to", default="")
+
+
 def emit(screen: Screen, *, as_json: bool) -> None:
     """Print a screen on standard output."""
+    text = json.dumps(document(screen), indent=2, ensure_ascii=False) + "\n"
+    if record_to.get():
+        Path(record_to.get()).write_text(text, encoding="utf-8")
     if as_json:
-        sys.stdout.write(json.dumps(document(screen), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(text)
         return
     console = Console(soft_wrap=False)
     console.print(screen.render())

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-Report = Callable[[int, int], None]
+Report = Callable[..., None]
 
 
 @contextmanager
 def progress_bar(what: str, unit: str) -> Iterator[Report]:
-    """A bar that is told (done, total). Without a terminal it is one line when the work ends."""
+    """A bar that is told (done, total, what is being worked on). Without a terminal it is one line when the work ends."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -25,7 +25,7 @@ def progress_bar(what: str, unit: str) -> Iterator[Report]:
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(what, total=None)
 
-        def report(done: int, total: int) -> None:
+        def report(done: int, total: int, current: str = "") -> None:
             progress.update(task, completed=done, total=total)
 
         yield report

@@ -1,0 +1,146 @@
+"""``headrace model``: submit models, see what matching decided and why."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headrace.cli.output import emit
+from headrace.cli.session import AsJson, Home, open_warehouse
+
+app = typer.Typer(help="Submit models; list, show and explain them.", no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(help="Name of the model.")]
+Version = Annotated[
+    int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
+]
+
+
+@app.command("submit")
+def submit(
+    file: Annotated[str, typer.Argument(help="A Python file that defines models, such as examples/search_ads.py.")],
+    table: Annotated[str, typer.Option(help="The table to read. Default: what the model names.")] = "",
+    model: Annotated[list[str] | None, typer.Option(help="Only this model of the file; may be repeated.")] = None,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Submit the models of a file: match what is memoized, queue what is missing."""
+    from headrace.model_file import load_models
+    from headrace.screens.models import SubmittedRow, SubmittedScreen
+    from transforms.errors import InputError, nearest
+    from warehouse.submit import submit_model
+
+    models = {each.name: each for each in load_models(file)}
+    for name in model or ():
+        if name not in models:
+            raise InputError("the file defines no model of this name", where=file, value=name,
+                             allowed=nearest(name, models))  # fmt: skip
+    rows = []
+    with open_warehouse(home) as warehouse:
+        for name in model or models:
+            done = submit_model(warehouse, models[name], table=table or None)
+            row = SubmittedRow(
+                model=name,
+                version=done.version,
+                client=models[name].client,
+                table=done.solution.table,
+                inputs=len(models[name].inputs),
+                hits=done.hits,
+                shared=done.shared,
+                queued=done.queued,
+                unchanged=done.unchanged,
+            )
+            rows.append(row)
+    emit(SubmittedScreen(tuple(rows)), as_json=as_json)
+
+
+@app.command("ls")
+def list_(home: Home = "", as_json: AsJson = False) -> None:
+    """List the submitted models, each at its newest version."""
+    from headrace.screens.models import ModelRow, ModelsScreen
+    from warehouse.statistics import list_models
+
+    with open_warehouse(home) as warehouse:
+        rows = (
+            ModelRow(
+                name=item.name,
+                version=item.version,
+                client=item.client,
+                priority=item.priority,
+                table=item.table,
+                label=item.label,
+                inputs=item.inputs,
+                ready=item.ready,
+                pending=item.pending,
+                failed=item.failed,
+            )
+            for item in list_models(warehouse)
+        )
+        emit(ModelsScreen(tuple(rows)), as_json=as_json)
+
+
+@app.command("show")
+def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = False) -> None:
+    """Show a model's inputs and their expressions."""
+    from headrace.screens.models import InputRow, ModelScreen
+    from transforms.graph import component_from_document
+    from transforms.render import expression_text
+    from warehouse.models import get_model
+
+    with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
+        model = get_model(connection, name, version or None)
+    inputs = (
+        InputRow(
+            name=item.name,
+            type=str(item.type),
+            fingerprint=item.fingerprint,
+            expression=expression_text(component_from_document(item.component)),
+        )
+        for item in model.inputs
+    )
+    screen = ModelScreen(
+        name=model.name,
+        version=model.version,
+        client=model.client,
+        priority=model.priority,
+        table=model.table,
+        label=model.label,
+        inputs=tuple(inputs),
+    )
+    emit(screen, as_json=as_json)
+
+
+@app.command("explain")
+def explain(
+    name: Name,
+    version: Version = 0,
+    partitions: Annotated[bool, typer.Option("--partitions", help="A line for every input and partition.")] = False,
+    misses: Annotated[bool, typer.Option("--misses", help="Only what is not memoized.")] = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say for each input and partition: hit or miss, and why."""
+    from headrace.screens.models import DecisionRow, ExplainScreen
+    from warehouse.explain import explain_model
+    from warehouse.models import get_model
+
+    with open_warehouse(home) as warehouse:
+        with warehouse.catalog.read() as connection:
+            found = get_model(connection, name, version or None)
+        decisions = explain_model(warehouse, name, version or None)
+    rows = (
+        DecisionRow(
+            input=item.input,
+            partition=item.partition,
+            fragment=item.fragment_id,
+            rows=item.rows,
+            hit=item.hit,
+            state=item.state,
+            reason_code=item.reason_code,
+            reason=item.reason,
+        )
+        for item in decisions
+        if not (misses and item.hit)
+    )
+    emit(ExplainScreen(name, found.version, tuple(rows), summarised=not partitions), as_json=as_json)

@@ -1,0 +1,142 @@
+"""``headrace table``: logs become tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.output import emit
+from headrace.cli.progress import progress_bar
+from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
+
+if TYPE_CHECKING:
+    from headrace.screens.tables import RegisteredScreen
+    from warehouse import Warehouse
+
+app = typer.Typer(
+    help="Register logs as tables, import text logs, list what is there.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@app.command("add")
+def add(
+    name: Annotated[str, typer.Argument(help="Name of the table.")],
+    folder: Annotated[
+        str, typer.Argument(help="Folder of date=YYYY-MM-DD/hour=HH/*.parquet files. They stay where they are.")
+    ],
+    time_column: Annotated[str, typer.Option(help="The column that holds the event's time.")] = "",
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Register hive-partitioned Parquet in place; again after files were added, to take in what is new."""
+    with open_warehouse(home) as warehouse:
+        emit(register(warehouse, name, folder, time_column), as_json=as_json)
+
+
+def register(warehouse: Warehouse, name: str, folder: str, time_column: str) -> RegisteredScreen:
+    """Register (again) and describe what was found."""
+    from headrace.screens.tables import RegisteredScreen
+    from warehouse.register import register_table
+
+    with progress_bar(f"registering {name}", "bytes") as report:
+        found = register_table(
+            warehouse, name, str(Path(folder).resolve()), time_column=time_column or None, progress=report
+        )
+    return RegisteredScreen(
+        table=found.table.name,
+        version=found.table.version,
+        added=found.added,
+        changed=found.changed,
+        unchanged=found.unchanged,
+        rows=found.rows,
+        size_bytes=found.bytes,
+    )
+
+
+@app.command("import")
+def import_(
+    name: Annotated[str, typer.Argument(help="Name of the table to make or extend.")],
+    files: Annotated[list[str], typer.Argument(help="TSV, CSV or JSONL files; gzip by the suffix .gz.")],
+    schema: Annotated[str, typer.Option(help="The schema file (JSON): format, columns, time, partition_by.")],
+    output: Annotated[str, typer.Option(help="Folder of the Parquet files. Default: tables/NAME in the home.")] = "",
+    max_reject_share: Annotated[
+        float, typer.Option(help="Give up when more than this share of the rows is bad.")
+    ] = 0.05,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Import text logs as hourly or daily Parquet and register the result. Bad rows go to a side file with the reason."""
+    from headrace.screens.tables import ImportedScreen
+    from pipelines.import_logs import ImportConfig, import_logs
+    from pipelines.log_schema import LogSchema
+
+    log_schema = LogSchema.from_file(schema)
+    root = output or str(Path(home_folder(home)) / "tables" / name)
+    rejects = str(Path(home_folder(home)) / "rejects" / name)
+    config = ImportConfig(tuple(files), log_schema, output=root, rejects=rejects, max_reject_share=max_reject_share)
+    with progress_bar(f"importing {name}", "files") as report:
+        imported = import_logs(config, progress=report)
+    time_column = log_schema.time.column if log_schema.time else ""
+    with open_warehouse(home) as warehouse:
+        registered = register(warehouse, name, root, time_column)
+    screen = ImportedScreen(
+        output=root,
+        rows=imported.rows,
+        rejected=imported.rejected,
+        late_rows=imported.late_rows,
+        partitions=len(imported.partitions),
+        rejects_folder=rejects,
+        registered=registered,
+    )
+    emit(screen, as_json=as_json)
+
+
+@app.command("ls")
+def list_(home: Home = "", as_json: AsJson = False) -> None:
+    """List the tables."""
+    from headrace.screens.tables import TableRow, TablesScreen
+    from warehouse.manifests import all_tables, table_manifests
+
+    rows = []
+    with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
+        for table in all_tables(connection):
+            manifests = table_manifests(connection, table.name)
+            row = TableRow(
+                name=table.name,
+                version=table.version,
+                partitions=len(manifests),
+                rows=sum(manifest.rows for manifest in manifests),
+                size_bytes=sum(manifest.size_bytes for manifest in manifests),
+                start=min((manifest.start for manifest in manifests), default=None),
+                end=max((manifest.end for manifest in manifests), default=None),
+                root=table.root,
+            )
+            rows.append(row)
+    emit(TablesScreen(tuple(rows)), as_json=as_json)
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help="Name of the table.")], home: Home = "", as_json: AsJson = False
+) -> None:
+    """Show a table's columns and partitions."""
+    from headrace.screens.tables import ColumnRow, PartitionRow, TableScreen
+    from warehouse.manifests import get_table, table_manifests
+
+    with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
+        table = get_table(connection, name)
+        manifests = table_manifests(connection, name)
+    screen = TableScreen(
+        name=table.name,
+        version=table.version,
+        root=table.root,
+        time_column=table.time_column,
+        columns=tuple(ColumnRow(column.name, column.arrow_type) for column in table.columns),
+        partitions=tuple(
+            PartitionRow(part.partition, part.version, len(part.fragments), part.rows, part.size_bytes)
+            for part in manifests
+        ),
+    )
+    emit(screen, as_json=as_json)

@@ -1,0 +1,183 @@
+"""``headrace train``: train a submitted model from its read solution, and measure it on the hours that follow."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.output import emit
+from headrace.cli.progress import progress_bar
+from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.screens.training import EpochRow, MetricsRow
+    from trainer.config import TrainConfig
+    from trainer.loop import TrainEvent, TrainReport
+    from trainer.metrics import Scores
+    from warehouse.solution import ReadSolution
+    from warehouse.storage import Storage
+
+
+def train(
+    model: Annotated[str, typer.Argument(help="Name of a submitted model.")],
+    version: Annotated[
+        int, typer.Option("--version", help="Its version. Default: the newest.", show_default=False)
+    ] = 0,
+    start: Annotated[str, typer.Option(help="Train on partitions from this time on (ISO 8601, UTC).")] = "",
+    end: Annotated[str, typer.Option(help="Train on partitions that start before this time.")] = "",
+    test_end: Annotated[str, typer.Option(help="Then measure on the partitions from --end to this time.")] = "",
+    baseline: Annotated[str, typer.Option(help="Score this raw column on the test partitions too.")] = "",
+    config: Annotated[str, typer.Option(help="A JSON file of training options, as docs/training.md lists them.")] = "",
+    run_dir: Annotated[
+        str, typer.Option(help="Folder of the checkpoints. Default: runs/MODEL-vVERSION in the home.")
+    ] = "",
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Train over partitions in time order, with one atomic checkpoint an epoch; the same command again resumes."""
+    began = time.monotonic()
+    first, last, until = (_moment(option, text) for option, text in
+                          (("--start", start), ("--end", end), ("--test-end", test_end)))  # fmt: skip
+    if until is not None and last is None:
+        raise InputError(
+            "a test range needs the end of training", where="--test-end", value=test_end, next_step="give --end too"
+        )
+    with open_warehouse(home) as warehouse:
+        from warehouse.solution import read_solution
+
+        solution = read_solution(warehouse, model, version=version or None, start=first, end=last)
+        held_out = read_solution(warehouse, model, version=version or None, start=last, end=until) if until else None
+        storage = warehouse.storage
+    folder = run_dir or str(Path(home_folder(home)) / "runs" / f"{model}-v{solution.model_version}")
+    settings = _settings(config, folder)
+    report = _train(solution, storage, settings)
+    scores = _evaluate(held_out, storage, folder) if held_out else None
+    raw = _score_column(held_out, storage, baseline) if held_out and baseline else None
+    emit(_screen(solution, settings, report, scores, baseline, raw, time.monotonic() - began), as_json=as_json)
+
+
+def _moment(option: str, text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError("not a time", where=option, value=text, allowed="ISO 8601, such as 2026-03-02T18:00") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _settings(path: str, run_dir: str) -> TrainConfig:
+    from trainer.config import TrainConfig
+
+    options: object = {}
+    if path:
+        try:
+            options = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(
+                "the training options cannot be read", where=path, value=str(error), allowed="a JSON object"
+            ) from None
+    if not isinstance(options, Mapping):
+        raise InputError("training options are one JSON object", where=path, value=type(options).__name__)
+    return TrainConfig.from_document(options, run_dir=run_dir)
+
+
+def _train(solution: ReadSolution, storage: Storage, settings: TrainConfig) -> TrainReport:
+    from trainer.loop import train as run_training
+    from warehouse.reader import read_fragment
+
+    with progress_bar(f"training {solution.model}", "events") as report:
+
+        def follow(event: TrainEvent) -> None:
+            if event.kind == "skipped":
+                typer.echo(f"a checkpoint was passed over: {event.message}", err=True)
+            report(event.events, event.total_events)
+
+        return run_training(
+            solution, lambda fragment: read_fragment(storage, solution, fragment), settings, progress=follow
+        )
+
+
+def _evaluate(held_out: ReadSolution, storage: Storage, run_dir: str) -> Scores:
+    from trainer.trained import load_trained
+    from warehouse.reader import read_fragment
+
+    with progress_bar("testing", "events") as report:
+        trained = load_trained(run_dir)
+        return trained.evaluate(held_out, lambda fragment: read_fragment(storage, held_out, fragment), progress=report)
+
+
+def _score_column(held_out: ReadSolution, storage: Storage, column: str) -> MetricsRow:
+    """How well a raw number alone ranks the held-out events; a null ranks lowest."""
+    import numpy as np
+
+    from headrace.screens.training import MetricsRow
+    from trainer.metrics import auc
+    from warehouse.reader import read_raw
+
+    labels: list[Any] = []
+    values: list[Any] = []
+    for fragment in (fragment for partition in held_out.partitions for fragment in partition.fragments):
+        raw = read_raw(storage, fragment, [held_out.label, column])
+        labels.append(raw[held_out.label].to_numpy().astype(np.float64))
+        values.append(np.nan_to_num(raw[column].to_numpy().astype(np.float64), nan=-np.inf))
+    label = np.concatenate([np.zeros(0), *labels])
+    return MetricsRow(len(label), _known(auc(label, np.concatenate([np.zeros(0), *values]))), None, None)
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else value
+
+
+def _metrics(scores: Scores) -> MetricsRow:
+    from headrace.screens.training import MetricsRow
+
+    return MetricsRow(scores.events, scores.auc, scores.log_loss, scores.normalized_entropy)
+
+
+def _epoch_rows(report: TrainReport) -> tuple[EpochRow, ...]:
+    from headrace.screens.training import EpochRow
+
+    return tuple(
+        EpochRow(item.epoch, item.partitions[0], item.partitions[-1], _metrics(item.scores)) for item in report.history
+    )
+
+
+def _screen(
+    solution: ReadSolution,
+    settings: TrainConfig,
+    report: TrainReport,
+    scores: Scores | None,
+    baseline: str,
+    raw: MetricsRow | None,
+    secs: float,
+) -> Any:
+    from headrace.screens.training import TrainedScreen
+
+    ledger = report.ledger
+    return TrainedScreen(
+        model=solution.model,
+        version=solution.model_version,
+        run_dir=settings.run_dir,
+        resumed_from=report.resumed_from,
+        epochs=_epoch_rows(report),
+        events_this_time=report.events,
+        events_in_range=solution.rows,
+        passes=settings.passes,
+        counted=None if ledger is None else ledger.events,
+        fewest_times=None if ledger is None else ledger.least,
+        most_times=None if ledger is None else ledger.most,
+        exact=None if ledger is None else ledger.exact,
+        test=_metrics(scores) if scores else None,
+        baseline_column=baseline,
+        baseline=raw,
+        training_secs=report.seconds,
+        secs=secs,
+    )

@@ -1,0 +1,41 @@
+"""``headrace work``: compute what the queues ask for."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Annotated
+
+import typer
+
+from headrace.cli.output import emit
+from headrace.cli.progress import progress_bar
+from headrace.cli.session import AsJson, Home, open_warehouse
+
+
+def work(
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to lease.")] = False,
+    runner: Annotated[str, typer.Option(help="The Beam runner.")] = "DirectRunner",
+    batch_tasks: Annotated[int, typer.Option(help="Lease up to this many tasks at a time.")] = 20_000,
+    name: Annotated[str, typer.Option(help="This worker's name. Default: host and process number.")] = "",
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Lease queued components, compute them with Apache Beam and keep the results. Start as many as you like."""
+    from headrace.screens.work import WorkScreen
+    from pipelines.worker import WorkerConfig, run_worker
+
+    worker = name or f"{socket.gethostname()}-{os.getpid()}"
+    config = WorkerConfig(name=worker, runner=runner, batch_tasks=batch_tasks)
+    with open_warehouse(home) as warehouse, progress_bar("memoizing", "fragments") as report:
+        done = run_worker(warehouse, config, until_idle=until_idle, progress=report)
+    screen = WorkScreen(
+        worker=worker,
+        tasks=done.tasks,
+        memos=done.memos,
+        failures=done.failures,
+        rows=done.rows,
+        raw_bytes_read=done.raw_bytes_read,
+        secs=done.secs,
+    )
+    emit(screen, as_json=as_json)

@@ -1,0 +1,1 @@
+"""``headrace demo``: raw logs to a trained model, with the training killed in the middle."""

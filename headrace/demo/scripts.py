@@ -1,0 +1,79 @@
+"""What the demo does on each kind of log: which files, which models, where training ends and testing begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from headrace.sample_log import SampleLogConfig, write_sample_log
+from transforms.errors import DataError, InputError, nearest
+
+Progress = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoScript:
+    """One demonstration.
+
+    ``prepare(source, folder, progress)`` writes the hive-partitioned Parquet and returns a sentence about it.
+    ``split(starts, end)`` maps the partitions' start times and the end of the last to (end of training, end of
+    testing). ``first`` is the model that is trained; the others of the example file come once it is memoized.
+    ``late`` writes rows that arrive later, where the log has a way to tell.
+    """
+
+    table: str
+    example: str
+    first: str
+    prepare: Callable[[str, Path, Progress], str]
+    split: Callable[[Sequence[datetime], datetime], tuple[datetime, datetime]]
+    late: Callable[[Path], str] | None = None
+    baseline: str = ""
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+def example_file(name: str) -> Path:
+    """A file of ``examples/`` in the checkout that this package runs from."""
+    path = Path(__file__).resolve().parents[2] / "examples" / name
+    if not path.is_file():
+        raise DataError("the example models are not beside the package", value=str(path),
+                        next_step="run the demo from a clone of the repository, with make demo")  # fmt: skip
+    return path
+
+
+def sample_script(config: SampleLogConfig) -> DemoScript:
+    """The generated search-ads log: three quarters of the hours to train on, the rest to test."""
+
+    def prepare(source: str, folder: Path, progress: Progress) -> str:
+        if source:
+            raise InputError("the generated log has no source", value=source,
+                             next_step="say which format it is: FORMAT=globo|movielens|criteo|obd")  # fmt: skip
+        report = write_sample_log(folder, config, late=False, progress=progress)
+        return f"{report.rows:,} search-ads events over {report.hours} hours (seed {config.seed})"
+
+    def late(folder: Path) -> str:
+        report = write_sample_log(folder, config, late=True)
+        return f"{report.late_rows:,} events arrive late, each into the hour it belongs to"
+
+    return DemoScript(
+        table="search_log",
+        example="search_ads.py",
+        first="search_ctr",
+        prepare=prepare,
+        split=lambda starts, end: (starts[len(starts) * 3 // 4], end),
+        late=late,
+        options={"partitions_per_epoch": max(1, config.hours // 8)},
+    )
+
+
+def script(log_format: str, sample: SampleLogConfig) -> DemoScript:
+    """The demonstration for a format. Raises :class:`InputError` for one that does not exist."""
+    if log_format == "sample":
+        return sample_script(sample)
+    from headrace.demo.real_logs import REAL_LOGS
+
+    if log_format not in REAL_LOGS:
+        raise InputError("unknown log format", value=log_format, allowed=", ".join(["sample", *REAL_LOGS]),
+                         next_step=f"did you mean {nearest(log_format, REAL_LOGS, 1)}? other logs: headrace table import")  # fmt: skip
+    return REAL_LOGS[log_format]

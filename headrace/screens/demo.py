@@ -1,0 +1,99 @@
+"""The end of ``headrace demo``: what came out, and what to try next."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+
+from headrace.screens.grid import facts
+from headrace.screens.units import bytes_text, count_text, percent_text, secs_text
+
+if TYPE_CHECKING:
+    from headrace.demo.play import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class DemoScreen:
+    """The figures of one demonstration, each as a command reported it."""
+
+    model: str
+    home: str
+    requests: int
+    distinct: int
+    hit_rate: float | None
+    saved_bytes: int
+    saved_secs: float
+    killed_after_epoch: int
+    epochs: int
+    events_counted: int
+    exactly_once: bool
+    test_events: int
+    auc: float | None
+    log_loss: float | None
+    normalized_entropy: float | None
+    baseline_column: str
+    baseline_auc: float | None
+    secs: float
+
+    def render(self) -> RenderableType:
+        """Facts, then commands."""
+        sharing = (f"hit rate {percent_text(self.hit_rate)}: {count_text(self.requests)} requests of three models cost "
+                   f"{count_text(self.distinct)} computations")  # fmt: skip
+        crash = (f"killed with SIGKILL after epoch {self.killed_after_epoch} of {self.epochs}, resumed: "
+                 f"{count_text(self.events_counted)} events, each "
+                 f"{'exactly once' if self.exactly_once else 'NOT exactly once'} (counted)")  # fmt: skip
+        quality = (f"AUC {_number(self.auc)}, log loss {_number(self.log_loss)}, normalized entropy "
+                   f"{_number(self.normalized_entropy)} on the {count_text(self.test_events)} events that follow")  # fmt: skip
+        pairs = [
+            ("sharing", sharing),
+            ("saved", f"{bytes_text(self.saved_bytes)} of memos and {secs_text(self.saved_secs)} of computing"),
+            ("training", crash),
+            ("quality", quality),
+        ]
+        if self.baseline_column:
+            pairs.append(("baseline", f"{self.baseline_column} alone: AUC {_number(self.baseline_auc)}"))
+        pairs.append(("time", secs_text(self.secs)))
+        here = os.path.relpath(self.home)
+        steps = (
+            f"export HEADRACE_HOME={here} PATH=$PWD/.venv/bin:$PATH",
+            "headrace status",
+            f"headrace model explain {self.model} --partitions",
+            "headrace graphs ls",
+            "headrace graphs search --operator intersect",
+            f"headrace model show {self.model} --json",
+        )
+        return Group("", facts(pairs, title="What came out"), "", "What to try next:", *(f"  {step}" for step in steps))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def demo_screen(model: str, home: Path, outcome: Outcome) -> DemoScreen:
+    """The screen of an outcome."""
+    status, trained = outcome.status, outcome.trained
+    test: dict[str, Any] = trained["test"]
+    return DemoScreen(
+        model=model,
+        home=str(home),
+        requests=status["requests"],
+        distinct=status["distinct"],
+        hit_rate=status["hit_rate"],
+        saved_bytes=status["saved_bytes"],
+        saved_secs=status["saved_secs"],
+        killed_after_epoch=outcome.killed_after_epoch,
+        epochs=len(trained["epochs"]),
+        events_counted=trained["counted"],
+        exactly_once=trained["exact"] and trained["passes"] == 1,
+        test_events=test["events"],
+        auc=test["auc"],
+        log_loss=test["log_loss"],
+        normalized_entropy=test["normalized_entropy"],
+        baseline_column=trained["baseline_column"],
+        baseline_auc=(trained["baseline"] or {}).get("auc"),
+        secs=outcome.secs,
+    )

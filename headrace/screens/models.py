@@ -1,0 +1,178 @@
+"""Screens of ``headrace model``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+
+from headrace.screens.grid import facts, grid
+from headrace.screens.units import count_text, percent_text
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedRow:
+    """What submitting one model found: (component, fragment) pairs by what becomes of them."""
+
+    model: str
+    version: int
+    client: str
+    table: str
+    inputs: int
+    hits: int
+    shared: int
+    queued: int
+    unchanged: bool
+
+    @property
+    def requests(self) -> int:
+        """All the pairs."""
+        return self.hits + self.shared + self.queued
+
+    @property
+    def hit_rate(self) -> float | None:
+        """The share that nobody has to compute for this model: memoized, or queued by another already."""
+        return (self.hits + self.shared) / self.requests if self.requests else None
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedScreen:
+    """The models of one file."""
+
+    models: tuple[SubmittedRow, ...]
+
+    def render(self) -> RenderableType:
+        """A line a model."""
+        rows = (
+            (m.model, str(m.version), m.client, str(m.inputs), count_text(m.requests), count_text(m.hits),
+             count_text(m.shared), count_text(m.queued), percent_text(m.hit_rate), "unchanged" if m.unchanged else "")
+            for m in self.models
+        )  # fmt: skip
+        table = grid(
+            ("model", "version>", "client", "inputs>", "components×fragments>", "memoized>", "queued already>",
+             "queued now>", "hit rate>", "*"),
+            rows,
+        )  # fmt: skip
+        waiting = sum(m.queued + m.shared for m in self.models)
+        return Group(
+            table, "next: headrace work --until-idle" if waiting else "everything these models read is memoized"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One model in the list: its newest version, and how much of it is ready."""
+
+    name: str
+    version: int
+    client: str
+    priority: int
+    table: str
+    label: str
+    inputs: int
+    ready: int
+    pending: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsScreen:
+    """Every submitted model."""
+
+    models: tuple[ModelRow, ...]
+
+    def render(self) -> RenderableType:
+        """A line a model."""
+        if not self.models:
+            return "no model is submitted yet; next: headrace model submit FILE.py --table TABLE"
+        rows = (
+            (m.name, str(m.version), m.client, str(m.priority), m.table, m.label, str(m.inputs), count_text(m.ready),
+             count_text(m.pending), count_text(m.failed))
+            for m in self.models
+        )  # fmt: skip
+        return grid(("model", "version>", "client", "priority>", "table", "label", "inputs>", "ready>", "to compute>",
+                     "failed>"), rows)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class InputRow:
+    """One input of a model. ``fingerprint`` is the component's."""
+
+    name: str
+    type: str
+    fingerprint: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelScreen:
+    """One model and its inputs."""
+
+    name: str
+    version: int
+    client: str
+    priority: int
+    table: str
+    label: str
+    inputs: tuple[InputRow, ...]
+
+    def render(self) -> RenderableType:
+        """Facts and inputs."""
+        head = facts(
+            (("model", self.name), ("version", str(self.version)), ("client", self.client),
+             ("priority", str(self.priority)), ("table", self.table), ("label", self.label))
+        )  # fmt: skip
+        rows = ((i.name, i.type, i.fingerprint[:12], i.expression) for i in self.inputs)
+        return Group(head, "", grid(("input", "type", "fingerprint", "expression*"), rows))
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """What matching decided for one input over one fragment, and why."""
+
+    input: str
+    partition: str
+    fragment: str
+    rows: int
+    hit: bool
+    state: str
+    reason_code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainScreen:
+    """Hit or miss for every input and partition of a model, with reasons. ``summarised`` only changes the table."""
+
+    model: str
+    version: int
+    decisions: tuple[DecisionRow, ...]
+    summarised: bool = True
+
+    def render(self) -> RenderableType:
+        """Equal answers of one input are one line, unless asked for every partition."""
+        hits = sum(decision.hit for decision in self.decisions)
+        head = (f"model {self.model} version {self.version}: {count_text(hits)} hits, "
+                f"{count_text(len(self.decisions) - hits)} misses")  # fmt: skip
+        return Group(head, self._summary() if self.summarised else self._every_partition())
+
+    def _every_partition(self) -> RenderableType:
+        rows = (
+            (d.input, d.partition, d.fragment[:12], count_text(d.rows), "hit" if d.hit else "miss", d.reason)
+            for d in self.decisions
+        )
+        return grid(("input", "partition", "fragment", "rows>", "", "why*"), rows)
+
+    def _summary(self) -> RenderableType:
+        counts = Counter((d.input, d.hit, d.reason) for d in self.decisions)
+        order = {d.input: i for i, d in reversed(list(enumerate(self.decisions)))}
+        rows_of = Counter[tuple[str, bool, str]]()
+        for d in self.decisions:
+            rows_of[d.input, d.hit, d.reason] += d.rows
+        ordered = sorted(counts.items(), key=lambda item: (order[item[0][0]], -item[1]))
+        rows = (
+            (name, "hit" if hit else "miss", count_text(count), count_text(rows_of[name, hit, reason]), reason)
+            for (name, hit, reason), count in ordered
+        )
+        return grid(("input", "", "fragments>", "rows>", "why*"), rows)

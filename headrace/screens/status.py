@@ -1,0 +1,65 @@
+"""The screen of ``headrace status``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+
+from headrace.screens.grid import facts, grid
+from headrace.screens.units import bytes_text, count_text, percent_text, secs_text
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One client's queue."""
+
+    client: str
+    pending: int
+    running: int
+    failed: int
+    highest_priority: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusScreen:
+    """The warehouse at a glance. ``requests`` counts (model, component, fragment) triples of the live models."""
+
+    home: str
+    tables: int
+    raw_rows: int
+    raw_bytes: int
+    models: int
+    components: int
+    memos: dict[str, int]
+    memo_bytes: int
+    computed_secs: float
+    requests: int
+    distinct: int
+    hit_rate: float | None
+    saved_bytes: int
+    saved_secs: float
+    queues: tuple[QueueRow, ...]
+
+    def render(self) -> RenderableType:
+        """Facts, then the queues."""
+        memos = ", ".join(f"{count_text(n)} {state.lower()}" for state, n in self.memos.items() if n) or "none"
+        head = facts(
+            (
+                ("home", self.home),
+                ("tables", f"{self.tables}: {count_text(self.raw_rows)} rows, {bytes_text(self.raw_bytes)}"),
+                ("models", f"{self.models}, reading {self.components} distinct components"),
+                ("memos", f"{memos}; {bytes_text(self.memo_bytes)}, computed in {secs_text(self.computed_secs)}"),
+                ("sharing", f"{count_text(self.requests)} requests for {count_text(self.distinct)} memos: hit rate "
+                            f"{percent_text(self.hit_rate)}"),
+                ("saved by sharing", f"{bytes_text(self.saved_bytes)} and {secs_text(self.saved_secs)} of computing"),
+            )
+        )  # fmt: skip
+        if not self.queues:
+            return Group(head, "", "every queue is empty")
+        rows = (
+            (q.client, count_text(q.pending), count_text(q.running), count_text(q.failed),
+             "-" if q.highest_priority is None else str(q.highest_priority))
+            for q in self.queues
+        )  # fmt: skip
+        return Group(head, "", grid(("client", "pending>", "running>", "failed>", "highest priority>"), rows))

@@ -1,0 +1,134 @@
+"""Screens of ``headrace table``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+
+from headrace.screens.grid import facts, grid
+from headrace.screens.units import bytes_text, count_text, time_text
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredScreen:
+    """What registering a table (again) found."""
+
+    table: str
+    version: int
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    unchanged: int
+    rows: int
+    size_bytes: int
+
+    def render(self) -> RenderableType:
+        """One line of what changed, and what to do next."""
+        new = f"{len(self.added)} partitions added, {len(self.changed)} changed, {self.unchanged} unchanged"
+        text = (f"table {self.table}, version {self.version}: {new}; "
+                f"{count_text(self.rows)} rows, {bytes_text(self.size_bytes)}")  # fmt: skip
+        if self.changed:
+            shown = ", ".join(self.changed[:4]) + (", …" if len(self.changed) > 4 else "")
+            text += f"\nchanged: {shown}"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One table in the list."""
+
+    name: str
+    version: int
+    partitions: int
+    rows: int
+    size_bytes: int
+    start: datetime | None
+    end: datetime | None
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class TablesScreen:
+    """Every registered table."""
+
+    tables: tuple[TableRow, ...]
+
+    def render(self) -> RenderableType:
+        """A table of tables."""
+        if not self.tables:
+            return "no table is registered yet; next: headrace table add NAME FOLDER, or headrace table import"
+        rows = (
+            (t.name, str(t.version), count_text(t.partitions), count_text(t.rows), bytes_text(t.size_bytes),
+             time_text(t.start), time_text(t.end), t.root)
+            for t in self.tables
+        )  # fmt: skip
+        return grid(("table", "version>", "partitions>", "rows>", "size>", "from", "to", "folder*"), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRow:
+    """One column of a table."""
+
+    name: str
+    arrow_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition of a table."""
+
+    partition: str
+    version: int
+    fragments: int
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableScreen:
+    """One table: its columns and its partitions."""
+
+    name: str
+    version: int
+    root: str
+    time_column: str | None
+    columns: tuple[ColumnRow, ...]
+    partitions: tuple[PartitionRow, ...]
+
+    def render(self) -> RenderableType:
+        """Facts, columns, partitions."""
+        head = facts(
+            (("table", self.name), ("version", str(self.version)), ("folder", self.root),
+             ("time column", self.time_column or "-"))
+        )  # fmt: skip
+        columns = grid(("column", "type*"), ((c.name, c.arrow_type) for c in self.columns))
+        partitions = grid(
+            ("partition", "version>", "fragments>", "rows>", "size>"),
+            ((p.partition, str(p.version), count_text(p.fragments), count_text(p.rows), bytes_text(p.size_bytes))
+             for p in self.partitions),
+        )  # fmt: skip
+        return Group(head, "", columns, partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedScreen:
+    """What an import wrote and what it set aside."""
+
+    output: str
+    rows: int
+    rejected: int
+    late_rows: int
+    partitions: int
+    rejects_folder: str
+    registered: RegisteredScreen
+
+    def render(self) -> RenderableType:
+        """The import, then the registration."""
+        text = (f"imported {count_text(self.rows)} rows into {count_text(self.partitions)} partitions under {self.output}; "
+                f"{count_text(self.late_rows)} of them late")  # fmt: skip
+        if self.rejected:
+            text += (
+                f"\n{count_text(self.rejected)} rows were set aside, with line and reason, under {self.rejects_folder}"
+            )
+        return Group(text, self.registered.render())

@@ -1,0 +1,98 @@
+"""The screen of ``headrace train``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from rich.console import Group, RenderableType
+
+from headrace.screens.grid import facts, grid
+from headrace.screens.units import count_text, secs_text
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsRow:
+    """Quality on one set of events. A figure is None where it is undefined: only one label occurs, say."""
+
+    events: int
+    auc: float | None
+    log_loss: float | None
+    normalized_entropy: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRow:
+    """One epoch: measured before each batch was learned from (progressive validation)."""
+
+    epoch: int
+    first_partition: str
+    last_partition: str
+    metrics: MetricsRow
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedScreen:
+    """What a training run did and how good the model is.
+
+    ``counted`` events have a counter each, saved beside the weights; ``fewest_times`` and ``most_times`` are read off
+    those counters. ``events_this_time`` were trained by this call, ``training_secs`` it took. ``baseline`` scores a raw
+    column on the same test events.
+    """
+
+    model: str
+    version: int
+    run_dir: str
+    resumed_from: str
+    epochs: tuple[EpochRow, ...]
+    events_this_time: int
+    events_in_range: int
+    passes: int
+    counted: int | None
+    fewest_times: int | None
+    most_times: int | None
+    exact: bool | None
+    test: MetricsRow | None
+    baseline_column: str
+    baseline: MetricsRow | None
+    training_secs: float
+    secs: float
+
+    def render(self) -> RenderableType:
+        """Epochs, the count of events, then the quality on the test partitions."""
+        rows = (
+            (str(e.epoch + 1), e.first_partition, e.last_partition, count_text(e.metrics.events), *_quality(e.metrics))
+            for e in self.epochs
+        )
+        table = grid(
+            ("epoch>", "from", "to", "events>", "AUC>", "log loss>", "NE>"),
+            rows,
+            title=f"{self.model} version {self.version}; each batch is scored before it is learned from",
+        )
+        pairs = [("trained", self._counted())]
+        if self.resumed_from:
+            pairs.append(("resumed", f"from {PurePath(self.resumed_from).name}"))
+        pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))
+        if self.test:
+            auc, log_loss, entropy = _quality(self.test)
+            quality = f"AUC {auc}, log loss {log_loss}, normalized entropy {entropy}"
+            pairs.append(("test", f"{count_text(self.test.events)} events: {quality}"))
+        if self.baseline:
+            pairs.append(("baseline", f"{self.baseline_column} alone: AUC {_number(self.baseline.auc)}"))
+        pairs.append(("run", self.run_dir))
+        return Group(table, facts(pairs))
+
+    def _counted(self) -> str:
+        if self.counted is None or self.fewest_times is None or self.most_times is None:
+            return f"{count_text(self.events_in_range)} events (not counted)"
+        times = {1: "once", 2: "twice"}.get(self.passes, f"{self.passes} times")
+        how = f"exactly {times}" if self.exact else f"{self.fewest_times} to {self.most_times} times"
+        return f"{count_text(self.counted)} events, each {how} (counted, not inferred)"
+
+
+def _quality(metrics: MetricsRow) -> tuple[str, str, str]:
+    return _number(metrics.auc), _number(metrics.log_loss), _number(metrics.normalized_entropy)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

@@ -1,0 +1,32 @@
+"""The screen of ``headrace work``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+
+from headrace.screens.units import bytes_text, count_text, secs_text
+
+
+@dataclass(frozen=True, slots=True)
+class WorkScreen:
+    """What one worker did until it stopped. ``rows`` counts events, once for each component."""
+
+    worker: str
+    tasks: int
+    memos: int
+    failures: int
+    rows: int
+    raw_bytes_read: int
+    secs: float
+
+    def render(self) -> RenderableType:
+        """One sentence, and where to look when something failed."""
+        if not self.tasks:
+            return "nothing was queued"
+        text = (f"{count_text(self.memos)} memos of {count_text(self.rows)} values from {bytes_text(self.raw_bytes_read)} "
+                f"of raw data in {secs_text(self.secs)}")  # fmt: skip
+        if self.failures:
+            text += f"\n{count_text(self.failures)} tasks failed; next: headrace model explain MODEL says which and why"
+        return text
