@@ -113,6 +113,7 @@ models = Table(
     Column("priority", Integer, nullable=False),
     Column("label", Text, nullable=False),
     Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("table_version", Integer, nullable=False),  # what it misses was queued up to this version of the table
     Column("digest", _HASH, nullable=False),
     Column("live", Boolean, nullable=False),  # the newest version of its name
     Column("submitted_at", Float, nullable=False),
@@ -175,7 +176,6 @@ memos = Table(
     Column("cause", Text, nullable=False),
     Column("evicted_at", Float),
     Column("evicted_why", Text),
-    Column("damaged", Boolean, nullable=False),  # evicted because its bytes were bad: computed again unasked
 )
 
 tasks = Table(

@@ -110,6 +110,7 @@ def upgrade() -> None:
         sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("label", sa.Text(), nullable=False),
         sa.Column("table_name", sa.String(length=255), nullable=False),
+        sa.Column("table_version", sa.Integer(), nullable=False),
         sa.Column("digest", sa.String(length=64), nullable=False),
         sa.Column("live", sa.Boolean(), nullable=False),
         sa.Column("submitted_at", sa.Float(), nullable=False),
@@ -149,7 +150,6 @@ def upgrade() -> None:
         sa.Column("cause", sa.Text(), nullable=False),
         sa.Column("evicted_at", sa.Float(), nullable=True),
         sa.Column("evicted_why", sa.Text(), nullable=True),
-        sa.Column("damaged", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(
             ["fingerprint"], ["components.fingerprint"], name=op.f("fk_memos_fingerprint_components")
         ),

@@ -1,0 +1,32 @@
+"""Arrow types from how Arrow spells them, as far as a model's column can be read from them."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+_NESTED = re.compile(r"(list|large_list|list_view|large_list_view)<\w+: (.+?)(?: not null)?>")
+_FIXED = re.compile(r"fixed_size_list<\w+: (.+?)(?: not null)?>\[(\d+)\]")
+_DICTIONARY = re.compile(r"dictionary<values=(.+), indices=\w+, ordered=\d>")
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
+
+
+def parse_arrow_type(spelled: str) -> pa.DataType | None:
+    """The type that prints as ``spelled``, or None for a type that no model column is read from (maps, structs)."""
+    if match := _NESTED.fullmatch(spelled):
+        item = parse_arrow_type(match.group(2))
+        wrap = pa.large_list if match.group(1).startswith("large") else pa.list_
+        return None if item is None else wrap(item)
+    if match := _FIXED.fullmatch(spelled):
+        item = parse_arrow_type(match.group(1))
+        return None if item is None else pa.list_(item, int(match.group(2)))
+    if match := _DICTIONARY.fullmatch(spelled):
+        value = parse_arrow_type(match.group(1))
+        return None if value is None else pa.dictionary(pa.int32(), value)
+    if match := _ZONED.fullmatch(spelled):
+        return pa.timestamp(match.group(1), tz=match.group(2))
+    try:
+        return pa.type_for_alias(spelled)
+    except ValueError:
+        return None

@@ -1,0 +1,111 @@
+"""Matching at the grain of whole components: which memos a model can load, which it must wait for, which to queue.
+
+Pure functions over values. The paper's frontend does the same: it divides a model's input graph into connected
+components and looks each one up by its signature; here a component is looked up fragment by fragment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from transforms.encoding import digest
+from warehouse.manifests import PlacedFragment
+from warehouse.task_states import MemoState
+
+
+class Action(StrEnum):
+    """What to do about one component over one fragment."""
+
+    LOAD = "load"  # the memo is ready
+    WAIT = "wait"  # someone queued it, or is computing it
+    QUEUE = "queue"  # nobody did: it is missing, or was evicted
+    LEAVE = "leave"  # it was evicted, and nobody asks for it again
+    QUARANTINED = "quarantined"  # it failed too often; it is computed on the fly, or the fault repaired first
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A component over a fragment, and the key of the memo that would hold it."""
+
+    fingerprint: str
+    placed: PlacedFragment
+    memo_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoRecord:
+    """What the catalog knows of a memo. ``fragment`` is the row of the fragment it is, or will be, computed from."""
+
+    memo_key: str
+    fingerprint: str
+    fragment: int
+    state: MemoState
+    file: str = ""
+    column: str = ""
+    checksum: str = ""
+    queued_by: int = 0
+    cause_code: str = ""
+    cause: str = ""
+    changed_at: float = 0.0
+    evicted_at: float | None = None
+    evicted_why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The decision about one wanted memo; ``record`` is None when the catalog has never heard of it."""
+
+    wanted: Wanted
+    action: Action
+    record: MemoRecord | None
+
+
+def memo_key(fingerprint: str, digests: Mapping[str, str], columns: Iterable[str] | None = None) -> str:
+    """The identity of a memo: the component and the digests of exactly the columns it reads.
+
+    ``columns`` picks them out of ``digests``; without it ``digests`` holds no others. A column that the component
+    does not read, a label that arrives late, say, changes nothing.
+    """
+    read = sorted(digests) if columns is None else sorted(set(columns))
+    return digest([fingerprint, [[name, digests[name]] for name in read]])
+
+
+def wanted_memos(components: Mapping[str, Sequence[str]], fragments: Sequence[PlacedFragment]) -> list[Wanted]:
+    """Every component (fingerprint to the columns it reads) over every fragment, fragment by fragment."""
+    return [
+        Wanted(fingerprint, placed, memo_key(fingerprint, placed.fragment.digests, columns))
+        for placed in fragments
+        for fingerprint, columns in components.items()
+    ]
+
+
+_ACTIONS = {
+    MemoState.READY: Action.LOAD,
+    MemoState.PENDING: Action.WAIT,
+    MemoState.RUNNING: Action.WAIT,
+    MemoState.FAILED: Action.QUARANTINED,
+    MemoState.EVICTED: Action.QUEUE,
+}
+
+
+def match(wanted: Iterable[Wanted], memos: Mapping[str, MemoRecord], *, requeue_evicted: bool = True) -> list[Match]:
+    """One decision for every wanted memo, in order.
+
+    The same memo wanted twice (the same content in two places) is queued once; the second one waits. Without
+    ``requeue_evicted`` an evicted memo is left alone: new data does not bring back what someone removed.
+    """
+    decided = []
+    queued: set[str] = set()
+    for item in wanted:
+        record = memos.get(item.memo_key)
+        action = Action.QUEUE if record is None else _ACTIONS[record.state]
+        if record is not None and action is Action.QUEUE and not requeue_evicted:
+            action = Action.LEAVE
+        if action is Action.QUEUE:
+            if item.memo_key in queued:
+                action = Action.WAIT
+            queued.add(item.memo_key)
+        decided.append(Match(item, action, record))
+    return decided

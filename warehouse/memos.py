@@ -1,0 +1,92 @@
+"""Memos in the catalog: looking them up, and marking one whose bytes are bad."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from warehouse import schema
+from warehouse.catalog import chunks
+from warehouse.matching import MemoRecord
+from warehouse.task_states import MemoState, TaskEvent, sources, target
+from warehouse.warehouse import Warehouse
+
+
+def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRecord]:
+    """The records of those keys that the catalog knows."""
+    found: dict[str, MemoRecord] = {}
+    for chunk in chunks(sorted(set(keys))):
+        for row in connection.execute(select(schema.memos).where(schema.memos.c.memo_key.in_(chunk))):
+            found[row.memo_key] = _record(row)
+    return found
+
+
+def _record(row: Any) -> MemoRecord:
+    return MemoRecord(
+        memo_key=row.memo_key,
+        fingerprint=row.fingerprint,
+        fragment=row.fragment,
+        state=MemoState(row.state),
+        file=row.file or "",
+        column=row.column_name or "",
+        checksum=row.checksum or "",
+        queued_by=row.queued_by,
+        cause_code=row.cause_code,
+        cause=row.cause,
+        changed_at=row.changed_at,
+        evicted_at=row.evicted_at,
+        evicted_why=row.evicted_why or "",
+    )
+
+
+#: What a memo's row holds once its bytes are gone.
+NO_BYTES: Mapping[str, None] = {"file": None, "column_name": None, "checksum": None}
+
+
+def mark_damaged(warehouse: Warehouse, key: str, why: str) -> bool:
+    """Record that a ready memo's bytes are missing or wrong, so that it is computed again.
+
+    If a live model reads it, it is queued at once; otherwise it is evicted. Returns False, and changes nothing, if
+    the memo is not ready (another reader was first).
+    """
+    of, now = schema.memos.c, warehouse.clock()
+    with warehouse.catalog.write() as connection:
+        changed = connection.execute(
+            update(schema.memos)
+            .where(of.memo_key == key, of.state == MemoState.READY)
+            .values(state=MemoState.EVICTED, evicted_at=now, evicted_why=f"damaged: {why}", changed_at=now, **NO_BYTES)
+        )
+        if changed.rowcount == 0:
+            return False
+        _requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now)
+    return True
+
+
+def _requeue_for_readers(connection: Connection, key: str, cause: str, now: float) -> None:
+    memos, models, inputs = schema.memos, schema.models, schema.model_inputs
+    readers = connection.execute(
+        select(models.c.id)
+        .join(inputs, inputs.c.model == models.c.id)
+        .join(memos, memos.c.fingerprint == inputs.c.fingerprint)
+        .where(memos.c.memo_key == key, models.c.live.is_(True))
+        .distinct()
+    ).scalars()
+    waits = [{"memo_key": key, "model": model} for model in readers]
+    if waits:
+        requeue_tasks(connection, [key], now)
+        values = {"state": MemoState.PENDING, "cause_code": "evicted", "cause": cause}
+        connection.execute(update(memos).where(memos.c.memo_key == key).values(**values))
+        connection.execute(insert(schema.waits), waits)
+
+
+def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> None:
+    """Put finished tasks of these memos back into the queue with all their attempts."""
+    of = schema.tasks.c
+    for chunk in chunks(sorted(set(keys))):
+        connection.execute(
+            update(schema.tasks)
+            .where(of.memo_key.in_(chunk), of.state.in_(sources(TaskEvent.REQUEUE)))
+            .values(state=target(TaskEvent.REQUEUE), attempts=0, not_before=now, error=None, changed_at=now)
+        )

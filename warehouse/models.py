@@ -1,0 +1,131 @@
+"""Models and components in the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from transforms.errors import nearest
+from transforms.graph import (
+    Node,
+    RawColumn,
+    component_document,
+    component_from_document,
+    operator_versions,
+    raw_columns,
+    shape_identity,
+)
+from transforms.model import ModelInput
+from transforms.render import expression_text
+from warehouse import schema
+from warehouse.catalog import insert_absent
+from warehouse.errors import UnknownModel
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """A submitted version of a model. ``live``: it is the newest of its name. ``submitted_at``: epoch seconds."""
+
+    id: int
+    name: str
+    version: int
+    client: str
+    priority: int
+    label: str
+    table: str
+    table_version: int
+    digest: str
+    live: bool
+    submitted_at: float
+
+
+@dataclass(frozen=True)
+class StoredInput:
+    """An input of a submitted model, by the component that feeds it."""
+
+    name: str
+    fingerprint: str
+    component: Node
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The raw columns it reads, by name."""
+        return tuple(column.name for column in raw_columns(self.component))
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the input is a column as it stands, which is never memoized."""
+        return isinstance(self.component, RawColumn)
+
+
+def find_model(connection: Connection, name: str, version: int | None = None) -> ModelRecord | None:
+    """The model's version, the newest by default, or None."""
+    query = select(schema.models).where(schema.models.c.name == name)
+    if version is not None:
+        query = query.where(schema.models.c.version == version)
+    row = connection.execute(query.order_by(schema.models.c.version.desc()).limit(1)).first()
+    return None if row is None else _record(row)
+
+
+def get_model(connection: Connection, name: str, version: int | None = None) -> ModelRecord:
+    """The model's version, the newest by default. Raises :class:`UnknownModel` with what there is."""
+    record = find_model(connection, name, version)
+    if record is not None:
+        return record
+    of = schema.models.c
+    if versions := connection.execute(select(of.version).where(of.name == name).order_by(of.version)).scalars().all():
+        raise UnknownModel(f"model {name!r} has no such version", value=version, allowed=", ".join(map(str, versions)))
+    known = set(connection.execute(select(of.name)).scalars())
+    raise UnknownModel("no such model", value=name, allowed=nearest(name, known),
+                       next_step="submit it: headrace model submit FILE")  # fmt: skip
+
+
+def all_models(connection: Connection, *, live: bool = False) -> tuple[ModelRecord, ...]:
+    """Every version of every model, or the newest of each, by name and version."""
+    query = select(schema.models).order_by(schema.models.c.name, schema.models.c.version)
+    if live:
+        query = query.where(schema.models.c.live.is_(True))
+    return tuple(_record(row) for row in connection.execute(query))
+
+
+def _record(row: Any) -> ModelRecord:
+    return ModelRecord(row.id, row.name, row.version, row.client, row.priority, row.label, row.table_name,
+                       row.table_version, row.digest, row.live, row.submitted_at)  # fmt: skip
+
+
+def stored_inputs(connection: Connection, model: int) -> tuple[StoredInput, ...]:
+    """The inputs of a model's row, in the order in which they were given."""
+    inputs, components = schema.model_inputs, schema.components
+    query = (
+        select(inputs.c.name, inputs.c.fingerprint, components.c.document)
+        .join(components, components.c.fingerprint == inputs.c.fingerprint)
+        .where(inputs.c.model == model)
+        .order_by(inputs.c.position)
+    )
+    return tuple(
+        StoredInput(row.name, row.fingerprint, component_from_document(row.document)) for row in connection.execute(query)
+    )
+
+
+def write_components(connection: Connection, inputs: Iterable[ModelInput], now: float) -> None:
+    """Make the components known; those that are known already stay as they are."""
+    by_fingerprint = {item.fingerprint: item.component for item in inputs}
+    insert_absent(connection, schema.components, (
+        {"fingerprint": fingerprint, "shape": shape_identity(root), "expression": expression_text(root),
+         "document": component_document(root), "created_at": now}
+        for fingerprint, root in by_fingerprint.items()
+    ))  # fmt: skip
+    insert_absent(connection, schema.component_columns, (
+        {"fingerprint": fingerprint, "column_name": name}
+        for fingerprint, root in by_fingerprint.items()
+        for name in sorted({column.name for column in raw_columns(root)})
+    ))  # fmt: skip
+    insert_absent(connection, schema.component_operators, (
+        {"fingerprint": fingerprint, "operator": operator, "version": version}
+        for fingerprint, root in by_fingerprint.items()
+        for operator, version in operator_versions(root).items()
+    ))  # fmt: skip

@@ -1,0 +1,197 @@
+"""Submit a model: check it against its table, match it against what is memoized, queue what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from transforms.columns import conforms
+from transforms.encoding import digest
+from transforms.errors import InputError, TypeMismatch, UnknownColumn
+from transforms.graph import Node, raw_columns
+from transforms.model import Model
+from transforms.types import ColumnType
+from warehouse import schema
+from warehouse.arrow_names import parse_arrow_type
+from warehouse.catalog import insert_absent
+from warehouse.causes import Cause
+from warehouse.decision import Decision, match_decision, raw_decision
+from warehouse.enqueue import Survey, queue_survey, survey, write_submission
+from warehouse.errors import NameTaken
+from warehouse.manifests import get_table
+from warehouse.models import ModelRecord, all_models, find_model, get_model, stored_inputs, write_components
+from warehouse.solution import ReadSolution
+from warehouse.solving import build_solution
+from warehouse.table import Table
+from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The answer to a submission. Counts are of (input, fragment) pairs; raw inputs are not counted.
+
+    ``hits``: memos that are ready. ``misses``: all others, of which ``queued`` were queued by this submission and
+    ``shared`` are queued or being computed already. ``unchanged``: the model is what its newest version was, and no
+    new version was made.
+    """
+
+    model: str
+    version: int
+    unchanged: bool
+    solution: ReadSolution
+    hits: int
+    misses: int
+    queued: int
+    shared: int
+    decisions: tuple[Decision, ...]
+
+
+def submit_model(warehouse: Warehouse, model: Model, *, table: str | None = None) -> Submission:
+    """Submit ``model`` over ``table`` (default: the table it names), in one transaction.
+
+    Submitting the same model again makes no new version; if its table has new data, or memos were evicted, what is
+    missing is queued. Raises :class:`UnknownColumn` with the nearest names, :class:`TypeMismatch` for a column whose
+    stored type does not conform to the declared one, :class:`~warehouse.errors.UnknownTable` and :class:`NameTaken`.
+    """
+    name = table or model.table
+    if not name:
+        raise InputError("the model names no table", where=f"model {model.name}",
+                         next_step="Model(..., table=NAME), or submit it with --table NAME")  # fmt: skip
+    if not model.inputs:
+        raise InputError("a model has at least one input", where=f"model {model.name}",
+                         next_step='model.input("name", expression)')  # fmt: skip
+    now = warehouse.clock()
+    with warehouse.catalog.write() as connection:
+        known = get_table(connection, name)
+        check_model(model, known)
+        record, unchanged = _write_model(connection, model, known, now)
+        found = survey(connection, known.name, stored_inputs(connection, record.id))
+        causes = queue_survey(connection, record, found, now)
+        hits, shared, queued = write_submission(connection, record, found, unchanged=unchanged, now=now)
+        decisions = decide(found, causes, model_rows(connection, model.name))
+        solution = build_solution(connection, record, found)
+    misses = sum(len(found.matches.get(item.fingerprint, ())) for item in found.inputs) - hits
+    return Submission(model.name, record.version, unchanged, solution, hits, misses, queued, shared, decisions)
+
+
+def queue_missing(warehouse: Warehouse, model: str | None = None) -> int:
+    """Queue what live models (or one of them) miss because their table has new data; returns how many memos.
+
+    Costs one query per model whose table did not change. Evicted memos stay evicted: that is undone by submitting.
+    """
+    queued = 0
+    with warehouse.catalog.read() as connection:
+        outdated = _outdated(connection, model)
+    for name in outdated:
+        with warehouse.catalog.write() as connection:
+            queued += _queue_missing(connection, name, warehouse.clock())
+    return queued
+
+
+def _outdated(connection: Connection, model: str | None) -> list[str]:
+    chosen = [get_model(connection, model)] if model is not None else all_models(connection, live=True)
+    versions = {row.name: row.version for row in connection.execute(select(schema.tables.c.name, schema.tables.c.version))}
+    return [record.name for record in chosen if record.table_version != versions[record.table]]
+
+
+def _queue_missing(connection: Connection, name: str, now: float) -> int:
+    record = get_model(connection, name)
+    record = replace(record, table_version=get_table(connection, record.table).version)
+    found = survey(connection, record.table, stored_inputs(connection, record.id), requeue_evicted=False)
+    queue_survey(connection, record, found, now)
+    _, _, queued = write_submission(connection, record, found, unchanged=True, now=now)
+    return queued
+
+
+def check_model(model: Model, table: Table) -> None:
+    """Raise unless ``table`` has every column the model reads, stored so that it conforms to the declared type."""
+    where = f"model {model.name}, label"
+    label = parse_arrow_type(_column(table, model.label, where))
+    if label is None or not any(conforms(label, kind) for kind in _LABEL_TYPES):
+        raise TypeMismatch("a label is a boolean or a number", where=where, value=str(label),
+                           allowed="bool, int, float")  # fmt: skip
+    for item in model.inputs.values():
+        check_component(item.component, table, f"model {model.name}, input {item.name}")
+
+
+def _label_types() -> tuple[ColumnType, ...]:
+    from transforms.types import Dense, DType
+
+    return tuple(Dense(dtype) for dtype in (DType.BOOL, DType.INT64, DType.FLOAT64))
+
+
+_LABEL_TYPES = _label_types()
+
+
+def check_component(component: Node, table: Table, where: str) -> None:
+    """Raise :class:`UnknownColumn` or :class:`TypeMismatch` unless ``table`` can feed the component."""
+    columns = raw_columns(component)
+    if not columns:
+        raise InputError("this input reads no column: it is the same for every event", where=where,
+                         next_step="leave it out")  # fmt: skip
+    for column in columns:
+        stored = _column(table, column.name, where)
+        found = parse_arrow_type(stored)
+        if found is None or not conforms(found, column.type):
+            raise TypeMismatch(f"column {column.name!r} is not stored as it is declared", where=where,
+                               value=f"stored {stored}", allowed=f"declared {column.type}",
+                               next_step="declare the stored type and cast it, or store the declared type")  # fmt: skip
+
+
+def _column(table: Table, name: str, where: str) -> str:
+    try:
+        return table.column(name).arrow_type
+    except UnknownColumn as error:
+        raise UnknownColumn(error.what, where=where, value=name, allowed=error.allowed,
+                            next_step=f"headrace table show {table.name} lists the columns") from None  # fmt: skip
+
+
+def _write_model(connection: Connection, model: Model, table: Table, now: float) -> tuple[ModelRecord, bool]:
+    """The record of this submission, and whether it is the newest version unchanged."""
+    before = find_model(connection, model.name)
+    if before is not None and before.client != model.client:
+        raise NameTaken("another client has a model of this name", where=f"model {model.name}", value=model.client,
+                        allowed=before.client, next_step="choose another name")  # fmt: skip
+    identity = model_digest(model, table.name)
+    models = schema.models
+    if before is not None and before.digest == identity:
+        connection.execute(update(models).where(models.c.id == before.id).values(priority=model.priority))
+        return replace(before, priority=model.priority, table_version=table.version), True
+    write_components(connection, model.inputs.values(), now)
+    insert_absent(connection, schema.clients, [{"name": model.client, "served": 0, "leased_tasks": 0}])
+    if before is not None:
+        connection.execute(update(models).where(models.c.name == model.name).values(live=False))
+        connection.execute(delete(schema.waits).where(schema.waits.c.model == before.id))
+    connection.execute(insert(models).values(
+        name=model.name, version=before.version + 1 if before else 1, client=model.client, priority=model.priority,
+        label=model.label, table_name=table.name, table_version=table.version, digest=identity, live=True,
+        submitted_at=now))  # fmt: skip
+    record = get_model(connection, model.name)
+    connection.execute(insert(schema.model_inputs), [
+        {"model": record.id, "position": position, "name": item.name, "fingerprint": item.fingerprint}
+        for position, item in enumerate(model.inputs.values())
+    ])  # fmt: skip
+    return record, False
+
+
+def model_digest(model: Model, table: str) -> str:
+    """What makes a version of a model: table, label, and the inputs in order. Its priority may change under way."""
+    inputs = [[item.name, item.fingerprint] for item in model.inputs.values()]
+    return digest({"table": table, "label": model.label, "inputs": inputs})
+
+
+def model_rows(connection: Connection, name: str) -> frozenset[int]:
+    """The rows of all versions of a model."""
+    return frozenset(connection.execute(select(schema.models.c.id).where(schema.models.c.name == name)).scalars())
+
+
+def decide(found: Survey, causes: dict[str, Cause], mine: frozenset[int]) -> tuple[Decision, ...]:
+    """A decision for every input and fragment, input by input."""
+    decisions: list[Decision] = []
+    for item in found.inputs:
+        if item.is_raw:
+            decisions += [raw_decision(item, placed.partition, placed.fragment) for placed in found.fragments]
+        for one in found.matches.get(item.fingerprint, ()):
+            decisions.append(match_decision(item, one, causes.get(one.wanted.memo_key), mine))
+    return tuple(decisions)
