@@ -1,0 +1,118 @@
+"""A small synthetic read solution whose labels depend on its inputs, and a reader for it. No files, no catalog.
+
+Also a program: ``python synthetic.py <run_dir> <options as JSON> <seconds to sleep a batch>`` trains on it, for tests
+that kill a training process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trainer.config import TrainConfig
+from transforms.graph import RawColumn, component_document
+from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
+from warehouse.solution import Read, ReadSolution, SolutionFragment, SolutionInput, SolutionPartition
+
+TYPES: dict[str, ColumnType] = {
+    "words": Ragged(DType.INT64, 500),
+    "user": Dense(DType.INT64, 200),
+    "price": Dense(DType.FLOAT32),
+    "mobile": Dense(DType.BOOL),
+}
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def fragment_table(seed: int, rows: int, types: Mapping[str, ColumnType] | None = None) -> pa.Table:
+    """``rows`` events drawn from ``seed``; the click rate depends on user, words and price."""
+    rng = np.random.default_rng(seed)
+    user = rng.zipf(1.3, rows) % 200
+    lengths = rng.integers(0, 5, rows)
+    words = rng.zipf(1.2, int(lengths.sum())) % 500
+    price = rng.normal(size=rows).astype(np.float32)
+    mobile = rng.random(rows) < 0.5
+    taste = np.random.default_rng(7).normal(size=700)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    liked = np.add.reduceat(np.concatenate([taste[200 + words], [0.0]]), offsets[:-1]) * (lengths > 0)
+    odds = taste[user] + 0.5 * liked + 0.7 * price * np.where(mobile, 1, -1) - 1.0
+    clicked = rng.random(rows) < 1 / (1 + np.exp(-odds))
+    columns = {
+        "words": pa.ListArray.from_arrays(pa.array(offsets), pa.array(words), type=arrow_type(TYPES["words"])),
+        "user": pa.array(user, pa.int64(), mask=rng.random(rows) < 0.1),
+        "price": pa.array(price, mask=rng.random(rows) < 0.1),
+        "mobile": pa.array(mobile),
+        "__label__": pa.array(clicked.astype(np.int64)),
+    }
+    return pa.table({name: columns[name] for name in [*(types or TYPES), "__label__"]})
+
+
+class Synthetic:
+    """``partitions`` hourly partitions of two fragments each. ``tables`` may be changed by a test, by fragment path."""
+
+    def __init__(
+        self, partitions: int = 4, rows: int = 300, *, first: int = 0, types: Mapping[str, ColumnType] | None = None
+    ) -> None:
+        types = types or TYPES
+        self.tables: dict[str, pa.Table] = {}
+        self.reads: list[str] = []
+        parts = tuple(self._partition(hour, rows, types) for hour in range(first, first + partitions))
+        inputs = tuple(
+            SolutionInput(name, f"{name:f<64}", kind, component_document(RawColumn(kind, name)))
+            for name, kind in types.items()
+        )
+        self.solution = ReadSolution("ctr", 1, "events", 1, "clicked", inputs, parts)
+
+    def _partition(self, hour: int, rows: int, types: Mapping[str, ColumnType]) -> SolutionPartition:
+        fragments = []
+        for k in range(2):
+            path, count = f"hour={hour:02d}/{k}.parquet", rows + 17 * k
+            self.tables[path] = fragment_table(1000 * hour + k, count, types)
+            digests = {name: f"{hour}-{k}-{name}" for name in [*types, "clicked", "unused"]}
+            reads = {name: Read("raw") for name in types}
+            fragments.append(SolutionFragment(f"id-{hour}-{k}", path, (0,), count, 0, digests, reads))
+        start = START + timedelta(hours=hour)
+        return SolutionPartition(f"hour={hour:02d}", start, start + timedelta(hours=1), 1, tuple(fragments))
+
+    def read(self, fragment: SolutionFragment) -> pa.Table:
+        """The fragment's columns and label."""
+        self.reads.append(fragment.path)
+        return self.tables[fragment.path]
+
+
+def config(run_dir: Path | str, **options: Any) -> TrainConfig:
+    """Small sizes; not deterministic mode, which wants a process to itself."""
+    defaults: dict[str, Any] = {
+        "batch_rows": 128,
+        "dim": 4,
+        "bottom_mlp": (8,),
+        "top_mlp": (8,),
+        "deterministic": False,
+    }
+    return TrainConfig(run_dir=str(run_dir), **{**defaults, **options})
+
+
+def main(run_dir: str, options: str, sleep_secs: str) -> None:
+    """Train, printing one JSON line an event of the run, flushed."""
+    from trainer.loop import TrainEvent, train
+
+    def tell(event: TrainEvent) -> None:
+        print(json.dumps({"kind": event.kind, "events": event.events, "message": event.message}), flush=True)
+        if event.kind == "batch":
+            time.sleep(float(sleep_secs))
+
+    settings = json.loads(options)
+    data = Synthetic(settings.pop("partitions", 4))
+    report = train(data.solution, data.read, config(run_dir, deterministic=True, **settings), progress=tell)
+    print(json.dumps({"kind": "report", "report": report.to_document()}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

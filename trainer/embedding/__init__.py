@@ -1,0 +1,31 @@
+"""Embedding tables: what they are (specs), and the engines that hold, look up and train them."""
+
+from trainer.embedding.engine import CpuEngine, IdBatch, TableState
+from trainer.embedding.from_tensorflow import from_tensorflow
+from trainer.embedding.spec import (
+    SGD,
+    Adagrad,
+    Constant,
+    FeatureSpec,
+    Initializer,
+    Normal,
+    Optimizer,
+    TableSpec,
+    Uniform,
+)
+
+__all__ = [
+    "SGD",
+    "Adagrad",
+    "Constant",
+    "CpuEngine",
+    "FeatureSpec",
+    "IdBatch",
+    "Initializer",
+    "Normal",
+    "Optimizer",
+    "TableSpec",
+    "TableState",
+    "Uniform",
+    "from_tensorflow",
+]

@@ -1,0 +1,203 @@
+"""The engine's inner loops over flat buffers. Nothing here knows specs, features by name or TensorFlow.
+
+All tables live in one flat float32 buffer. Feature ``f`` looks up table ``table_of[f]``; table ``t`` has
+``vocabulary[t]`` rows of ``dims[t]`` values that begin at ``weight_base[t]`` (their Adagrad slots at ``slot_base[t]``)
+and row counters that begin at ``row_base[t]``. A batch is ``ids`` with ``offsets[f, b]:offsets[f, b + 1]`` the bag of
+feature ``f`` and event ``b``; the activations of feature ``f`` are the columns from ``column[f]`` on.
+
+Row states: 0 never read, 1 initialised, 2 updated at least once. Only rows in state 2 differ from what the seed says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from trainer.embedding.optimizers import ADAGRAD_CODE, adagrad_row, sgd_row
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL = 0, 1, 2, 3
+BAD_OFFSETS, BAD_ID = 1, 2
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_ROW = np.uint64(0xD1342543DE82EF95)
+_S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+_UNIT = 1.0 / 9007199254740992.0  # 2^-53
+
+
+@njit(cache=True, nogil=True)
+def check_batch(ids: Array, offsets: Array, table_of: Array, vocabulary: Array) -> tuple[int, int, int]:
+    """(0, 0, 0) if every offset and id is in range, else (BAD_OFFSETS or BAD_ID, feature, position)."""
+    features, ends = offsets.shape
+    expected = 0
+    for f in range(features):
+        if offsets[f, 0] != expected:
+            return BAD_OFFSETS, f, 0
+        for b in range(1, ends):
+            if offsets[f, b] < offsets[f, b - 1]:
+                return BAD_OFFSETS, f, b
+        expected = offsets[f, ends - 1]
+        if expected > len(ids):
+            return BAD_OFFSETS, f, ends - 1
+        size = vocabulary[table_of[f]]
+        for i in range(offsets[f, 0], expected):
+            if ids[i] < 0 or ids[i] >= size:
+                return BAD_ID, f, i
+    if expected != len(ids):
+        return BAD_OFFSETS, features - 1, ends - 1
+    return 0, 0, 0
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _mix(x: np.uint64) -> np.uint64:
+    """SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014)."""
+    x = (x ^ (x >> _S30)) * _MIX_1
+    x = (x ^ (x >> _S27)) * _MIX_2
+    return x ^ (x >> _S31)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _unit(x: np.uint64) -> float:
+    """53 random bits as a float64 in [0, 1)."""
+    return float(np.float64(_mix(x) >> _S11) * _UNIT)
+
+
+@njit(cache=True, nogil=True)
+def _normal(x: np.uint64, truncated: bool) -> float:
+    """Box-Muller from a counter; a truncated draw is repeated until within two deviations."""
+    while True:
+        radius = np.sqrt(-2.0 * np.log(1.0 - _unit(x + _STEP)))
+        z = float(radius * np.cos(2.0 * np.pi * _unit(x + _STEP + _STEP)))
+        if not truncated or abs(z) <= 2.0:
+            return z
+        x = _mix(x ^ _STEP)
+
+
+@njit(cache=True, nogil=True)
+def fill_row(out: Array, at: int, dim: int, key: np.uint64, row: int, kind: int, a: float, b: float) -> None:
+    """The initial values of one row: a function of the table's key, the row, the column and the distribution alone."""
+    state = _mix(key + np.uint64(row) * _ROW)
+    for d in range(dim):
+        x = state + np.uint64(d) * _STEP
+        if kind == CONSTANT:
+            out[at + d] = np.float32(a)
+        elif kind == UNIFORM:
+            out[at + d] = np.float32(a + (b - a) * _unit(x))
+        else:
+            out[at + d] = np.float32(a + b * _normal(_mix(x), kind == TRUNCATED_NORMAL))
+
+
+@njit(cache=True, nogil=True)
+def initialise_missing(
+    ids: Array, offsets: Array, table_of: Array, row_base: Array, weight_base: Array, slot_base: Array, dims: Array,
+    keys: Array, kinds: Array, init_a: Array, init_b: Array, slot_start: Array, optimizer: Array,
+    weights: Array, slots: Array, row_state: Array,
+) -> None:  # fmt: skip
+    """Give every row of a (checked) batch that was never read its initial weights and slots."""
+    features, ends = offsets.shape
+    for f in range(features):
+        t = table_of[f]
+        dim = dims[t]
+        for i in range(offsets[f, 0], offsets[f, ends - 1]):
+            row = ids[i]
+            if row_state[row_base[t] + row] != 0:
+                continue
+            row_state[row_base[t] + row] = 1
+            fill_row(weights, weight_base[t] + row * dim, dim, keys[t], row, kinds[t], init_a[t], init_b[t])
+            if optimizer[t] == ADAGRAD_CODE:
+                start = slot_base[t] + row * dim
+                slots[start : start + dim] = slot_start[t]
+
+
+@njit(cache=True, nogil=True)
+def combine_bags(
+    ids: Array, offsets: Array, table_of: Array, weight_base: Array, dims: Array, is_mean: Array, column: Array,
+    weights: Array, out: Array,
+) -> None:  # fmt: skip
+    """``out[b, columns of f]`` = sum or mean of the rows of each bag; zeros for an empty bag. Bags in id order."""
+    features, ends = offsets.shape
+    for f in range(features):
+        t = table_of[f]
+        dim, base, at = dims[t], weight_base[t], column[f]
+        for b in range(ends - 1):
+            activation = out[b, at : at + dim]
+            first, last = offsets[f, b], offsets[f, b + 1]
+            if first == last:
+                activation[:] = np.float32(0.0)
+                continue
+            start = base + ids[first] * dim
+            for d in range(dim):
+                activation[d] = weights[start + d]
+            for i in range(first + 1, last):
+                start = base + ids[i] * dim
+                for d in range(dim):
+                    activation[d] += weights[start + d]
+            if is_mean[t] and last - first > 1:
+                share = np.float32(1.0) / np.float32(last - first)
+                for d in range(dim):
+                    activation[d] *= share
+
+
+@njit(cache=True, nogil=True)
+def sum_gradients(
+    t: int, ids: Array, offsets: Array, features: Array, row_base: int, dim: int, is_mean: bool, column: Array,
+    gradients: Array, place: Array, rows: Array, sums: Array,
+) -> int:  # fmt: skip
+    """Sum the gradients of one table's rows over all their occurrences: features, events and ids in order.
+
+    ``place`` (one int32 a row, all zero before and after the whole step) maps a row to 1 + its position in ``rows``
+    and ``sums``. Returns the number of distinct rows.
+    """
+    distinct = 0
+    for f in features:
+        at = column[f]
+        for b in range(offsets.shape[1] - 1):
+            first, last = offsets[f, b], offsets[f, b + 1]
+            share = np.float32(1.0)
+            if is_mean and last - first > 1:
+                share = np.float32(1.0) / np.float32(last - first)
+            for i in range(first, last):
+                row = ids[i]
+                position = place[row_base + row]
+                if position == 0:
+                    distinct += 1
+                    position = distinct
+                    place[row_base + row] = position
+                    rows[distinct - 1] = row
+                    sums[(distinct - 1) * dim : distinct * dim] = np.float32(0.0)
+                start = (position - 1) * dim
+                for d in range(dim):
+                    sums[start + d] += share * gradients[b, at + d]
+    return distinct
+
+
+@njit(cache=True, nogil=True)
+def apply_gradients(
+    ids: Array, offsets: Array, gradients: Array, first_feature: Array, features_of: Array, row_base: Array,
+    weight_base: Array, slot_base: Array, dims: Array, is_mean: Array, column: Array, optimizer: Array, rate: Array,
+    place: Array, rows: Array, sums: Array, weights: Array, slots: Array, row_state: Array,
+) -> None:  # fmt: skip
+    """One optimizer update for every distinct row of the batch, with the sum of its gradients.
+
+    ``features_of[first_feature[t]:first_feature[t + 1]]`` are the features of table ``t``.
+    """
+    for t in range(len(dims)):
+        dim = dims[t]
+        features = features_of[first_feature[t] : first_feature[t + 1]]
+        distinct = sum_gradients(
+            t, ids, offsets, features, row_base[t], dim, is_mean[t], column, gradients, place, rows, sums
+        )
+        for k in range(distinct):
+            w = weight_base[t] + rows[k] * dim
+            if optimizer[t] == ADAGRAD_CODE:
+                s = slot_base[t] + rows[k] * dim
+                adagrad_row(weights, w, slots, s, sums, k * dim, dim, rate[t])
+            else:
+                sgd_row(weights, w, sums, k * dim, dim, rate[t])
+            place[row_base[t] + rows[k]] = 0
+            row_state[row_base[t] + rows[k]] = 2

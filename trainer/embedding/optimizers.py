@@ -1,0 +1,36 @@
+"""The optimizers, one formula each, over one row: plain functions for numba, tested against float64 and TensorFlow.
+
+``gradient[g : g + dim]`` is the row's summed gradient of one step; ``weights[w : w + dim]`` and, where there is one,
+``slots[s : s + dim]`` are updated in place. All arithmetic is float32 in a fixed order.
+
+Adagrad is Duchi, Hazan, Singer (JMLR 2011) as TensorFlow applies it on TPUs: no epsilon, a positive start instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+SGD_CODE = 0
+ADAGRAD_CODE = 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def sgd_row(weights: Array, w: int, gradient: Array, g: int, dim: int, learning_rate: np.float32) -> None:
+    """``w ← w - learning_rate · g``."""
+    for d in range(dim):
+        weights[w + d] -= learning_rate * gradient[g + d]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def adagrad_row(
+    weights: Array, w: int, slots: Array, s: int, gradient: Array, g: int, dim: int, learning_rate: np.float32
+) -> None:
+    """``a ← a + g²; w ← w - learning_rate · g / √a``."""
+    for d in range(dim):
+        slots[s + d] += gradient[g + d] * gradient[g + d]
+        weights[w + d] -= learning_rate * gradient[g + d] / np.sqrt(slots[s + d])

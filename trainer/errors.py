@@ -1,0 +1,61 @@
+"""What can go wrong in a trainer.
+
+InputError
+├── ConfigError           a training option is out of range, or two options contradict each other
+├── UnsupportedSetting    a TensorFlow embedding setting that this engine does not have
+└── RunMismatch           the run directory belongs to another configuration, model or past data
+TypeMismatch
+└── UntrainableInput      a model input of a type that no part of the model takes
+DataError
+├── BadLabel              a label is null or neither 0 nor 1
+├── BadFeature            a dense value is NaN or infinite, or a column is missing or of another length
+├── BadBatch              an embedding batch with an id outside its table, or offsets that do not fit
+├── NonFiniteLoss         training diverged
+└── TornCheckpoint        a checkpoint whose bytes are not what its manifest says
+StorageError
+└── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
+"""
+
+from __future__ import annotations
+
+from transforms.errors import DataError, InputError, StorageError, TypeMismatch
+
+
+class ConfigError(InputError):
+    """A training option is out of range, or two options contradict each other."""
+
+
+class UnsupportedSetting(InputError):
+    """A TensorFlow embedding setting that this engine does not have."""
+
+
+class RunMismatch(InputError):
+    """The run directory belongs to another configuration, model or past data."""
+
+
+class UntrainableInput(TypeMismatch):
+    """A model input of a type that no part of the model takes."""
+
+
+class BadLabel(DataError):
+    """A label is null or neither 0 nor 1."""
+
+
+class BadFeature(DataError):
+    """A dense value is NaN or infinite, or a column is missing or of another length."""
+
+
+class BadBatch(DataError):
+    """An embedding batch with an id outside its table, or offsets that do not fit."""
+
+
+class NonFiniteLoss(DataError):
+    """Training diverged: predictions or weights are NaN or infinite. The last checkpoint is untouched."""
+
+
+class TornCheckpoint(DataError):
+    """A checkpoint whose bytes are not what its manifest says."""
+
+
+class CheckpointNotWritten(StorageError):
+    """A checkpoint could not be made durable; the one before it is untouched."""

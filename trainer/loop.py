@@ -1,0 +1,261 @@
+"""The training loop: epochs over partitions in time order, each ending in one atomic checkpoint.
+
+A process may die at any instruction: the next one goes on from the last checkpoint and, in deterministic mode, ends in
+bit-identical weights. So a SIGTERM needs no handling of its own; who wants to leave at an epoch's end passes ``stop``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoint import Checkpoint, read_newest, remove_leftovers, write_checkpoint
+from trainer.config import TrainConfig
+from trainer.epochs import Epoch, plan_epochs
+from trainer.errors import NonFiniteLoss
+from trainer.inputs import InputLayout, lay_out
+from trainer.ledger import Ledger, LedgerSummary
+from trainer.metrics import Collector, Scores
+from trainer.readers import DecodedFragment, FragmentRef, ReadFragment, batches, fragment_stream
+from trainer.run_identity import RunIdentity, continue_segments, identity_of, in_time_order
+from trainer.run_lock import run_lock
+from trainer.run_state import (
+    EpochScores,
+    Progress,
+    build_weights,
+    restore_ledger,
+    snapshot,
+    trained_partitions,
+)
+from warehouse.solution import ReadSolution
+
+
+@dataclass(frozen=True, slots=True)
+class TrainEvent:
+    """What a run tells while it goes on.
+
+    ``kind``: "skipped" (a torn checkpoint was passed over, see ``message``), "started" (``message`` says from where),
+    "batch", "epoch" (with its ``scores``) or "checkpoint" (``message`` is its directory). ``events`` of ``total_events``
+    are trained by this process; ``epoch`` of ``epochs`` is under way or just done, counted from 0 over the run.
+    """
+
+    kind: str
+    epoch: int
+    epochs: int
+    events: int
+    total_events: int
+    message: str = ""
+    scores: Scores | None = None
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """The outcome of one call of :func:`train`.
+
+    ``epochs`` and ``events`` are those of this process, ``seconds`` its wall-clock time of training (set-up left out);
+    ``history`` covers the run from its first epoch. ``resumed_from``: the checkpoint it began from, or "". ``finished``:
+    False when ``stop`` ended it early. ``ledger``: None if events are not counted. ``checkpoint``: the last one, or "".
+    """
+
+    epochs: int
+    events: int
+    seconds: float
+    history: tuple[EpochScores, ...]
+    ledger: LedgerSummary | None
+    resumed_from: str
+    finished: bool
+    checkpoint: str
+    skipped_checkpoints: tuple[str, ...]
+
+    @property
+    def final(self) -> Scores | None:
+        """Progressive validation of the run's last epoch."""
+        return self.history[-1].scores if self.history else None
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {
+            "epochs": self.epochs,
+            "events": self.events,
+            "seconds": self.seconds,
+            "history": [item.to_document() for item in self.history],
+            "ledger": self.ledger.to_document() if self.ledger else None,
+            "resumed_from": self.resumed_from,
+            "finished": self.finished,
+            "checkpoint": self.checkpoint,
+            "skipped_checkpoints": list(self.skipped_checkpoints),
+        }
+
+
+def train(
+    solution: ReadSolution,
+    read: ReadFragment,
+    config: TrainConfig,
+    *,
+    progress: Callable[[TrainEvent], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> TrainReport:
+    """Train (or go on training) the model of ``solution`` in ``config.run_dir``.
+
+    ``read`` gives one fragment's columns and label; it runs in a background thread. ``progress`` is told of every batch.
+    ``stop`` is asked after every checkpoint whether to leave. Deterministic: see :class:`TrainConfig`.
+
+    Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to something else,
+    :class:`ConfigError`/:class:`UntrainableInput` for what cannot be trained, :class:`BadLabel`/:class:`BadFeature` for
+    data that must not be, :class:`NonFiniteLoss` on divergence, :class:`CheckpointNotWritten` on a full disk.
+    The last complete checkpoint survives every one of them.
+    """
+    identity = identity_of(solution, config)
+    layout = lay_out(identity.typed_inputs, config)
+    run_dir = Path(config.run_dir)
+    with run_lock(run_dir):
+        remove_leftovers(run_dir)
+        run = _Run(solution, config, identity, layout, progress or _ignore)
+        run.begin()
+        return run.finish(clock, read, stop or _never)
+
+
+def _ignore(event: TrainEvent) -> None:
+    """Progress that nobody asked for."""
+
+
+def _never() -> bool:
+    return False
+
+
+class _Run:
+    """One process's part of a run."""
+
+    def __init__(
+        self,
+        solution: ReadSolution,
+        config: TrainConfig,
+        identity: RunIdentity,
+        layout: InputLayout,
+        tell: Callable[[TrainEvent], None],
+    ) -> None:
+        self._config = config
+        self._identity = identity
+        self._layout = layout
+        self._tell = tell
+        self._run_dir = Path(config.run_dir)
+        self._fragments = {part.key: fragment_refs(part.key, part.fragments) for part in in_time_order(solution)}
+        self._skipped: list[str] = []
+        self._events = 0
+        self._total_events = 0
+        self._resumed_from = self._checkpoint = ""
+
+    def begin(self) -> None:
+        """Take over the newest checkpoint, or start anew; check that it is this run's before TensorFlow is loaded."""
+        checkpoint = read_newest(self._run_dir, on_skip=self._skip)
+        self._progress = self._take_over(checkpoint) if checkpoint else Progress(segments=(tuple(self._fragments),))
+        self._epochs = plan_epochs(
+            self._progress.segments,
+            partitions_per_epoch=self._config.partitions_per_epoch,
+            passes=self._config.passes,
+        )
+        self._remaining = self._epochs[self._progress.epochs_done :]
+        self._total_events = sum(ref.fragment.rows for ref in self._refs(self._remaining))
+        self._weights = build_weights(self._layout, self._config)
+        self._ledger: Ledger | None = None
+        if self._config.count_events:
+            every = [ref for refs in self._fragments.values() for ref in refs]
+            self._ledger = Ledger({ref.key: ref.fragment.rows for ref in every})
+        if checkpoint:
+            self._weights.load(checkpoint.arrays)
+            if self._ledger:
+                restore_ledger(self._ledger, checkpoint)
+        self._say("started", message=self._resumed_from or "the beginning")
+
+    def _skip(self, reason: str) -> None:
+        self._skipped.append(reason)
+        self._tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason))
+
+    def _take_over(self, checkpoint: Checkpoint) -> Progress:
+        progress = Progress.from_document(checkpoint.document)
+        recorded = RunIdentity.from_document(checkpoint.document["identity"])
+        trained = trained_partitions(progress.history)
+        progress.segments = continue_segments(recorded, progress.segments, self._identity, trained=trained)
+        self._resumed_from = self._checkpoint = str(checkpoint.path)
+        return progress
+
+    def _refs(self, epochs: Sequence[Epoch]) -> list[FragmentRef]:
+        return [ref for epoch in epochs for key in epoch.partitions for ref in self._fragments[key]]
+
+    def _say(self, kind: str, *, message: str = "", scores: Scores | None = None) -> None:
+        event = TrainEvent(
+            kind, self._progress.epochs_done, len(self._epochs), self._events, self._total_events, message, scores
+        )
+        self._tell(event)
+
+    def finish(self, clock: Callable[[], float], read: ReadFragment, stop: Callable[[], bool]) -> TrainReport:
+        """Train every remaining epoch, or until ``stop``."""
+        started = clock()
+        first = self._progress.epochs_done
+        stream = fragment_stream(self._refs(self._remaining), read, self._layout, ahead=self._config.prefetch_fragments)
+        finished = True
+        with closing(stream):  # type: ignore[type-var]
+            for epoch in self._remaining:
+                self._epoch(epoch, stream)
+                if stop() and epoch is not self._remaining[-1]:
+                    finished = False
+                    break
+        return TrainReport(
+            epochs=self._progress.epochs_done - first,
+            events=self._events,
+            seconds=clock() - started,
+            history=tuple(self._progress.history),
+            ledger=self._summary() if self._ledger else None,
+            resumed_from=self._resumed_from,
+            finished=finished,
+            checkpoint=self._checkpoint,
+            skipped_checkpoints=tuple(self._skipped),
+        )
+
+    def _epoch(self, epoch: Epoch, stream: Iterator[DecodedFragment]) -> None:
+        collector = Collector()
+        decoded = islice(stream, len(self._refs([epoch])))
+        for batch in batches(decoded, self._layout, batch_rows=self._config.batch_rows):
+            logits = self._weights.train(batch)
+            if not np.isfinite(logits).all():
+                raise NonFiniteLoss(
+                    "training diverged: a prediction is NaN or infinite",
+                    where=f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}",
+                    next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact",
+                )
+            collector.add(batch.labels[: batch.rows], logits)
+            if self._ledger:
+                self._ledger.count(batch.spans)
+            self._progress.step += 1
+            self._events += batch.rows
+            self._say("batch")
+        self._commit(epoch, collector.scores())
+
+    def _commit(self, epoch: Epoch, scores: Scores) -> None:
+        self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores))
+        self._progress.epochs_done = epoch.number + 1
+        self._say("epoch", scores=scores)
+        document, arrays = snapshot(self._identity, self._progress, self._weights, self._ledger)
+        keep = self._config.keep_checkpoints
+        path = write_checkpoint(self._run_dir, self._progress.epochs_done, document, arrays, keep=keep)
+        self._checkpoint = str(path)
+        self._say("checkpoint", message=self._checkpoint)
+
+    def _summary(self) -> LedgerSummary:
+        """The ledger over every partition that is to be trained: early in a run, its least count is 0."""
+        assert self._ledger is not None
+        keys = [ref.key for refs in self._fragments.values() for ref in refs]
+        return self._ledger.summary(keys, expected=self._config.passes)
+
+
+def fragment_refs(partition: str, fragments: Sequence[Any]) -> tuple[FragmentRef, ...]:
+    """The fragments of one partition with their places."""
+    return tuple(FragmentRef(partition, position, fragment) for position, fragment in enumerate(fragments))

@@ -1,0 +1,257 @@
+"""From the columns of a read solution to batches: numpy views over Arrow buffers, no Python loop over rows.
+
+A fragment is decoded whole, in a background thread, one or a few ahead of training and across epoch boundaries.
+Batches are then slices; events keep the order in which they are stored. Loads neither TensorFlow nor Beam.
+
+Written rules: a null id is the empty bag; a null number is 0; a number that is NaN or infinite (in float32) is an
+error that names its row, since it would spread over every weight: handle it in the expression (``fill_null``, ``clip``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trainer.embedding.engine import IdBatch
+from trainer.errors import BadFeature, BadLabel
+from trainer.inputs import InputLayout, TypedInput
+from transforms.columns import Numbers, RaggedItems, conform, from_arrow
+from transforms.errors import DataError
+from transforms.types import Dense, DType
+from warehouse.solution import SolutionFragment
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Reads one fragment: a column for every input by its name, and the label; row i is event i of the fragment.
+ReadFragment = Callable[[SolutionFragment], pa.Table]
+
+LABEL_COLUMN = "__label__"
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentRef:
+    """A fragment and where it stands: the ``position``-th of its partition. Content may repeat, places do not."""
+
+    partition: str
+    position: int
+    fragment: SolutionFragment
+
+    @property
+    def key(self) -> str:
+        """A name for the place: ``partition#position``."""
+        return f"{self.partition}#{self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedFragment:
+    """One fragment in memory. Per embedded input ``ids`` (int64) and ``offsets`` (int64, rows + 1 of them);
+    ``dense`` is float32 [rows, dense inputs], ``labels`` float32 [rows]."""
+
+    key: str
+    rows: int
+    ids: tuple[Array, ...]
+    offsets: tuple[Array, ...]
+    dense: Array
+    labels: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Events ``start`` to ``stop`` of the fragment at ``key``."""
+
+    key: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One optimizer step's events, padded to a fixed shape: ``rows`` real ones, then empty bags and zeros of weight 0.
+
+    ``dense``: float32 [batch_rows, dense inputs]; ``labels`` and ``weights``: float32 [batch_rows].
+    """
+
+    rows: int
+    ids: IdBatch
+    dense: Array
+    labels: Array
+    weights: Array
+    spans: tuple[Span, ...]
+
+
+def fragment_stream(
+    fragments: Sequence[FragmentRef], read: ReadFragment, layout: InputLayout, *, ahead: int
+) -> Iterator[DecodedFragment]:
+    """The fragments, decoded, in order; up to ``ahead`` of them are read by a thread while one is being used.
+
+    An error of ``read`` or of decoding is raised where its fragment would have come. Close the iterator to end the thread.
+    """
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fragment-reader") as pool:
+        remaining = iter(fragments)
+        waiting: deque[Future[DecodedFragment]] = deque()
+
+        def submit(count: int) -> None:
+            waiting.extend(pool.submit(_load, ref, read, layout) for ref in islice(remaining, count))
+
+        submit(ahead)
+        try:
+            while waiting:
+                decoded = waiting.popleft().result()
+                submit(1)
+                yield decoded
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _load(ref: FragmentRef, read: ReadFragment, layout: InputLayout) -> DecodedFragment:
+    table = read(ref.fragment)
+    if table.num_rows != ref.fragment.rows:
+        raise BadFeature("a fragment has another number of rows than the read solution says", where=_where(ref.key),
+                         value=table.num_rows, allowed=str(ref.fragment.rows))  # fmt: skip
+    return decode(table, layout, ref.key)
+
+
+def decode(table: pa.Table, layout: InputLayout, key: str, *, labelled: bool = True) -> DecodedFragment:
+    """A fragment's columns as arrays; ``key`` names the fragment in errors. Without ``labelled``, labels are zeros.
+
+    Raises :class:`BadFeature` or :class:`BadLabel` naming the fragment, the input and the row.
+    """
+    bags = [_bags(_column(table, item, key), item, key) for item in layout.embedded]
+    dense = np.zeros((table.num_rows, len(layout.dense)), np.float32)
+    for j, item in enumerate(layout.dense):
+        dense[:, j] = _numbers(_column(table, item, key), item, key)
+    labels = _labels(table, key) if labelled else np.zeros(table.num_rows, np.float32)
+    ids, offsets = tuple(bag[0] for bag in bags), tuple(bag[1] for bag in bags)
+    return DecodedFragment(key, table.num_rows, ids, offsets, dense, labels)
+
+
+def _column(table: pa.Table, item: TypedInput, key: str) -> Numbers | RaggedItems:
+    if item.name not in table.column_names:
+        raise BadFeature("a fragment lacks the column of an input", where=f"{_where(key)}, input {item.name}",
+                         allowed=", ".join(table.column_names))  # fmt: skip
+    try:
+        column = from_arrow(conform(table.column(item.name), item.type), item.type)
+    except DataError as error:
+        raise BadFeature("a fragment's column is not of its input's type",
+                         where=f"{_where(key)}, input {item.name}", value=str(table.column(item.name).type),
+                         allowed=str(item.type)) from error  # fmt: skip
+    assert isinstance(column, (Numbers, RaggedItems))  # inputs of text do not pass lay_out
+    return column
+
+
+def _bags(column: Numbers | RaggedItems, item: TypedInput, key: str) -> tuple[Array, Array]:
+    if isinstance(column, RaggedItems):
+        assert isinstance(column.items, Numbers)
+        ids, offsets = column.items.values, column.offsets.astype(np.int64)
+    elif column.valid is None:
+        ids, offsets = column.values, np.arange(len(column) + 1, dtype=np.int64)
+    else:
+        ids, offsets = column.values[column.valid], np.concatenate([[0], np.cumsum(column.valid)]).astype(np.int64)
+    buckets = getattr(item.type, "buckets", None) or 0
+    if len(ids) and (ids.min() < 0 or ids.max() >= buckets):
+        at = int(np.flatnonzero((ids < 0) | (ids >= buckets))[0])
+        row = int(np.searchsorted(offsets, at, side="right")) - 1
+        raise BadFeature("an id is outside its buckets", where=f"{_where(key)}, row {row}, input {item.name}",
+                         value=int(ids[at]), allowed=f"[0, {buckets})",
+                         next_step="hash the input with .hash_buckets(n)")  # fmt: skip
+    return ids, offsets
+
+
+def _numbers(column: Numbers | RaggedItems, item: TypedInput, key: str) -> Array:
+    assert isinstance(column, Numbers)  # ragged inputs without buckets do not pass lay_out
+    with np.errstate(over="ignore"):
+        values: Array = column.values.astype(np.float32)
+    if column.valid is not None:
+        values[~column.valid] = 0.0
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise BadFeature("a dense input is NaN or infinite", where=f"{_where(key)}, row {row}, input {item.name}",
+                         value=float(column.values[row]), allowed="a finite float32, or null",
+                         next_step="keep it out in the expression, with .clip(...) or .fill_null(...)")  # fmt: skip
+    return values
+
+
+def _labels(table: pa.Table, key: str) -> Array:
+    if LABEL_COLUMN not in table.column_names:
+        raise BadFeature("a fragment lacks its label", where=_where(key), allowed=", ".join(table.column_names))
+    stored = table.column(LABEL_COLUMN)
+    if pa.types.is_boolean(stored.type):
+        column = from_arrow(stored, Dense(DType.BOOL))
+    elif pa.types.is_integer(stored.type) or pa.types.is_floating(stored.type):
+        column = from_arrow(stored.cast(pa.float64(), safe=False), Dense(DType.FLOAT64))
+    else:
+        raise BadLabel("a label is a bool or a number", where=_where(key), value=str(stored.type))
+    assert isinstance(column, Numbers)
+    if column.valid is not None:
+        row = int(np.flatnonzero(~column.valid)[0])
+        raise BadLabel("a label is null", where=f"{_where(key)}, row {row}", allowed="0 or 1",
+                       next_step="leave events without a label out of the table")  # fmt: skip
+    bad = (column.values != 0) & (column.values != 1)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise BadLabel("a label is neither 0 nor 1", where=f"{_where(key)}, row {row}",
+                       value=column.values[row].item(), allowed="0 or 1")  # fmt: skip
+    return column.values.astype(np.float32)
+
+
+def _where(key: str) -> str:
+    return f"fragment {key}"
+
+
+def batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, batch_rows: int) -> Iterator[Batch]:
+    """The fragments' events in order, ``batch_rows`` at a time, across fragments; only the last batch may be shorter."""
+    pieces: list[tuple[DecodedFragment, int, int]] = []
+    filled = 0
+    for fragment in decoded:
+        start = 0
+        while start < fragment.rows:
+            stop = min(fragment.rows, start + batch_rows - filled)
+            pieces.append((fragment, start, stop))
+            filled += stop - start
+            start = stop
+            if filled == batch_rows:
+                yield _assemble(pieces, filled, batch_rows, layout)
+                pieces, filled = [], 0
+    if filled:
+        yield _assemble(pieces, filled, batch_rows, layout)
+
+
+def _assemble(
+    pieces: Sequence[tuple[DecodedFragment, int, int]], rows: int, batch_rows: int, layout: InputLayout
+) -> Batch:
+    dense = np.zeros((batch_rows, len(layout.dense)), np.float32)
+    labels = np.zeros(batch_rows, np.float32)
+    at = 0
+    for fragment, start, stop in pieces:
+        dense[at : at + stop - start] = fragment.dense[start:stop]
+        labels[at : at + stop - start] = fragment.labels[start:stop]
+        at += stop - start
+    weights = np.zeros(batch_rows, np.float32)
+    weights[:rows] = 1.0
+    spans = tuple(Span(fragment.key, start, stop) for fragment, start, stop in pieces)
+    return Batch(rows, _assemble_ids(pieces, batch_rows, len(layout.embedded)), dense, labels, weights, spans)
+
+
+def _assemble_ids(pieces: Sequence[tuple[DecodedFragment, int, int]], batch_rows: int, features: int) -> IdBatch:
+    offsets = np.zeros((features, batch_rows + 1), np.int64)
+    parts: list[Array] = [np.zeros(0, np.int64)]
+    total = 0
+    for f in range(features):
+        offsets[f, 0] = total
+        at = 1
+        for fragment, start, stop in pieces:
+            ends = fragment.offsets[f]
+            parts.append(fragment.ids[f][ends[start] : ends[stop]])
+            offsets[f, at : at + stop - start] = ends[start + 1 : stop + 1] + (total - ends[start])
+            total += int(ends[stop] - ends[start])
+            at += stop - start
+        offsets[f, at:] = total
+    return IdBatch(np.concatenate(parts), offsets)

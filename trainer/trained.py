@@ -1,0 +1,95 @@
+"""A trained model from its run directory alone: predictions, and figures on partitions it may never have seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trainer.checkpoint import read_newest
+from trainer.config import TrainConfig
+from trainer.inputs import lay_out
+from trainer.loop import fragment_refs
+from trainer.metrics import Collector, Scores, sigmoid
+from trainer.readers import ReadFragment, batches, decode, fragment_stream
+from trainer.run_identity import RunIdentity, check_inputs, identity_of, in_time_order
+from trainer.run_state import Progress, Weights, build_weights
+from transforms.errors import NotFound
+from warehouse.solution import ReadSolution
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model as of its newest intact checkpoint. Predicting never changes it."""
+
+    config: TrainConfig
+    identity: RunIdentity
+    progress: Progress
+    checkpoint: str
+    weights: Weights
+
+    def predict(self, table: pa.Table) -> Array:
+        """Probabilities, float64 [rows], for a table with one column an input, laid out as in training; no label needed.
+
+        Raises :class:`BadFeature` naming the input and the row.
+        """
+        layout = self.weights.layout
+        decoded = decode(table, layout, "given to predict", labelled=False)
+        parts = [self.weights.predict(batch) for batch in batches([decoded], layout, batch_rows=self.config.batch_rows)]
+        return sigmoid(np.concatenate([np.zeros(0, np.float32), *parts]))
+
+    def evaluate(
+        self, solution: ReadSolution, read: ReadFragment, *, progress: Callable[[int, int], None] | None = None
+    ) -> Scores:
+        """Figures over all events of ``solution``. ``progress(events done, events in all)`` is called every batch.
+
+        Raises :class:`RunMismatch` if the solution's inputs are not those the model was trained on.
+        """
+        check_inputs(self.identity, identity_of(solution, self.config))
+        layout, collector, done = self.weights.layout, Collector(), 0
+        refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
+        stream = fragment_stream(refs, read, layout, ahead=self.config.prefetch_fragments)
+        with closing(stream):  # type: ignore[type-var]
+            for batch in batches(stream, layout, batch_rows=self.config.batch_rows):
+                collector.add(batch.labels[: batch.rows], self.weights.predict(batch))
+                done += batch.rows
+                if progress:
+                    progress(done, solution.rows)
+        return collector.scores()
+
+
+def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) -> Trained:
+    """The model of a run directory. ``on_skip`` is told of torn checkpoints that were passed over.
+
+    Raises :class:`NotFound` if nothing was trained there, :class:`TornCheckpoint` if no checkpoint is intact.
+    """
+    checkpoint = read_newest(Path(run_dir), on_skip=on_skip or _ignore)
+    if checkpoint is None:
+        raise NotFound("no checkpoint in this run directory", where=run_dir, next_step="train first")
+    identity = RunIdentity.from_document(checkpoint.document["identity"])
+    config = TrainConfig.from_document(identity.config, run_dir=run_dir)
+    weights = build_weights(lay_out(identity.typed_inputs, config), config)
+    weights.load(checkpoint.arrays)
+    return Trained(config, identity, Progress.from_document(checkpoint.document), str(checkpoint.path), weights)
+
+
+def evaluate(
+    run_dir: str,
+    solution: ReadSolution,
+    read: ReadFragment,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Scores:
+    """Figures of the run's newest checkpoint over ``solution``: see :class:`Trained`."""
+    return load_trained(run_dir).evaluate(solution, read, progress=progress)
+
+
+def _ignore(reason: str) -> None:
+    """A skipped checkpoint that nobody asked about."""
