@@ -1,26 +1,167 @@
-"""Moving byte spans between buffers."""
+"""Byte spans: reading words out of them, ordering them, and moving them between buffers.
+
+Words are read unaligned and little endian, as Arrow lays its buffers out on every platform it runs on.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
+from numba import types
+from numba.extending import intrinsic
+
+from transforms.kernels.compiled import compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_WORD_BITS = np.uint64(64)
+_THREE = np.uint64(3)
 
-@njit(cache=True, nogil=True)
-def gather_spans(data: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
-    """Spans copied next to each other: (int64 offsets with one more entry than spans, their bytes)."""
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def load64(typing_context: Any, data: Any, at: Any) -> Any:
+    """Eight bytes of a uint8 array as an unsigned number, little endian. The caller keeps within the array."""
+    return types.uint64(data, types.int64), _load(64, swap=False)
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def load64_big(typing_context: Any, data: Any, at: Any) -> Any:
+    """Eight bytes of a uint8 array as an unsigned number, big endian: it orders as the bytes do."""
+    return types.uint64(data, types.int64), _load(64, swap=True)
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def load32(typing_context: Any, data: Any, at: Any) -> Any:
+    """Four bytes of a uint8 array as an unsigned number, little endian, widened to 64 bits."""
+    return types.uint64(data, types.int64), _load(32, swap=False)
+
+
+def _load(bits: int, *, swap: bool) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(bits).as_pointer())
+        word = builder.load(pointer, align=1)
+        word = builder.bswap(word) if swap else word
+        return word if bits == 64 else builder.zext(word, ir.IntType(64))
+
+    return codegen
+
+
+@compiled
+def prefix(data: Array, start: int, end: int) -> Any:
+    """The first eight bytes of a span as a number that orders as they do; a shorter span is padded with zeros."""
+    size = end - start
+    if size >= 8:
+        return load64_big(data, start)
+    if size == 0:
+        return np.uint64(0)
+    if start + 8 <= len(data):
+        shift = _WORD_BITS - (np.uint64(size) << _THREE)
+        return (load64_big(data, start) >> shift) << shift
+    word = np.uint64(0)
+    for i in range(size):
+        word |= np.uint64(data[start + i]) << np.uint64(56 - 8 * i)
+    return word
+
+
+@compiled
+def compare_after_prefix(data_a: Array, start_a: int, end_a: int, data_b: Array, start_b: int, end_b: int) -> int:
+    """-1, 0 or 1 as one span is before, equal to or after another, given that their prefixes are equal."""
+    size_a, size_b = end_a - start_a, end_b - start_b
+    common = min(size_a, size_b)
+    i = 8
+    while i + 8 <= common:
+        word_a, word_b = load64_big(data_a, start_a + i), load64_big(data_b, start_b + i)
+        if word_a != word_b:
+            return -1 if word_a < word_b else 1
+        i += 8
+    while i < common:
+        byte_a, byte_b = data_a[start_a + i], data_b[start_b + i]
+        if byte_a != byte_b:
+            return -1 if byte_a < byte_b else 1
+        i += 1
+    return 0 if size_a == size_b else -1 if size_a < size_b else 1
+
+
+@compiled
+def prefixes(data: Array, starts: Array, ends: Array) -> Array:
+    """:func:`prefix` of every span."""
+    keys = np.empty(len(starts), np.uint64)
+    for i in range(len(starts)):
+        keys[i] = prefix(data, starts[i], ends[i])
+    return keys
+
+
+@compiled
+def extent(starts: Array, ends: Array) -> tuple[Any, Any]:
+    """The least start and the greatest end over the spans that are not empty; (0, 0) if there is none."""
+    low, high = np.int64(2**62), np.int64(0)
+    for i in range(len(starts)):
+        if ends[i] > starts[i]:
+            low, high = min(low, np.int64(starts[i])), max(high, np.int64(ends[i]))
+    return (low, high) if high else (np.int64(0), np.int64(0))
+
+
+@compiled
+def shift_spans(starts: Array, ends: Array, shift: int) -> tuple[Array, Array]:
+    """The spans ``shift`` bytes further on; empty ones, which may lie anywhere, at 0."""
+    new_starts, new_ends = np.zeros(len(starts), np.int32), np.zeros(len(starts), np.int32)
+    for i in range(len(starts)):
+        if ends[i] > starts[i]:
+            new_starts[i], new_ends[i] = starts[i] + shift, ends[i] + shift
+    return new_starts, new_ends
+
+
+@compiled
+def _adjacent(starts: Array, ends: Array) -> bool:
+    for i in range(1, len(starts)):  # noqa: SIM110 - numba compiles no generators
+        if starts[i] != ends[i - 1]:
+            return False
+    return True
+
+
+@compiled
+def _offsets(starts: Array, ends: Array) -> Array:
     offsets = np.empty(len(starts) + 1, np.int64)
     offsets[0] = 0
     for i in range(len(starts)):
-        offsets[i + 1] = offsets[i] + (ends[i] - starts[i])
+        offsets[i + 1] = offsets[i] + (np.int64(ends[i]) - np.int64(starts[i]))
+    return offsets
+
+
+@compiled
+def copy_bytes(source: Array, start: int, size: int, target: Array, at: int) -> None:
+    """``size`` bytes from one buffer to another."""
+    for j in range(size):
+        target[at + j] = source[start + j]
+
+
+@compiled
+def _gather(data: Array, starts: Array, ends: Array, offsets: Array) -> Array:
     gathered = np.empty(offsets[-1], np.uint8)
     for i in range(len(starts)):
-        at = offsets[i]
-        for j in range(starts[i], ends[i]):
-            gathered[at] = data[j]
-            at += 1
-    return offsets, gathered
+        copy_bytes(data, starts[i], ends[i] - starts[i], gathered, offsets[i])
+    return gathered
+
+
+def gather_spans(data: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
+    """Spans next to each other: (int64 offsets with one more entry than spans, their bytes).
+
+    Bytes are copied only if the spans do not already stand next to each other.
+    """
+    data, starts, ends = frozen(data), frozen(starts), frozen(ends)
+    offsets: Array = _offsets(starts, ends)
+    if len(starts) and _adjacent(starts, ends):
+        return offsets, data[starts[0] : ends[-1]]
+    return offsets, _gather(data, starts, ends, offsets)
+
+
+def frozen(array: Array) -> Array:
+    """A read-only view, so that a kernel is compiled for one kind of array only."""
+    if not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -55,11 +55,12 @@ def log1p(x: float) -> float:
 
 def _clip(x: float, *, low: float, high: float) -> float:
     if isinstance(x, int):
-        return min(max(x, _whole(low)), _whole(high))
+        return min(max(x, whole_bound(low)), whole_bound(high))
     return low if x < low else high if x > high else x
 
 
-def _whole(bound: float) -> int:
+def whole_bound(bound: float) -> int:
+    """A bound as the int64 nearest to it."""
     if math.isinf(bound):
         return INT64_MAX if bound > 0 else INT64_MIN
     return min(max(int(bound), INT64_MIN), INT64_MAX)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
-
+from transforms.operators import unicode14
 from transforms.operators.declaration import Arg, KernelAt, Law, Operator, Param
 from transforms.operators.signatures import TEXT, always, at_least, first, not_empty
 from transforms.types import Dense, DType, Ragged
@@ -15,13 +14,11 @@ _TOKENS = always(Ragged(DType.STRING))
 
 
 def _lower(text: str | list[str]) -> str | list[str]:
-    return text.lower() if isinstance(text, str) else [item.lower() for item in text]
+    return unicode14.lower(text) if isinstance(text, str) else [unicode14.lower(item) for item in text]
 
 
 def _normalize(text: str | list[str]) -> str | list[str]:
-    if isinstance(text, str):
-        return unicodedata.normalize("NFKC", text)
-    return [unicodedata.normalize("NFKC", item) for item in text]
+    return unicode14.normalize(text) if isinstance(text, str) else [unicode14.normalize(item) for item in text]
 
 
 def _split(text: str, *, sep: str) -> list[str]:
@@ -44,7 +41,7 @@ LOWER = Operator(
     name="lower",
     version=1,
     family="text",
-    summary="Lower case by the full Unicode rules, as Python's str.lower: final sigma, and I with dot above as two code points.",
+    summary="Full Unicode 14.0 lower case, as Python's str.lower: with final sigma, and I with dot above as two code points.",
     args=(_TEXTS,),
     result=first,
     reference=_lower,
@@ -57,7 +54,7 @@ NORMALIZE = Operator(
     name="normalize",
     version=1,
     family="text",
-    summary="Unicode normalisation form NFKC: compatibility characters such as ligatures and full-width letters become plain.",
+    summary="Unicode 14.0 normalisation form NFKC: compatibility characters such as ligatures and full-width letters become plain.",
     args=(_TEXTS,),
     result=first,
     reference=_normalize,

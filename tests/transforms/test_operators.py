@@ -1,0 +1,193 @@
+"""Every operator: its kernel equals its reference bit for bit, and its laws hold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.transforms.adversarial import (
+    acceptable_types,
+    argument_types,
+    arrow_column,
+    bits,
+    columns_for,
+    computed,
+    displaced,
+    operation,
+    python_values,
+    values_of,
+)
+from transforms.operators import REGISTRY, Law, Operator
+from transforms.operators.declaration import KernelAt
+from transforms.types import ColumnType, Dense, DType, Ragged
+
+_BUCKETS = st.sampled_from([1, 2, 1000, 2**31 - 1, 2**63 - 1])
+_SIZES = st.sampled_from([1, 2, 3, 7, 10**18])
+_BOUNDS = st.sampled_from([-math.inf, -2.0, 0.0, 3.0, 2.0**53, math.inf])
+
+PARAMS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "split": st.fixed_dictionaries({"sep": st.sampled_from([" ", ",", "aa", "é", "你", ", "])}),
+    "ngrams": st.fixed_dictionaries({"n": _SIZES, "joiner": st.sampled_from([" ", "", "—", "ab"])}),
+    "char_ngrams": st.fixed_dictionaries({"n": _SIZES}),
+    "head": st.fixed_dictionaries({"n": _SIZES}),
+    "hash_buckets": st.fixed_dictionaries({"buckets": _BUCKETS, "salt": st.sampled_from(["", "s", "sälz" * 9])}),
+    "cross": st.fixed_dictionaries({"buckets": _BUCKETS}),
+    "clip": st.tuples(_BOUNDS, _BOUNDS).map(lambda pair: {"low": min(pair), "high": max(pair)}),
+    "scale": st.fixed_dictionaries({"factor": st.floats(-1e9, 1e9), "offset": st.sampled_from([0.0, -0.0, 0.1])}),
+    "bucketize": st.sampled_from([(0.0,), (-1.0, 0.5, 1.0), (0.1, 0.2, 2.0**53)]).map(lambda b: {"boundaries": b}),
+    "fill_null": st.sampled_from([0, -7, 0.1, -0.0, True, "", "né"]).map(lambda value: {"value": value}),
+    "cast": st.sampled_from(list(DType)).map(lambda dtype: {"dtype": dtype.value}),
+}
+
+
+def params_of(name: str) -> st.SearchStrategy[dict[str, Any]]:
+    return PARAMS.get(name, st.just({}))
+
+
+every_operator = pytest.mark.parametrize("operator", list(REGISTRY), ids=lambda operator: operator.name)
+quick = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def meaning(operator: Operator, types: tuple[ColumnType, ...], row: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """One event's result as the declaration defines it: the reference, with nulls around it."""
+    result = operator.infer(types, params)
+    if operator.nulls == "propagate" and any(value is None for value in row):
+        return [] if isinstance(result, Ragged) else None
+    return operator.reference(*row, **params)
+
+
+@every_operator
+@given(data=st.data())
+@quick
+def test_kernel_equals_reference(operator: Operator, data: st.DataObject) -> None:
+    params = operator.bind_params(data.draw(params_of(operator.name)))
+    types = data.draw(argument_types(operator, params))
+    rows = data.draw(st.lists(st.tuples(*(values_of(column_type) for column_type in types)), max_size=6))
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(types)
+    before, after = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 2))
+    arrays = []
+    for values, column_type in zip(columns, types, strict=True):
+        junk = arrow_column([data.draw(values_of(column_type))], column_type)
+        arrays.append(displaced(arrow_column(values, column_type), junk, before, after))
+
+    root = operation(operator.name, columns_for(types), params)
+    got = computed(root, arrays, len(rows))
+
+    got.validate(full=True)
+    expected = [meaning(operator, types, row, params) for row in rows]
+    assert bits(python_values(got, root.type), root.type) == bits(expected, root.type)
+    buckets = getattr(root.type, "buckets", None)
+    if buckets is not None and all(getattr(column_type, "buckets", None) is None for column_type in types):
+        flat = got.flatten() if isinstance(root.type, Ragged) else got
+        assert all(value is None or 0 <= value < buckets for value in flat.to_pylist())
+    again = computed(root, [pa.chunked_array([a.slice(0, 2), a.slice(2)]) for a in arrays], len(rows))
+    assert _bytes(again) == _bytes(got), "equal input, other chunks, other bytes"
+
+
+def _bytes(array: pa.Array) -> bytes:
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"it": array})
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def _with_law(law: Law) -> pytest.MarkDecorator:
+    lawful = [operator for operator in REGISTRY if law in operator.laws]
+    return pytest.mark.parametrize("operator", lawful, ids=lambda operator: operator.name)
+
+
+class _Lawful:
+    """Three columns of one type for an operator, and its results over them."""
+
+    def __init__(self, operator: Operator, data: st.DataObject) -> None:
+        self.operator = operator
+        self.params = operator.bind_params(data.draw(params_of(operator.name)))
+        alike = [types for types in acceptable_types(operator, self.params) if len(set(types)) == 1]
+        types = (data.draw(st.sampled_from(alike))[0],) * 3
+        self.columns = columns_for(types)
+        rows = data.draw(st.lists(st.tuples(*(values_of(column_type) for column_type in types)), max_size=5))
+        self.rows = len(rows)
+        self.arrays = [arrow_column([row[i] for row in rows], column_type) for i, column_type in enumerate(types)]
+
+    def of(self, *operands: Any) -> Any:
+        return operation(self.operator.name, operands, self.params)
+
+    def equal(self, left: Any, right: Any) -> None:
+        assert left.type == right.type
+        assert _bytes(computed(left, self.arrays, self.rows)) == _bytes(computed(right, self.arrays, self.rows))
+
+
+@_with_law(Law.COMMUTATIVE)
+@given(data=st.data())
+@quick
+def test_arguments_commute(operator: Operator, data: st.DataObject) -> None:
+    case = _Lawful(operator, data)
+    a, b, c = case.columns
+    case.equal(case.of(a, b), case.of(b, a))
+    if operator.args[-1].variadic:
+        case.equal(case.of(a, b, c), case.of(c, a, b))
+
+
+@_with_law(Law.ASSOCIATIVE)
+@given(data=st.data())
+@quick
+def test_arguments_associate(operator: Operator, data: st.DataObject) -> None:
+    case = _Lawful(operator, data)
+    a, b, c = case.columns
+    flat = case.of(a, b, c)
+    case.equal(case.of(case.of(a, b), c), flat)
+    case.equal(case.of(a, case.of(b, c)), flat)
+
+
+@_with_law(Law.IDEMPOTENT_ARGUMENTS)
+@given(data=st.data())
+@quick
+def test_repeated_arguments_add_nothing(operator: Operator, data: st.DataObject) -> None:
+    case = _Lawful(operator, data)
+    a, b, _ = case.columns
+    case.equal(case.of(a, a, b), case.of(a, b))
+    case.equal(case.of(a, b, a), case.of(a, b))
+    case.equal(case.of(a, a), case.of(a))
+
+
+@_with_law(Law.IDEMPOTENT)
+@given(data=st.data())
+@quick
+def test_applying_twice_adds_nothing(operator: Operator, data: st.DataObject) -> None:
+    params = operator.bind_params(data.draw(params_of(operator.name)))
+    types = data.draw(argument_types(operator, params))
+    values = data.draw(st.lists(values_of(types[0]), max_size=6))
+    once = operation(operator.name, columns_for(types), params)
+    twice = operation(operator.name, [once], params)
+    assert twice.type == once.type
+    arrays = [arrow_column(values, types[0])]
+    assert _bytes(computed(twice, arrays, len(values))) == _bytes(computed(once, arrays, len(values)))
+
+
+@every_operator
+def test_declaration_is_complete(operator: Operator) -> None:
+    assert operator.summary.endswith(".")
+    assert operator.cost_ns > 0
+    assert isinstance(operator.kernel, KernelAt)
+    assert all(param.doc for param in operator.params)
+    assert all(not arg.variadic for arg in operator.args[:-1])
+
+
+def test_unary_int64_without_nulls_stays_without_a_validity_bitmap() -> None:
+    root = operation("clip", columns_for([Dense(DType.INT64)]), {"low": 0.0})
+    assert computed(root, [pa.array([-1, 5])], 2).buffers()[0] is None
+
+
+def test_float_results_have_one_nan() -> None:
+    odd = np.array([0x7FF8000000000123, 0xFFF8000000000000], np.uint64).view(np.float64)
+    column = columns_for([Dense(DType.FLOAT64)])
+    for name, params in (("log1p", {}), ("scale", {"factor": 2.0}), ("clip", {}), ("cast", {"dtype": "float64"})):
+        got = computed(operation(name, column, params), [pa.array(odd)], 2)
+        assert got.to_numpy().view(np.uint64).tolist() == [0x7FF8000000000000] * 2, name

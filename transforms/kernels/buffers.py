@@ -1,0 +1,73 @@
+"""Columns in the one form that kernels are compiled for: read-only buffers, 32-bit positions.
+
+A batch's text column holds at most 2 GiB and its lists at most 2**31 - 1 items, as Arrow's ``string`` and ``list`` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from transforms.columns import Array, Numbers, RaggedItems, Strings
+from transforms.errors import DataError
+from transforms.kernels.spans import extent, frozen, shift_spans
+
+POSITION_MAX = int(np.iinfo(np.int32).max)
+
+
+def check_positions(size: int, what: str) -> None:
+    """Raise :class:`DataError` if ``size`` does not fit a 32-bit position. ``what`` names the thing counted."""
+    if size > POSITION_MAX:
+        raise DataError(f"{what} of one batch exceed what Arrow can address", value=int(size),
+                        allowed=f"at most {POSITION_MAX}", next_step="use smaller fragments")  # fmt: skip
+
+
+def positions(array: Array) -> Array:
+    """Starts, ends or offsets as read-only int32."""
+    if array.dtype != np.int32:
+        check_positions(int(array.max(initial=0)), "bytes or items")
+        array = array.astype(np.int32)
+    return frozen(array)
+
+
+def spans(strings: Strings) -> tuple[Array, Array, Array]:
+    """(data, starts, ends) of a text column, ready for a kernel."""
+    return frozen(strings.data), positions(strings.starts), positions(strings.ends)
+
+
+def take(items: Numbers | Strings, picks: Array) -> Numbers | Strings:
+    """The items at the positions ``picks``. Moves spans, not bytes."""
+    if isinstance(items, Numbers):
+        return Numbers(items.values[picks])
+    return Strings(items.data, positions(items.starts)[picks], positions(items.ends)[picks])
+
+
+def rows_of(column: Numbers | Strings | RaggedItems) -> tuple[Array, Numbers | Strings]:
+    """(offsets, items) of a ragged column; a dense one counts as lists of one item."""
+    if isinstance(column, RaggedItems):
+        return positions(column.offsets), column.items
+    return frozen(np.arange(len(column) + 1, dtype=np.int32)), column
+
+
+def one_buffer(columns: Sequence[Strings]) -> list[Strings]:
+    """The same texts with all spans over one buffer. Copies bytes only if there are several buffers."""
+    if len({_address(column.data) for column in columns}) == 1:
+        return list(columns)
+    moved: list[Strings] = []
+    pieces: list[Array] = []
+    at = 0
+    for column in columns:
+        data, starts, ends = spans(column)
+        low, high = extent(starts, ends)
+        starts, ends = shift_spans(starts, ends, at - low)
+        moved.append(Strings(data, starts, ends, column.valid))
+        pieces.append(data[low:high])
+        at += high - low
+    check_positions(at, "bytes of text")
+    merged = np.concatenate(pieces)
+    return [Strings(merged, column.starts, column.ends, column.valid) for column in moved]
+
+
+def _address(data: Array) -> tuple[int, int]:
+    return data.__array_interface__["data"][0], len(data)

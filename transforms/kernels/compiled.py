@@ -1,0 +1,38 @@
+"""How kernels are compiled: by numba, without the GIL, and kept on disk between processes.
+
+Numba notices that a function's own file changed, but not that a function it calls in another file did: after an update
+it would go on running old code, and a memo could be wrong. So what is kept is marked with a digest over the sources
+of all kernels and of the operators whose constants they use, and is compiled anew when any of them changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numba import njit
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _digest_of_sources() -> str:
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    for folder in (here, here.parent / "operators"):
+        for source in sorted(folder.glob("*.py")):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+SOURCES = _digest_of_sources()
+
+
+def compiled(function: _F) -> _F:
+    """``function`` compiled at its first call for each combination of argument types; see the module."""
+    dispatcher: Any = njit(cache=True, nogil=True)(function)
+    # Not a public attribute; a test fails if a release of numba moves it.
+    dispatcher._cache._cache_file._source_stamp = SOURCES
+    kernel: _F = dispatcher
+    return kernel

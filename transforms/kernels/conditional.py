@@ -1,0 +1,81 @@
+"""Kernels that choose between columns. They see nulls and say which of their results are null."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transforms.columns import Array, Column, Numbers, Strings
+from transforms.errors import DataError
+from transforms.kernels.buffers import one_buffer, positions
+from transforms.kernels.numeric import numbers
+from transforms.operators.declaration import Scalar
+
+
+def if_else(cond: Column, a: Column, b: Column) -> Column:
+    """The value of ``a`` where cond is true, ``b`` where false; null where cond is null."""
+    chosen = _choose(numbers(cond), _dense(a), _dense(b))
+    return _with_valid(chosen, _and(_valid(cond), chosen.valid))
+
+
+def coalesce(*columns: Column) -> Column:
+    """The first valid value of each row."""
+    result = _dense(columns[-1])
+    for column in reversed(columns[:-1]):
+        valid = _valid(column)
+        taken = np.ones(len(column), np.bool_) if valid is None else valid
+        result = _choose(taken, _dense(column), result)
+    return result
+
+
+def fill_null(column: Column, *, value: Scalar) -> Column:
+    """``value`` where there is none."""
+    dense = _dense(column)
+    if dense.valid is None:
+        return dense
+    if isinstance(dense, Numbers):
+        return Numbers(np.where(dense.valid, dense.values, np.array(value).astype(dense.values.dtype)))
+    data = np.frombuffer(str(value).encode(), np.uint8)
+    rows = len(dense)
+    constant = Strings(data, np.zeros(rows, np.int32), np.full(rows, len(data), np.int32))
+    return _choose(dense.valid, Strings(dense.data, dense.starts, dense.ends), constant)
+
+
+def _choose(taken: Array, a: Numbers | Strings, b: Numbers | Strings) -> Numbers | Strings:
+    valid = None
+    if a.valid is not None or b.valid is not None:
+        valid = np.where(taken, _all_if_none(a), _all_if_none(b))
+    if isinstance(a, Numbers) and isinstance(b, Numbers):
+        dtype = np.result_type(a.values.dtype, b.values.dtype)
+        return Numbers(np.where(taken, a.values.astype(dtype, copy=False), b.values.astype(dtype, copy=False)), valid)
+    if isinstance(a, Strings) and isinstance(b, Strings):
+        a, b = one_buffer([a, b])
+        starts = np.where(taken, positions(a.starts), positions(b.starts))
+        return Strings(a.data, starts, np.where(taken, positions(a.ends), positions(b.ends)), valid)
+    raise DataError("text and numbers do not mix", value=(type(a).__name__, type(b).__name__))
+
+
+def _dense(column: Column) -> Numbers | Strings:
+    if isinstance(column, Numbers | Strings):
+        return column
+    raise DataError("a kernel over dense columns was given lists")
+
+
+def _valid(column: Column) -> Array | None:
+    return _dense(column).valid
+
+
+def _all_if_none(column: Numbers | Strings) -> Array:
+    return np.ones(len(column), np.bool_) if column.valid is None else column.valid
+
+
+def _and(a: Array | None, b: Array | None) -> Array | None:
+    if a is None or b is None:
+        return b if a is None else a
+    both: Array = a & b
+    return both
+
+
+def _with_valid(column: Numbers | Strings, valid: Array | None) -> Numbers | Strings:
+    if isinstance(column, Numbers):
+        return Numbers(column.values, valid)
+    return Strings(column.data, column.starts, column.ends, valid)

@@ -1,0 +1,268 @@
+"""Compiling components into one plan, and running it over batches.
+
+The components' graphs are merged: a node that several of them share runs once. Nodes run in topological order and are
+let go after their last reader. An operator that raises takes down the components that need it and no other.
+A plan is immutable and holds no state of a run, so that threads may run it over several batches at once; kernels
+release the GIL.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.columns import (
+    NUMPY_ELEMENT,
+    Array,
+    Column,
+    Numbers,
+    RaggedItems,
+    Strings,
+    conform,
+    from_arrow,
+    to_arrow,
+)
+from transforms.errors import DataError, InputError, UnknownColumn, nearest
+from transforms.graph import Literal, Node, Operation, RawColumn, topological
+from transforms.operators import REGISTRY, Operator
+from transforms.operators.declaration import Scalar
+from transforms.render import expression_text
+from transforms.types import ColumnType, Dense, Ragged
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentFailure:
+    """Why a component has no column: the operator that raised, its expression, and the error's type and text."""
+
+    operator: str
+    expression: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """What one run gave.
+
+    ``columns`` and ``failures`` are keyed as the components were; every component is in exactly one of them.
+    ``node_secs`` is wall-clock by node identity. ``component_secs`` is what a component would have taken by itself:
+    the sum over its nodes, shared ones included, and its conversion to Arrow.
+    """
+
+    columns: dict[str, pa.Array]
+    failures: dict[str, ComponentFailure]
+    node_secs: dict[str, float]
+    component_secs: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One node: where its arguments stand among the steps, and whose values nobody reads after it."""
+
+    node: Node
+    args: tuple[int, ...] = ()
+    operator: Operator | None = None
+    params: Mapping[str, Scalar] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+    released: tuple[int, ...] = ()
+
+
+_Value = Column | ComponentFailure | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Compiled components; see :func:`compile_plan`."""
+
+    steps: tuple[_Step, ...]
+    needs: Mapping[str, tuple[str, ...]]
+
+    @property
+    def columns(self) -> tuple[RawColumn, ...]:
+        """The raw columns that a batch must hold, by name."""
+        found = (step.node for step in self.steps if isinstance(step.node, RawColumn))
+        return tuple(sorted(found, key=lambda column: (column.name, column.identity)))
+
+    def run(self, batch: pa.Table | pa.RecordBatch) -> PlanResult:
+        """Every component over ``batch``: arrays of ``arrow_type`` layout, row i for event i; equal input, equal bytes.
+
+        Raises :class:`UnknownColumn` if the batch lacks a raw column and :class:`DataError` if a stored type does not
+        conform or holds a value that the declared type cannot. What an operator raises goes to ``failures`` instead.
+        """
+        values: list[_Value] = [None] * len(self.steps)
+        columns: dict[str, pa.Array] = {}
+        failures: dict[str, ComponentFailure] = {}
+        node_secs: dict[str, float] = {}
+        output_secs: dict[str, float] = {}
+        for position, step in enumerate(self.steps):
+            begun = time.perf_counter()
+            values[position] = value = _evaluate(step, values, batch)
+            node_secs[step.node.identity] = time.perf_counter() - begun
+            if step.outputs:
+                begun = time.perf_counter()
+                output = _output(step, value)
+                kept: dict[str, pa.Array] | dict[str, ComponentFailure]
+                kept = failures if isinstance(output, ComponentFailure) else columns
+                kept.update(dict.fromkeys(step.outputs, output))
+                output_secs.update(dict.fromkeys(step.outputs, time.perf_counter() - begun))
+            for released in step.released:
+                values[released] = None
+        component_secs = {
+            key: output_secs[key] + sum(node_secs[identity] for identity in nodes) for key, nodes in self.needs.items()
+        }
+        return PlanResult(columns, failures, node_secs, component_secs)
+
+
+def compile_plan(components: Mapping[str, Node]) -> Plan:
+    """One plan for several components, by key. Keys may share a component.
+
+    Raises :class:`InputError` for an operator that does not exist, that has another version than the component asks
+    for, or whose result type or parameters do not fit: such a component was made by another release.
+    """
+    nodes = list(topological(components.values()))
+    position = {node.identity: i for i, node in enumerate(nodes)}
+    steps = [_step(node, position) for node in nodes]
+    for key, root in components.items():
+        at = position[root.identity]
+        steps[at] = replace(steps[at], outputs=(*steps[at].outputs, key))
+    needs = {key: tuple(node.identity for node in topological([root])) for key, root in components.items()}
+    return Plan(_with_releases(steps), needs)
+
+
+def _step(node: Node, position: Mapping[str, int]) -> _Step:
+    if not isinstance(node, Operation):
+        return _Step(node)
+    operator = REGISTRY[node.op]
+    if operator.version != node.version:
+        raise InputError(
+            "a component asks for another version of an operator than this release has",
+            where=expression_text(node),
+            value=f"{node.op} version {node.version}",
+            allowed=f"version {operator.version}",
+            next_step="submit the model again, so that its components take the present version",
+        )
+    params = operator.bind_params(dict(node.params))
+    inferred = operator.infer([arg.type for arg in node.operands], params)
+    if inferred != node.type:
+        raise InputError("a component states a type that its operator does not give", where=expression_text(node),
+                         value=str(node.type), allowed=str(inferred))  # fmt: skip
+    return _Step(node, tuple(position[arg.identity] for arg in node.operands), operator, params)
+
+
+def _with_releases(steps: Sequence[_Step]) -> tuple[_Step, ...]:
+    """The steps, each told which values to let go after it: those it is the last to read, or that nobody reads."""
+    last_reader = {position: position for position in range(len(steps))}
+    for position, step in enumerate(steps):
+        last_reader.update(dict.fromkeys(step.args, position))
+    released: list[list[int]] = [[] for _ in steps]
+    for position, reader in last_reader.items():
+        released[reader].append(position)
+    return tuple(replace(step, released=tuple(gone)) for step, gone in zip(steps, released, strict=True))
+
+
+def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.RecordBatch) -> Column | ComponentFailure:
+    node = step.node
+    if isinstance(node, RawColumn):
+        return _read(node, batch)
+    if isinstance(node, Literal):
+        return _constant(node, batch.num_rows)
+    args: list[Column] = []
+    for position in step.args:
+        value = values[position]
+        if isinstance(value, ComponentFailure):
+            return value
+        assert value is not None, "a value was released before its last reader"
+        args.append(value)
+    assert step.operator is not None, "an operation was compiled without its operator"
+    try:
+        return apply(step.operator, args, step.params, node.type, batch.num_rows)
+    except Exception as error:  # any operator may fail in any way; the failure is the component's result
+        return _failure(node, error)
+
+
+def apply(
+    operator: Operator, args: Sequence[Column], params: Mapping[str, Scalar], result: ColumnType, rows: int
+) -> Column:
+    """An operator's kernel over columns, with nulls handled as the operator declares.
+
+    ``params`` are bound and ``result`` is what the operator infers. Raises whatever the kernel raises, and
+    :class:`DataError` if it returns another number of rows.
+    """
+    column = operator.kernel(*args, **params)
+    if len(column) != rows:
+        raise DataError("a kernel returned another number of rows", value=len(column), allowed=str(rows))
+    valid = None
+    if operator.nulls == "propagate":
+        for arg in args:
+            valid = _both(valid, None if isinstance(arg, RaggedItems) else arg.valid)
+    return _with_nulls(column, valid, result)
+
+
+def _with_nulls(column: Column, valid: Array | None, result: ColumnType) -> Column:
+    """``column`` with null (or the empty list) where ``valid`` is False, and zero or no bytes beneath each null."""
+    if isinstance(column, RaggedItems):
+        if valid is None or not isinstance(result, Ragged):
+            return column
+        from transforms.kernels.ragged import emptied
+
+        return emptied(column, valid)
+    valid = _both(valid, column.valid)
+    if valid is None or valid.all():
+        return column if column.valid is None else replace(column, valid=None)
+    if isinstance(column, Strings):
+        return Strings(column.data, column.starts, np.where(valid, column.ends, column.starts), valid)
+    return Numbers(np.where(valid, column.values, np.zeros(1, column.values.dtype)), valid)
+
+
+def _both(a: Array | None, b: Array | None) -> Array | None:
+    if a is None or b is None:
+        return b if a is None else a
+    both: Array = a & b
+    return both
+
+
+def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch) -> Column:
+    found = batch.schema.get_all_field_indices(node.name)
+    if len(found) != 1:
+        raise UnknownColumn(
+            "the batch lacks a raw column" if not found else "the batch has a raw column twice",
+            value=node.name,
+            allowed=nearest(node.name, batch.schema.names),
+        )
+    stored = batch.column(found[0])
+    try:
+        column = from_arrow(conform(stored, node.type), node.type)
+    except (DataError, pa.ArrowException) as error:
+        raise DataError("a raw column cannot be read as its declared type", where=f"column {node.name}: {error}",
+                        value=str(stored.type), allowed=str(node.type))  from error  # fmt: skip
+    if len(column) != batch.num_rows:
+        raise DataError("a raw column exceeds what one batch can hold", where=f"column {node.name}",
+                        value=batch.num_rows, next_step="use smaller fragments")  # fmt: skip
+    return column
+
+
+def _constant(node: Literal, rows: int) -> Column:
+    if not isinstance(node.type, Dense):
+        raise InputError("a literal is one value an event", value=str(node.type))
+    if isinstance(node.value, str):
+        data = np.frombuffer(node.value.encode(), np.uint8)
+        return Strings(data, np.zeros(rows, np.int32), np.full(rows, len(data), np.int32))
+    return Numbers(np.full(rows, node.value, NUMPY_ELEMENT[node.type.dtype]))
+
+
+def _output(step: _Step, value: _Value) -> pa.Array | ComponentFailure:
+    if isinstance(value, ComponentFailure):
+        return value
+    assert value is not None, "an output was released before it was written"
+    try:
+        return to_arrow(value, step.node.type)
+    except Exception as error:  # such as a text column beyond 2 GiB; the failure is the component's result
+        return _failure(step.node, error)
+
+
+def _failure(node: Node, error: Exception) -> ComponentFailure:
+    operator = node.op if isinstance(node, Operation) else type(node).__name__
+    return ComponentFailure(operator, expression_text(node), f"{type(error).__name__}: {error}")
