@@ -1,1 +1,123 @@
-"""What is stored and what is known: tables, memos, the catalog, matching, queues."""
+"""What is stored and what is known: tables, memos, the catalog, matching, client queues.
+
+This is the room's whole public surface. Names are loaded when they are first used, so that a process that only reads
+columns (``read_fragment``) does not load the database toolkit.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from warehouse.config import WarehouseConfig
+    from warehouse.decision import Decision
+    from warehouse.evict import Eviction, evict_component, sweep_orphans
+    from warehouse.explain import explain_model
+    from warehouse.memo_file import MemoFile, memo_path, read_memo_columns, write_memo_file
+    from warehouse.memos import damage_recorder, mark_damaged
+    from warehouse.queue import (
+        LeasedTask,
+        MemoWritten,
+        QueueDepth,
+        commit_memo,
+        commit_memos,
+        fail_task,
+        heartbeat,
+        lease_tasks,
+        queue_depths,
+        release_tasks,
+        retry_failed,
+    )
+    from warehouse.reader import LABEL, read_fragment, read_raw
+    from warehouse.register import Registration, register_table
+    from warehouse.search import ComponentRow, get_component, search_components
+    from warehouse.solution import ReadSolution, read_solution
+    from warehouse.statistics import Status, list_models, list_tables, status
+    from warehouse.storage import Storage
+    from warehouse.submit import Submission, queue_missing, submit_model
+    from warehouse.table import ColumnSchema, Fragment, Manifest, Table, memo_key
+    from warehouse.warehouse import Warehouse
+
+_HOMES = {
+    "config": ("WarehouseConfig",),
+    "decision": ("Decision",),
+    "evict": ("Eviction", "evict_component", "sweep_orphans"),
+    "explain": ("explain_model",),
+    "memo_file": ("MemoFile", "memo_path", "read_memo_columns", "write_memo_file"),
+    "memos": ("damage_recorder", "mark_damaged"),
+    "queue": (
+        "LeasedTask", "MemoWritten", "QueueDepth", "commit_memo", "commit_memos", "fail_task", "heartbeat",
+        "lease_tasks", "queue_depths", "release_tasks", "retry_failed",
+    ),
+    "reader": ("LABEL", "read_fragment", "read_raw"),
+    "register": ("Registration", "register_table"),
+    "search": ("ComponentRow", "get_component", "search_components"),
+    "solution": ("ReadSolution", "read_solution"),
+    "statistics": ("Status", "list_models", "list_tables", "status"),
+    "storage": ("Storage",),
+    "submit": ("Submission", "queue_missing", "submit_model"),
+    "table": ("ColumnSchema", "Fragment", "Manifest", "Table", "memo_key"),
+    "warehouse": ("Warehouse",),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "LABEL",
+    "ColumnSchema",
+    "ComponentRow",
+    "Decision",
+    "Eviction",
+    "Fragment",
+    "LeasedTask",
+    "Manifest",
+    "MemoFile",
+    "MemoWritten",
+    "QueueDepth",
+    "ReadSolution",
+    "Registration",
+    "Status",
+    "Storage",
+    "Submission",
+    "Table",
+    "Warehouse",
+    "WarehouseConfig",
+    "commit_memo",
+    "commit_memos",
+    "damage_recorder",
+    "evict_component",
+    "explain_model",
+    "fail_task",
+    "get_component",
+    "heartbeat",
+    "lease_tasks",
+    "list_models",
+    "list_tables",
+    "mark_damaged",
+    "memo_key",
+    "memo_path",
+    "queue_depths",
+    "queue_missing",
+    "read_fragment",
+    "read_memo_columns",
+    "read_raw",
+    "read_solution",
+    "register_table",
+    "release_tasks",
+    "retry_failed",
+    "search_components",
+    "status",
+    "submit_model",
+    "sweep_orphans",
+    "write_memo_file",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

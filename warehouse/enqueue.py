@@ -164,5 +164,7 @@ def write_submission(
             model=model.id, submitted_at=now, unchanged=unchanged, hits=counts[0], shared=counts[1],
             queued=counts[2], failed=failed)
     )  # fmt: skip
-    connection.execute(update(schema.models).where(schema.models.c.id == model.id).values(table_version=model.table_version))
+    connection.execute(
+        update(schema.models).where(schema.models.c.id == model.id).values(table_version=model.table_version)
+    )
     return counts

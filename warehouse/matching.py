@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from transforms.encoding import digest
 from warehouse.manifests import PlacedFragment
+from warehouse.table import memo_key
 from warehouse.task_states import MemoState
+
+__all__ = ["Action", "Match", "MemoRecord", "Wanted", "match", "memo_key", "wanted_memos"]
 
 
 class Action(StrEnum):
@@ -60,16 +62,6 @@ class Match:
     wanted: Wanted
     action: Action
     record: MemoRecord | None
-
-
-def memo_key(fingerprint: str, digests: Mapping[str, str], columns: Iterable[str] | None = None) -> str:
-    """The identity of a memo: the component and the digests of exactly the columns it reads.
-
-    ``columns`` picks them out of ``digests``; without it ``digests`` holds no others. A column that the component
-    does not read, a label that arrives late, say, changes nothing.
-    """
-    read = sorted(digests) if columns is None else sorted(set(columns))
-    return digest([fingerprint, [[name, digests[name]] for name in read]])
 
 
 def wanted_memos(components: Mapping[str, Sequence[str]], fragments: Sequence[PlacedFragment]) -> list[Wanted]:

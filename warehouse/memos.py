@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
 from warehouse import schema
 from warehouse.catalog import chunks
+from warehouse.errors import MemoDamaged
 from warehouse.matching import MemoRecord
 from warehouse.task_states import MemoState, TaskEvent, sources, target
 from warehouse.warehouse import Warehouse
@@ -62,6 +63,15 @@ def mark_damaged(warehouse: Warehouse, key: str, why: str) -> bool:
             return False
         _requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now)
     return True
+
+
+def damage_recorder(warehouse: Warehouse) -> Callable[[str, MemoDamaged], None]:
+    """What to pass as ``on_damage`` to :func:`warehouse.reader.read_fragment` where the catalog is at hand."""
+
+    def record(key: str, error: MemoDamaged) -> None:
+        mark_damaged(warehouse, key, error.what)
+
+    return record
 
 
 def _requeue_for_readers(connection: Connection, key: str, cause: str, now: float) -> None:

@@ -107,7 +107,8 @@ def stored_inputs(connection: Connection, model: int) -> tuple[StoredInput, ...]
         .order_by(inputs.c.position)
     )
     return tuple(
-        StoredInput(row.name, row.fingerprint, component_from_document(row.document)) for row in connection.execute(query)
+        StoredInput(row.name, row.fingerprint, component_from_document(row.document))
+        for row in connection.execute(query)
     )
 
 

@@ -143,7 +143,9 @@ def _load_known(connection: Connection, name: str) -> _Known:
     for placed in current_fragments(connection, name):
         fragments[placed.fragment.path] = (*fragments.get(placed.fragment.path, ()), placed.row)
     sizes = connection.execute(select(of.c.id, of.c.rows, of.c.size_bytes).where(of.c.table_name == name))
-    return _Known(find_table(connection, name), known_files, fragments, {row.id: (row.rows, row.size_bytes) for row in sizes})
+    return _Known(
+        find_table(connection, name), known_files, fragments, {row.id: (row.rows, row.size_bytes) for row in sizes}
+    )
 
 
 def _is_known(file: StoredFile, known: _Known) -> bool:

@@ -11,7 +11,7 @@ from transforms.encoding import digest
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
 from transforms.graph import Node, raw_columns
 from transforms.model import Model
-from transforms.types import ColumnType
+from transforms.types import Dense, DType
 from warehouse import schema
 from warehouse.arrow_names import parse_arrow_type
 from warehouse.catalog import insert_absent
@@ -25,6 +25,8 @@ from warehouse.solution import ReadSolution
 from warehouse.solving import build_solution
 from warehouse.table import Table
 from warehouse.warehouse import Warehouse
+
+_LABEL_TYPES = tuple(Dense(dtype) for dtype in (DType.BOOL, DType.INT64, DType.FLOAT64))
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,9 @@ def queue_missing(warehouse: Warehouse, model: str | None = None) -> int:
 
 def _outdated(connection: Connection, model: str | None) -> list[str]:
     chosen = [get_model(connection, model)] if model is not None else all_models(connection, live=True)
-    versions = {row.name: row.version for row in connection.execute(select(schema.tables.c.name, schema.tables.c.version))}
+    versions = {
+        row.name: row.version for row in connection.execute(select(schema.tables.c.name, schema.tables.c.version))
+    }
     return [record.name for record in chosen if record.table_version != versions[record.table]]
 
 
@@ -113,15 +117,6 @@ def check_model(model: Model, table: Table) -> None:
                            allowed="bool, int, float")  # fmt: skip
     for item in model.inputs.values():
         check_component(item.component, table, f"model {model.name}, input {item.name}")
-
-
-def _label_types() -> tuple[ColumnType, ...]:
-    from transforms.types import Dense, DType
-
-    return tuple(Dense(dtype) for dtype in (DType.BOOL, DType.INT64, DType.FLOAT64))
-
-
-_LABEL_TYPES = _label_types()
 
 
 def check_component(component: Node, table: Table, where: str) -> None:

@@ -7,7 +7,7 @@ fragment is event i of that fragment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -61,6 +61,16 @@ class Fragment:
 def fragment_identity(digests: Mapping[str, str], rows: int) -> str:
     """SHA-256 over the digest of every column and the row count."""
     return digest({"rows": rows, "columns": dict(digests)})
+
+
+def memo_key(fingerprint: str, digests: Mapping[str, str], columns: Iterable[str] | None = None) -> str:
+    """The identity of a memo: the component and the digests of exactly the columns it reads.
+
+    ``columns`` picks them out of ``digests``; without it ``digests`` holds no others. A column that the component
+    does not read, a label that arrives late, say, changes nothing.
+    """
+    read = sorted(digests) if columns is None else sorted(set(columns))
+    return digest([fingerprint, [[name, digests[name]] for name in read]])
 
 
 @dataclass(frozen=True, slots=True)

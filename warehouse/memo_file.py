@@ -1,0 +1,155 @@
+"""Memo files: one file holds the columns of several memos of one fragment.
+
+The format was chosen by measurement (``docs/memo-format.md``): an Arrow IPC file, buffers compressed with ZSTD,
+integers stored in the fewest bytes that hold the column's values. The original types are kept in the file's metadata.
+The same columns always give the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc as ipc
+
+from transforms.errors import DataError, InputError
+from warehouse.digests import column_digest
+from warehouse.errors import MemoDamaged
+from warehouse.storage import Storage
+
+FORMAT = b"headrace.memo/1"
+SUFFIX = "memo"
+_NARROW = (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32())
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBytes:
+    """One column of a memo file. ``checksum`` is its digest (:mod:`warehouse.digests`).
+
+    ``size_bytes`` is its share of the file: the whole, split in proportion to the columns' bytes before compression.
+    """
+
+    checksum: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class MemoFile:
+    """A memo file that is in place."""
+
+    path: str
+    size_bytes: int
+    columns: Mapping[str, ColumnBytes]
+
+
+def memo_path(table: str, partition: str, fragment_id: str, memo_keys: Iterable[str]) -> str:
+    """Where the memos of one fragment that are written together go, relative to the home: a function of the content."""
+    keys = hashlib.sha256("\n".join(sorted(memo_keys)).encode("ascii")).hexdigest()
+    return f"memos/{table}/{partition}/{fragment_id[:16]}-{keys[:32]}.{SUFFIX}"
+
+
+def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]) -> MemoFile:
+    """Publish the columns, in the order given, as one file; all have the same rows.
+
+    Raises :class:`InputError` for no columns or unequal rows and :class:`~transforms.errors.StorageError` when the
+    disk refuses; nothing is left behind then.
+    """
+    whole = {name: _one_array(column) for name, column in columns.items()}
+    if len({len(array) for array in whole.values()}) != 1:
+        raise InputError("the columns of a memo file have the same rows", where=path,
+                         value={name: len(array) for name, array in whole.items()})  # fmt: skip
+    narrowed = [_narrow(array) for array in whole.values()]
+    original = pa.schema([pa.field(name, array.type) for name, array in whole.items()])
+    metadata = {b"format": FORMAT, b"schema": base64.b64encode(original.serialize().to_pybytes())}
+    stored = pa.schema([pa.field(name, array.type) for name, array in zip(whole, narrowed, strict=True)], metadata)
+    batch = pa.record_batch(narrowed, schema=stored)
+
+    def write(file: IO[bytes]) -> None:
+        with ipc.new_file(file, stored, options=ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_batch(batch)
+
+    size_bytes = storage.write_atomic(path, write)
+    plain = [max(array.nbytes, 1) for array in narrowed]
+    shares = [size_bytes * part // sum(plain) for part in plain]
+    shares[0] += size_bytes - sum(shares)
+    return MemoFile(path, size_bytes, {
+        name: ColumnBytes(column_digest(array), len(array), share)
+        for (name, array), share in zip(whole.items(), shares, strict=True)
+    })  # fmt: skip
+
+
+def read_memo_columns(storage: Storage, path: str, columns: Mapping[str, str]) -> dict[str, pa.Array]:
+    """The named columns (name to expected checksum) in their original types; only their bytes are read.
+
+    Raises :class:`MemoDamaged` when the file is missing, is not whole, lacks a column, or holds other values.
+    """
+    try:
+        read = _read(storage, path, list(columns))
+    except (pa.ArrowException, OSError, DataError) as error:
+        if isinstance(error, MemoDamaged):
+            raise
+        raise MemoDamaged("a memo file cannot be read", where=path, value=str(error).splitlines()[0][:200],
+                          next_step="it is computed again") from error  # fmt: skip
+    for name, array in read.items():
+        if column_digest(array) != columns[name]:
+            raise MemoDamaged("a memo does not hold the values that were committed", where=f"{path}, column {name}",
+                              value=column_digest(array), allowed=columns[name], next_step="it is computed again")  # fmt: skip
+    return read
+
+
+def _read(storage: Storage, path: str, names: list[str]) -> dict[str, pa.Array]:
+    with storage.open_input(path) as source:
+        stored = ipc.open_file(source).schema
+        metadata = stored.metadata or {}
+        if metadata.get(b"format") != FORMAT:
+            raise MemoDamaged("not a memo file", where=path, value=metadata.get(b"format"), allowed=FORMAT.decode())
+        for name in names:
+            if name not in stored.names:
+                raise MemoDamaged("a memo file lacks a column", where=path, value=name)
+        original = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(metadata[b"schema"])))
+        chosen = ipc.IpcReadOptions(included_fields=[stored.get_field_index(name) for name in names])
+        table = ipc.open_file(source, options=chosen).read_all()
+        return {name: _widen(_one_array(table.column(name)), original.field(name).type) for name in names}
+
+
+def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One array without slack: a slice would carry bytes of its neighbours into the file."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return pa.concat_arrays([column, column.slice(0, 0)]) if column.offset else column
+
+
+def _narrow(array: pa.Array) -> pa.Array:
+    if pa.types.is_list(array.type):
+        first, last = (array.offsets[0].as_py(), array.offsets[-1].as_py()) if len(array) else (0, 0)
+        if first != 0 or last != len(array.values):
+            array = pa.concat_arrays([array, array.slice(0, 0)])
+        items = _narrow(array.values)
+        if items.type == array.type.value_type:
+            return array
+        field = pa.field(array.type.value_field.name, items.type, array.type.value_field.nullable)
+        return pa.ListArray.from_arrays(array.offsets, items, type=pa.list_(field), mask=_mask(array))
+    if pa.types.is_int64(array.type) and len(array) > array.null_count:
+        lowest, highest = (int(value.as_py()) for value in pc.min_max(array).values())
+        for narrow in _NARROW:
+            limits = np.iinfo(narrow.to_pandas_dtype())
+            if limits.min <= lowest and highest <= limits.max:
+                return array.cast(narrow)
+    return array
+
+
+def _mask(array: pa.Array) -> Any:
+    return array.is_null() if array.null_count else None
+
+
+def _widen(array: pa.Array, original: pa.DataType) -> pa.Array:
+    return array if array.type == original else array.cast(original)

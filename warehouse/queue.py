@@ -1,0 +1,343 @@
+"""The queues: one per client, with priorities, leases and fencing tokens.
+
+A task's priority is the highest priority of the live models that wait for it, read when it is leased. A lease that
+runs out makes the task leasable again under a new fence; whoever held the old one is told so when it commits.
+Every function is one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, func, or_, select, update
+
+from warehouse import schema
+from warehouse.catalog import chunks
+from warehouse.manifests import fragment_of
+from warehouse.memos import requeue_tasks
+from warehouse.table import Fragment
+from warehouse.task_states import (
+    MEMO_OF_TASK,
+    MemoState,
+    TaskEvent,
+    TaskState,
+    backoff_secs,
+    on_failure,
+    sources,
+    target,
+)
+from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class LeasedTask:
+    """A task that a worker owns until its lease runs out. ``fence`` is what it must show to commit.
+
+    ``client`` is the one whose turn it was; ``attempt`` counts from 1.
+    """
+
+    task_id: int
+    memo_key: str
+    fence: int
+    fingerprint: str
+    component: dict[str, Any]
+    table: str
+    partition: str
+    fragment: Fragment
+    client: str
+    priority: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoWritten:
+    """A memo whose bytes are in place and synced: which column of which file, and what it cost."""
+
+    file: str
+    column: str
+    checksum: str
+    rows: int
+    size_bytes: int
+    secs: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """One client's queue. A task that several clients wait for counts in each of their queues.
+
+    ``queued`` tasks can be leased or wait out a backoff, ``leased`` ones are with a worker, ``failed`` ones are
+    quarantined. ``top_priority`` is that of its most urgent queued task's models, None when nothing is queued.
+    """
+
+    client: str
+    queued: int
+    leased: int
+    failed: int
+    top_priority: int | None
+
+
+def lease_tasks(warehouse: Warehouse, worker: str, *, limit: int) -> tuple[LeasedTask, ...]:
+    """Lease up to ``limit`` tasks for ``worker``.
+
+    The client that was served longest ago has its turn; its most urgent partitions come first (then the oldest);
+    from each of them *every* leasable task is taken, other clients' too, most urgent first, since they share one read
+    of the raw data. Empty when nothing can be leased now.
+    """
+    now = warehouse.clock()
+    with warehouse.catalog.write() as connection:
+        _quarantine_lost(connection, now, warehouse.config.max_attempts)
+        client, partitions = _next_turn(connection, now)
+        rows: list[Any] = []
+        for table, partition in partitions:
+            if len(rows) >= limit:
+                break
+            rows += connection.execute(_leasable_in(table, partition, now).limit(limit - len(rows)))
+        if not rows:
+            return ()
+        until = now + warehouse.config.lease_secs
+        _take(connection, [row.task_id for row in rows], [row.memo_key for row in rows], worker, until, now)
+        _count_turn(connection, client, len(rows))
+        return tuple(_leased(row, client) for row in rows)
+
+
+def _leasable(now: float) -> Any:
+    of = schema.tasks.c
+    return or_(
+        and_(of.state == TaskState.QUEUED, of.not_before <= now),
+        and_(of.state == TaskState.LEASED, of.lease_until < now),
+    )
+
+
+def _next_turn(connection: Connection, now: float) -> tuple[str, list[tuple[str, str]]]:
+    """The client whose turn it is, and the partitions it waits for, most urgent and then oldest first."""
+    tasks, waits, models, clients = schema.tasks, schema.waits, schema.models, schema.clients
+    query = (
+        select(models.c.client, clients.c.served, tasks.c.table_name, tasks.c.partition, func.max(models.c.priority))
+        .select_from(tasks)
+        .join(waits, waits.c.memo_key == tasks.c.memo_key)
+        .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
+        .join(clients, clients.c.name == models.c.client)
+        .where(_leasable(now))
+        .group_by(models.c.client, clients.c.served, tasks.c.table_name, tasks.c.partition)
+    )
+    rows = connection.execute(query).all()
+    if not rows:
+        return "", []
+    _, client = min((served, client) for client, served, *_ in rows)
+    urgent = sorted((-priority, table, partition) for name, _, table, partition, priority in rows if name == client)
+    return client, [(table, partition) for _, table, partition in urgent]
+
+
+def _leasable_in(table: str, partition: str, now: float) -> Any:
+    tasks, waits, models = schema.tasks, schema.waits, schema.models
+    memos, fragments, components = schema.memos, schema.fragments, schema.components
+    urgency = (
+        select(tasks.c.id, func.max(models.c.priority).label("priority"))
+        .join(waits, waits.c.memo_key == tasks.c.memo_key)
+        .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
+        .where(tasks.c.table_name == table, tasks.c.partition == partition, _leasable(now))
+        .group_by(tasks.c.id)
+        .subquery()
+    )
+    return (
+        select(fragments, tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.fence, tasks.c.attempts,
+               tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint,
+               components.c.document, urgency.c.priority)
+        .select_from(urgency)
+        .join(tasks, tasks.c.id == urgency.c.id)
+        .join(memos, memos.c.memo_key == tasks.c.memo_key)
+        .join(fragments, fragments.c.id == memos.c.fragment)
+        .join(components, components.c.fingerprint == memos.c.fingerprint)
+        .order_by(urgency.c.priority.desc(), fragments.c.id, tasks.c.id)
+    )  # fmt: skip
+
+
+def _take(
+    connection: Connection, ids: Sequence[int], keys: Sequence[str], worker: str, until: float, now: float
+) -> None:
+    of = schema.tasks.c
+    for chunk in chunks(ids):
+        connection.execute(
+            update(schema.tasks)
+            .where(of.id.in_(chunk), of.state.in_(sources(TaskEvent.LEASE)))
+            .values(state=target(TaskEvent.LEASE), worker=worker, lease_until=until, fence=of.fence + 1,
+                    attempts=of.attempts + 1, changed_at=now)
+        )  # fmt: skip
+    _set_memo_state(connection, keys, MEMO_OF_TASK[target(TaskEvent.LEASE)], now)
+
+
+def _set_memo_state(connection: Connection, keys: Sequence[str], state: MemoState, now: float) -> None:
+    of = schema.memos.c
+    for chunk in chunks(keys):
+        connection.execute(update(schema.memos).where(of.memo_key.in_(chunk)).values(state=state, changed_at=now))
+
+
+def _count_turn(connection: Connection, client: str, tasks: int) -> None:
+    of = schema.clients.c
+    latest = connection.execute(select(func.max(of.served))).scalar() or 0
+    values = {"served": latest + 1, "leased_tasks": of.leased_tasks + tasks}
+    connection.execute(update(schema.clients).where(of.name == client).values(**values))
+
+
+def _leased(row: Any, client: str) -> LeasedTask:
+    return LeasedTask(row.task_id, row.memo_key, row.fence + 1, row.fingerprint, row.document, row.task_table,
+                      row.partition, fragment_of(row), client, row.priority, row.attempts + 1)  # fmt: skip
+
+
+def _quarantine_lost(connection: Connection, now: float, max_attempts: int) -> None:
+    """Tasks whose last attempt ended with a lost worker are not tried for ever."""
+    of = schema.tasks.c
+    query = select(of.id, of.memo_key, of.attempts).where(
+        of.state == TaskState.LEASED, of.lease_until < now, of.attempts >= max_attempts
+    )
+    for row in connection.execute(query).all():
+        error = f"{row.attempts} workers were lost while they computed it"
+        _quarantine(connection, row.id, row.memo_key, error, now)
+
+
+def _quarantine(connection: Connection, task_id: int, key: str, error: str, now: float) -> None:
+    state = target(TaskEvent.QUARANTINE)
+    connection.execute(
+        update(schema.tasks).where(schema.tasks.c.id == task_id).values(state=state, error=error, changed_at=now)
+    )
+    values = {
+        "state": MEMO_OF_TASK[state],
+        "cause_code": "failed",
+        "cause": error.splitlines()[0] if error else "failed",
+    }
+    connection.execute(update(schema.memos).where(schema.memos.c.memo_key == key).values(changed_at=now, **values))
+
+
+def _held(task: LeasedTask, event: TaskEvent) -> Any:
+    """The compare of compare-and-swap: the task is in a state that allows ``event``, under the holder's fence."""
+    of = schema.tasks.c
+    return and_(of.id == task.task_id, of.fence == task.fence, of.state.in_(sources(event)))
+
+
+def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
+    """Extend the leases by ``lease_secs`` from now. Returns the tasks still owned; drop the others."""
+    until = warehouse.clock() + warehouse.config.lease_secs
+    with warehouse.catalog.write() as connection:
+        return tuple(
+            task
+            for task in tasks
+            if connection.execute(
+                update(schema.tasks).where(_held(task, TaskEvent.COMMIT)).values(lease_until=until)
+            ).rowcount
+        )
+
+
+def commit_memo(warehouse: Warehouse, task: LeasedTask, written: MemoWritten) -> bool:
+    """Make a memo READY. False, and nothing is changed, if the lease was lost to another worker."""
+    return commit_memos(warehouse, [(task, written)])[0]
+
+
+def commit_memos(warehouse: Warehouse, done: Iterable[tuple[LeasedTask, MemoWritten]]) -> tuple[bool, ...]:
+    """:func:`commit_memo` for many tasks in one transaction; one answer for each."""
+    now = warehouse.clock()
+    with warehouse.catalog.write() as connection:
+        return tuple(_commit(connection, task, written, now) for task, written in done)
+
+
+def _commit(connection: Connection, task: LeasedTask, written: MemoWritten, now: float) -> bool:
+    state = target(TaskEvent.COMMIT)
+    swapped = connection.execute(
+        update(schema.tasks).where(_held(task, TaskEvent.COMMIT)).values(state=state, error=None, changed_at=now)
+    )
+    if swapped.rowcount == 0:
+        return False
+    connection.execute(
+        update(schema.memos)
+        .where(schema.memos.c.memo_key == task.memo_key)
+        .values(state=MEMO_OF_TASK[state], file=written.file, column_name=written.column, checksum=written.checksum,
+                rows=written.rows, size_bytes=written.size_bytes, secs=written.secs, changed_at=now,
+                evicted_at=None, evicted_why=None)
+    )  # fmt: skip
+    connection.execute(delete(schema.waits).where(schema.waits.c.memo_key == task.memo_key))
+    return True
+
+
+def fail_task(warehouse: Warehouse, task: LeasedTask, error: str) -> TaskState | None:
+    """Report a failed attempt. The task is queued again, or FAILED (quarantined, with the error) after the last one.
+
+    Returns its new state, or None if the lease was lost to another worker and nothing was changed.
+    """
+    now, config = warehouse.clock(), warehouse.config
+    event = on_failure(task.attempt, config.max_attempts)
+    with warehouse.catalog.write() as connection:
+        swapped = connection.execute(
+            update(schema.tasks)
+            .where(_held(task, event))
+            .values(state=target(event), error=error, changed_at=now, lease_until=None,
+                    not_before=now + backoff_secs(task.attempt, config.retry_backoff_secs))
+        )  # fmt: skip
+        if swapped.rowcount == 0:
+            return None
+        if event is TaskEvent.QUARANTINE:
+            _quarantine(connection, task.task_id, task.memo_key, error, now)
+        else:
+            _set_memo_state(connection, [task.memo_key], MEMO_OF_TASK[target(event)], now)
+    return target(event)
+
+
+def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
+    """Give tasks back untried: the attempt does not count. Returns how many were still owned."""
+    now, released = warehouse.clock(), 0
+    state = target(TaskEvent.RELEASE)
+    with warehouse.catalog.write() as connection:
+        for task in tasks:
+            swapped = connection.execute(
+                update(schema.tasks)
+                .where(_held(task, TaskEvent.RELEASE))
+                .values(state=state, attempts=schema.tasks.c.attempts - 1, lease_until=None, changed_at=now)
+            )
+            if swapped.rowcount:
+                released += 1
+                _set_memo_state(connection, [task.memo_key], MEMO_OF_TASK[state], now)
+    return released
+
+
+def retry_failed(warehouse: Warehouse, fingerprint: str | None = None) -> int:
+    """Queue quarantined tasks again with all their attempts, of one component or of all; returns how many."""
+    memos, now = schema.memos, warehouse.clock()
+    with warehouse.catalog.write() as connection:
+        query = select(memos.c.memo_key).where(memos.c.state == MemoState.FAILED)
+        if fingerprint is not None:
+            query = query.where(memos.c.fingerprint == fingerprint)
+        keys = connection.execute(query).scalars().all()
+        requeue_tasks(connection, keys, now)
+        _set_memo_state(connection, keys, MemoState.PENDING, now)
+    return len(keys)
+
+
+def queue_depths(warehouse: Warehouse) -> tuple[QueueDepth, ...]:
+    """Every client's queue, by name; clients without one are listed with zeros."""
+    with warehouse.catalog.read() as connection:
+        return read_depths(connection)
+
+
+def read_depths(connection: Connection) -> tuple[QueueDepth, ...]:
+    """:func:`queue_depths` inside a transaction."""
+    tasks, waits, models = schema.tasks, schema.waits, schema.models
+    query = (
+        select(models.c.client, tasks.c.state, func.count(tasks.c.id.distinct()), func.max(models.c.priority))
+        .join(waits, waits.c.model == models.c.id)
+        .join(tasks, tasks.c.memo_key == waits.c.memo_key)
+        .where(models.c.live.is_(True))
+        .group_by(models.c.client, tasks.c.state)
+    )
+    counted = {(client, TaskState(state)): (count, top) for client, state, count, top in connection.execute(query)}
+    names = connection.execute(select(schema.clients.c.name).order_by(schema.clients.c.name)).scalars()
+    nothing = (0, None)
+    return tuple(
+        QueueDepth(
+            name,
+            counted.get((name, TaskState.QUEUED), nothing)[0],
+            counted.get((name, TaskState.LEASED), nothing)[0],
+            counted.get((name, TaskState.FAILED), nothing)[0],
+            counted.get((name, TaskState.QUEUED), nothing)[1],
+        )
+        for name in names
+    )
