@@ -1,0 +1,258 @@
+"""Kernels against other implementations of the same thing, and on sizes the properties do not reach."""
+
+from __future__ import annotations
+
+import decimal
+import itertools
+import math
+import random
+import sys
+import unicodedata
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.transforms.adversarial import arrow_column, columns_for, computed, operation
+from transforms.columns import Numbers, RaggedItems, Strings, from_arrow, to_arrow
+from transforms.errors import DataError
+from transforms.kernels import buffers, compiled, decimals, farmhash, hashing, ragged, sets, spans, text
+from transforms.operators import REGISTRY, numeric, unicode14
+from transforms.operators import farmhash as plain_farmhash
+from transforms.types import Dense, DType, Ragged
+
+_TEXTS = Dense(DType.STRING)
+
+
+def test_every_declared_kernel_exists() -> None:
+    import importlib
+
+    for operator in REGISTRY:
+        assert callable(getattr(importlib.import_module(operator.kernel.module), operator.kernel.function))
+
+
+def test_compiled_code_is_kept_under_the_digest_of_all_sources() -> None:
+    kernel = farmhash.fingerprint64
+    assert kernel._cache._cache_file._source_stamp == compiled.SOURCES
+    assert len(compiled.SOURCES) == 64
+
+
+def test_every_compiled_function_has_the_digest() -> None:
+    from numba.core.dispatcher import Dispatcher
+
+    for module in (buffers, decimals, farmhash, hashing, ragged, sets, spans, text):
+        for value in vars(module).values():
+            if isinstance(value, Dispatcher):
+                assert value._cache._cache_file._source_stamp == compiled.SOURCES, value
+
+
+@pytest.mark.parametrize("size", [*range(70), 127, 128, 129, 191, 192, 193, 1000])
+def test_fingerprint_equals_plain_python(size: int) -> None:
+    data = random.Random(size).randbytes(size + 3)
+    array = spans.frozen(np.frombuffer(data, np.uint8))
+    assert int(farmhash.fingerprint64(array, 2, size)) == plain_farmhash.fingerprint64(data[2 : 2 + size])
+
+
+def test_fingerprints_known_by_heart() -> None:
+    # FARM_FINGERPRINT in BigQuery's documentation is the signed form of these.
+    assert plain_farmhash.fingerprint64(b"") == 0x9AE16A3B2F90404F
+    assert plain_farmhash.fingerprint64(b"1footrue") == -1541654101129638711 % 2**64
+    assert plain_farmhash.fingerprint64(b"2applefalse") == 2794438866806483259
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
+@settings(deadline=None)
+def test_decimals_go_there_and_back(values: list[int]) -> None:
+    data, offsets = decimals.write_decimals(spans.frozen(np.array(values, np.int64)))
+    written = data.tobytes()
+    assert [written[a:b].decode() for a, b in itertools.pairwise(offsets)] == [str(v) for v in values]
+    back, good = decimals.read_decimals(data, offsets[:-1], offsets[1:])
+    assert good.all()
+    assert back.tolist() == values
+
+
+def test_white_space_is_what_python_says() -> None:
+    everything = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    column = from_arrow(pa.array([f"a{character}b" for character in everything]), _TEXTS)
+    counts = np.diff(text.unigrams(column).offsets)
+    spaces = {character for character, count in zip(everything, counts, strict=True) if count == 2}
+    assert spaces == {character for character in everything if character.isspace()}
+    assert len(spaces) == 29
+
+
+def test_lower_and_normalize_every_code_point() -> None:
+    everything = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    column = from_arrow(pa.array(everything), _TEXTS)
+    lowered = to_arrow(text.lower(column), _TEXTS).to_pylist()
+    normalized = to_arrow(text.normalize(column), _TEXTS).to_pylist()
+    assert lowered == [unicode14.lower(character) for character in everything]
+    assert normalized == [unicode14.normalize(character) for character in everything]
+
+
+def test_characters_younger_than_unicode_14_stay_as_they_are() -> None:
+    # Unicode 15.0 and 16.0 gave these a decomposition or a lower case.
+    young = ["\U0001e030", "\U0001e06d", "\u1c89", "\ua7cb", "\ua7da", "\U00010d50"]
+    for character in young:
+        assert unicode14.normalize(character) == unicode14.lower(character) == character
+        assert unicode14._piecewise(f"ΑΣ{character}E\u0301", str.lower) == f"ας{character}e\u0301"
+
+
+def test_cutting_at_unknown_characters_changes_nothing_in_unicode_14() -> None:
+    if unicodedata.unidata_version != unicode14.VERSION:
+        pytest.skip("only a Python with Unicode 14.0 can tell")
+    known = [chr(c) for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c)) not in ("Cn", "Cs")]
+    unknown = ["\u0378", "\U0001e030", "\u1c89", "\U0010ffff", "\U000e0fff"]
+    assert unicode14._KNOWN.sub("", "".join(known)) == ""
+    assert unicode14._KNOWN.sub("", "".join(unknown)) == "".join(unknown)
+    source = random.Random(14)
+    marks = ["\u0301", "\u0308", "\u0323", "Σ", "ς", "a", "\u1161", "\u1100", "\u11a8"]
+    for _ in range(3000):
+        sample = "".join(source.choice((source.choice(known), source.choice(unknown), *marks)) for _ in range(8))
+        for change in (str.lower, lambda piece: unicodedata.normalize("NFKC", piece)):
+            assert unicode14._piecewise(sample, change) == change(sample)
+
+
+def test_log1p_is_within_two_units_of_the_truth() -> None:
+    source = random.Random(1)
+    decimal.getcontext().prec = 60
+    near_zero = [source.uniform(-1, 1) * 10 ** source.uniform(-18, 0) for _ in range(2000)]
+    others = [10 ** source.uniform(-3, 308) for _ in range(1000)] + [
+        -1 + 10 ** source.uniform(-16, 0) for _ in range(500)
+    ]
+    values = [x for x in (*near_zero, *others) if x > -1]
+    column = columns_for([Dense(DType.FLOAT64)])
+    got = computed(operation("log1p", column, {}), [pa.array(values)], len(values)).to_pylist()
+    for x, y in zip(values, got, strict=True):
+        truth = (1 + decimal.Decimal(x)).ln()
+        assert abs(decimal.Decimal(y) - truth) <= 2 * decimal.Decimal(math.ulp(y)), x
+        assert y == numeric.log1p(x)
+
+
+@pytest.mark.parametrize("dtype", [DType.INT64, DType.STRING])
+@pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 500, 5000])
+def test_set_kernels_on_long_lists(dtype: DType, size: int) -> None:
+    source = random.Random(size)
+    kind = Ragged(dtype)
+    draw = (lambda: source.randrange(2 * size + 1)) if dtype is DType.INT64 else (
+        lambda: "same prefix " * source.randrange(2) + str(source.randrange(size + 1))
+    )  # fmt: skip
+    left, right = [[draw() for _ in range(size)], [draw()]], [[draw() for _ in range(size // 2)], [draw(), draw()]]
+    columns = [from_arrow(arrow_column(rows, kind), kind) for rows in (left, right)]
+    for name, args in (("intersect", 2), ("union", 2), ("difference", 2), ("unique", 1)):
+        got = to_arrow(getattr(sets, name)(*columns[:args]), kind).to_pylist()
+        want = [REGISTRY[name].reference(*row[:args]) for row in zip(left, right, strict=True)]
+        assert got == want, name
+
+
+def test_tokens_are_spans_over_the_text_they_came_from() -> None:
+    column = from_arrow(pa.array(["a b", "c d e"]), _TEXTS)
+    tokens = text.unigrams(column)
+    assert isinstance(tokens, RaggedItems)
+    assert isinstance(tokens.items, Strings)
+    assert np.shares_memory(tokens.items.data, column.data)
+    same = sets.intersect(tokens, tokens)
+    assert np.shares_memory(same.items.data, column.data)
+    assert np.shares_memory(ragged.concat(tokens, same).items.data, column.data)
+
+
+def test_only_distinct_texts_beyond_ascii_reach_python() -> None:
+    seen: list[str] = []
+
+    def record(value: str) -> str:
+        seen.append(value)
+        return value
+
+    column = from_arrow(pa.array(["plain", "é", "é", "ü", "é"]), _TEXTS)
+    text._map_non_ascii(column, record)
+    assert sorted(seen) == ["é", "ü"]
+
+
+def test_a_cross_too_large_for_arrow_is_refused() -> None:
+    many = RaggedItems(np.array([0, 50_000], np.int32), Numbers(np.arange(50_000)))
+    with pytest.raises(DataError, match="combinations"):
+        hashing.cross(many, many, buckets=10)
+
+
+def test_ngrams_too_large_for_arrow_are_refused() -> None:
+    tokens = ["x" * 100_000] * 400
+    column = from_arrow(pa.array([tokens], pa.list_(pa.string())), Ragged(DType.STRING))
+    with pytest.raises(DataError, match="bytes of n-grams"):
+        text.ngrams(column, n=200, joiner=" ")
+
+
+@pytest.fixture(scope="module")
+def tf() -> ModuleType:
+    return pytest.importorskip("tensorflow")
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    source = random.Random(7)
+    sizes = [*range(0, 140), *(source.randrange(140, 2000) for _ in range(20))]
+    alphabets = ["abcdefghij 0123", "äöüß", "搜索广告你好", "👩🎈a"]
+    return ["".join(source.choice(alphabet) for _ in range(size)) for size in sizes for alphabet in alphabets]
+
+
+class TestAgainstTensorFlow:
+    """The hashes, bit for bit. Skipped where TensorFlow is not installed."""
+
+    def test_hash_buckets_of_text(self, tf: ModuleType, texts: list[str]) -> None:
+        for buckets in (1, 7, 1000, 2**31 - 1, 10**15):
+            root = operation("hash_buckets", columns_for([_TEXTS]), {"buckets": buckets})
+            got = computed(root, [pa.array(texts)], len(texts))
+            assert got.to_pylist() == tf.strings.to_hash_bucket_fast(texts, buckets).numpy().tolist()
+
+    def test_salt_is_text_in_front(self, tf: ModuleType, texts: list[str]) -> None:
+        root = operation("hash_buckets", columns_for([_TEXTS]), {"buckets": 99_991, "salt": "sälz"})
+        got = computed(root, [pa.array(texts)], len(texts))
+        assert got.to_pylist() == tf.strings.to_hash_bucket_fast(["sälz" + t for t in texts], 99_991).numpy().tolist()
+
+    def test_hash_buckets_of_integers(self, tf: ModuleType) -> None:
+        source = random.Random(3)
+        values = [
+            0,
+            -1,
+            2**63 - 1,
+            -(2**63),
+            *(source.randrange(-(10**18), 10**18) >> source.randrange(60) for _ in range(500)),
+        ]
+        root = operation("hash_buckets", columns_for([Dense(DType.INT64)]), {"buckets": 1_000_003})
+        got = computed(root, [pa.array(values)], len(values))
+        text_of = tf.strings.as_string(tf.constant(values, tf.int64))
+        assert got.to_pylist() == tf.strings.to_hash_bucket_fast(text_of, 1_000_003).numpy().tolist()
+
+    def test_cross_of_lists(self, tf: ModuleType, texts: list[str]) -> None:
+        source = random.Random(5)
+        rows = 200
+        words = [[source.choice(texts) for _ in range(source.randrange(4))] for _ in range(rows)]
+        ids = [[source.randrange(-(2**63), 2**63) for _ in range(source.randrange(3))] for _ in range(rows)]
+        third = [source.choice(texts) for _ in range(rows)]
+        kinds = [Ragged(DType.STRING), Ragged(DType.INT64), _TEXTS]
+        root = operation("cross", columns_for(kinds), {"buckets": 1_000_003})
+        arrays = [arrow_column(v, kind) for v, kind in zip((words, ids, third), kinds, strict=True)]
+        inputs = [
+            tf.RaggedTensor.from_row_lengths(
+                tf.constant([item for row in column for item in row], dtype), [len(row) for row in column]
+            ).to_sparse()
+            for column, dtype in ((words, tf.string), (ids, tf.int64), ([[t] for t in third], tf.string))
+        ]
+        want = tf.RaggedTensor.from_sparse(tf.sparse.cross_hashed(inputs, num_buckets=1_000_003)).to_list()
+        want += [[]] * (rows - len(want))
+        assert computed(root, arrays, rows).to_pylist() == want
+
+    def test_cross_of_dense_columns(self, tf: ModuleType, texts: list[str]) -> None:
+        numbers = list(range(-len(texts) // 2, len(texts) - len(texts) // 2))
+        root = operation("cross", columns_for([_TEXTS, Dense(DType.INT64)]), {"buckets": 1000})
+        got = computed(root, [pa.array(texts), pa.array(numbers)], len(texts))
+        inputs = [tf.constant(texts)[:, None], tf.constant(numbers, tf.int64)[:, None]]
+        assert got.to_pylist() == tf.sparse.cross_hashed(inputs, num_buckets=1000).values.numpy().tolist()
+
+    def test_bucketize(self, tf: ModuleType) -> None:
+        values = [-1.0, 0.0, 0.5, 1.0, 2.0, math.inf, -math.inf, math.nan]
+        root = operation("bucketize", columns_for([Dense(DType.FLOAT32)]), {"boundaries": (0.0, 0.5, 2.0)})
+        got = computed(root, [pa.array(values, pa.float32())], len(values))
+        want = tf.raw_ops.Bucketize(input=tf.constant(values, tf.float32), boundaries=[0.0, 0.5, 2.0])
+        assert got.to_pylist() == want.numpy().tolist()
