@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from transforms.graph import Literal, Node, Operation, RawColumn, fold
+from transforms.operators import REGISTRY
 
 
 def expression_text(root: Node, limit: int = 400) -> str:
@@ -22,10 +23,16 @@ def _line(node: Node, args: tuple[str, ...]) -> str:
         case Literal():
             return repr(node.value)
         case Operation():
-            params = [f"{name}={value!r}" for name, value in node.params]
-            return f"{node.op}({', '.join([*args, *params])})"
+            return f"{node.op}({', '.join([*args, *_params(node)])})"
         case _:
             return "?"
+
+
+def _params(node: Operation) -> list[str]:
+    """The parameters that are not at their defaults."""
+    declared = REGISTRY[node.op].params if node.op in REGISTRY else ()
+    defaults = {param.name: param.default for param in declared}
+    return [f"{name}={value!r}" for name, value in node.params if value != defaults.get(name)]
 
 
 def _cut(text: str, limit: int) -> str:
@@ -63,7 +70,7 @@ def _label(node: Node) -> str:
         case Literal():
             return f"literal {node.value!r}"
         case Operation():
-            params = ", ".join(f"{name}={value!r}" for name, value in node.params)
+            params = ", ".join(_params(node))
             return f"{node.op} v{node.version}" + (f" ({params})" if params else "")
         case _:
             return "?"

@@ -36,7 +36,6 @@ def search(
 
 def _search(home: str, as_json: bool, limit: int, **conditions: str) -> None:
     from headrace.screens.graphs import GraphRow, GraphsScreen
-    from transforms.render import expression_text
     from warehouse.search import search_components
 
     with open_warehouse(home) as warehouse:
@@ -44,15 +43,15 @@ def _search(home: str, as_json: bool, limit: int, **conditions: str) -> None:
     rows = (
         GraphRow(
             fingerprint=item.fingerprint,
-            type=str(item.root.type),
-            expression=expression_text(item.root, limit=120),
+            type=str(item.type),
+            expression=item.expression,
             models=item.models,
-            memos=item.memos,
+            memos=dict(item.memos),
             rows=item.rows,
-            size_bytes=item.size_bytes,
+            size_bytes=item.bytes,
             secs=item.secs,
         )
-        for item in found[:limit]
+        for item in sorted(found, key=lambda one: -one.bytes)[:limit]
     )
     emit(GraphsScreen(tuple(rows)), as_json=as_json)
 
@@ -65,7 +64,6 @@ def show(
 ) -> None:
     """Show one component: its tree, who reads it, what is kept."""
     from headrace.screens.graphs import GraphScreen
-    from transforms.graph import operator_versions, raw_columns
     from transforms.render import tree_text
     from warehouse.search import get_component
 
@@ -73,16 +71,15 @@ def show(
         found = get_component(warehouse, fingerprint)
     screen = GraphScreen(
         fingerprint=found.fingerprint,
-        type=str(found.root.type),
-        columns=tuple(column.name for column in raw_columns(found.root)),
-        operators=operator_versions(found.root),
+        type=str(found.type),
+        columns=found.columns,
+        operators=dict(found.operators),
         models=found.models,
-        memos=found.states,
+        memos=dict(found.memos),
         rows=found.rows,
-        size_bytes=found.size_bytes,
+        size_bytes=found.bytes,
         secs=found.secs,
-        last_requested=found.last_requested,
-        tree=tree_text(found.root),
+        tree=tree_text(found.component),
     )
     emit(screen, as_json=as_json)
 
@@ -108,7 +105,8 @@ def evict(
         dry_run=not yes,
         memos=gone.memos,
         rows=gone.rows,
-        size_bytes=gone.size_bytes,
+        size_bytes=gone.bytes,
+        files=len(gone.files),
         models=gone.models,
     )
     emit(screen, as_json=as_json)

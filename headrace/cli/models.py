@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -59,45 +60,48 @@ def submit(
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the submitted models, each at its newest version."""
     from headrace.screens.models import ModelRow, ModelsScreen
+    from warehouse.search import search_components
     from warehouse.statistics import list_models
 
+    rows = []
     with open_warehouse(home) as warehouse:
-        rows = (
-            ModelRow(
+        for item in list_models(warehouse):
+            components = search_components(warehouse, model=item.name)
+            states: Counter[str] = Counter()
+            for component in components:
+                states.update(component.memos)
+            row = ModelRow(
                 name=item.name,
                 version=item.version,
                 client=item.client,
                 priority=item.priority,
                 table=item.table,
                 label=item.label,
-                inputs=item.inputs,
-                ready=item.ready,
-                pending=item.pending,
-                failed=item.failed,
+                components=len(components),
+                memos=dict(sorted(states.items())),
             )
-            for item in list_models(warehouse)
-        )
-        emit(ModelsScreen(tuple(rows)), as_json=as_json)
+            rows.append(row)
+    emit(ModelsScreen(tuple(rows)), as_json=as_json)
 
 
 @app.command("show")
 def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = False) -> None:
     """Show a model's inputs and their expressions."""
     from headrace.screens.models import InputRow, ModelScreen
-    from transforms.graph import component_from_document
     from transforms.render import expression_text
-    from warehouse.models import get_model
+    from warehouse.models import get_model, stored_inputs
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         model = get_model(connection, name, version or None)
+        found = stored_inputs(connection, model.id)
     inputs = (
         InputRow(
             name=item.name,
-            type=str(item.type),
+            type=str(item.component.type),
             fingerprint=item.fingerprint,
-            expression=expression_text(component_from_document(item.component)),
+            expression=expression_text(item.component),
         )
-        for item in model.inputs
+        for item in found
     )
     screen = ModelScreen(
         name=model.name,

@@ -22,6 +22,10 @@ class Screen(Protocol):
         ...
 
 
+#: Columns a table may take: on a terminal at least, and in a pipe or a file.
+LEAST_WIDTH = 110
+PLAIN_WIDTH = 140
+
 #: A file that gets the JSON of the screen as well, from ``headrace --record FILE``.
 record_to: ContextVar[str] = ContextVar("record_to", default="")
 
@@ -34,8 +38,10 @@ def emit(screen: Screen, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(text)
         return
-    console = Console(soft_wrap=False)
-    console.print(screen.render())
+    console = Console(markup=False, highlight=False)
+    # A narrow terminal wraps long lines by itself; cutting names would lose what they say.
+    console.width = max(console.width, LEAST_WIDTH) if console.is_terminal else PLAIN_WIDTH
+    console.print(screen.render(), soft_wrap=False)
 
 
 def document(value: Any) -> Any:

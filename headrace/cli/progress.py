@@ -22,7 +22,7 @@ def progress_bar(what: str, unit: str) -> Iterator[Report]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Console(stderr=True, markup=False)) as progress:
         task = progress.add_task(what, total=None)
 
         def report(done: int, total: int, current: str = "") -> None:

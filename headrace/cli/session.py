@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from warehouse import Warehouse
+    from warehouse.warehouse import Warehouse
 
 HOME_HELP = "Folder of the warehouse: catalog, memos, runs. Default: $HEADRACE_HOME, or .headrace in this folder."
 
@@ -26,8 +26,8 @@ def home_folder(option: str) -> str:
 @contextmanager
 def open_warehouse(option: str) -> Iterator[Warehouse]:
     """The warehouse at :func:`home_folder`, closed at the end. ``$HEADRACE_CATALOG_URL`` names another catalog."""
-    from warehouse import Warehouse
     from warehouse.config import WarehouseConfig
+    from warehouse.warehouse import Warehouse
 
     config = WarehouseConfig(home=home_folder(option), catalog_url=os.environ.get("HEADRACE_CATALOG_URL", ""))
     with Warehouse.open(config) as warehouse:

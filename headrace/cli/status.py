@@ -13,23 +13,23 @@ def status(home: Home = "", as_json: AsJson = False) -> None:
 
     with open_warehouse(home) as warehouse:
         found = read_status(warehouse)
+    asked = found.requests
     screen = StatusScreen(
         home=home_folder(home),
-        tables=found.tables,
-        raw_rows=found.raw_rows,
-        raw_bytes=found.raw_bytes,
-        models=found.models,
-        components=found.components,
-        memos=found.memos,
+        tables=len(found.tables),
+        raw_rows=sum(table.rows for table in found.tables),
+        raw_bytes=sum(table.bytes for table in found.tables),
+        models=len(found.models),
+        memos=dict(found.memos),
         memo_bytes=found.memo_bytes,
-        computed_secs=found.computed_secs,
-        requests=found.requests,
-        distinct=found.distinct,
-        hit_rate=found.hit_rate,
+        computed_secs=found.memo_secs,
+        requests=asked.hits + asked.shared + asked.queued,
+        computed=asked.queued,
+        hit_rate=asked.hit_rate,
         saved_bytes=found.saved_bytes,
         saved_secs=found.saved_secs,
         queues=tuple(
-            QueueRow(queue.client, queue.pending, queue.running, queue.failed, queue.highest_priority)
+            QueueRow(queue.client, queue.queued, queue.leased, queue.failed, queue.top_priority)
             for queue in found.queues
         ),
     )

@@ -13,7 +13,7 @@ from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
 
 if TYPE_CHECKING:
     from headrace.screens.tables import RegisteredScreen
-    from warehouse import Warehouse
+    from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
     help="Register logs as tables, import text logs, list what is there.", no_args_is_help=True, rich_markup_mode=None

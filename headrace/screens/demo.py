@@ -23,7 +23,7 @@ class DemoScreen:
     model: str
     home: str
     requests: int
-    distinct: int
+    computed: int
     hit_rate: float | None
     saved_bytes: int
     saved_secs: float
@@ -42,7 +42,7 @@ class DemoScreen:
     def render(self) -> RenderableType:
         """Facts, then commands."""
         sharing = (f"hit rate {percent_text(self.hit_rate)}: {count_text(self.requests)} requests of three models cost "
-                   f"{count_text(self.distinct)} computations")  # fmt: skip
+                   f"{count_text(self.computed)} computations")  # fmt: skip
         crash = (f"killed with SIGKILL after epoch {self.killed_after_epoch} of {self.epochs}, resumed: "
                  f"{count_text(self.events_counted)} events, each "
                  f"{'exactly once' if self.exactly_once else 'NOT exactly once'} (counted)")  # fmt: skip
@@ -81,7 +81,7 @@ def demo_screen(model: str, home: Path, outcome: Outcome) -> DemoScreen:
         model=model,
         home=str(home),
         requests=status["requests"],
-        distinct=status["distinct"],
+        computed=status["computed"],
         hit_rate=status["hit_rate"],
         saved_bytes=status["saved_bytes"],
         saved_secs=status["saved_secs"],

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from rich.console import Group, RenderableType
 
 from headrace.screens.grid import facts, grid
-from headrace.screens.units import bytes_text, count_text, secs_text, time_text
+from headrace.screens.units import bytes_text, count_text, secs_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +18,7 @@ class GraphRow:
     type: str
     expression: str
     models: tuple[str, ...]
-    memos: int
+    memos: dict[str, int]
     rows: int
     size_bytes: int
     secs: float
@@ -36,11 +35,11 @@ class GraphsScreen:
         if not self.graphs:
             return "no component matches"
         rows = (
-            (g.fingerprint[:12], count_text(g.memos), count_text(g.rows), bytes_text(g.size_bytes), secs_text(g.secs),
+            (g.fingerprint[:12], count_text(g.memos.get("READY", 0)), count_text(g.rows), bytes_text(g.size_bytes), secs_text(g.secs),
              str(len(g.models)), g.expression)
             for g in self.graphs
         )  # fmt: skip
-        return grid(("fingerprint", "memos>", "rows>", "size>", "computed in>", "models>", "expression*"), rows)
+        return grid(("fingerprint", "ready memos>", "rows>", "size>", "computed in>", "models>", "expression*"), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,6 @@ class GraphScreen:
     rows: int
     size_bytes: int
     secs: float
-    last_requested: datetime | None
     tree: str
 
     def render(self) -> RenderableType:
@@ -73,7 +71,6 @@ class GraphScreen:
                 ("memos", memos or "none"),
                 ("kept", f"{count_text(self.rows)} rows, {bytes_text(self.size_bytes)}"),
                 ("computed in", secs_text(self.secs)),
-                ("last requested", time_text(self.last_requested)),
             )
         )
         return Group(head, "", self.tree)
@@ -88,6 +85,7 @@ class EvictedScreen:
     memos: int
     rows: int
     size_bytes: int
+    files: int
     models: tuple[str, ...]
 
     def render(self) -> RenderableType:

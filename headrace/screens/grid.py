@@ -11,7 +11,14 @@ from rich.text import Text
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
     """A plain table. A column whose name ends in ``>`` is set to the right; one ending in ``*`` takes the free width."""
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, title_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+    )
     for column in columns:
         # Names and numbers never wrap; only the column that carries prose does.
         table.add_column(

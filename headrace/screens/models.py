@@ -31,8 +31,8 @@ class SubmittedRow:
         return self.hits + self.shared + self.queued
 
     @property
-    def hit_rate(self) -> float | None:
-        """The share that nobody has to compute for this model: memoized, or queued by another already."""
+    def covered_share(self) -> float | None:
+        """The share that costs no new work: memoized, or queued already."""
         return (self.hits + self.shared) / self.requests if self.requests else None
 
 
@@ -46,12 +46,12 @@ class SubmittedScreen:
         """A line a model."""
         rows = (
             (m.model, str(m.version), m.client, str(m.inputs), count_text(m.requests), count_text(m.hits),
-             count_text(m.shared), count_text(m.queued), percent_text(m.hit_rate), "unchanged" if m.unchanged else "")
+             count_text(m.shared), count_text(m.queued), percent_text(m.covered_share), "unchanged" if m.unchanged else "")
             for m in self.models
         )  # fmt: skip
         table = grid(
             ("model", "version>", "client", "inputs>", "components×fragments>", "memoized>", "queued already>",
-             "queued now>", "hit rate>", "*"),
+             "queued now>", "covered>", "*"),
             rows,
         )  # fmt: skip
         waiting = sum(m.queued + m.shared for m in self.models)
@@ -62,7 +62,7 @@ class SubmittedScreen:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """One model in the list: its newest version, and how much of it is ready."""
+    """One model in the list: its newest version, and its components' memos by state."""
 
     name: str
     version: int
@@ -70,10 +70,8 @@ class ModelRow:
     priority: int
     table: str
     label: str
-    inputs: int
-    ready: int
-    pending: int
-    failed: int
+    components: int
+    memos: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +85,15 @@ class ModelsScreen:
         if not self.models:
             return "no model is submitted yet; next: headrace model submit FILE.py --table TABLE"
         rows = (
-            (m.name, str(m.version), m.client, str(m.priority), m.table, m.label, str(m.inputs), count_text(m.ready),
-             count_text(m.pending), count_text(m.failed))
+            (m.name, str(m.version), m.client, str(m.priority), m.table, m.label, str(m.components), _states(m.memos))
             for m in self.models
-        )  # fmt: skip
-        return grid(("model", "version>", "client", "priority>", "table", "label", "inputs>", "ready>", "to compute>",
-                     "failed>"), rows)  # fmt: skip
+        )
+        columns = ("model", "version>", "client", "priority>", "table", "label", "components>", "memos*")
+        return grid(columns, rows)
+
+
+def _states(memos: dict[str, int]) -> str:
+    return ", ".join(f"{count_text(n)} {state.lower()}" for state, n in memos.items()) or "none"
 
 
 @dataclass(frozen=True, slots=True)

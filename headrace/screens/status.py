@@ -15,27 +15,28 @@ class QueueRow:
     """One client's queue."""
 
     client: str
-    pending: int
-    running: int
+    queued: int
+    leased: int
     failed: int
-    highest_priority: int | None
+    top_priority: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class StatusScreen:
-    """The warehouse at a glance. ``requests`` counts (model, component, fragment) triples of the live models."""
+    """The warehouse at a glance. ``requests`` counts (input, fragment) pairs over all submissions of new models or versions; ``computed`` of them had
+    to be computed for it, the others were memoized or queued already: ``hit_rate``.
+    """
 
     home: str
     tables: int
     raw_rows: int
     raw_bytes: int
     models: int
-    components: int
     memos: dict[str, int]
     memo_bytes: int
     computed_secs: float
     requests: int
-    distinct: int
+    computed: int
     hit_rate: float | None
     saved_bytes: int
     saved_secs: float
@@ -48,18 +49,18 @@ class StatusScreen:
             (
                 ("home", self.home),
                 ("tables", f"{self.tables}: {count_text(self.raw_rows)} rows, {bytes_text(self.raw_bytes)}"),
-                ("models", f"{self.models}, reading {self.components} distinct components"),
+                ("models", count_text(self.models)),
                 ("memos", f"{memos}; {bytes_text(self.memo_bytes)}, computed in {secs_text(self.computed_secs)}"),
-                ("sharing", f"{count_text(self.requests)} requests for {count_text(self.distinct)} memos: hit rate "
+                ("sharing", f"{count_text(self.requests)} requests, {count_text(self.computed)} computations: hit rate "
                             f"{percent_text(self.hit_rate)}"),
                 ("saved by sharing", f"{bytes_text(self.saved_bytes)} and {secs_text(self.saved_secs)} of computing"),
             )
         )  # fmt: skip
-        if not self.queues:
+        if not any(q.queued or q.leased or q.failed for q in self.queues):
             return Group(head, "", "every queue is empty")
         rows = (
-            (q.client, count_text(q.pending), count_text(q.running), count_text(q.failed),
-             "-" if q.highest_priority is None else str(q.highest_priority))
+            (q.client, count_text(q.queued), count_text(q.leased), count_text(q.failed),
+             "-" if q.top_priority is None else str(q.top_priority))
             for q in self.queues
         )  # fmt: skip
-        return Group(head, "", grid(("client", "pending>", "running>", "failed>", "highest priority>"), rows))
+        return Group(head, "", grid(("client", "queued>", "leased>", "failed>", "top priority>"), rows))

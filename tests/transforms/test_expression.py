@@ -13,7 +13,7 @@ def test_the_papers_example_reads_naturally():
     overlap = hr.concat(query.unigrams() & title.unigrams(), category.unigrams()).hash_buckets(1_000_000)
     assert overlap.type == Ragged(DType.INT64, buckets=1_000_000)
     assert expression_text(overlap.node) == (
-        "hash_buckets(concat(intersect(unigrams(query), unigrams(title)), unigrams(category)), buckets=1000000, salt='')"
+        "hash_buckets(concat(intersect(unigrams(query), unigrams(title)), unigrams(category)), buckets=1000000)"
     )
 
 

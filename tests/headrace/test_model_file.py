@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.model_file import ModelFileError, load_models
+from transforms.errors import DuplicateInput, TypeMismatch
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_define_three_models_of_two_clients_that_share_most_components(path):
+    models = load_models(path)
+    assert len(models) == 3
+    assert len({model.client for model in models}) == 2
+    sets = [{item.fingerprint for item in model.inputs.values()} for model in models]
+    assert len(set.intersection(*sets)) / len(set.union(*sets)) > 0.6
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "models.py"
+    path.write_text("import headrace as hr\n" + text, encoding="utf-8")
+    return path
+
+
+def test_models_in_a_list_are_found_in_order(tmp_path):
+    path = written(tmp_path, 'ms = [hr.Model(f"m{i}", client="c", label="y") for i in range(3)]\n')
+    assert [model.name for model in load_models(path)] == ["m0", "m1", "m2"]
+
+
+def test_a_neighbouring_module_can_be_imported(tmp_path):
+    (tmp_path / "my_features.py").write_text('import headrace as hr\nq = hr.text("q")\n', encoding="utf-8")
+    path = written(
+        tmp_path, 'from my_features import q\nm = hr.Model("m", client="c", label="y")\nm.input("q", q.length())\n'
+    )
+    assert load_models(path)[0].inputs["q"].fingerprint
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "value"),
+    [
+        ("1 / 0\n", "raised an exception", "ZeroDivisionError"),
+        ("def broken(:\n", "not valid Python", ""),
+        ("x = 3\n", "defines no model", ""),
+        ("import sys; sys.exit(3)\n", "called exit", "3"),
+        ('a = hr.Model("m", client="c", label="y")\nb = hr.Model("m", client="c", label="y")\n', "same name", "m"),
+    ],
+)
+def test_a_bad_file_is_one_clear_error_with_its_place(tmp_path, text, what, value):
+    path = written(tmp_path, text)
+    with pytest.raises(ModelFileError, match=what) as caught:
+        load_models(path)
+    assert str(path) in caught.value.where
+    assert value in str(caught.value.value or "")
+
+
+def test_the_line_of_the_mistake_is_named(tmp_path):
+    path = written(tmp_path, 'm = hr.Model("m", client="c", label="y")\nm.input("p", hr.float32("price").lower())\n')
+    with pytest.raises(TypeMismatch) as caught:
+        load_models(path)
+    assert f'{path}:3: m.input("p", hr.float32("price").lower())' in caught.value.where
+    path = written(
+        tmp_path, 'm = hr.Model("m", client="c", label="y")\nfor _ in "ab":\n    m.input("p", hr.float32("price"))\n'
+    )
+    with pytest.raises(DuplicateInput, match="same name") as caught:
+        load_models(path)
+    assert f"{path}:4" in caught.value.where
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(ModelFileError, match="does not exist"):
+        load_models(tmp_path / "nothing.py")
