@@ -159,6 +159,16 @@ def _newest_first(parent: Path) -> list[Path]:
     return sorted((path for path in parent.glob("epoch-*") if path.is_dir()), reverse=True)
 
 
+def epochs_committed(run_dir: Path) -> int:
+    """How many epochs the newest checkpoint holds, by its name alone; 0 where there is none. For watching a run."""
+    newest = _newest_first(checkpoints_dir(run_dir))[:1]
+    return _epochs_of(newest[0]) if newest else 0
+
+
+def _epochs_of(path: Path) -> int:
+    return int(path.name.removeprefix("epoch-"))
+
+
 def remove_leftovers(run_dir: Path) -> None:
     """Delete what a killed process left half written. Only under the run's lock."""
     for path in checkpoints_dir(run_dir).glob(".tmp-*"):
@@ -197,7 +207,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         _verify(path / name, expected)
     arrays = {name: np.load(path / file_name, allow_pickle=False) for name, file_name in manifest["arrays"].items()}
     document = _read_json(path / _STATE)
-    return Checkpoint(path, int(path.name.removeprefix("epoch-")), document, arrays)
+    return Checkpoint(path, _epochs_of(path), document, arrays)
 
 
 def _read_json(path: Path) -> Any:

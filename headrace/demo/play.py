@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shlex
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.demo.scripts import DemoScript, example_file
+from trainer.checkpoint import epochs_committed
 from transforms.errors import HeadraceError
 
 Say = Callable[[str], None]
@@ -57,7 +59,7 @@ class Demo:
         logs.mkdir(parents=True)
         self._prepare(source, logs)
         submitted = self._share(logs)
-        killed_after, trained = self._train(logs)
+        killed_after, trained = self._train()
         status = self._ask("status")
         return Outcome(submitted, status, trained, killed_after, time.monotonic() - began)
 
@@ -84,49 +86,53 @@ class Demo:
         others = [row for row in everyone["models"] if row["model"] != self.script.first]
         return (*first["models"], *others)
 
-    def _train(self, logs: Path) -> tuple[int, dict[str, Any]]:
-        train_end, test_end = self._split()
-        options = self.home / "training.json"
-        options.write_text(json.dumps(dict(self.script.options), indent=2), encoding="utf-8")
+    def _train(self) -> tuple[int, dict[str, Any]]:
+        starts, end = self._partitions()
+        train_end, test_end = self.script.split(starts, end)
+        options = {"partitions_per_epoch": 1, "passes": 1, **self.script.options}
+        settings = self.home / "training.json"
+        settings.write_text(json.dumps(options, indent=2), encoding="utf-8")
         command = ["train", self.script.first, "--end", train_end.isoformat(), "--test-end", test_end.isoformat(),
-                   "--config", str(options)]  # fmt: skip
+                   "--config", str(settings)]  # fmt: skip
         if self.script.baseline:
             command += ["--baseline", self.script.baseline]
+        partitions = sum(start < train_end for start in starts)
+        epochs = math.ceil(partitions / int(str(options["partitions_per_epoch"]))) * int(str(options["passes"]))
         self.say("\n[5] Training, killed with SIGKILL in the middle, then resumed")
-        killed_after = self._run_and_kill(*command)
+        killed_after = self._run_and_kill(epochs, *command)
         self.say("the same command again:")
         return killed_after, self._run(*command)
 
-    def _split(self) -> tuple[datetime, datetime]:
-        table = self._ask("table", "ls")["tables"][0]
-        partitions = self._ask("table", "show", self.script.table)["partitions"]
-        starts = [_partition_start(row["partition"]) for row in partitions]
-        return self.script.split(starts, datetime.fromisoformat(table["end"]))
+    def _partitions(self) -> tuple[list[datetime], datetime]:
+        from warehouse.partitions import partition_range
 
-    def _run_and_kill(self, *arguments: str) -> int:
-        """Start training; once about half of its epochs are committed, wait a random moment and kill it."""
+        found = self._ask("table", "show", self.script.table)["partitions"]
+        ranges = [partition_range(row["partition"]) for row in found]
+        return [start for start, _ in ranges], max(end for _, end in ranges)
+
+    def _run_and_kill(self, epochs: int, *arguments: str) -> int:
+        """Start training; once half of its epochs are committed, wait a random part of an epoch and kill it."""
         self._show(arguments)
+        run_dir = self.home / "runs" / f"{self.script.first}-v1"
         process = subprocess.Popen(self._command(*arguments), env=self._environment(), stdout=subprocess.DEVNULL)
+        first_commit: tuple[float, int] | None = None
         while process.poll() is None:
-            epochs = self._epochs_committed()
-            if epochs is not None and epochs[0] * 2 >= epochs[1]:
-                time.sleep(self.moments.uniform(0.0, 0.5))
+            now, committed = time.monotonic(), epochs_committed(run_dir)
+            if committed and first_commit is None:
+                first_commit = now, committed
+            if first_commit and committed * 2 >= epochs:
+                epoch_secs = (now - first_commit[0]) / max(committed - first_commit[1], 1)
+                time.sleep(self.moments.uniform(0.0, 0.8) * epoch_secs)
                 process.send_signal(signal.SIGKILL)
                 process.wait()
             else:
-                time.sleep(0.02)
-        committed = self._epochs_committed() or (0, 0)
+                time.sleep(0.005)
         if process.returncode != -signal.SIGKILL:
-            raise DemoStepFailed("training ended before it could be killed", value=process.returncode,
+            raise DemoStepFailed("training ended before it could be killed", value=f"exit status {process.returncode}",
                                  next_step="see its message above; or use a longer log")  # fmt: skip
-        self.say(f"killed (SIGKILL) after epoch {committed[0]} of {committed[1]} was committed")
-        return committed[0]
-
-    def _epochs_committed(self) -> tuple[int, int] | None:
-        """(epochs committed, epochs planned) of the run, read from its newest checkpoint without loading weights."""
-        from trainer.checkpoint import peek_progress
-
-        return peek_progress(self.home / "runs" / f"{self.script.first}-v1")
+        committed = epochs_committed(run_dir)
+        self.say(f"killed (SIGKILL) after epoch {committed} of {epochs} was committed")
+        return committed
 
     # commands
 
@@ -172,9 +178,3 @@ class Demo:
 def _shorter(arguments: Sequence[str]) -> list[str]:
     """Absolute paths as a person at this folder would type them."""
     return [os.path.relpath(item) if os.path.isabs(item) else item for item in arguments]
-
-
-def _partition_start(key: str) -> datetime:
-    from warehouse.partitions import partition_range
-
-    return partition_range(key)[0]
