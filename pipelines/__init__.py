@@ -1,0 +1,44 @@
+"""Apache Beam jobs over pure functions: importing raw logs, preparing public ones, memoizing components, the worker.
+
+Names are loaded when they are first used: Beam costs a second, and reading a schema file needs none of it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipelines.beam_runner import RunnerOptions
+    from pipelines.formats import FORMATS, FormatOptions, prepare
+    from pipelines.import_logs import ImportConfig, import_logs
+    from pipelines.import_report import ImportReport
+    from pipelines.log_schema import LogSchema
+
+_HOMES = {
+    "RunnerOptions": "pipelines.beam_runner",
+    "FORMATS": "pipelines.formats",
+    "FormatOptions": "pipelines.formats",
+    "prepare": "pipelines.formats",
+    "ImportConfig": "pipelines.import_logs",
+    "import_logs": "pipelines.import_logs",
+    "ImportReport": "pipelines.import_report",
+    "LogSchema": "pipelines.log_schema",
+}
+
+__all__ = [
+    "FORMATS",
+    "FormatOptions",
+    "ImportConfig",
+    "ImportReport",
+    "LogSchema",
+    "RunnerOptions",
+    "import_logs",
+    "prepare",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pipelines' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,68 @@
+"""How a pipeline is run: the runner, its options and its counters.
+
+``DirectRunner`` means Beam's own in-process runner, ``FnApiRunner``, with one thread a core. Beam 2.77's class of that
+name first tries to download and start the Prism binary and falls back without a word; a job must not depend on what a
+network does, so the in-process runner is asked for by name. Any other runner name and option goes to Beam as given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
+from apache_beam.runners.runner import PipelineResult
+
+from transforms.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerOptions:
+    """``workers`` 0 means one a core; ``flags`` are Beam pipeline options, ``--name=value`` each."""
+
+    runner: str = "DirectRunner"
+    workers: int = 0
+    flags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.runner or self.workers < 0:
+            raise InputError("a runner needs a name and no negative number of workers",
+                             value=(self.runner, self.workers))  # fmt: skip
+        for flag in self.flags:
+            if not flag.startswith("--") or "=" not in flag:
+                raise InputError("not a Beam pipeline option", value=flag, allowed="--name=value")
+
+
+def pipeline_options(options: RunnerOptions) -> PipelineOptions:
+    """Beam's options for ``options``."""
+    flags = list(options.flags)
+    if options.runner == "DirectRunner":
+        workers = options.workers or os.cpu_count() or 1
+        flags += ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
+        flags += ["--direct_running_mode=multi_threading", f"--direct_num_workers={workers}"]
+    else:
+        flags.append(f"--runner={options.runner}")
+    built = PipelineOptions(flags)
+    built.view_as(SetupOptions).save_main_session = False
+    return built
+
+
+def run_pipeline(build: Callable[[beam.Pipeline], None], options: RunnerOptions) -> PipelineResult:
+    """Build a pipeline with ``build``, run it to its end, and return Beam's result with its counters."""
+    pipeline = beam.Pipeline(options=pipeline_options(options))
+    build(pipeline)
+    result = pipeline.run()
+    result.wait_until_finish()
+    return result
+
+
+def counters(result: PipelineResult, namespace: str) -> dict[str, int]:
+    """The committed (where the runner commits, else attempted) counters of one namespace, by name."""
+    found = result.metrics().query()["counters"]
+    return {
+        metric.key.metric.name: int(metric.committed if metric.committed is not None else metric.attempted)
+        for metric in found
+        if metric.key.metric.namespace == namespace
+    }

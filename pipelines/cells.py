@@ -1,0 +1,122 @@
+"""Text cells to typed columns, a whole column at a time.
+
+The cast runs over the column; only when it fails is the column searched for the cells that are at fault, by halving,
+so that clean logs pay nothing and dirty ones pay for their dirt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.log_schema import LogColumn
+from transforms.types import ARROW_ELEMENT, DType, arrow_type
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Cast = Callable[[pa.Array], pa.Array]
+
+_TEXT = pa.string()
+_MICROSECONDS = pa.timestamp("us", tz="UTC")
+_PER_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+# Year 1 to year 9999: what every consumer of a timestamp can print.
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+_ONE_BY_ONE = 16
+
+
+def text_cells(raw: pa.Array) -> tuple[pa.Array, Mask]:
+    """Binary cells as text, and which rows are not UTF-8 (their cells become null)."""
+    return cast_where_possible(raw, lambda cells: cells.cast(_TEXT), _TEXT)
+
+
+def null_spellings(text: pa.Array, spellings: Sequence[str]) -> pa.Array:
+    """``text`` with every cell that is one of ``spellings`` made null."""
+    if not spellings:
+        return text
+    missing = pc.is_in(text, value_set=pa.array(spellings, _TEXT))
+    return pc.if_else(missing, pa.scalar(None, _TEXT), text)
+
+
+def typed_cells(text: pa.Array, column: LogColumn) -> tuple[pa.Array, Mask]:
+    """Text cells as the column's Arrow type, and which rows could not be cast (their cells become null)."""
+    if column.separator is not None:
+        return _typed_lists(text, column)
+    return cast_where_possible(text, scalar_cast(column), ARROW_ELEMENT[column.dtype])
+
+
+def scalar_cast(column: LogColumn) -> Cast:
+    """The cast of one text column without nulls of its own making: it raises ``pa.ArrowInvalid`` on a bad cell."""
+    if column.dtype is DType.TIMESTAMP:
+        if column.unit == "iso8601":
+            return _iso8601_cells
+        return lambda text: epoch_times(text.cast(pa.int64()), str(column.unit))
+    if column.dtype is DType.STRING:
+        return lambda text: text
+    target = ARROW_ELEMENT[column.dtype]
+    return lambda text: text.cast(target)
+
+
+def epoch_times(counts: pa.Array, unit: str) -> pa.Array:
+    """int64 counts since 1970 as UTC microseconds. Raises ``pa.ArrowInvalid`` outside the years 1 to 9999."""
+    per_unit = _PER_UNIT_US[unit]
+    low, high = -(-_FIRST_US // per_unit), _LAST_US // per_unit
+    inside = pc.all(pc.and_(pc.greater_equal(counts, low), pc.less_equal(counts, high)), min_count=0)
+    if not inside.as_py():
+        raise pa.ArrowInvalid("a time outside the years 1 to 9999")
+    return pc.multiply(counts, per_unit).cast(_MICROSECONDS)
+
+
+def _iso8601_cells(text: pa.Array) -> pa.Array:
+    # Arrow casts either cells that all carry an offset or cells that all lack one; a mixed column meets both casts
+    # through the search by halving.
+    try:
+        return text.cast(_MICROSECONDS)
+    except pa.ArrowInvalid:
+        return text.cast(pa.timestamp("us")).cast(_MICROSECONDS)
+
+
+def cast_where_possible(cells: pa.Array, cast: Cast, target: pa.DataType) -> tuple[pa.Array, Mask]:
+    """``cast(cells)`` with null in place of every cell that cannot be cast, and the mask of those cells."""
+    bad = np.zeros(len(cells), np.bool_)
+    pieces: list[pa.Array] = []
+    _cast_halves(cells, 0, cast, target, bad, pieces)
+    return (pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)), bad
+
+
+def _cast_halves(
+    cells: pa.Array, start: int, cast: Cast, target: pa.DataType, bad: Mask, pieces: list[pa.Array]
+) -> None:
+    try:
+        pieces.append(cast(cells))
+    except pa.ArrowInvalid:
+        if len(cells) == 1:
+            bad[start] = True
+            pieces.append(pa.nulls(1, target))
+            return
+        middle = len(cells) // 2 if len(cells) > _ONE_BY_ONE else 1
+        _cast_halves(cells.slice(0, middle), start, cast, target, bad, pieces)
+        _cast_halves(cells.slice(middle), start + middle, cast, target, bad, pieces)
+
+
+def _typed_lists(text: pa.Array, column: LogColumn) -> tuple[pa.Array, Mask]:
+    lists = pc.split_pattern(pc.fill_null(text, ""), column.separator)
+    empty = np.asarray(pc.equal(pc.fill_null(pc.binary_length(text), 0), 0))
+    offsets = np.asarray(lists.offsets).astype(np.int64)
+    lengths = np.where(empty, 0, np.diff(offsets))
+    items = pc.list_flatten(lists)
+    items = items.filter(pa.array(np.repeat(~empty, np.diff(offsets)))) if empty.any() else items
+    item_column = LogColumn(column.name, column.dtype)
+    values, bad_items = cast_where_possible(items, scalar_cast(item_column), ARROW_ELEMENT[column.dtype])
+    bad = np.zeros(len(text), np.bool_)
+    if bad_items.any():
+        bad[np.repeat(np.arange(len(text)), lengths)[bad_items]] = True
+        values = pc.fill_null(values, _zero(column.dtype))
+    new_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(new_offsets), values, type=arrow_type(column.type)), bad
+
+
+def _zero(dtype: DType) -> pa.Scalar:
+    return pa.scalar({DType.STRING: "", DType.BOOL: False}.get(dtype, 0), ARROW_ELEMENT[dtype])

@@ -1,0 +1,37 @@
+"""What can go wrong between a raw log and a memo, as leaves of :mod:`transforms.errors`.
+
+InputError ── LogSchemaError, UnknownFormat, NoLogFiles, OutputTaken
+DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed
+"""
+
+from __future__ import annotations
+
+from transforms.errors import DataError, InputError
+
+
+class LogSchemaError(InputError):
+    """A schema file is missing, is not JSON, or describes a log that cannot be read."""
+
+
+class UnknownFormat(InputError):
+    """A log format, or a log in this format, that nothing here reads."""
+
+
+class NoLogFiles(InputError):
+    """A path or pattern that matches no log file."""
+
+
+class OutputTaken(InputError):
+    """The output folder already holds rows that were prepared from something else."""
+
+
+class TruncatedLog(DataError):
+    """A log file ends in the middle, or its compression is damaged."""
+
+
+class TooManyRejects(DataError):
+    """More rows were rejected than the caller allows; nothing was published."""
+
+
+class MemoizeFailed(DataError):
+    """A memoize job ended without a result for some of its fragments."""

@@ -1,0 +1,38 @@
+"""Four public logs as training tables, each with its own notion of time, label and past.
+
+``globo`` and ``movielens`` hold clicks only and get negatives; ``criteo`` and ``obd`` hold impressions and clicks.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from pipelines.errors import UnknownFormat
+from pipelines.formats.options import FormatOptions
+from pipelines.import_report import ImportReport
+from pipelines.progress import Progress
+from transforms.errors import nearest
+
+__all__ = ["FORMATS", "FormatOptions", "prepare"]
+
+#: The logs that can be prepared, by name.
+FORMATS = ("criteo", "globo", "movielens", "obd")
+
+
+def prepare(
+    format_name: str,
+    source: str,
+    output: str,
+    options: FormatOptions | None = None,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Prepare the log of this format in ``source`` as hive-partitioned Parquet in ``output``.
+
+    Raises :class:`UnknownFormat` for a name not in :data:`FORMATS`, and what the format's own ``prepare`` raises.
+    """
+    if format_name not in FORMATS:
+        raise UnknownFormat("unknown log format", value=format_name, allowed=", ".join(FORMATS),
+                            next_step=f"did you mean {nearest(format_name, FORMATS, 1)}? Other logs: give a schema file"
+                            )  # fmt: skip
+    report: ImportReport = import_module(f"pipelines.formats.{format_name}").prepare(source, output, options, progress)
+    return report

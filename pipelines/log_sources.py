@@ -1,0 +1,90 @@
+"""Which log files an import reads, and how a file is known again."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+from pipelines.errors import NoLogFiles
+from transforms.errors import DataError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogSource:
+    """One log file: its name, the SHA-256 of its bytes as they lie on disk, and where it is."""
+
+    name: str
+    sha256: str
+    path: str
+
+    def to_json(self) -> str:
+        """The source as Beam carries it."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> LogSource:
+        """The inverse of :meth:`to_json`."""
+        return cls(**json.loads(text))
+
+
+def expand_files(patterns: Sequence[str]) -> tuple[str, ...]:
+    """The files that paths, folders and glob patterns name, sorted, each once.
+
+    Raises :class:`NoLogFiles` for the first pattern that names none.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        matches = _matches(pattern)
+        if not matches:
+            raise NoLogFiles("no log file matches", value=pattern, allowed="a file, a folder of files, or a glob pattern",
+                             next_step="check the path; quote a pattern so that the shell leaves it alone")  # fmt: skip
+        found.update(matches)
+    if not found:
+        raise NoLogFiles("no log files were given", allowed="at least one file, folder or glob pattern")
+    return tuple(sorted(found))
+
+
+def _matches(pattern: str) -> list[str]:
+    if os.path.isfile(pattern):
+        return [pattern]
+    pattern = os.path.join(glob.escape(pattern), "*") if os.path.isdir(pattern) else pattern
+    return [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+
+
+def identify(paths: Iterable[str]) -> tuple[LogSource, ...]:
+    """The sources at ``paths``, in the order in which imports read them: by name, then content."""
+    return tuple(sorted(LogSource(os.path.basename(path), file_sha256(path), os.path.abspath(path)) for path in paths))
+
+
+def file_sha256(path: str) -> str:
+    """SHA-256 of a file's bytes, as 64 hexadecimal digits."""
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise NoLogFiles("a log file cannot be read", where=path, value=error.strerror) from error
+
+
+def new_sources(sources: Iterable[LogSource], imports: Iterable[Mapping[str, object]]) -> tuple[LogSource, ...]:
+    """The sources that no earlier import holds.
+
+    Raises :class:`DataError` when an imported file has changed since: its first rows would be imported twice.
+    """
+    held = [
+        LogSource(**source) for entry in imports for source in cast("list[dict[str, str]]", entry.get("sources", []))
+    ]
+    known = {(source.name, source.sha256) for source in held}
+    held_at = {source.path: source.sha256 for source in held}
+    fresh = tuple(source for source in sources if (source.name, source.sha256) not in known)
+    for source in fresh:
+        if held_at.get(source.path, source.sha256) != source.sha256:
+            raise DataError("a log file that was already imported has changed", where=source.path,
+                            value=source.sha256[:16], allowed=held_at[source.path][:16],
+                            next_step="put the new rows into a new file, or import into an empty folder")  # fmt: skip
+    return fresh

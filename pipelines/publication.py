@@ -1,0 +1,143 @@
+"""Publishing many files as one: a journal first, then the renames, so that a crash at any instruction can be finished.
+
+Beside an output folder ``clicks`` lies ``clicks.imports``::
+
+    staging/<import id>/...        files that are written but not yet part of the table
+    <import id>.pending.json       the journal: every staged file and its final place
+    <import id>.json               the same, done; it also says which log files the table holds
+
+A journal is written before the first rename. Whoever comes next finds a pending journal and carries it out; without
+one, staged files are leftovers and are removed. Files of the table are created once and never written again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from transforms.errors import Busy, DataError
+from warehouse.storage import Storage, storage_error
+
+_PENDING = ".pending.json"
+_LOCAL = Storage("/")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file in the staging folder and its place below the table's folder; ``late`` if its partition had files."""
+
+    staged: str
+    place: str
+    rows: int
+    size_bytes: int
+    late: bool
+
+
+class ImportLedger:
+    """What was imported into one output folder, and the folder where the next import is staged.
+
+    Local or mounted file systems only: publishing is a rename. Everything but ``imports`` runs under :meth:`locked`.
+    """
+
+    def __init__(self, output: str) -> None:
+        self.output = Path(os.path.normpath(output))
+        self.folder = self.output.with_name(self.output.name + ".imports")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the output for one import. Raises :class:`Busy` when another process holds it."""
+        make_folder(self.folder)
+        lock = self.folder / "lock"
+        with lock.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Busy("another process imports into this output", where=str(lock),
+                           next_step="wait for it to end, then run the same command again") from None  # fmt: skip
+            yield
+
+    def recover(self) -> int:
+        """Finish what a killed import had already written in its journal; the number of journals finished."""
+        pending = sorted(self.folder.glob(f"*{_PENDING}")) if self.folder.is_dir() else []
+        for journal in pending:
+            self._carry_out(journal)
+        return len(pending)
+
+    def imports(self) -> tuple[Mapping[str, object], ...]:
+        """The documents of the finished imports, by import id."""
+        journals = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
+        return tuple(_read_json(journal) for journal in journals)
+
+    def stage(self, import_id: str) -> Path:
+        """A fresh staging folder for this import."""
+        folder = self.folder / "staging" / import_id
+        shutil.rmtree(folder, ignore_errors=True)
+        make_folder(folder)
+        return folder
+
+    def discard(self, import_id: str) -> None:
+        """Remove what this import staged; the table is as it was."""
+        shutil.rmtree(self.folder / "staging" / import_id, ignore_errors=True)
+
+    def publish(self, import_id: str, files: Iterable[StagedFile], document: Mapping[str, object]) -> None:
+        """Make every staged file part of the table, and record ``document``. All or, after a crash, on recovery."""
+        listed = [[file.staged, file.place] for file in files]
+        journal = self.folder / f"{import_id}{_PENDING}"
+        write_atomic(journal, json.dumps({**document, "files": listed}, indent=1, sort_keys=True).encode())
+        self._carry_out(journal)
+
+    def _carry_out(self, journal: Path) -> None:
+        folders = set()
+        for staged, place in cast("list[list[str]]", _read_json(journal)["files"]):
+            source, target = Path(staged), self.output / place
+            make_folder(target.parent)
+            if source.exists():
+                os.replace(source, target)
+            elif not target.exists():
+                raise DataError("a staged file of an unfinished import is gone", where=staged,
+                                next_step=f"remove {journal} and import the files again")  # fmt: skip
+            folders.add(target.parent)
+        for folder in sorted(folders):
+            sync_folder(folder)
+        os.replace(journal, journal.with_name(journal.name.removesuffix(_PENDING) + ".json"))
+        sync_folder(self.folder)
+        self.discard(journal.name.removesuffix(_PENDING))
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """``content`` at ``path``, whole or not at all. Raises :class:`~transforms.errors.StorageError` when the disk is full or refuses."""
+    _LOCAL.write_atomic(os.path.abspath(path), content)
+
+
+def make_folder(folder: Path) -> None:
+    """Create ``folder`` and its parents. Raises :class:`~transforms.errors.StorageError`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error(error, str(folder), "create") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_json(path: Path) -> Mapping[str, object]:
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError("an import's journal cannot be read", where=str(path), value=str(error)) from error
+    if not isinstance(document, Mapping):
+        raise DataError("an import's journal is not a JSON object", where=str(path))
+    return document

@@ -1,0 +1,87 @@
+"""Rows that could not be read, kept beside the table: one JSON line each, with the place, the reason and the raw text."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.errors import TooManyRejects
+from pipelines.log_sources import LogSource
+from pipelines.publication import make_folder
+
+_RAW_CHARACTERS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """One row left out: ``line`` counts from 1; ``column`` is empty where the whole row is at fault."""
+
+    line: int
+    what: str
+    raw: bytes
+    column: str = ""
+    value: str | None = None
+    expected: str = ""
+
+    def to_json(self, file: str) -> str:
+        """One line of the side file. Bytes that are not UTF-8 appear as ``\\xNN``; long rows are cut."""
+        reason = {"what": self.what, "column": self.column, "value": self.value, "expected": self.expected}
+        raw = printable(self.raw)
+        return json.dumps({"file": file, "line": self.line, "reason": reason, "raw": raw}, ensure_ascii=False)
+
+
+def printable(raw: bytes) -> str:
+    """``raw`` as text without loss of what matters: bytes that are not UTF-8 escaped, at most 4000 characters."""
+    return raw.decode("utf-8", "backslashreplace")[:_RAW_CHARACTERS]
+
+
+def rejects_document(rejects: Iterable[Reject], file: str) -> bytes:
+    """The whole side file, in line order."""
+    ordered = sorted(rejects, key=lambda reject: (reject.line, reject.column))
+    return "".join(reject.to_json(file) + "\n" for reject in ordered).encode("utf-8", "backslashreplace")
+
+
+def count_reasons(rejects: Iterable[Reject]) -> dict[str, int]:
+    """How many rows each reason cost, by column and reason."""
+    return dict(Counter(f"{reject.column}: {reject.what}".removeprefix(": ") for reject in rejects))
+
+
+def check_share(rows: int, reasons: Mapping[str, int], max_share: float, where: str) -> None:
+    """Raise :class:`TooManyRejects`, with the most frequent reasons, when more than ``max_share`` were rejected."""
+    rejected = sum(reasons.values())
+    share = rejected / max(rows + rejected, 1)
+    if share <= max_share:
+        return
+    common = "; ".join(f"{count} x {reason}" for reason, count in Counter(reasons).most_common(3))
+    raise TooManyRejects(
+        f"{rejected} of {rows + rejected} rows were rejected, most often: {common}",
+        where=where,
+        value=round(share, 4),
+        allowed=f"a share of at most {max_share}",
+        next_step="read the side files there; correct the schema or the logs, or allow a larger share",
+    )
+
+
+def side_files(sources: Sequence[LogSource], folder: Path) -> list[str]:
+    """Where each file's rejects go: ``<file>.jsonl``, with a piece of the hash where files share a name."""
+    make_folder(folder)
+    names = Counter(source.name for source in sources)
+    paths = []
+    for source in sources:
+        path = folder / f"{source.name}.jsonl"
+        if names[source.name] > 1 or _belongs_to_another(path, source):
+            path = folder / f"{source.name}.{source.sha256[:8]}.jsonl"
+        paths.append(os.fspath(path))
+    return paths
+
+
+def _belongs_to_another(path: Path, source: LogSource) -> bool:
+    if not path.exists():
+        return False
+    with path.open(encoding="utf-8") as file:
+        first = file.readline()
+    return bool(json.loads(first)["file"] != source.path) if first else False

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import csv
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipelines.errors import NoLogFiles, TruncatedLog
+from pipelines.log_blocks import read_blocks
+from pipelines.log_schema import LogSchema
+from pipelines.parse_log import ParsedBlock, parse_log, parse_whole_log
+from tests.pipelines.logs import log_schema, tsv_line, write_log
+from transforms.errors import DataError
+from transforms.types import arrow_type
+
+
+def parse(tmp_path: Path, text: str | bytes, schema: LogSchema, name: str = "log") -> ParsedBlock:
+    return parse_whole_log(write_log(tmp_path / name, text), schema)
+
+
+def test_every_type_is_read(tmp_path: Path) -> None:
+    schema = LogSchema.from_document(
+        {
+            "format": "tsv",
+            "null": ["", "NULL"],
+            "columns": [
+                {"name": "b", "type": "bool"},
+                {"name": "i", "type": "int64"},
+                {"name": "f", "type": "float32"},
+                {"name": "d", "type": "float64"},
+                {"name": "s", "type": "string"},
+                {"name": "l", "type": "int64", "separator": ","},
+                {"name": "seen", "type": "timestamp", "unit": "s"},
+                {"name": "t", "type": "timestamp"},
+            ],
+            "time": {"column": "t", "unit": "iso8601"},
+        }
+    )
+    text = (
+        "true\t-7\t0.5\t1e300\tgrün\t1,2,3\t0\t2026-01-01T00:00:00.25Z\n"
+        "0\tNULL\t\tNULL\t\t\t\t2026-01-01 02:00:00+02:00\n"
+        "1\t9223372036854775807\t-0.0\t3\t'\"x\t5\t10\t2026-01-01\n"
+    )
+    block = parse(tmp_path, text, schema)
+    assert block.rejects == ()
+    assert [field.type for field in block.table.schema] == [arrow_type(column.type) for column in schema.columns]
+    midnight = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = block.table.to_pydict()
+    assert rows["b"] == [True, False, True]
+    assert rows["i"] == [-7, None, 9223372036854775807]
+    assert rows["f"] == [0.5, None, 0.0]
+    assert rows["d"] == [1e300, None, 3.0]
+    assert rows["s"] == ["grün", None, "'\"x"]
+    assert rows["l"] == [[1, 2, 3], [], [5]]
+    assert rows["seen"] == [datetime(1970, 1, 1, tzinfo=UTC), None, datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC)]
+    assert rows["t"] == [midnight.replace(microsecond=250_000), midnight, midnight]
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "column", "value"),
+    [
+        ("1\tq\t1\n", "wrong number of columns", "", "3"),
+        (tsv_line(1, 0).rstrip("\n") + "\textra\n", "wrong number of columns", "", "6"),
+        (tsv_line("one", 0), "a value cannot be read as its type", "user", "one"),
+        (tsv_line(1, 0, price="cheap"), "a value cannot be read as its type", "price", "cheap"),
+        (tsv_line("", 0), "a required value is missing", "user", ""),
+        ("1\tq\t1\ta\t\n", "a required value is missing", "time", ""),
+        ("1\tq\t1\ta\tnoon\n", "a value cannot be read as its type", "time", "noon"),
+        ("1\tq\t1\ta\t999999999999999999\n", "a value cannot be read as its type", "time", "999999999999999999"),
+        ("1\ta\rb\t1\ta\t0\n", "a carriage return inside the line", "", None),
+        (b"1\t\xff\xfe\t1\ta\t0\n", "not UTF-8", "query", "\\xff\\xfe"),
+    ],
+)
+def test_a_bad_row_is_set_aside_with_its_reason(
+    tmp_path: Path, line: str | bytes, what: str, column: str, value: str | None
+) -> None:
+    bad = line if isinstance(line, bytes) else line.encode()
+    text = tsv_line(1, 0).encode() + bad + b"\n" + tsv_line(2, 1).encode()
+    block = parse(tmp_path, text, log_schema())
+    assert block.table.column("user").to_pylist() == [1, 2]
+    (reject,) = block.rejects
+    assert (reject.line, reject.what, reject.column, reject.value) == (2, what, column, value)
+    assert reject.raw == bad.rstrip(b"\n")
+
+
+def test_line_numbers_survive_headers_blank_lines_and_blocks(tmp_path: Path) -> None:
+    lines = ["user\tquery\tprice\ttags\ttime\n"]
+    for number in range(2, 400):
+        lines.append("\n" if number % 50 == 0 else tsv_line("x" if number % 37 == 0 else number, 0))
+    path = write_log(tmp_path / "log.tsv.gz", "".join(lines))
+    blocks = list(parse_log(path, log_schema(header=True), block_bytes=1000))
+    assert len(blocks) > 5
+    assert [reject.line for block in blocks for reject in block.rejects] == list(range(37, 400, 37))
+    users = [user for block in blocks for user in block.table.column("user").to_pylist()]
+    assert users == [n for n in range(2, 400) if n % 50 and n % 37]
+
+
+def test_a_header_gives_the_order_and_other_columns_are_skipped(tmp_path: Path) -> None:
+    text = 'time,note,tags,price,user,query\n0,n,a|b,1,7,"red, ""big"" shoes"\n'
+    block = parse(tmp_path, "\ufeff" + text, log_schema("csv", header=True))
+    assert block.table.column_names == ["user", "query", "price", "tags", "time"]
+    assert block.table.column("query").to_pylist() == ['red, "big" shoes']
+    assert block.table.column("user").to_pylist() == [7]
+
+
+def test_a_header_without_a_column_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="header lacks") as caught:
+        parse(tmp_path, "user,querry,price,tags,time\n", log_schema("csv", header=True))
+    assert caught.value.value == "query"
+    assert caught.value.allowed.startswith("querry")
+
+
+def test_a_quoted_value_that_does_not_end_costs_its_line_only(tmp_path: Path) -> None:
+    text = '1,"a\n2,b,1,x,0\n3,"c",1,x,0\n'
+    block = parse(tmp_path, text, log_schema("csv"))
+    assert block.table.column("user").to_pylist() == [2, 3]
+    assert [(reject.line, reject.raw) for reject in block.rejects] == [(1, b'1,"a')]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n"])
+def test_a_file_without_rows_is_an_empty_table(tmp_path: Path, content: bytes) -> None:
+    block = parse(tmp_path, content, log_schema())
+    assert block.table.num_rows == 0
+    assert block.table.schema == log_schema().arrow_schema
+
+
+def test_windows_line_ends_are_no_part_of_the_last_cell(tmp_path: Path) -> None:
+    block = parse(tmp_path, tsv_line(1, 0).replace("\n", "\r\n") * 2, log_schema())
+    assert block.table.num_rows == 2
+    assert block.rejects == ()
+
+
+@pytest.mark.parametrize("kept_share", [0.0, 0.3, 0.9])
+def test_a_truncated_gzip_file_says_how_much_could_be_read(tmp_path: Path, kept_share: float) -> None:
+    path = Path(write_log(tmp_path / "log.tsv.gz", "".join(tsv_line(n * 7919 % 1000, n) for n in range(5000))))
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * kept_share)])
+    with pytest.raises(TruncatedLog) as caught:
+        parse_whole_log(str(path), log_schema())
+    assert caught.value.where == str(path)
+    lines = int(caught.value.allowed.split(";")[1].split()[0])
+    assert 0.5 * kept_share * 5000 <= lines < 5000
+
+
+def test_a_damaged_gzip_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.tsv.gz"
+    path.write_bytes(b"this is no gzip file")
+    with pytest.raises(TruncatedLog, match="damaged"):
+        parse_whole_log(str(path), log_schema())
+
+
+def test_gzip_members_are_read_one_after_the_other(tmp_path: Path) -> None:
+    first = Path(write_log(tmp_path / "a.gz", tsv_line(1, 0))).read_bytes()
+    second = Path(write_log(tmp_path / "b.gz", tsv_line(2, 0))).read_bytes()
+    (tmp_path / "both.gz").write_bytes(first + second + b"\0" * 512)
+    block = parse_whole_log(str(tmp_path / "both.gz"), log_schema())
+    assert block.table.column("user").to_pylist() == [1, 2]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoLogFiles) as caught:
+        parse_whole_log(str(tmp_path / "none.tsv"), log_schema())
+    assert caught.value.where == str(tmp_path / "none.tsv")
+
+
+@given(st.binary(max_size=300), st.integers(1, 50))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_blocks_are_whole_lines_and_lose_nothing(tmp_path: Path, content: bytes, block_bytes: int) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(content)
+    blocks = list(read_blocks(str(path), block_bytes))
+    assert b"".join(block.data for block in blocks) == content
+    assert all(block.data.endswith(b"\n") for block in blocks[:-1])
+    line = 1
+    for block in blocks:
+        assert block.first_line == line
+        line += block.data.count(b"\n")
+
+
+CELLS = st.text(st.characters(blacklist_characters="\n\r\x00", blacklist_categories=["Cs"]), max_size=6)
+
+
+@given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=20))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_csv_means_what_the_standard_reader_says(tmp_path: Path, rows: list[list[str]]) -> None:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
+    columns = [{"name": name, "type": "string"} for name in "abc"]
+    schema = LogSchema.from_document(
+        {"format": "csv", "null": [], "columns": [*columns, {"name": "t", "type": "timestamp"}],
+         "time": {"column": "t", "unit": "s"}}
+    )  # fmt: skip
+    text = "".join(line + ",0\n" for line in buffer.getvalue().splitlines(keepends=False) if line)
+    if text.count("\n") != len(rows):
+        return  # some exotic character ended a line for splitlines
+    block = parse(tmp_path, text, schema)
+    assert block.table.select(["a", "b", "c"]).to_pylist() == [dict(zip("abc", row, strict=True)) for row in rows]
+
+
+@given(st.lists(st.one_of(st.integers(0, 99).map(str), st.sampled_from(["", "x", "1.5", "0x1", " 7"])), max_size=60))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_line_is_a_row_or_a_reject(tmp_path: Path, users: list[str]) -> None:
+    block = parse(tmp_path, "".join(tsv_line(user, 0) for user in users), log_schema())
+    assert block.table.num_rows + len(block.rejects) == len(users)
+    refused = {reject.line for reject in block.rejects}
+    kept = [user for line, user in enumerate(users, 1) if line not in refused]
+    assert pa.array(kept, pa.string()).cast(pa.int64()).to_pylist() == block.table.column("user").to_pylist()
+    assert all(users[line - 1] in ("", "x", "1.5", " 7", "0x1") for line in refused)
