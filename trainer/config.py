@@ -15,6 +15,12 @@ from transforms.errors import nearest
 COMBINERS = ("sum", "mean")
 EMBEDDING_OPTIMIZERS = ("adagrad", "sgd")
 DENSE_OPTIMIZERS = ("adagrad", "adam", "sgd")
+_POSITIVE_RATES = (
+    "embedding_learning_rate",
+    "embedding_initial_accumulator",
+    "embedding_initial_stddev",
+    "dense_learning_rate",
+)
 
 #: A field with this metadata may differ between the run that wrote a checkpoint and the run that continues it,
 #: because it does not touch a single weight.
@@ -35,7 +41,8 @@ class TrainConfig:
     by input name; such an input is projected to ``dim``. ``combiner``/``combiners``: "sum" or "mean" of a bag's rows.
     ``tables``: input name to table name, for inputs that share one table (default: a table of its own, by its name).
     ``embedding_initial_accumulator``: what Adagrad's slots start from, > 0. Gradients are those of the *mean* loss of a
-    batch, hence small; start low.
+    batch, hence small; start low. ``embedding_initial_stddev``: rows start from a normal of this deviation, cut at two; rows
+    that are rare stay near their start, which is noise to the model, so keep it small too.
     ``bottom_mlp``/``top_mlp``: hidden sizes; the bottom tower ends in ``dim``, the top one in one logit.
     ``dropout``: between the layers of the top tower, in [0, 1). Its random state is part of the checkpoint. With dropout,
     progressive validation costs a second forward pass.
@@ -46,7 +53,7 @@ class TrainConfig:
     """
 
     run_dir: str = field(metadata=MAY_CHANGE)
-    batch_rows: int = 4096
+    batch_rows: int = 2048
     dim: int = 16
     dims: Mapping[str, int] = field(default_factory=_no_overrides)
     combiner: str = "mean"
@@ -54,9 +61,10 @@ class TrainConfig:
     tables: Mapping[str, str] = field(default_factory=_no_overrides)
     embedding_optimizer: str = "adagrad"
     embedding_learning_rate: float = 0.05
-    embedding_initial_accumulator: float = 1e-6
-    dense_optimizer: str = "adagrad"
-    dense_learning_rate: float = 0.02
+    embedding_initial_accumulator: float = 1e-8
+    embedding_initial_stddev: float = 0.01
+    dense_optimizer: str = "adam"
+    dense_learning_rate: float = 0.003
     bottom_mlp: tuple[int, ...] = (64,)
     top_mlp: tuple[int, ...] = (64, 32)
     dropout: float = 0.0
@@ -102,7 +110,7 @@ class TrainConfig:
                 _refuse(name, getattr(self, name), "true or false")
 
     def _check_rates(self) -> None:
-        for name in ("embedding_learning_rate", "embedding_initial_accumulator", "dense_learning_rate"):
+        for name in _POSITIVE_RATES:
             value = getattr(self, name)
             if not _is_real(value) or not (0 < value < math.inf):
                 _refuse(name, value, "a finite number > 0")

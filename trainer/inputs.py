@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainer.config import TrainConfig
-from trainer.embedding.spec import SGD, Adagrad, FeatureSpec, Optimizer, TableSpec, tables_of
+from trainer.embedding.spec import SGD, Adagrad, FeatureSpec, Normal, Optimizer, TableSpec, tables_of
 from trainer.errors import ConfigError, UntrainableInput
 from transforms.errors import nearest
 from transforms.types import ColumnType, Dense, DType, Ragged
@@ -101,6 +101,7 @@ def _table(item: TypedInput, config: TrainConfig) -> TableSpec:
         dim=config.dims.get(item.name, config.dim),
         optimizer=_optimizer(config),
         combiner=config.combiners.get(item.name, config.combiner),
+        initializer=Normal(0.0, config.embedding_initial_stddev),
     )
 
 

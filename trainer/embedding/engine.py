@@ -24,7 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class IdBatch:
-    """Bags of ids for every feature of an engine, in its order.
+    """Bags of ids for every feature of an engine, in its order. The arrays are not to be changed afterwards.
 
     ``ids``: int64, all features one after the other. ``offsets``: int64 of shape [features, events + 1]; the bag of
     feature f and event b is ``ids[offsets[f, b]:offsets[f, b + 1]]``.
@@ -97,6 +97,7 @@ class CpuEngine:
         self._slots = np.zeros(slot_values, np.float32)
         self._row_state = np.zeros(int(self._vocabulary.sum()), np.uint8)
         self._place = np.zeros(int(self._vocabulary.sum()), np.int32)
+        self._looked_up: IdBatch | None = None
         self._rows = np.zeros(0, np.int64)
         self._sums = np.zeros(0, np.float32)
 
@@ -120,11 +121,7 @@ class CpuEngine:
         Raises :class:`BadBatch` for an id outside its table or offsets that do not fit, before anything is read.
         """
         self._check(batch)
-        kernels.initialise_missing(
-            batch.ids, batch.offsets, self._table_of, self._row_base, self._weight_base, self._slot_base, self._dims,
-            self._keys, self._kinds, self._init_a, self._init_b, self._slot_start, self._optimizer,
-            self._weights, self._slots, self._row_state,
-        )  # fmt: skip
+        self._initialise_rows(batch)
         out = np.empty((batch.rows, self.width), np.float32)
         kernels.combine_bags(
             batch.ids, batch.offsets, self._table_of, self._weight_base, self._dims, self._is_mean, self._column,
@@ -144,16 +141,21 @@ class CpuEngine:
             raise BadBatch("gradients do not fit the batch", value=(gradients.shape, str(gradients.dtype)),
                            allowed=f"float32 {(batch.rows, self.width)}")  # fmt: skip
         self._reserve(len(batch.ids))
-        kernels.initialise_missing(
-            batch.ids, batch.offsets, self._table_of, self._row_base, self._weight_base, self._slot_base, self._dims,
-            self._keys, self._kinds, self._init_a, self._init_b, self._slot_start, self._optimizer,
-            self._weights, self._slots, self._row_state,
-        )  # fmt: skip
+        if batch is not self._looked_up:
+            self._initialise_rows(batch)
         kernels.apply_gradients(
             batch.ids, batch.offsets, gradients, self._first_feature, self._features_of, self._row_base,
             self._weight_base, self._slot_base, self._dims, self._is_mean, self._column, self._optimizer, self._rate,
             self._place, self._rows, self._sums, self._weights, self._slots, self._row_state,
         )  # fmt: skip
+
+    def _initialise_rows(self, batch: IdBatch) -> None:
+        kernels.initialise_missing(
+            batch.ids, batch.offsets, self._table_of, self._row_base, self._weight_base, self._slot_base, self._dims,
+            self._keys, self._kinds, self._init_a, self._init_b, self._slot_start, self._optimizer,
+            self._weights, self._slots, self._row_state,
+        )  # fmt: skip
+        self._looked_up = batch
 
     def _reserve(self, ids: int) -> None:
         if len(self._rows) < ids:

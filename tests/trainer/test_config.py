@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from trainer.config import TrainConfig
+from trainer.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"run_dir": ""},
+        {"batch_rows": 0},
+        {"batch_rows": 2.0},
+        {"batch_rows": True},
+        {"dim": -1},
+        {"dims": {"a": 0}},
+        {"combiner": "max"},
+        {"combiners": {"a": "sqrtn"}},
+        {"embedding_optimizer": "adam"},
+        {"dense_optimizer": "lion"},
+        {"embedding_learning_rate": 0},
+        {"embedding_learning_rate": "0.1"},
+        {"dense_learning_rate": float("nan")},
+        {"embedding_initial_accumulator": 0.0},
+        {"embedding_initial_stddev": float("inf")},
+        {"top_mlp": (8, 0)},
+        {"dropout": 1.0},
+        {"dropout": -0.1},
+        {"partitions_per_epoch": 0},
+        {"passes": 256},
+        {"seed": -1},
+        {"deterministic": 1},
+        {"count_events": "yes"},
+        {"threads": 0},
+        {"keep_checkpoints": 0},
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(options):
+    with pytest.raises(ConfigError) as caught:
+        TrainConfig(**{"run_dir": "run", **options})
+    (name,) = options
+    assert caught.value.where.startswith(name)
+    assert caught.value.allowed
+
+
+def test_document_round_trips_through_json():
+    config = TrainConfig("run", dims={"b": 4, "a": 8}, combiners={"a": "sum"}, tables={"a": "t"}, top_mlp=[8, 4])
+    document = json.loads(json.dumps(config.to_document()))
+    again = TrainConfig.from_document(document, run_dir="elsewhere")
+    assert dataclasses.replace(again, run_dir="run") == config
+
+
+def test_what_may_change_between_runs_is_not_in_the_document():
+    assert not {"run_dir", "keep_checkpoints", "prefetch_fragments"} & set(TrainConfig("run").to_document())
+    assert TrainConfig("a", keep_checkpoints=9).to_document() == TrainConfig("b").to_document()
+
+
+def test_an_unknown_option_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match="unknown training option") as caught:
+        TrainConfig.from_document({"batch_row": 3}, run_dir="run")
+    assert caught.value.allowed.startswith("batch_rows")
+
+
+def test_options_are_frozen():
+    config = TrainConfig("run", dims={"a": 1})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.dim = 3
+    with pytest.raises(TypeError):
+        config.dims["a"] = 3

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.epochs import extend_segments, plan_epochs
+
+segments_of = st.lists(st.integers(1, 5), min_size=1, max_size=3).map(
+    lambda sizes: tuple(tuple(f"{s}/{i}" for i in range(size)) for s, size in enumerate(sizes))
+)
+
+
+@given(segments=segments_of, per_epoch=st.integers(1, 4), passes=st.integers(1, 3))
+def test_every_partition_is_trained_once_a_pass_in_order(segments, per_epoch, passes):
+    epochs = plan_epochs(segments, partitions_per_epoch=per_epoch, passes=passes)
+    assert [epoch.number for epoch in epochs] == list(range(len(epochs)))
+    assert all(1 <= len(epoch.partitions) <= per_epoch for epoch in epochs)
+    order = [(key, epoch.pass_number) for epoch in epochs for key in epoch.partitions]
+    assert order == [(key, n) for segment in segments for n in range(passes) for key in segment]
+    assert set(Counter(key for key, _ in order).values()) == {passes}
+
+
+@given(segments=segments_of, added=st.integers(0, 3), per_epoch=st.integers(1, 4), passes=st.integers(1, 3))
+def test_appended_data_never_changes_the_plan_so_far(segments, added, per_epoch, passes):
+    known = [key for segment in segments for key in segment]
+    extended = extend_segments(segments, known + [f"new/{i}" for i in range(added)])
+    before = plan_epochs(segments, partitions_per_epoch=per_epoch, passes=passes)
+    after = plan_epochs(extended, partitions_per_epoch=per_epoch, passes=passes)
+    assert after[: len(before)] == before
+
+
+def test_anything_but_an_extension_is_refused():
+    segments = (("a", "b"), ("c",))
+    assert extend_segments(segments, ["a", "b", "c"]) == segments
+    assert extend_segments(segments, ["a", "b", "c", "d"]) == (*segments, ("d",))
+    for keys in (["a", "b"], ["b", "c"], ["a", "x", "b", "c"], ["a", "c", "b"], []):
+        assert extend_segments(segments, keys) is None

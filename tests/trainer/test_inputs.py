@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.trainer.synthetic import config
+from trainer.embedding import Adagrad
+from trainer.errors import ConfigError, UntrainableInput
+from trainer.inputs import TypedInput, lay_out
+from transforms.types import Dense, DType, Ragged, Vector, Weighted
+
+IDS = TypedInput("ids", Ragged(DType.INT64, 10))
+USER = TypedInput("user", Dense(DType.INT64, 20))
+PRICE = TypedInput("price", Dense(DType.FLOAT64))
+
+
+def test_types_decide_the_use():
+    numbers = [TypedInput(str(dtype), Dense(dtype)) for dtype in (DType.BOOL, DType.INT64, DType.FLOAT32)]
+    layout = lay_out([PRICE, IDS, *numbers, USER], config("run"))
+    assert layout.embedded == (IDS, USER)
+    assert layout.dense == (PRICE, *numbers)
+    assert [(f.name, f.table.vocabulary_size) for f in layout.features] == [("ids", 10), ("user", 20)]
+
+
+@pytest.mark.parametrize(
+    ("column_type", "remedy"),
+    [
+        (Dense(DType.STRING), ".hash_buckets(n)"),
+        (Ragged(DType.STRING), ".hash_buckets(n)"),
+        (Ragged(DType.INT64), ".hash_buckets(n)"),
+        (Ragged(DType.FLOAT32), ".count()"),
+        (Dense(DType.TIMESTAMP), ".hour_of_day()"),
+        (Vector(DType.FLOAT32, 3), "split"),
+        (Weighted(DType.INT64, 5), "split"),
+    ],
+)
+def test_other_types_are_refused_with_what_to_add(column_type, remedy):
+    with pytest.raises(UntrainableInput) as caught:
+        lay_out([IDS, TypedInput("odd", column_type)], config("run"))
+    assert caught.value.where == "input odd"
+    assert caught.value.value == str(column_type)
+    assert remedy in caught.value.next_step
+
+
+def test_options_by_input_are_honoured():
+    options = config("run", dims={"user": 7}, combiners={"ids": "sum"}, embedding_learning_rate=0.5)
+    ids, user = (feature.table for feature in lay_out([IDS, USER], options).features)
+    assert (ids.dim, ids.combiner) == (4, "sum")
+    assert (user.dim, user.combiner) == (7, "mean")
+    assert isinstance(user.optimizer, Adagrad)
+    assert user.optimizer.learning_rate == 0.5
+
+
+def test_inputs_may_share_a_table():
+    other = TypedInput("other", Dense(DType.INT64, 10))
+    layout = lay_out([IDS, other], config("run", tables={"ids": "t", "other": "t"}))
+    assert layout.features[0].table == layout.features[1].table
+    with pytest.raises(ConfigError, match="two different tables"):
+        lay_out([IDS, USER], config("run", tables={"ids": "t", "user": "t"}))
+
+
+def test_options_about_unknown_inputs_are_refused():
+    for option in ({"dims": {"usr": 3}}, {"combiners": {"price": "sum"}}, {"tables": {"x": "t"}}):
+        with pytest.raises(ConfigError, match="not embedded"):
+            lay_out([USER, PRICE], config("run", **option))
+    with pytest.raises(ConfigError, match="at least one input"):
+        lay_out([], config("run"))
