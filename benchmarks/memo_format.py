@@ -47,7 +47,9 @@ def memo_columns(rows: int, seed: int = 7) -> pa.Table:
 
 def _ids(rng: np.random.Generator, count: int, buckets: int) -> np.ndarray:
     """Zipf-distributed ids whose order says nothing, as a hash leaves them."""
-    return (rng.zipf(1.2, count).astype(np.uint64) * np.uint64(11400714819323198485) % np.uint64(buckets)).astype(np.int64)
+    return (rng.zipf(1.2, count).astype(np.uint64) * np.uint64(11400714819323198485) % np.uint64(buckets)).astype(
+        np.int64
+    )
 
 
 def narrowed(table: pa.Table) -> pa.Table:
@@ -63,7 +65,9 @@ def _narrow(array: pa.Array) -> pa.Array:
     if not pa.types.is_integer(array.type):
         return array
     high = int(np.max(array.to_numpy(), initial=0))
-    return array.cast(next(t for t in (pa.uint8(), pa.uint16(), pa.uint32(), pa.int64()) if high < 2 ** min(t.bit_width, 63)))
+    return array.cast(
+        next(t for t in (pa.uint8(), pa.uint16(), pa.uint32(), pa.int64()) if high < 2 ** min(t.bit_width, 63))
+    )
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,10 @@ def measure(table: pa.Table, folder: str, repeat: int) -> dict[str, Figures]:
             figures.write_secs = min(figures.write_secs, time.perf_counter() - started)
             figures.size_bytes = os.path.getsize(path)
             started = time.perf_counter()
-            read = {name: side.read(path, name, table.schema.field(name).type) for name in ("ragged_3", "dense_3", "float_3")}
+            read = {
+                name: side.read(path, name, table.schema.field(name).type)
+                for name in ("ragged_3", "dense_3", "float_3")
+            }
             figures.read_secs = min(figures.read_secs, (time.perf_counter() - started) / len(read))
             if turn == 0:
                 _check(side, table, read, folder, figures)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 
 from transforms.errors import DataError, InputError
-from warehouse.digests import column_digest
+from warehouse.digests import column_digest, table_digests
 from warehouse.errors import MemoDamaged
 from warehouse.storage import Storage
 
@@ -67,7 +67,8 @@ def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]
                          value={name: len(array) for name, array in whole.items()})  # fmt: skip
     narrowed = [_narrow(array) for array in whole.values()]
     original = pa.schema([pa.field(name, array.type) for name, array in whole.items()])
-    metadata = {b"format": FORMAT, b"schema": base64.b64encode(original.serialize().to_pybytes())}
+    types = base64.b64encode(original.serialize().to_pybytes())
+    metadata = {b"format": FORMAT, b"schema": types, b"schema_sha256": hashlib.sha256(types).hexdigest().encode()}
     stored = pa.schema([pa.field(name, array.type) for name, array in zip(whole, narrowed, strict=True)], metadata)
     batch = pa.record_batch(narrowed, schema=stored)
 
@@ -76,11 +77,12 @@ def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]
             writer.write_batch(batch)
 
     size_bytes = storage.write_atomic(path, write)
+    digests = table_digests(pa.table(whole))
     plain = [max(array.nbytes, 1) for array in narrowed]
     shares = [size_bytes * part // sum(plain) for part in plain]
     shares[0] += size_bytes - sum(shares)
     return MemoFile(path, size_bytes, {
-        name: ColumnBytes(column_digest(array), len(array), share)
+        name: ColumnBytes(digests[name], len(array), share)
         for (name, array), share in zip(whole.items(), shares, strict=True)
     })  # fmt: skip
 
@@ -92,7 +94,7 @@ def read_memo_columns(storage: Storage, path: str, columns: Mapping[str, str]) -
     """
     try:
         read = _read(storage, path, list(columns))
-    except (pa.ArrowException, OSError, DataError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, DataError) as error:
         if isinstance(error, MemoDamaged):
             raise
         raise MemoDamaged("a memo file cannot be read", where=path, value=str(error).splitlines()[0][:200],
@@ -113,9 +115,13 @@ def _read(storage: Storage, path: str, names: list[str]) -> dict[str, pa.Array]:
         for name in names:
             if name not in stored.names:
                 raise MemoDamaged("a memo file lacks a column", where=path, value=name)
-        original = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(metadata[b"schema"])))
+        types = metadata.get(b"schema", b"")
+        if hashlib.sha256(types).hexdigest().encode() != metadata.get(b"schema_sha256"):
+            raise MemoDamaged("a memo file's types are damaged", where=path, value=types[:80])
+        original = ipc.read_schema(pa.py_buffer(base64.b64decode(types)))
         chosen = ipc.IpcReadOptions(included_fields=[stored.get_field_index(name) for name in names])
         table = ipc.open_file(source, options=chosen).read_all()
+        table.validate(full=True)  # damaged offsets must not be followed
         return {name: _widen(_one_array(table.column(name)), original.field(name).type) for name in names}
 
 

@@ -42,6 +42,9 @@ def read_fragments(storage: Storage, path: str, fragment_rows: int, threads: int
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
         for chosen in gather_row_groups([group.num_rows for group in groups], fragment_rows):
             table = file.read_row_groups(list(chosen), use_threads=True)
+            if table.num_rows != sum(groups[index].num_rows for index in chosen):
+                raise CorruptFile("a Parquet file holds other rows than its footer says", where=path,
+                                  value=table.num_rows, next_step="write the file again")  # fmt: skip
             digests = table_digests(table, threads)
             size_bytes = sum(_compressed_bytes(groups[index]) for index in chosen)
             identity = fragment_identity(digests, table.num_rows)

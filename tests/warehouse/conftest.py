@@ -1,0 +1,30 @@
+"""Fixtures of this room: a log on disk, a clock that stands still, an open warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.warehouse.scenes import Clock, write_log
+from warehouse import Warehouse, WarehouseConfig, register_table
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, clock: Clock) -> Iterator[Warehouse]:
+    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), read_threads=1), clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def log(tmp_path: Path, warehouse: Warehouse) -> Path:
+    """The folder of table ``log``: three hours, 20 events each, registered."""
+    root = write_log(tmp_path / "log")
+    register_table(warehouse, "log", str(root))
+    return root

@@ -1,0 +1,119 @@
+"""Small logs, models and an in-process worker, for the tests of this room."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import transforms.expression as hr
+from transforms.graph import component_from_document, raw_columns
+from transforms.model import Model
+from transforms.plan import compile_plan
+from warehouse import (
+    LeasedTask,
+    MemoWritten,
+    Warehouse,
+    commit_memo,
+    lease_tasks,
+    memo_path,
+    read_raw,
+    write_memo_file,
+)
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class Clock:
+    """A clock that stands still until it is told to move."""
+
+    def __init__(self, now: float = 1_760_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, secs: float) -> None:
+        self.now += secs
+
+
+def events(rows: int = 20, seed: int = 0, **replaced: Any) -> pa.Table:
+    """A little search log: query and title texts with nulls, a number, a label."""
+    words = ("red", "blue", "Shoe", "boot", "hat")
+    columns: dict[str, Any] = {
+        "query": [
+            None if (i + seed) % 7 == 0 else f"{words[(i + seed) % 5]} {words[(i * 3) % 5]}" for i in range(rows)
+        ],
+        "title": [f"{words[(i * 2 + seed) % 5]} {words[i % 3]}" for i in range(rows)],
+        "price": pa.array([None if i % 5 == 0 else float(i + seed) for i in range(rows)], pa.float32()),
+        "clicked": pa.array([(i + seed) % 3 == 0 for i in range(rows)]),
+    }
+    return pa.table({**columns, **replaced})
+
+
+def write_partition(root: Path, hour: int, table: pa.Table, name: str = "part.parquet", **options: Any) -> Path:
+    """One file of one hour of 2026-01-01."""
+    folder = root / "date=2026-01-01" / f"hour={hour:02d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, folder / name, **options)
+    return folder / name
+
+
+def write_log(root: Path, hours: int = 3, rows: int = 20) -> Path:
+    """A log of some hours, one file each."""
+    for hour in range(hours):
+        write_partition(root, hour, events(rows, seed=hour))
+    return root
+
+
+def model(
+    name: str = "ctr", client: str = "search", priority: int = 0, *, buckets: int = 100, inputs: int = 2
+) -> Model:
+    """A model with ``inputs`` memoizable inputs and the raw input ``price``."""
+    query, title = hr.text("query"), hr.text("title")
+    made = Model(name, client=client, priority=priority, label="clicked", table="log")
+    expressions = [
+        query.unigrams().hash_buckets(buckets),
+        (query.unigrams() & title.unigrams()).hash_buckets(buckets),
+        title.unigrams().hash_buckets(buckets),
+        hr.float32("price").fill_null(0.0).log1p(),
+        title.length(),
+    ]
+    for position, expression in enumerate(expressions[:inputs]):
+        made.input(f"input_{position}", expression)
+    made.input("price", hr.float32("price"))
+    return made
+
+
+def compute(warehouse: Warehouse, task: LeasedTask) -> MemoWritten:
+    """Do what a worker does for one task: read, run, write. Does not commit."""
+    root = component_from_document(task.component)
+    raw = read_raw(warehouse.storage, task.fragment, [column.name for column in raw_columns(root)])
+    result = compile_plan({"it": root}).run(raw)
+    assert not result.failures, result.failures
+    path = memo_path(task.table, task.partition, task.fragment.fragment_id, [task.memo_key])
+    file = write_memo_file(warehouse.storage, path, {task.fingerprint: result.columns["it"]})
+    written = file.columns[task.fingerprint]
+    return MemoWritten(file.path, task.fingerprint, written.checksum, written.rows, written.size_bytes, 0.5)
+
+
+def work(warehouse: Warehouse, worker: str = "worker", most: int = 10**6) -> int:
+    """Lease, compute and commit until nothing is left; returns the memos committed."""
+    done = 0
+    while done < most and (tasks := lease_tasks(warehouse, worker, limit=min(50, most - done))):
+        done += sum(commit_memo(warehouse, task, compute(warehouse, task)) for task in tasks)
+    return done
+
+
+def start(code: str, *args: object) -> subprocess.Popen[str]:
+    """Run Python code in a process of its own, with this repository importable."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", code, *map(str, args)]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )

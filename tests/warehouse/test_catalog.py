@@ -1,0 +1,159 @@
+"""Opening, locking and migrating the catalog."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect, select, text
+
+from tests.warehouse.scenes import start, write_log
+from transforms.errors import InputError, StorageError
+from warehouse import Warehouse, WarehouseConfig, register_table
+from warehouse.catalog import Catalog
+from warehouse.errors import CatalogBusy, CatalogVersionError, CorruptFile
+from warehouse.migrate import FOLDER
+from warehouse.migrations import HEAD
+from warehouse.schema import metadata
+
+
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/catalog.db"
+
+
+def _spelled(found: object) -> list[str]:
+    return sorted(map(repr, found)) if isinstance(found, list) else [repr(found)]
+
+
+def test_migrated_is_what_the_schema_says(tmp_path: Path) -> None:
+    catalog = Catalog.open(url(tmp_path))
+    fresh = create_engine("sqlite://")
+    with catalog.read() as migrated, fresh.connect() as created:
+        assert compare_metadata(MigrationContext.configure(migrated), metadata) == []
+        metadata.create_all(created)
+        for table in metadata.tables:
+            for what in (
+                "get_columns",
+                "get_pk_constraint",
+                "get_foreign_keys",
+                "get_indexes",
+                "get_unique_constraints",
+            ):
+                ours, theirs = (_spelled(getattr(inspect(it), what)(table)) for it in (migrated, created))
+                assert ours == theirs, (table, what)
+
+
+def test_head_is_the_newest_step() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER))
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+def test_opening_again_migrates_nothing(tmp_path: Path) -> None:
+    Catalog.open(url(tmp_path)).close()
+    before = (tmp_path / "catalog.db").read_bytes()
+    Catalog.open(url(tmp_path)).close()
+    assert (tmp_path / "catalog.db").read_bytes() == before
+
+
+def test_a_newer_catalog_is_refused(tmp_path: Path) -> None:
+    Catalog.open(url(tmp_path)).close()
+    with sqlite3.connect(tmp_path / "catalog.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(CatalogVersionError) as caught:
+        Catalog.open(url(tmp_path))
+    assert caught.value.value == "9999"
+    assert caught.value.where == str(tmp_path / "catalog.db")
+
+
+def test_a_file_that_is_no_catalog(tmp_path: Path) -> None:
+    (tmp_path / "catalog.db").write_bytes(b"not a database, surely" * 500)
+    with pytest.raises(CorruptFile) as caught:
+        Catalog.open(url(tmp_path))
+    assert caught.value.where == str(tmp_path / "catalog.db")
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", "nosuchdatabase://host/x"])
+def test_a_url_that_means_nothing(wrong: str) -> None:
+    with pytest.raises(InputError, match="catalog URL"):
+        Catalog.open(wrong)
+
+
+def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError):
+        Catalog.open(f"sqlite:///{tmp_path}/file/home/catalog.db")
+
+
+def test_a_write_that_raises_is_undone(tmp_path: Path) -> None:
+    catalog = Catalog.open(url(tmp_path))
+    clients = metadata.tables["clients"]
+    with pytest.raises(RuntimeError), catalog.write() as connection:
+        connection.execute(clients.insert().values(name="a", served=0, leased_tasks=0))
+        raise RuntimeError
+    with catalog.read() as connection:
+        assert connection.execute(select(clients)).all() == []
+
+
+_HOLD = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN EXCLUSIVE")
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_catalog_that_another_process_holds_is_busy(tmp_path: Path) -> None:
+    root = write_log(tmp_path / "log", hours=1)
+    config = WarehouseConfig(str(tmp_path / "home"), busy_timeout_secs=0.2)
+    with Warehouse.open(config) as warehouse:
+        holder = start(_HOLD, tmp_path / "home/catalog.db")
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            started = time.monotonic()
+            with pytest.raises(CatalogBusy) as caught:
+                register_table(warehouse, "log", str(root))
+            assert caught.value.where == str(tmp_path / "home/catalog.db")
+            assert caught.value.exit_status == 5
+            with pytest.raises(CatalogBusy):
+                Warehouse.open(config)
+            assert time.monotonic() - started < 20
+        finally:
+            holder.kill()
+            holder.communicate()
+        assert register_table(warehouse, "log", str(root)).rows == 20, "free again once the other process is gone"
+
+
+_OPEN = """
+import sys
+from warehouse import Warehouse, WarehouseConfig
+with Warehouse.open(WarehouseConfig(sys.argv[1])) as warehouse:
+    print("open")
+"""
+
+
+def test_many_processes_may_create_it_at_once(tmp_path: Path) -> None:
+    processes = [start(_OPEN, tmp_path / "home") for _ in range(6)]
+    for process in processes:
+        out, err = process.communicate(timeout=60)
+        assert out == "open\n", err
+
+
+def test_a_read_is_of_one_moment(tmp_path: Path) -> None:
+    catalog = Catalog.open(url(tmp_path))
+    count = text("SELECT count(*) FROM clients")
+    with catalog.read() as reader:
+        assert reader.execute(count).scalar() == 0
+        with catalog.write() as writer:
+            writer.execute(metadata.tables["clients"].insert().values(name="a", served=0, leased_tasks=0))
+        assert reader.execute(count).scalar() == 0
+    with catalog.read() as reader:
+        assert reader.execute(count).scalar() == 1

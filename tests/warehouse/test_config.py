@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from transforms.errors import InputError
+from warehouse import WarehouseConfig
+
+
+def test_catalog_stands_in_the_home_by_default() -> None:
+    assert WarehouseConfig("/data/home").url == "sqlite:////data/home/catalog.db"
+    assert WarehouseConfig("file:///data/home").url == "sqlite:////data/home/catalog.db"
+    assert WarehouseConfig("/data/home", "sqlite:////else/where.db").url == "sqlite:////else/where.db"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("home", ""),
+        ("fragment_rows", 0),
+        ("fragment_rows", 1.5),
+        ("fragment_rows", True),
+        ("lease_secs", 0),
+        ("lease_secs", float("nan")),
+        ("max_attempts", 0),
+        ("retry_backoff_secs", -1),
+        ("busy_timeout_secs", float("nan")),
+        ("busy_timeout_secs", float("inf")),
+        ("read_threads", -1),
+    ],
+)
+def test_settings_out_of_range_are_refused(field: str, value: object) -> None:
+    with pytest.raises(InputError) as caught:
+        WarehouseConfig(**{"home": "here", field: value})  # type: ignore[arg-type]
+    assert caught.value.where == f"WarehouseConfig.{field}"
+
+
+def test_a_remote_home_needs_a_catalog_url() -> None:
+    with pytest.raises(InputError, match="catalog URL"):
+        WarehouseConfig("gs://bucket/home")
+    assert WarehouseConfig("gs://bucket/home", "sqlite:///x.db").url == "sqlite:///x.db"

@@ -1,0 +1,52 @@
+"""The room's surface is pinned, and importing it is light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import warehouse
+from tests.warehouse.scenes import REPOSITORY
+
+SURFACE = """
+LABEL ColumnSchema ComponentRow Decision Eviction Fragment LeasedTask Manifest MemoFile MemoWritten QueueDepth
+ReadSolution Registration Status Storage Submission Table Warehouse WarehouseConfig commit_memo commit_memos
+damage_recorder evict_component explain_model fail_task get_component heartbeat lease_tasks list_models list_tables
+mark_damaged memo_key memo_path queue_depths queue_missing read_fragment read_memo_columns read_raw read_solution
+register_table release_tasks retry_failed search_components status submit_model sweep_orphans write_memo_file
+"""
+
+
+def test_surface_is_pinned() -> None:
+    assert warehouse.__all__ == SURFACE.split()
+    assert set(SURFACE.split()) == set(warehouse._HOME_OF)
+
+
+def test_every_name_loads() -> None:
+    for name in warehouse.__all__:
+        assert getattr(warehouse, name) is not None
+    assert set(warehouse.__all__) <= set(dir(warehouse))
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(warehouse, "nothing_of_this_name")
+
+
+def test_importing_is_light() -> None:
+    code = (
+        "import sys, warehouse, warehouse.reader, warehouse.solution, warehouse.storage\n"
+        "heavy = {'tensorflow', 'apache_beam', 'pandas', 'sqlalchemy', 'alembic', 'keras'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=REPOSITORY)
+
+
+def test_opening_loads_neither_tensorflow_nor_beam_nor_pandas() -> None:
+    code = (
+        "import sys, tempfile\n"
+        "from warehouse import *\n"
+        "Warehouse.open(WarehouseConfig(tempfile.mkdtemp())).close()\n"
+        "heavy = {'tensorflow', 'apache_beam', 'pandas'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=REPOSITORY)
