@@ -1,7 +1,8 @@
 """Compiling components into one plan, and running it over batches.
 
 The components' graphs are merged: a node that several of them share runs once. Nodes run in topological order and are
-let go after their last reader. An operator that raises takes down the components that need it and no other.
+let go after their last reader. Where a raw column comes dictionary-encoded, the operators that read nothing else run
+over its distinct values (see :mod:`transforms.coded`). An operator that raises takes down the components that need it and no other.
 A plan is immutable and holds no state of a run, so that threads may run it over several batches at once; kernels
 release the GIL.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from transforms.coded import Coded, coded_from_arrow, decoded
 from transforms.columns import (
     NUMPY_ELEMENT,
     Array,
@@ -70,7 +72,7 @@ class _Step:
     released: tuple[int, ...] = ()
 
 
-_Value = Column | ComponentFailure | None
+_Value = Column | Coded | Literal | ComponentFailure | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Plan:
             node_secs[step.node.identity] = time.perf_counter() - begun
             if step.outputs:
                 begun = time.perf_counter()
-                output = _output(step, value)
+                output = _output(step, value, batch.num_rows)
                 kept: dict[str, pa.Array] | dict[str, ComponentFailure]
                 kept = failures if isinstance(output, ComponentFailure) else columns
                 kept.update(dict.fromkeys(step.outputs, output))
@@ -163,24 +165,45 @@ def _with_releases(steps: Sequence[_Step]) -> tuple[_Step, ...]:
     return tuple(replace(step, released=tuple(gone)) for step, gone in zip(steps, released, strict=True))
 
 
-def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.RecordBatch) -> Column | ComponentFailure:
+def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.RecordBatch) -> _Value:
     node = step.node
     if isinstance(node, RawColumn):
         return _read(node, batch)
     if isinstance(node, Literal):
-        return _constant(node, batch.num_rows)
-    args: list[Column] = []
-    for position in step.args:
-        value = values[position]
-        if isinstance(value, ComponentFailure):
-            return value
-        assert value is not None, "a value was released before its last reader"
-        args.append(value)
+        return node
+    args = [values[position] for position in step.args]
+    for arg in args:
+        if isinstance(arg, ComponentFailure):
+            return arg
     assert step.operator is not None, "an operation was compiled without its operator"
     try:
-        return apply(step.operator, args, step.params, node.type, batch.num_rows)
+        coded = _common_codes(args)
+        rows = batch.num_rows if coded is None else len(coded.values)
+        columns = [_column(arg, rows, as_coded=coded is not None) for arg in args]
+        result = apply(step.operator, columns, step.params, node.type, rows)
+        return result if coded is None else Coded(coded.codes, result)
     except Exception as error:  # any operator may fail in any way; the failure is the component's result
         return _failure(node, error)
+
+
+def _common_codes(args: Sequence[_Value]) -> Coded | None:
+    """One of the arguments, if all of them but literals are coded alike; else None."""
+    coded = [arg for arg in args if isinstance(arg, Coded)]
+    alike = len({id(arg.codes) for arg in coded}) == 1
+    return coded[0] if alike and all(isinstance(arg, Coded | Literal) for arg in args) else None
+
+
+def _column(value: _Value, rows: int, *, as_coded: bool = False) -> Column:
+    """A value as a column of ``rows``: a literal spread out, a coded one decoded (or, ``as_coded``, its values)."""
+    match value:
+        case Literal():
+            return _constant(value, rows)
+        case Coded():
+            return value.values if as_coded else decoded(value)
+        case None | ComponentFailure():
+            raise AssertionError("a value was released before its last reader")
+        case _:
+            return value
 
 
 def apply(
@@ -224,7 +247,7 @@ def _both(a: Array | None, b: Array | None) -> Array | None:
     return both
 
 
-def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch) -> Column:
+def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch) -> Column | Coded:
     found = batch.schema.get_all_field_indices(node.name)
     if len(found) != 1:
         raise UnknownColumn(
@@ -234,7 +257,9 @@ def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch) -> Column:
         )
     stored = batch.column(found[0])
     try:
-        column = from_arrow(conform(stored, node.type), node.type)
+        column: Column | Coded | None = coded_from_arrow(stored, node.type)
+        if column is None:
+            column = from_arrow(conform(stored, node.type), node.type)
     except (DataError, pa.ArrowException) as error:
         raise DataError("a raw column cannot be read as its declared type", where=f"column {node.name}: {error}",
                         value=str(stored.type), allowed=str(node.type))  from error  # fmt: skip
@@ -253,12 +278,11 @@ def _constant(node: Literal, rows: int) -> Column:
     return Numbers(np.full(rows, node.value, NUMPY_ELEMENT[node.type.dtype]))
 
 
-def _output(step: _Step, value: _Value) -> pa.Array | ComponentFailure:
+def _output(step: _Step, value: _Value, rows: int) -> pa.Array | ComponentFailure:
     if isinstance(value, ComponentFailure):
         return value
-    assert value is not None, "an output was released before it was written"
     try:
-        return to_arrow(value, step.node.type)
+        return to_arrow(_column(value, rows), step.node.type)
     except Exception as error:  # such as a text column beyond 2 GiB; the failure is the component's result
         return _failure(step.node, error)
 

@@ -268,3 +268,45 @@ def test_a_raw_column_and_a_literal_may_be_components() -> None:
     result = compile_plan({"raw": RawColumn(column.type, "query"), "one": Literal(Dense(DType.INT64), 1)}).run(BATCH)
     assert result.columns["raw"].equals(BATCH["query"].combine_chunks())
     assert result.columns["one"].to_pylist() == [1] * 4
+
+
+@given(INPUTS)
+@settings(max_examples=40, deadline=None)
+def test_dictionary_encoded_columns_give_the_same_bytes(expr: Expr) -> None:
+    batch = pa.table(
+        {
+            "a": ["x y z", None, "b|a a", ""] * 3, "b": ["y x", "q", "a B|c", "y x"] * 3, "c": ["k", "l k", "", "ΑΣ"] * 3,
+            "n": pa.array([1, None, -5, 2**40] * 3), "m": pa.array([3, 4, None, -1] * 3),
+            "t": pa.array([0, 10**15, None, -1] * 3).cast(pa.timestamp("us", tz="UTC")),
+            "x": pa.array([0.5, None, -2.0, 7.0] * 3, pa.float32()), "y": pa.array([None, 1.0, 2.0, -0.0] * 3, pa.float32()),
+        }
+    )  # fmt: skip
+    encoded = pa.table({name: batch[name].dictionary_encode() for name in batch.column_names})
+    chunked = pa.concat_tables([encoded.slice(0, 5), encoded.slice(5)])
+    plan = compile_plan({"it": expr.node})
+    plain = plan.run(batch).columns["it"]
+    assert _ipc(plan.run(encoded).columns["it"]) == _ipc(plain)
+    assert _ipc(plan.run(chunked).columns["it"]) == _ipc(plain)
+
+
+def test_operators_over_a_dictionary_see_distinct_values_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    real = REGISTRY["lower"].kernel
+
+    def counted(column: Column) -> Column:
+        seen.append(len(column))
+        return real(column)
+
+    monkeypatch.setitem(REGISTRY._by_name, "lower", replace(REGISTRY["lower"], kernel=counted))
+    batch = pa.table({"query": pa.array(["A", "B", None, "A"] * 100).dictionary_encode()})
+    result = run(batch, low=QUERY.lower(), same=QUERY.lower() == "a")
+    assert seen == [3]  # A, B and null
+    assert result.columns["low"].to_pylist() == ["a", "b", None, "a"] * 100
+    assert result.columns["same"].to_pylist() == [True, False, None, True] * 100
+
+
+def test_a_dictionary_with_other_codes_on_each_side_is_decoded() -> None:
+    batch = pa.table({name: pa.array(values * 9).dictionary_encode() for name, values in {
+        "query": ["a b", "c", None, "a b"], "title": ["b", "b", "c", "c a"], "category": ["k", "k", "k", "k"]}.items()})  # fmt: skip
+    plain = pa.table({name: batch[name].cast(pa.string()) for name in batch.column_names})
+    assert run(batch, o=OVERLAP).columns["o"].equals(run(plain, o=OVERLAP).columns["o"])

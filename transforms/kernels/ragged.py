@@ -48,6 +48,14 @@ def emptied(ragged: RaggedItems, valid: Array) -> RaggedItems:
     return RaggedItems(offsets, take(ragged.items, picks))
 
 
+def take_lists(ragged: RaggedItems, rows: Array) -> RaggedItems:
+    """The lists of the given rows, which may repeat. Moves spans, not bytes."""
+    offsets = _taken_offsets(positions(ragged.offsets), positions(rows))
+    check_positions(int(offsets[-1]), "items")
+    picks = _taken_picks(positions(ragged.offsets), positions(rows), offsets)
+    return RaggedItems(offsets.astype(np.int32), take(ragged.items, picks))
+
+
 def _ragged(column: Column) -> RaggedItems:
     if not isinstance(column, RaggedItems):
         raise DataError("a list kernel was given something else", value=type(column).__name__)
@@ -100,3 +108,23 @@ def _emptied(offsets: Array, valid: Array) -> tuple[Array, Array]:
                 at += 1
         kept[row + 1] = at
     return kept, picks[:at]
+
+
+@compiled
+def _taken_offsets(offsets: Array, rows: Array) -> Array:
+    taken = np.empty(len(rows) + 1, np.int64)
+    taken[0] = 0
+    for i in range(len(rows)):
+        taken[i + 1] = taken[i] + offsets[rows[i] + 1] - offsets[rows[i]]
+    return taken
+
+
+@compiled
+def _taken_picks(offsets: Array, rows: Array, taken: Array) -> Array:
+    picks = np.empty(taken[-1], np.int32)
+    for i in range(len(rows)):
+        at = taken[i]
+        for item in range(offsets[rows[i]], offsets[rows[i] + 1]):
+            picks[at] = item
+            at += 1
+    return picks

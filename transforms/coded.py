@@ -1,0 +1,65 @@
+"""Columns held as codes over their distinct values, as dictionary-encoded Parquet stores them.
+
+Operators work on each event by itself, so an operator over a coded column may run over its distinct values only:
+the result has the same codes. Columns are decoded where columns with different codes meet, and at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.columns import Array, Column, Numbers, RaggedItems, Strings, conform, conforms, from_arrow
+from transforms.types import ColumnType, Dense
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Row i is row ``codes[i]`` of ``values``. Codes are int32."""
+
+    codes: Array
+    values: Column
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Coded | None:
+    """A dictionary-encoded array as it is, or None if it is no such array or has too many distinct values to gain.
+
+    A null becomes a value of its own, behind the others. Raises :class:`~transforms.errors.DataError` or Arrow's
+    errors if the distinct values hold one that ``column_type`` cannot.
+    """
+    if not pa.types.is_dictionary(array.type) or not isinstance(column_type, Dense):
+        return None
+    if not conforms(array.type, column_type):
+        return None
+    if isinstance(array, pa.ChunkedArray):
+        array = array.unify_dictionaries().combine_chunks()
+        if isinstance(array, pa.ChunkedArray):
+            return None
+    dictionary, indices = array.dictionary, array.indices
+    if 2 * len(dictionary) > len(array):
+        return None
+    if indices.null_count:
+        indices = pc.fill_null(indices.cast(pa.int32()), len(dictionary))
+        dictionary = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
+    codes = indices.cast(pa.int32()).to_numpy()
+    return Coded(codes, from_arrow(conform(dictionary, column_type), column_type))
+
+
+def decoded(coded: Coded) -> Column:
+    """One value an event again."""
+    values = coded.values
+    if isinstance(values, RaggedItems):
+        from transforms.kernels.ragged import take_lists
+
+        return take_lists(values, coded.codes)
+    valid = None if values.valid is None else values.valid[coded.codes]
+    valid = None if valid is None or valid.all() else valid
+    if isinstance(values, Numbers):
+        return Numbers(np.take(values.values, coded.codes), valid)
+    return Strings(values.data, np.take(values.starts, coded.codes), np.take(values.ends, coded.codes), valid)
