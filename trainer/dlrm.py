@@ -156,7 +156,7 @@ class Dlrm:
 
     def state(self) -> dict[str, Array]:
         """A copy of everything training changes, by name: dense weights, random state, optimizer slots."""
-        return {name: np.array(variable) for name, variable in self._variables().items()}
+        return {name: np.array(variable.value.numpy()) for name, variable in self._variables().items()}
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Become what :meth:`state` was taken from. Raises :class:`TornCheckpoint` if names or shapes differ."""

@@ -1,0 +1,66 @@
+"""Training is killed with SIGKILL, again and again, and must end as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from trainer.checkpoint import checkpoints_dir, read_newest
+
+pytest.importorskip("tensorflow")
+
+OPTIONS = {"passes": 3, "dropout": 0.1, "partitions": 4, "dims": {"user": 6}, "seed": 5}
+
+
+def start(run_dir: Path, sleep_secs: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.trainer.synthetic", str(run_dir), json.dumps(OPTIONS), str(sleep_secs)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def run_to_the_end(run_dir: Path) -> dict:
+    process = start(run_dir, 0.0)
+    lines = process.communicate(timeout=300)[0].splitlines()
+    assert process.returncode == 0
+    return json.loads(lines[-1])["report"]
+
+
+def kill_after(run_dir: Path, batches: int, extra_secs: float) -> bool:
+    """Start (or resume) and SIGKILL ``extra_secs`` after the given batch; False if it ended before."""
+    process = start(run_dir, 0.005)
+    try:
+        while batches and (line := process.stdout.readline()):
+            batches -= json.loads(line)["kind"] == "batch"
+        time.sleep(extra_secs)
+        return process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_five_kills_leave_no_trace(tmp_path):
+    seed = 20261121
+    rng = random.Random(seed)
+    report = run_to_the_end(tmp_path / "straight")
+    assert report["ledger"]["exact"]
+    kills = 0
+    while kills < 5:
+        batches, extra_secs = rng.randint(1, 9), rng.random() * 0.05
+        print(f"kill {kills + 1} of seed {seed}: {extra_secs:.3f} s after batch {batches}")
+        assert kill_after(tmp_path / "killed", batches, extra_secs), "the run ended before it was killed"
+        kills += 1
+    resumed = run_to_the_end(tmp_path / "killed")
+    assert resumed["resumed_from"]
+    assert resumed["skipped_checkpoints"] == []
+    assert resumed["ledger"] == {"events": 2468, "least": 3, "most": 3, "expected": 3, "exact": True}
+    assert resumed["history"] == report["history"]
+    one, other = (read_newest(tmp_path / name, on_skip=pytest.fail) for name in ("straight", "killed"))
+    # Both were just verified against the SHA-256 of every file in their manifests: equal manifests, equal bytes.
+    assert (one.path / "manifest.json").read_bytes() == (other.path / "manifest.json").read_bytes()
+    assert [path.name for path in checkpoints_dir(tmp_path / "killed").iterdir() if path.name.startswith(".")] == []

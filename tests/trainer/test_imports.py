@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import trainer
+
+LIGHT = "trainer trainer.readers trainer.checkpoint trainer.metrics trainer.embedding trainer.ledger trainer.epochs trainer.loop trainer.trained"
+
+
+def test_light_modules_load_neither_tensorflow_nor_beam():
+    """The loop and trained models load TensorFlow only once there is something to compute."""
+    program = (
+        f"import json, sys, importlib; [importlib.import_module(m) for m in '{LIGHT}'.split()]; import trainer;"
+        "[getattr(trainer, name) for name in trainer.__all__]; print(json.dumps(sorted(sys.modules)))"
+    )
+    loaded = set(json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout))
+    assert not loaded & {"tensorflow", "keras", "apache_beam", "pandas", "sklearn"}
+    assert "trainer.loop" in loaded
+
+
+def test_the_public_surface():
+    assert sorted(trainer.__all__) == [
+        "Scores",
+        "TrainConfig",
+        "TrainEvent",
+        "TrainReport",
+        "Trained",
+        "evaluate",
+        "load_trained",
+        "train",
+    ]
+    with pytest.raises(AttributeError, match="nope"):
+        _ = trainer.nope
