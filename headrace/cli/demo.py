@@ -18,17 +18,24 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the generated log and of the moment of the kill.")] = 7,
     hours: Annotated[int, typer.Option(help="Hours of the generated log.")] = 48,
     rows_per_hour: Annotated[int, typer.Option(help="Mean events an hour of the generated log.")] = 12_000,
+    negatives: Annotated[float, typer.Option(help="Negatives drawn for each click (globo, movielens).")] = 1.0,
     home: Annotated[str, typer.Option(help="Folder to work in; emptied first. Default: demo/FORMAT in the home.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Raw logs to a trained model: register, submit, memoize, train, kill -9, resume, measure."""
     from headrace.demo.play import Demo
-    from headrace.demo.scripts import script
+    from headrace.demo.scripts import LogOptions, script
     from headrace.sample_log import SampleLogConfig
     from headrace.screens.demo import demo_screen
 
     chosen = script(log_format, SampleLogConfig(seed=seed, hours=hours, mean_rows_per_hour=rows_per_hour))
     folder = Path(home or Path(home_folder("")) / "demo" / log_format).resolve()
-    played = Demo(chosen, folder, say=lambda text: typer.echo(text, err=as_json), progress_bar=progress_bar, seed=seed)
-    outcome = played.play(logs)
-    emit(demo_screen(chosen.first, folder, outcome), as_json=as_json)
+    played = Demo(
+        chosen,
+        folder,
+        say=lambda text: typer.echo(text, err=as_json),
+        progress_bar=progress_bar,
+        options=LogOptions(negatives_per_positive=negatives, seed=seed),
+        seed=seed,
+    )
+    emit(demo_screen(chosen.first, folder, played.play(logs)), as_json=as_json)

@@ -13,6 +13,7 @@ import typer
 
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
+from headrace.cli.quiet import import_tensorflow_quietly
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
 from transforms.errors import InputError
 
@@ -57,6 +58,7 @@ def train(
         storage = warehouse.storage
     folder = run_dir or str(Path(home_folder(home)) / "runs" / f"{model}-v{solution.model_version}")
     settings = _settings(config, folder)
+    import_tensorflow_quietly()
     report = _train(solution, storage, settings)
     scores = _evaluate(held_out, storage, folder) if held_out else None
     raw = _score_column(held_out, storage, baseline) if held_out and baseline else None

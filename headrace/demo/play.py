@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from headrace.demo.scripts import DemoScript, example_file
+from headrace.demo.scripts import DemoScript, LogOptions, example_file
 from trainer.checkpoint import epochs_committed
 from transforms.errors import HeadraceError
 
@@ -44,11 +44,14 @@ class Outcome:
 class Demo:
     """One run of a script in a folder of its own, which is emptied first."""
 
-    def __init__(self, script: DemoScript, folder: Path, *, say: Say, progress_bar: ProgressBar, seed: int) -> None:
+    def __init__(
+        self, script: DemoScript, folder: Path, *, say: Say, progress_bar: ProgressBar, options: LogOptions, seed: int
+    ) -> None:
         self.script = script
         self.home = folder
         self.say = say
         self.progress_bar = progress_bar
+        self.options = options
         self.moments = random.Random(seed)
 
     def play(self, source: str) -> Outcome:
@@ -66,7 +69,7 @@ class Demo:
     def _prepare(self, source: str, logs: Path) -> None:
         self.say("\n[1] Raw logs")
         with self.progress_bar("preparing logs", "steps") as progress:
-            self.say(self.script.prepare(source, logs, progress))
+            self.say(self.script.prepare(source, logs, self.options, progress))
         self._run("table", "add", self.script.table, str(logs), "--time-column", "time")
 
     def _share(self, logs: Path) -> tuple[dict[str, Any], ...]:

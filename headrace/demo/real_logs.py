@@ -7,19 +7,22 @@ from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 
-from headrace.demo.scripts import DemoScript, Progress
+from headrace.demo.scripts import TRAINING, DemoScript, LogOptions, Prepare, Progress
 from transforms.errors import InputError
 
 Split = Callable[[Sequence[datetime], datetime], tuple[datetime, datetime]]
 
 
-def _prepare_with(log_format: str) -> Callable[[str, Path, Progress], str]:
-    def prepare(source: str, folder: Path, progress: Progress) -> str:
+def _prepare_with(log_format: str) -> Prepare:
+    def prepare(source: str, folder: Path, options: LogOptions, progress: Progress) -> str:
         if not source:
             raise InputError("say where the logs are", where=f"--format {log_format}",
                              next_step="make demo LOGS=path FORMAT=" + log_format)  # fmt: skip
+        from pipelines.formats.options import FormatOptions
+
         module = import_module(f"pipelines.formats.{log_format}")
-        report = module.prepare(source, str(folder), progress=lambda what, done, total: progress(done, total))
+        drawn = FormatOptions(negatives_per_positive=options.negatives_per_positive, seed=options.seed)
+        report = module.prepare(source, str(folder), drawn, lambda what, done, total: progress(done, total))
         counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.counts.items())
         rejected = f"; {report.rejected:,} unreadable rows set aside" if report.rejected else ""
         return f"{report.rows:,} rows in {len(report.partitions)} partitions ({counts}){rejected}"
@@ -27,12 +30,10 @@ def _prepare_with(log_format: str) -> Callable[[str, Path, Progress], str]:
     return prepare
 
 
-def _after_hours(hours: int, test_hours: int) -> Split:
+def _last_hours(hours: int) -> Split:
     def split(starts: Sequence[datetime], end: datetime) -> tuple[datetime, datetime]:
-        train_end = starts[0] + timedelta(hours=hours)
-        if train_end >= end:
-            return _last_share(0.2)(starts, end)
-        return train_end, min(end, train_end + timedelta(hours=test_hours))
+        train_end = end - timedelta(hours=hours)
+        return (train_end, end) if train_end > starts[0] else _last_share(0.2)(starts, end)
 
     return split
 
@@ -54,9 +55,10 @@ REAL_LOGS = {
         example="globo.py",
         first="news_ctr",
         prepare=_prepare_with("globo"),
-        split=_after_hours(168, 24),
+        # 192 hours: the first 168 train, the last 24 test.
+        split=_last_hours(24),
         baseline="article_clicks_recent",
-        options={"partitions_per_epoch": 24, "tables": {"history": "article", "last_article": "article"}},
+        options={"partitions_per_epoch": 24, **TRAINING, "tables": {"history": "article", "last_article": "article"}},
     ),
     "movielens": DemoScript(
         table="movielens",
@@ -64,9 +66,9 @@ REAL_LOGS = {
         first="movie_ctr",
         prepare=_prepare_with("movielens"),
         # The last ten interactions of every user are the last ten hours.
-        split=_after_hours(158, 10),
+        split=_last_hours(10),
         baseline="movie_clicks_recent",
-        options={"partitions_per_epoch": 20, "tables": {"history": "movie"}},
+        options={"partitions_per_epoch": 20, **TRAINING, "tables": {"history": "movie"}},
     ),
     "criteo": DemoScript(
         table="criteo",
@@ -74,7 +76,7 @@ REAL_LOGS = {
         first="display_ctr",
         prepare=_prepare_with("criteo"),
         split=_last_share(0.2),
-        options={"partitions_per_epoch": 4, "batch_rows": 256},
+        options={"partitions_per_epoch": 4, **TRAINING, "batch_rows": 256},
     ),
     "obd": DemoScript(
         table="obd",
@@ -82,6 +84,6 @@ REAL_LOGS = {
         first="fashion_ctr",
         prepare=_prepare_with("obd"),
         split=_last_share(0.3),
-        options={"partitions_per_epoch": 1, "batch_rows": 256},
+        options={"partitions_per_epoch": 1, **TRAINING, "batch_rows": 256},
     ),
 }

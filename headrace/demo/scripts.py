@@ -14,10 +14,24 @@ Progress = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How negatives are drawn for logs that hold clicks only."""
+
+    negatives_per_positive: float = 1.0
+    seed: int = 0
+
+
+#: Training options that suit logs of some hundred thousand events; docs/training.md says what each means.
+TRAINING: Mapping[str, object] = {"batch_rows": 1024, "dense_optimizer": "adam", "dense_learning_rate": 0.002}
+
+Prepare = Callable[[str, Path, LogOptions, Progress], str]
+
+
+@dataclass(frozen=True, slots=True)
 class DemoScript:
     """One demonstration.
 
-    ``prepare(source, folder, progress)`` writes the hive-partitioned Parquet and returns a sentence about it.
+    ``prepare(source, folder, options, progress)`` writes the hive-partitioned Parquet and returns a sentence about it.
     ``split(starts, end)`` maps the partitions' start times and the end of the last to (end of training, end of
     testing). ``first`` is the model that is trained; the others of the example file come once it is memoized.
     ``late`` writes rows that arrive later, where the log has a way to tell.
@@ -26,7 +40,7 @@ class DemoScript:
     table: str
     example: str
     first: str
-    prepare: Callable[[str, Path, Progress], str]
+    prepare: Prepare
     split: Callable[[Sequence[datetime], datetime], tuple[datetime, datetime]]
     late: Callable[[Path], str] | None = None
     baseline: str = ""
@@ -45,7 +59,7 @@ def example_file(name: str) -> Path:
 def sample_script(config: SampleLogConfig) -> DemoScript:
     """The generated search-ads log: three quarters of the hours to train on, the rest to test."""
 
-    def prepare(source: str, folder: Path, progress: Progress) -> str:
+    def prepare(source: str, folder: Path, options: LogOptions, progress: Progress) -> str:
         if source:
             raise InputError("the generated log has no source", value=source,
                              next_step="say which format it is: FORMAT=globo|movielens|criteo|obd")  # fmt: skip
@@ -63,7 +77,7 @@ def sample_script(config: SampleLogConfig) -> DemoScript:
         prepare=prepare,
         split=lambda starts, end: (starts[len(starts) * 3 // 4], end),
         late=late,
-        options={"partitions_per_epoch": max(1, config.hours // 8)},
+        options={"partitions_per_epoch": max(1, config.hours // 8), **TRAINING},
     )
 
 
