@@ -1,0 +1,316 @@
+"""The worker: lease tasks, compute them in one Beam job, commit what came out, again.
+
+What to do next is decided by :func:`decide`, a pure function; the loop around it does the reading and writing. While
+a job runs, one attendant thread commits results as they arrive and keeps the leases alive, so that a worker killed
+in the middle loses only the fragments that were not finished. A commit shows the fence of its lease: a worker that
+was thought lost, and is not, is told so and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pipelines.beam_runner import RunnerOptions
+from pipelines.memoize import FragmentResult, FragmentWork, JobResults, WantedComponent, run_memoize
+from pipelines.progress import Progress
+from transforms.errors import Busy, InputError
+from warehouse.memo_file import memo_path
+from warehouse.queue import (
+    LeasedTask,
+    MemoWritten,
+    commit_memos,
+    fail_task,
+    heartbeat,
+    lease_tasks,
+    queue_depths,
+    release_tasks,
+)
+from warehouse.submit import queue_missing
+from warehouse.warehouse import Warehouse
+
+_LOG = logging.getLogger(__name__)
+
+_COLLECT_SECS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """``batch_tasks``: lease up to this many at a time; starting a job costs most of a second, so many is better.
+
+    ``runner``, ``runner_workers`` and ``runner_flags`` are those of :class:`~pipelines.beam_runner.RunnerOptions`.
+    ``poll_secs``: how long to wait before asking an empty queue again.
+    """
+
+    name: str
+    runner: str = "DirectRunner"
+    batch_tasks: int = 20_000
+    runner_workers: int = 0
+    runner_flags: tuple[str, ...] = ()
+    poll_secs: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise InputError("a worker needs a name", value=self.name)
+        if self.batch_tasks < 1 or not self.poll_secs > 0:
+            raise InputError("a worker leases at least one task and waits some time",
+                             value=(self.batch_tasks, self.poll_secs), allowed="batch_tasks >= 1, poll_secs > 0")  # fmt: skip
+
+    @property
+    def runner_options(self) -> RunnerOptions:
+        """How its jobs are run."""
+        return RunnerOptions(self.runner, self.runner_workers, self.runner_flags)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """What the next step depends on.
+
+    ``in_hand``: tasks leased and not yet run. ``queue_was_empty``: the last lease gave nothing, and nothing was done
+    since. ``unfinished``: tasks, of any worker, that are queued or leased. ``stop_asked``: someone wants it to end.
+    """
+
+    in_hand: int
+    queue_was_empty: bool
+    unfinished: int
+    until_idle: bool
+    stop_asked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Ask the queue for tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Compute the tasks in hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Wait, then ask the queue again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End, and why."""
+
+    why: str
+
+
+Instruction = Lease | Run | Sleep | Stop
+
+
+def decide(state: WorkerState) -> Instruction:
+    """What a worker does next.
+
+    "Until idle" waits for the tasks of other workers too: one that was killed leaves them leased until its lease runs
+    out, and then they are this worker's.
+    """
+    if state.in_hand:
+        return Run()
+    if state.stop_asked:
+        return Stop("asked to")
+    if not state.queue_was_empty:
+        return Lease()
+    if state.until_idle and not state.unfinished:
+        return Stop("nothing is left to do")
+    return Sleep()
+
+
+@dataclass(slots=True)
+class WorkerReport:
+    """What a worker did so far.
+
+    ``tasks`` were leased; ``memos`` of them are READY by this worker's commit, ``failures`` failed an attempt, and ``fenced``
+    were lost to another worker. ``rows`` counts events, once for each memo. ``raw_bytes_read``: raw columns, as they
+    lay in memory, once for each fragment. ``times_busy``: the catalog was locked for longer than its timeout.
+    """
+
+    tasks: int = 0
+    memos: int = 0
+    failures: int = 0
+    fenced: int = 0
+    fragments: int = 0
+    jobs: int = 0
+    rows: int = 0
+    raw_bytes_read: int = 0
+    secs: float = 0.0
+    times_busy: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+def run_worker(
+    warehouse: Warehouse,
+    config: WorkerConfig,
+    *,
+    until_idle: bool,
+    progress: Progress | None = None,
+    stop: threading.Event | None = None,
+    on_step: Callable[[Instruction], None] | None = None,
+) -> WorkerReport:
+    """Work until ``stop`` is set or, with ``until_idle``, until no task is queued or leased.
+
+    Before each lease, what live models miss because their table grew is queued: nobody has to submit them again.
+
+    ``progress`` counts fragments. A component that fails is reported to the queue and costs nothing else. Raises
+    :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk); its tasks are given back untried.
+    """
+    worker = _Worker(warehouse, config, progress)
+    stop = stop or threading.Event()
+    begun = time.monotonic()
+    queue_was_empty = False
+    while True:
+        unfinished = _unfinished(warehouse) if queue_was_empty else 0
+        state = WorkerState(len(worker.in_hand), queue_was_empty, unfinished, until_idle, stop.is_set())
+        instruction = decide(state)
+        if on_step is not None:
+            on_step(instruction)
+        match instruction:
+            case Lease():
+                queue_missing(warehouse)
+                worker.in_hand = lease_tasks(warehouse, config.name, limit=config.batch_tasks)
+                queue_was_empty = not worker.in_hand
+            case Run():
+                worker.run()
+            case Sleep():
+                stop.wait(config.poll_secs)
+                queue_was_empty = False
+            case Stop(why):
+                _LOG.info("worker %s stops: %s", config.name, why)
+                worker.report.secs = time.monotonic() - begun
+                return worker.report
+
+
+def _unfinished(warehouse: Warehouse) -> int:
+    return sum(depth.queued + depth.leased for depth in queue_depths(warehouse))
+
+
+def group_by_fragment(tasks: Sequence[LeasedTask]) -> dict[str, tuple[FragmentWork, dict[str, LeasedTask]]]:
+    """The work of each fragment by its output, with its tasks by memo key. Fragments keep the order of the lease."""
+    groups: defaultdict[tuple[str, str, str], list[LeasedTask]] = defaultdict(list)
+    for task in tasks:
+        groups[task.table, task.partition, task.fragment.fragment_id].append(task)
+    works = {}
+    for (table, partition, fragment_id), group in groups.items():
+        ordered = sorted(group, key=lambda task: task.fingerprint)
+        output = memo_path(table, partition, fragment_id, [task.memo_key for task in ordered])
+        components = tuple(WantedComponent(task.memo_key, task.fingerprint, task.component) for task in ordered)
+        work = FragmentWork(ordered[0].fragment, components, output)
+        works[output] = (work, {task.memo_key: task for task in ordered})
+    return works
+
+
+class _Worker:
+    """The tasks in hand, what became of those before, and the reading and writing that a job needs."""
+
+    def __init__(self, warehouse: Warehouse, config: WorkerConfig, progress: Progress | None) -> None:
+        self._warehouse, self._config, self._progress = warehouse, config, progress
+        self._fragments_leased = 0
+        self._works: dict[str, tuple[FragmentWork, dict[str, LeasedTask]]] = {}
+        self._arrived: list[FragmentResult] = []
+        self.in_hand: tuple[LeasedTask, ...] = ()
+        self.report = WorkerReport()
+
+    def run(self) -> None:
+        """Compute the tasks in hand and commit them. Whatever goes wrong, tasks still owned are given back."""
+        self._works = group_by_fragment(self.in_hand)
+        self.report.tasks += len(self.in_hand)
+        self.report.jobs += 1
+        self._fragments_leased += len(self._works)
+        self._tell()
+        try:
+            works = [work for work, _ in self._works.values()]
+            home, job = self._warehouse.storage.home, uuid.uuid4().hex
+            run_memoize(works, home, job, self._config.runner_options, self._attended)
+        finally:
+            open_tasks = self._open_tasks()
+            self.in_hand, self._works, self._arrived = (), {}, []
+            if open_tasks:
+                release_tasks(self._warehouse, open_tasks)
+
+    @contextmanager
+    def _attended(self, results: JobResults) -> Iterator[None]:
+        """While the job runs: commit what arrives, and keep the leases of the rest."""
+        done = threading.Event()
+        failures: list[BaseException] = []
+
+        def attend() -> None:
+            try:
+                self._attend(results, done)
+            except BaseException as error:  # raised again where the job was started
+                failures.append(error)
+
+        thread = threading.Thread(target=attend, name=f"attendant of {self._config.name}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+            if failures:
+                raise failures[0]
+            self._collect(results)
+            results.remove()
+
+    def _attend(self, results: JobResults, done: threading.Event) -> None:
+        interval_secs = self._warehouse.config.lease_secs / 3
+        beat_at = time.monotonic() + interval_secs
+        while not done.wait(min(_COLLECT_SECS, interval_secs)):
+            try:
+                if time.monotonic() >= beat_at:
+                    heartbeat(self._warehouse, self._open_tasks())
+                    beat_at = time.monotonic() + interval_secs
+                self._collect(results)
+            except Busy as error:
+                self.report.times_busy += 1
+                _LOG.warning("the catalog is busy; trying again: %s", error)
+
+    def _open_tasks(self) -> list[LeasedTask]:
+        return [task for _, tasks in self._works.values() for task in tasks.values()]
+
+    def _collect(self, results: JobResults) -> None:
+        """Commit or fail every component that has a result. After :class:`Busy` it can be called again."""
+        self._arrived += results.new()
+        while self._arrived:
+            result = self._arrived[0]
+            _, tasks = self._works[result.output]
+            self._commit(result, tasks)
+            for outcome in result.outcomes:
+                if outcome.error and outcome.memo_key in tasks:
+                    fail_task(self._warehouse, tasks[outcome.memo_key], outcome.error)
+                    del tasks[outcome.memo_key]
+                    self.report.failures += 1
+                    self.report.errors.append(outcome.error)
+            del self._works[result.output], self._arrived[0]
+            self.report.fragments += 1
+            self.report.raw_bytes_read += result.raw_bytes_read
+            self._tell()
+
+    def _commit(self, result: FragmentResult, tasks: dict[str, LeasedTask]) -> None:
+        """Commit a fragment's memos in one transaction, so that its file is in use as a whole or not at all."""
+        outcomes = [outcome for outcome in result.outcomes if not outcome.error and outcome.memo_key in tasks]
+        answers = commit_memos(self._warehouse, [
+            (tasks[outcome.memo_key], MemoWritten(result.output, outcome.column, outcome.checksum, outcome.rows,
+                                                  outcome.size_bytes, outcome.secs))
+            for outcome in outcomes
+        ])  # fmt: skip
+        for outcome in outcomes:
+            del tasks[outcome.memo_key]
+        memos = sum(answers)
+        self.report.memos += memos
+        self.report.rows += memos * result.rows
+        self.report.fenced += len(answers) - memos
+        if memos < len(answers):
+            _LOG.warning("%d memos of %s were finished by another worker", len(answers) - memos, result.output)
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self.report.fragments, self._fragments_leased, "memoizing")

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.worker import (
+    Instruction,
+    Lease,
+    Run,
+    Sleep,
+    Stop,
+    WorkerConfig,
+    WorkerReport,
+    WorkerState,
+    decide,
+    run_worker,
+)
+from tests.pipelines.scenes import (
+    fill,
+    memo_files,
+    memo_values,
+    memos,
+    model,
+    open_home,
+    start_worker,
+    write_log,
+)
+from transforms.errors import InputError, StorageError
+from warehouse.queue import lease_tasks, queue_depths
+from warehouse.warehouse import Warehouse
+
+CONFIG = WorkerConfig("tester", runner_workers=1, poll_secs=0.05)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with open_home(tmp_path / "home") as opened:
+        yield opened
+
+
+def work(warehouse: Warehouse, config: WorkerConfig = CONFIG) -> WorkerReport:
+    return run_worker(warehouse, config, until_idle=True)
+
+
+def states(warehouse: Warehouse) -> set[object]:
+    return {row["state"] for row in memos(warehouse).values()}
+
+
+def test_every_state_has_one_instruction() -> None:
+    for in_hand, empty, unfinished, until_idle, stop in product(
+        (0, 2), (False, True), (0, 3), (False, True), (False, True)
+    ):
+        instruction = decide(WorkerState(in_hand, empty, unfinished, until_idle, stop))
+        if in_hand:
+            assert instruction == Run()
+        elif stop:
+            assert instruction == Stop("asked to")
+        elif not empty:
+            assert instruction == Lease()
+        elif until_idle and not unfinished:
+            assert instruction == Stop("nothing is left to do")
+        else:
+            assert instruction == Sleep()
+
+
+def test_a_worker_empties_the_queue_in_one_job(tmp_path: Path, warehouse: Warehouse) -> None:
+    queued = fill(warehouse, write_log(tmp_path / "log"), model(), model("other", "shopping", buckets=200))
+    steps: list[Instruction] = []
+    seen: list[tuple[int, int, str]] = []
+    report = run_worker(warehouse, CONFIG, until_idle=True, on_step=steps.append,
+                        progress=lambda done, total, what: seen.append((done, total, what)))  # fmt: skip
+    assert queued == 21
+    assert steps == [Lease(), Run(), Lease(), Stop("nothing is left to do")]
+    assert (report.tasks, report.memos, report.failures, report.fenced) == (21, 21, 0, 0)
+    assert (report.fragments, report.jobs, report.rows) == (3, 1, 21 * 50)
+    raw = pq.read_table(tmp_path / "log" / "date=2026-01-01" / "hour=00", columns=["query", "title", "price"])
+    assert report.raw_bytes_read == pytest.approx(3 * raw.nbytes, rel=0.1)  # each fragment once, for both models
+    assert states(warehouse) == {"READY"}
+    assert len(memo_values(warehouse)) == 21
+    assert seen[0] == (0, 3, "memoizing")
+    assert seen[-1] == (3, 3, "memoizing")
+    assert list((tmp_path / "home" / "jobs").iterdir()) == []
+
+
+def test_small_leases_give_the_same_values(tmp_path: Path, warehouse: Warehouse) -> None:
+    fill(warehouse, write_log(tmp_path / "log", hours=2))
+    report = work(warehouse, WorkerConfig("tester", batch_tasks=3, runner_workers=1))
+    assert (report.memos, report.jobs) == (8, 3)
+    with open_home(tmp_path / "other") as other:
+        fill(other, tmp_path / "log")
+        work(other)
+        assert memo_values(other) == memo_values(warehouse)
+
+
+def test_an_empty_queue_is_no_job(warehouse: Warehouse) -> None:
+    report = work(warehouse)
+    assert (report.tasks, report.jobs) == (0, 0)
+
+
+def test_a_worker_that_is_asked_to_stops(tmp_path: Path, warehouse: Warehouse) -> None:
+    stop = threading.Event()
+    fill(warehouse, write_log(tmp_path / "log", hours=1))
+
+    def after_first_sleep(instruction: Instruction) -> None:
+        if isinstance(instruction, Sleep):
+            stop.set()
+
+    report = run_worker(warehouse, CONFIG, until_idle=False, stop=stop, on_step=after_first_sleep)
+    assert report.memos == 4
+
+
+def test_a_changed_raw_file_fails_its_tasks_and_no_other(tmp_path: Path, warehouse: Warehouse) -> None:
+    root = write_log(tmp_path / "log")
+    fill(warehouse, root)
+    path = root / "date=2026-01-01" / "hour=01" / "part.parquet"
+    raw = pq.read_table(path)
+    pq.write_table(raw.set_column(2, "price", pa.array([1.0] * 50, pa.float32())), path)
+    report = work(warehouse)
+    assert report.memos == 11
+    assert report.failures == warehouse.config.max_attempts
+    assert "changed since it was registered" in report.errors[0]
+    failed = [row for row in memos(warehouse).values() if row["state"] == "FAILED"]
+    assert len(failed) == 1
+    assert queue_depths(warehouse)[0].failed == 1
+
+
+def test_a_full_disk_stops_the_worker_and_costs_no_attempt(tmp_path: Path, warehouse: Warehouse) -> None:
+    fill(warehouse, write_log(tmp_path / "log"))
+    (tmp_path / "home" / "memos").write_text("a file where the folder should be")
+    with pytest.raises(StorageError):
+        work(warehouse)
+    assert states(warehouse) == {"PENDING"}
+    assert queue_depths(warehouse)[0].queued == 12
+    (tmp_path / "home" / "memos").unlink()
+    assert {task.attempt for task in lease_tasks(warehouse, "next", limit=100)} == {1}
+
+
+def test_a_lost_lease_is_not_committed_over(tmp_path: Path) -> None:
+    now = [1_760_000_000.0]
+    with open_home(tmp_path / "home") as opened:
+        warehouse = Warehouse(opened.config, opened.catalog, opened.storage, lambda: now[0])
+        fill(warehouse, write_log(tmp_path / "log", hours=1))
+
+        def lose_the_lease(instruction: Instruction) -> None:
+            if isinstance(instruction, Run):
+                now[0] += 1000
+                assert len(lease_tasks(warehouse, "thief", limit=100)) == 4
+                now[0] += 1000
+
+        steps: list[Instruction] = []
+
+        def on_step(instruction: Instruction) -> None:
+            if not any(isinstance(step, Run) for step in steps):
+                lose_the_lease(instruction)
+            steps.append(instruction)
+
+        report = run_worker(warehouse, CONFIG, until_idle=True, on_step=on_step)
+        # The first job is fenced off; then the thief's lease has run out too, and the second job commits.
+        assert (report.fenced, report.memos, report.jobs) == (4, 4, 2)
+        assert states(warehouse) == {"READY"}
+
+
+def test_leases_are_kept_alive_while_a_job_runs(tmp_path: Path) -> None:
+    with open_home(tmp_path / "home", lease_secs=0.4) as warehouse:
+        fill(warehouse, write_log(tmp_path / "log", hours=40, rows=2000))
+        stolen: list[int] = []
+        done = threading.Event()
+
+        def thief() -> None:
+            while not done.wait(0.1):
+                stolen.append(len(lease_tasks(warehouse, "thief", limit=1)))
+
+        thread = threading.Thread(target=thief)
+
+        def on_step(instruction: Instruction) -> None:
+            if isinstance(instruction, Run):
+                thread.start()
+
+        begun = time.monotonic()
+        report = run_worker(warehouse, CONFIG, until_idle=True, on_step=on_step)
+        done.set()
+        thread.join()
+        assert time.monotonic() - begun > 0.8, "the job was too short to prove anything"
+        assert sum(stolen) == 0
+        assert (report.memos, report.fenced, report.jobs) == (160, 0, 1)
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(InputError, match="name"):
+        WorkerConfig("")
+    with pytest.raises(InputError, match="at least one task"):
+        WorkerConfig("w", batch_tasks=0)
+
+
+HOURS, ROWS = 72, 4000
+
+
+def undisturbed(tmp_path: Path, root: Path) -> tuple[dict[str, pa.Array], dict[str, bytes]]:
+    with open_home(tmp_path / "undisturbed") as warehouse:
+        fill(warehouse, root)
+        work(warehouse)
+        return memo_values(warehouse), memo_files(tmp_path / "undisturbed")
+
+
+def _ready(warehouse: Warehouse) -> int:
+    return sum(row["state"] == "READY" for row in memos(warehouse).values())
+
+
+def _has_begun(warehouse: Warehouse, ready_before: int, *, by_commit: bool) -> bool:
+    """Whether the worker has committed something, or else has leased something."""
+    if by_commit:
+        return _ready(warehouse) > ready_before
+    return any(depth.leased for depth in queue_depths(warehouse))
+
+
+def test_workers_killed_in_the_middle_lose_nothing(tmp_path: Path) -> None:
+    root = write_log(tmp_path / "log", HOURS, ROWS)
+    values, files = undisturbed(tmp_path, root)
+    home = tmp_path / "home"
+    moments = random.Random(11)
+    with open_home(home, lease_secs=1.0, max_attempts=50) as warehouse:
+        queued = fill(warehouse, root)
+        ready = [0]
+        for number in range(3):
+            worker = start_worker(home, f"victim-{number}", lease_secs=1.0)
+            while worker.poll() is None and not _has_begun(warehouse, ready[-1], by_commit=number < 2):
+                time.sleep(0.01)
+            time.sleep(moments.uniform(0.0, 0.2))
+            worker.send_signal(signal.SIGKILL)
+            worker.communicate()
+            ready.append(_ready(warehouse))
+        assert any(0 < count < queued for count in ready), "no worker was killed in the middle"
+        last = start_worker(home, "last", lease_secs=1.0)
+        printed, errors = last.communicate(timeout=120)
+        assert last.returncode == 0, errors[-2000:]
+        committed, fenced, _ = map(int, printed.split())
+        assert (committed, fenced) == (queued - ready[-1], 0)
+        assert states(warehouse) == {"READY"}
+        assert memo_values(warehouse) == values
+        (depth,) = queue_depths(warehouse)
+        assert (depth.queued, depth.leased, depth.failed) == (0, 0, 0)
+        assert memo_files(home) == files
+
+
+def test_two_workers_share_the_queue(tmp_path: Path) -> None:
+    root = write_log(tmp_path / "log", 24, 300)
+    values, _ = undisturbed(tmp_path, root)
+    home = tmp_path / "home"
+    with open_home(home) as warehouse:
+        queued = fill(warehouse, root)
+        workers = [start_worker(home, f"worker-{number}", batch=16) for number in range(2)]
+        counts = []
+        for worker in workers:
+            printed, errors = worker.communicate(timeout=120)
+            assert worker.returncode == 0, errors[-2000:]
+            counts.append([int(number) for number in printed.split()])
+        assert all(committed > 0 for committed, _, _ in counts)
+        assert sum(committed for committed, _, _ in counts) == queued
+        assert sum(leased for _, _, leased in counts) == queued
+        assert memo_values(warehouse) == values
+        assert [depth.leased for depth in queue_depths(warehouse)] == [0]
