@@ -94,8 +94,9 @@ def _compare(left: Any, i: int, right: Any, j: int) -> int:
 
 @compiled
 def _found(keyed: Any, i: int, others: Any, begin: int, end: int) -> bool:
+    key, keys = keyed[0][i], others[0]
     for j in range(begin, end):  # noqa: SIM110 - numba compiles no generators
-        if keyed[0][i] == others[0][j] and _compare(keyed, i, others, j) == 0:
+        if key == keys[j] and _compare(keyed, i, others, j) == 0:
             return True
     return False
 
@@ -103,13 +104,17 @@ def _found(keyed: Any, i: int, others: Any, begin: int, end: int) -> bool:
 @compiled
 def _insert(keyed: Any, picks: Array, begin: int, end: int, item: int) -> int:
     """Put ``item`` in its place among the sorted ``picks[begin:end]`` unless it is there; return the new end."""
+    # Keys are compared here, not in _compare: passing four arrays to a function costs more than the comparison.
+    keys = keyed[0]
+    key = keys[item]
     at = end
-    while at > begin:
-        order = _compare(keyed, picks[at - 1], keyed, item)
-        if order == 0:
-            return end
-        if order < 0:
-            break
+    while at > begin and key <= keys[picks[at - 1]]:
+        if key == keys[picks[at - 1]]:
+            order = _compare(keyed, picks[at - 1], keyed, item)
+            if order == 0:
+                return end
+            if order < 0:
+                break
         at -= 1
     for i in range(end, at, -1):
         picks[i] = picks[i - 1]
@@ -226,7 +231,9 @@ def _first_of_each(offsets: Array, keyed: Any) -> tuple[Array, Array]:
             for i in range(begin, end):
                 known = False
                 for j in range(first, at):
-                    known = known or _compare(keyed, i, keyed, picks[j]) == 0
+                    if keyed[0][i] == keyed[0][picks[j]] and _compare(keyed, i, keyed, picks[j]) == 0:
+                        known = True
+                        break
                 if not known:
                     picks[at] = i
                     at += 1

@@ -38,6 +38,16 @@ def load32(typing_context: Any, data: Any, at: Any) -> Any:
     return types.uint64(data, types.int64), _load(32, swap=False)
 
 
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def trailing_zeros(typing_context: Any, word: Any) -> Any:
+    """How many low bits of an unsigned 64-bit number that is not 0 are 0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), codegen
+
+
 def _load(bits: int, *, swap: bool) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])

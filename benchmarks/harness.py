@@ -1,0 +1,69 @@
+"""Side-by-side measurements: every side does the whole job, in turn, several times over.
+
+Sides run one after another within a round, so that a machine that slows down slows all of them; what is compared are
+medians over the rounds, and what is quoted are ratios. Every side runs once on a small input first, unmeasured: imports,
+compilation and caches of the file system are nobody's advantage.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One contender. ``run`` does the measured job; ``warm_up`` the same on a small input."""
+
+    name: str
+    run: Callable[[], object]
+    warm_up: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Wall-clock seconds of one side, a figure a round."""
+
+    name: str
+    secs: tuple[float, ...]
+
+    @property
+    def median_secs(self) -> float:
+        """The median over the rounds."""
+        return statistics.median(self.secs)
+
+
+def measure(sides: Sequence[Side], rounds: int, report: Callable[[str], None] = print) -> tuple[Measured, ...]:
+    """Run all sides in turn, ``rounds`` times."""
+    for side in sides:
+        side.warm_up()
+    secs: dict[str, list[float]] = {side.name: [] for side in sides}
+    for number in range(rounds):
+        for side in sides:
+            begun = time.perf_counter()
+            side.run()
+            secs[side.name].append(time.perf_counter() - begun)
+            report(f"round {number + 1}/{rounds}  {side.name}: {secs[side.name][-1]:.2f} s")
+    return tuple(Measured(name, tuple(values)) for name, values in secs.items())
+
+
+def table(measured: Sequence[Measured], rows: int) -> str:
+    """Rows per second of every side, and how many times as fast as it the first side is, medians over the rounds."""
+    width = max(len(side.name) for side in measured)
+    first = measured[0]
+    lines = [f"{'side':<{width}}  {'median s':>9}  {'min..max s':>14}  {'M rows/s':>9}  {first.name} is"]
+    for side in measured:
+        ratio = "" if side is first else f"{side.median_secs / first.median_secs:.1f}x as fast"
+        spread = f"{min(side.secs):.2f}..{max(side.secs):.2f}"
+        speed = rows / side.median_secs / 1e6
+        lines.append(f"{side.name:<{width}}  {side.median_secs:9.2f}  {spread:>14}  {speed:9.3f}  {ratio}")
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """What the figures were taken on; figures of different machines do not compare."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
