@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -31,9 +31,9 @@ NEVER_SEEN = Cause("never_seen", "this component was never computed over this da
 
 
 def find_causes(
-    connection: Connection, table: str, missing: Sequence[Match], inputs: Sequence[StoredInput]
+    connection: Connection, table: str, missing: Sequence[Match], inputs: Sequence[StoredInput], current: Set[int]
 ) -> dict[str, Cause]:
-    """A cause for every missing memo, by memo key.
+    """A cause for every missing memo, by memo key. ``current``: the rows of the table's fragments as they are now.
 
     In this order: it was evicted; the same structure with other operator versions is known over the same data; the
     same component is known over what this fragment held before; otherwise it was never seen.
@@ -43,7 +43,7 @@ def find_causes(
     components = {item.fingerprint: item for item in inputs}
     causes.update(_other_versions(connection, unknown, components))
     unknown = [item for item in unknown if item.memo_key not in causes]
-    causes.update(_changed_data(connection, table, unknown, components))
+    causes.update(_changed_data(connection, table, unknown, components, current))
     return {item.wanted.memo_key: causes.get(item.wanted.memo_key, NEVER_SEEN) for item in missing}
 
 
@@ -97,13 +97,19 @@ def _version_text(now: Node, before: Node) -> str:
 
 
 def _changed_data(
-    connection: Connection, table: str, unknown: Sequence[Wanted], components: Mapping[str, StoredInput]
+    connection: Connection,
+    table: str,
+    unknown: Sequence[Wanted],
+    components: Mapping[str, StoredInput],
+    current: Set[int],
 ) -> dict[str, Cause]:
     partitions = {item.placed.partition for item in unknown if item.placed.partition_version > 1}
     if not partitions:
         return {}
     earlier: dict[str, list[PlacedFragment]] = {}
     for placed in earlier_fragments(connection, table, partitions):
+        if placed.row in current:
+            continue  # it still stands there: nothing took its place
         earlier.setdefault(placed.partition, []).append(placed)
     candidates: list[tuple[Wanted, PlacedFragment, str]] = []
     for item in unknown:
@@ -122,8 +128,6 @@ def _changed_data(
 
 def _stood_here(before: PlacedFragment, now: PlacedFragment) -> bool:
     """Whether ``before`` is an earlier content of the place where ``now`` stands: the same file, or the same position."""
-    if before.row == now.row:
-        return False
     if before.fragment.path == now.fragment.path:
         return before.fragment.row_groups == now.fragment.row_groups
     return before.position == now.position

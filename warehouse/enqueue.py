@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
@@ -16,6 +16,9 @@ from warehouse.memos import find_memos, requeue_tasks
 from warehouse.models import ModelRecord, StoredInput
 from warehouse.task_states import MemoState, TaskState
 
+#: What a model waits for. A quarantined memo too: once somebody retries it, it has to be computed.
+_AWAITED = (Action.QUEUE, Action.WAIT, Action.QUARANTINED)
+
 
 @dataclass(frozen=True)
 class Survey:
@@ -24,6 +27,11 @@ class Survey:
     inputs: tuple[StoredInput, ...]
     fragments: tuple[PlacedFragment, ...]
     matches: Mapping[str, tuple[Match, ...]]
+
+    @property
+    def rows(self) -> frozenset[int]:
+        """The fragments' rows in the catalog."""
+        return frozenset(placed.row for placed in self.fragments)
 
     @property
     def all_matches(self) -> list[Match]:
@@ -55,12 +63,12 @@ def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now:
     """Queue what is missing, wait for what is under way, note that the rest was asked for. Returns the causes."""
     matches = found.all_matches
     missing = [one for one in matches if one.action is Action.QUEUE]
-    causes = find_causes(connection, model.table, missing, found.inputs)
+    causes = find_causes(connection, model.table, missing, found.inputs, found.rows)
     _write_memos(connection, model, missing, causes, now)
-    awaited = {one.wanted.memo_key for one in matches if one.action in (Action.QUEUE, Action.WAIT)}
+    awaited = {one.wanted.memo_key for one in matches if one.action in _AWAITED}
     _replace_waits(connection, model.id, awaited)
     _note_requests(connection, {one.wanted.memo_key for one in matches if one.record is not None}, now)
-    _move_to_current(connection, matches, {placed.row for placed in found.fragments})
+    _move_to_current(connection, matches, found.rows)
     return causes
 
 
@@ -111,7 +119,7 @@ def _note_requests(connection: Connection, keys: set[str], now: float) -> None:
         )
 
 
-def _move_to_current(connection: Connection, matches: Sequence[Match], current: set[int]) -> None:
+def _move_to_current(connection: Connection, matches: Sequence[Match], current: Set[int]) -> None:
     """A memo that waits to be computed from a file that is gone is computed from a copy that is there."""
     moved = [
         one.wanted

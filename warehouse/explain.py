@@ -22,5 +22,5 @@ def explain_model(warehouse: Warehouse, model_name: str, version: int | None = N
         model = get_model(connection, model_name, version)
         found = survey(connection, model.table, stored_inputs(connection, model.id))
         missing = [one for one in found.all_matches if one.action is Action.QUEUE]
-        causes = find_causes(connection, model.table, missing, found.inputs)
+        causes = find_causes(connection, model.table, missing, found.inputs, found.rows)
         return decide(found, causes, model_rows(connection, model_name))

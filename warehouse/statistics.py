@@ -69,7 +69,7 @@ def status(warehouse: Warehouse) -> Status:
     with warehouse.catalog.read() as connection:
         of = schema.memos.c
         counted = connection.execute(select(of.state, func.count()).group_by(of.state).order_by(of.state))
-        memos: dict[str, int] = dict(counted.tuples().all())
+        memos: dict[str, int] = {row[0]: row[1] for row in counted}
         size_bytes, secs, saved_bytes, saved_secs = _sharing(connection)
         return Status(
             tables=read_table_statuses(connection),
@@ -114,22 +114,18 @@ def read_table_statuses(connection: Connection) -> tuple[TableStatus, ...]:
 def _sharing(connection: Connection) -> tuple[int, float, int, float]:
     """Bytes and seconds of the ready memos, and the same once more for every live model beyond the first."""
     of, models, inputs = schema.memos.c, schema.models.c, schema.model_inputs.c
-    readers: dict[str, int] = dict(
-        connection.execute(
-            select(inputs.fingerprint, func.count(models.id.distinct()))
-            .join(schema.models, models.id == inputs.model)
-            .where(models.live.is_(True))
-            .group_by(inputs.fingerprint)
-        )
-        .tuples()
-        .all()
+    counted = connection.execute(
+        select(inputs.fingerprint, func.count(models.id.distinct()))
+        .join(schema.models, models.id == inputs.model)
+        .where(models.live.is_(True))
+        .group_by(inputs.fingerprint)
     )
+    others = {row[0]: row[1] - 1 for row in counted}
     sums = connection.execute(
         select(of.fingerprint, func.sum(of.size_bytes), func.sum(of.secs))
         .where(of.state == MemoState.READY)
         .group_by(of.fingerprint)
     ).all()
-    others = {fingerprint: max(count - 1, 0) for fingerprint, count in readers.items()}
     return (
         sum(int(size) for _, size, _ in sums),
         sum(float(secs) for _, _, secs in sums),

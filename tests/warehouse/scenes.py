@@ -47,9 +47,10 @@ def events(rows: int = 20, seed: int = 0, **replaced: Any) -> pa.Table:
     words = ("red", "blue", "Shoe", "boot", "hat")
     columns: dict[str, Any] = {
         "query": [
-            None if (i + seed) % 7 == 0 else f"{words[(i + seed) % 5]} {words[(i * 3) % 5]}" for i in range(rows)
+            None if (i + seed) % 7 == 0 else f"{words[(i + seed) % 5]} {words[(i * 3) % 5]} h{seed}"
+            for i in range(rows)
         ],
-        "title": [f"{words[(i * 2 + seed) % 5]} {words[i % 3]}" for i in range(rows)],
+        "title": [f"{words[(i * 2 + seed) % 5]} {words[i % 3]} h{seed}" for i in range(rows)],
         "price": pa.array([None if i % 5 == 0 else float(i + seed) for i in range(rows)], pa.float32()),
         "clicked": pa.array([(i + seed) % 3 == 0 for i in range(rows)]),
     }
@@ -115,5 +116,11 @@ def start(code: str, *args: object) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-c", code, *map(str, args)]
     return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
     )

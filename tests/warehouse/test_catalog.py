@@ -94,9 +94,14 @@ def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
 def test_a_write_that_raises_is_undone(tmp_path: Path) -> None:
     catalog = Catalog.open(url(tmp_path))
     clients = metadata.tables["clients"]
-    with pytest.raises(RuntimeError), catalog.write() as connection:
-        connection.execute(clients.insert().values(name="a", served=0, leased_tasks=0))
-        raise RuntimeError
+
+    def fail_half_way() -> None:
+        with catalog.write() as connection:
+            connection.execute(clients.insert().values(name="a", served=0, leased_tasks=0))
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        fail_half_way()
     with catalog.read() as connection:
         assert connection.execute(select(clients)).all() == []
 

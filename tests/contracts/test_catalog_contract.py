@@ -1,0 +1,101 @@
+"""What every catalog has to do under several processes at once. One entry per database that is supported."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from tests.warehouse.scenes import model, start, write_log
+from warehouse import Warehouse, WarehouseConfig, read_solution, register_table, schema, submit_model
+from warehouse.task_states import MEMO_OF_TASK, TaskState
+
+URLS: dict[str, Callable[[Path], str]] = {"sqlite": lambda path: f"sqlite:///{path}/catalog.db"}
+
+
+@pytest.fixture(params=sorted(URLS))
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> WarehouseConfig:
+    return WarehouseConfig(str(tmp_path / "home"), URLS[request.param](tmp_path / "home"))
+
+
+_SUBMIT = """
+import sys, time
+from tests.warehouse.scenes import model
+from warehouse import Warehouse, WarehouseConfig, submit_model
+home, url, name, client, inputs = sys.argv[1:]
+with Warehouse.open(WarehouseConfig(home, url)) as warehouse:
+    made = model(name, client, inputs=int(inputs))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    found = submit_model(warehouse, made)
+    print(found.version, found.queued, found.shared, found.hits)
+"""
+
+
+def test_models_submitted_at_once_queue_no_memo_twice(config: WarehouseConfig, tmp_path: Path) -> None:
+    with Warehouse.open(config) as warehouse:
+        register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=8, rows=3)))
+        processes = [
+            start(_SUBMIT, config.home, config.url, f"model_{i}", f"client_{i % 2}", inputs)
+            for i, inputs in enumerate((3, 4, 5, 5))
+        ]
+        found = [line.split() for line in run_together(processes)]
+        assert {version for version, *_ in found} == {"1"}
+        assert sum(int(queued) for _, queued, _, _ in found) == 5 * 8
+        assert sum(int(shared) for _, _, shared, _ in found) == (3 + 4 + 5 + 5 - 5) * 8
+        with warehouse.catalog.read() as connection:
+            for table in (schema.memos, schema.tasks):
+                assert connection.execute(select(func.count()).select_from(table)).scalar() == 5 * 8
+            assert connection.execute(select(func.count()).select_from(schema.waits)).scalar() == 17 * 8
+
+
+def test_the_same_model_submitted_at_once_is_one_version(config: WarehouseConfig, tmp_path: Path) -> None:
+    with Warehouse.open(config) as warehouse:
+        register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=2, rows=3)))
+        processes = [start(_SUBMIT, config.home, config.url, "same", "client", 3) for _ in range(3)]
+        found = sorted(line.split() for line in run_together(processes))
+        assert found == [["1", "0", "6", "0"], ["1", "0", "6", "0"], ["1", "6", "0", "0"]]
+
+
+_WORK = """
+import sys
+from tests.warehouse.scenes import work
+from warehouse import Warehouse, WarehouseConfig
+home, url, name = sys.argv[1:]
+with Warehouse.open(WarehouseConfig(home, url)) as warehouse:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(work(warehouse, name, most=10**6))
+"""
+
+
+def test_workers_at_once_compute_everything_exactly_once(config: WarehouseConfig, tmp_path: Path) -> None:
+    with Warehouse.open(config) as warehouse:
+        register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=12, rows=5)))
+        submit_model(warehouse, model(inputs=5))
+        done = run_together([start(_WORK, config.home, config.url, f"w{i}") for i in range(3)])
+        assert sum(int(line) for line in done) == 60
+        assert read_solution(warehouse, "ctr").count("load") == 60
+        with warehouse.catalog.read() as connection:
+            query = select(schema.tasks.c.state, schema.memos.c.state, schema.tasks.c.attempts).join(schema.memos)
+            assert {tuple(row) for row in connection.execute(query)} == {("DONE", MEMO_OF_TASK[TaskState.DONE], 1)}
+
+
+def run_together(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
+    """Wait until all are ready, let them go at once, and return what each printed last."""
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.communicate()
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    lines = []
+    for process in processes:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        lines.append(out.strip())
+    return lines

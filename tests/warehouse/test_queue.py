@@ -1,0 +1,204 @@
+"""Leases, fences, attempts, priorities and fairness."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from tests.warehouse.scenes import Clock, compute, events, model, work, write_partition
+from warehouse import (
+    MemoWritten,
+    Warehouse,
+    WarehouseConfig,
+    commit_memo,
+    commit_memos,
+    fail_task,
+    heartbeat,
+    lease_tasks,
+    queue_depths,
+    read_solution,
+    register_table,
+    release_tasks,
+    retry_failed,
+    schema,
+    submit_model,
+)
+from warehouse.task_states import TaskState
+
+pytestmark = pytest.mark.usefixtures("log")
+WRITTEN = MemoWritten("memos/x", "c", "0" * 64, 20, 100, 0.5)
+
+
+def states(warehouse: Warehouse) -> list[tuple[str, str]]:
+    """(task state, memo state) of every task."""
+    with warehouse.catalog.read() as connection:
+        query = select(schema.tasks.c.state, schema.memos.c.state).join(schema.memos).order_by(schema.tasks.c.id)
+        return [(task, memo) for task, memo in connection.execute(query)]
+
+
+def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model(priority=4))
+    tasks = lease_tasks(warehouse, "w", limit=100)
+    assert len(tasks) == 6
+    assert {(task.client, task.priority, task.attempt, task.fence, task.table) for task in tasks} == {
+        ("search", 4, 1, 1, "log")
+    }
+    assert lease_tasks(warehouse, "other", limit=100) == ()
+    assert set(states(warehouse)) == {("LEASED", "RUNNING")}
+    assert commit_memos(warehouse, [(task, WRITTEN) for task in tasks]) == (True,) * 6
+    assert set(states(warehouse)) == {("DONE", "READY")}
+    read = read_solution(warehouse, "ctr").partitions[0].fragments[0].reads["input_0"]
+    assert (read.action, read.file, read.column, read.checksum) == ("load", "memos/x", "c", "0" * 64)
+    assert commit_memo(warehouse, tasks[0], WRITTEN) is False, "done is done"
+
+
+def test_a_limit_keeps_a_partition_together(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model(inputs=4))
+    first = lease_tasks(warehouse, "w", limit=6)
+    assert [task.partition[-2:] for task in first] == ["00"] * 4 + ["01"] * 2
+    assert [task.partition[-2:] for task in lease_tasks(warehouse, "w", limit=100)] == ["01"] * 2 + ["02"] * 4
+
+
+def test_more_urgent_models_go_first_and_are_read_at_lease_time(
+    warehouse: Warehouse, log: Path, tmp_path: Path
+) -> None:
+    write_partition(tmp_path / "more", 8, events(20, seed=8))
+    register_table(warehouse, "more", str(tmp_path / "more"))
+    submit_model(warehouse, model("low", priority=1))
+    submit_model(warehouse, model("high", priority=7), table="more")
+    assert {(task.table, task.priority) for task in lease_tasks(warehouse, "w", limit=1)} == {("more", 7)}
+    submit_model(warehouse, model("low", priority=9))
+    assert {(task.table, task.priority) for task in lease_tasks(warehouse, "w", limit=1)} == {("log", 9)}
+
+
+def test_within_a_partition_the_urgent_tasks_go_first_whoever_waits(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model("low", "search", priority=1, inputs=1))
+    submit_model(warehouse, model("high", "ads", priority=7, inputs=3))
+    tasks = lease_tasks(warehouse, "w", limit=3)
+    assert {task.priority for task in tasks} == {7}, "the shared one is as urgent as its most urgent model"
+    assert {task.partition for task in tasks} == {"date=2026-01-01/hour=00"}
+
+
+def test_clients_take_turns(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model("one", "ads", priority=100, inputs=4))
+    submit_model(warehouse, model("two", "search", priority=0, buckets=50, inputs=3))
+    turns = [lease_tasks(warehouse, "w", limit=1)[0].client for _ in range(8)]
+    assert turns == ["ads", "search"] * 4
+
+
+def test_tasks_of_other_clients_ride_along(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model("one", "ads", inputs=1))
+    submit_model(warehouse, model("two", "search", buckets=50, inputs=1))
+    tasks = lease_tasks(warehouse, "w", limit=2)
+    assert len({task.fingerprint for task in tasks}) == 2
+    assert len({task.partition for task in tasks}) == 1, "one read of the partition serves both clients"
+
+
+def test_an_expired_lease_is_taken_over_and_the_late_commit_is_fenced_off(warehouse: Warehouse, clock: Clock) -> None:
+    submit_model(warehouse, model(inputs=1))
+    (slow,) = lease_tasks(warehouse, "slow", limit=1)
+    clock.advance(59.9)
+    assert slow.task_id not in {task.task_id for task in lease_tasks(warehouse, "w", limit=9)}
+    clock.advance(0.2)
+    (taken,) = lease_tasks(warehouse, "quick", limit=9)
+    assert (taken.task_id, taken.fence, taken.attempt) == (slow.task_id, 2, 2)
+    assert commit_memo(warehouse, slow, replace(WRITTEN, file="memos/late")) is False
+    assert fail_task(warehouse, slow, "late") is None
+    assert heartbeat(warehouse, [slow, taken]) == (taken,)
+    assert release_tasks(warehouse, [slow]) == 0
+    assert commit_memo(warehouse, taken, WRITTEN) is True
+    assert read_solution(warehouse, "ctr").partitions[0].fragments[0].reads["input_0"].file == "memos/x"
+
+
+def test_an_expired_lease_that_nobody_took_may_still_commit(warehouse: Warehouse, clock: Clock) -> None:
+    submit_model(warehouse, model(inputs=1))
+    (task,) = lease_tasks(warehouse, "w", limit=1)
+    clock.advance(1000)
+    assert commit_memo(warehouse, task, WRITTEN) is True
+
+
+def test_heartbeats_keep_a_lease(warehouse: Warehouse, clock: Clock) -> None:
+    submit_model(warehouse, model(inputs=1))
+    tasks = lease_tasks(warehouse, "w", limit=100)
+    for _ in range(5):
+        clock.advance(50)
+        assert heartbeat(warehouse, tasks) == tasks
+        assert lease_tasks(warehouse, "other", limit=100) == ()
+
+
+def test_failures_are_retried_and_then_quarantined(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model(inputs=1))
+    seen = []
+    for _ in range(3):
+        (task,) = lease_tasks(warehouse, "w", limit=1)
+        seen.append((task.attempt, fail_task(warehouse, task, f"error {task.attempt}")))
+    assert seen == [(1, TaskState.QUEUED), (2, TaskState.QUEUED), (3, TaskState.FAILED)]
+    assert states(warehouse)[0] == ("FAILED", "FAILED")
+    assert queue_depths(warehouse)[0] == replace(queue_depths(warehouse)[0], queued=2, leased=0, failed=1)
+    assert work(warehouse) == 2, "one bad task costs no other"
+    assert submit_model(warehouse, model(inputs=1)).queued == 0
+    assert read_solution(warehouse, "ctr").partitions[0].fragments[0].reads["input_0"].action == "compute"
+    assert retry_failed(warehouse) == 1
+    assert work(warehouse) == 1
+    assert retry_failed(warehouse) == 0
+
+
+def test_a_task_that_kills_its_workers_is_quarantined(warehouse: Warehouse, clock: Clock) -> None:
+    submit_model(warehouse, model(inputs=1))
+    for _ in range(3):
+        lease_tasks(warehouse, "doomed", limit=1)
+        clock.advance(61)
+    remaining = lease_tasks(warehouse, "w", limit=100)
+    assert len(remaining) == 2
+    assert ("FAILED", "FAILED") in states(warehouse)
+    with warehouse.catalog.read() as connection:
+        error = connection.execute(select(schema.tasks.c.error).where(schema.tasks.c.state == "FAILED")).scalar()
+    assert error == "3 workers were lost while they computed it"
+
+
+def test_released_tasks_lose_no_attempt(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model(inputs=1))
+    for _ in range(10):
+        tasks = lease_tasks(warehouse, "w", limit=100)
+        assert {task.attempt for task in tasks} == {1}
+        assert release_tasks(warehouse, tasks) == 3
+    assert {task.fence for task in lease_tasks(warehouse, "w", limit=100)} == {11}
+
+
+def test_backoff_delays_the_next_attempt(tmp_path: Path, log: Path, clock: Clock) -> None:
+    config = WarehouseConfig(str(tmp_path / "patient"), retry_backoff_secs=10)
+    with Warehouse.open(config, clock) as warehouse:
+        register_table(warehouse, "log", str(log))
+        submit_model(warehouse, model(inputs=1))
+        for wait_secs in (10, 20):
+            tasks = lease_tasks(warehouse, "w", limit=100)
+            assert fail_task(warehouse, tasks[0], "no") is TaskState.QUEUED
+            release_tasks(warehouse, tasks[1:])
+            clock.advance(wait_secs - 1)
+            others = lease_tasks(warehouse, "w", limit=100)
+            assert tasks[0].task_id not in {task.task_id for task in others}
+            release_tasks(warehouse, others)
+            clock.advance(1)
+
+
+def test_depths(warehouse: Warehouse) -> None:
+    assert queue_depths(warehouse) == ()
+    submit_model(warehouse, model("one", "ads", priority=3, inputs=1))
+    submit_model(warehouse, model("two", "search", priority=5, inputs=2))
+    lease_tasks(warehouse, "w", limit=2)
+    ads, search = queue_depths(warehouse)
+    assert (ads.client, ads.queued, ads.leased, ads.top_priority) == ("ads", 2, 1, 3)
+    assert (search.client, search.queued, search.leased, search.top_priority) == ("search", 4, 2, 5)
+    work(warehouse)
+    assert [(depth.queued, depth.top_priority) for depth in queue_depths(warehouse)] == [(0, None), (0, None)]
+
+
+def test_what_is_leased_is_enough_to_compute(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model(inputs=5))
+    for task in lease_tasks(warehouse, "w", limit=100):
+        written = compute(warehouse, task)
+        assert written.rows == task.fragment.rows == 20
+        assert commit_memo(warehouse, task, written)

@@ -1,0 +1,173 @@
+"""Reading fragments: memoized or computed, damaged or whole, the values are the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import select
+
+from tests.warehouse.scenes import REPOSITORY, Clock, events, model, work, write_partition
+from transforms.errors import UnknownColumn
+from transforms.types import arrow_type
+from warehouse import (
+    LABEL,
+    Storage,
+    Warehouse,
+    damage_recorder,
+    explain_model,
+    mark_damaged,
+    queue_depths,
+    read_fragment,
+    read_solution,
+    schema,
+    submit_model,
+)
+from warehouse.errors import ChangedData, MemoDamaged
+from warehouse.solution import ReadSolution
+
+pytestmark = pytest.mark.usefixtures("log")
+
+
+def tables(warehouse: Warehouse, solution: ReadSolution) -> list[pa.Table]:
+    fragments = [fragment for part in solution.partitions for fragment in part.fragments]
+    return [read_fragment(warehouse.storage, solution, fragment) for fragment in fragments]
+
+
+def test_memoized_and_computed_are_the_same(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model(inputs=5))
+    computed = tables(warehouse, read_solution(warehouse, "ctr"))
+    work(warehouse)
+    solution = read_solution(warehouse, "ctr")
+    assert solution.count("compute") == 0
+    assert [one.equals(two) for one, two in zip(tables(warehouse, solution), computed, strict=True)] == [True] * 3
+
+
+def test_rows_are_events_in_order(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model(inputs=2))
+    work(warehouse)
+    solution = read_solution(warehouse, "ctr")
+    for hour, table in enumerate(tables(warehouse, solution)):
+        raw = events(20, seed=hour)
+        assert table.column_names == ["input_0", "input_1", "price", LABEL]
+        assert table.column(LABEL).equals(raw.column("clicked"))
+        assert table.column("price").equals(raw.column("price"))
+        for item in solution.inputs:
+            assert table.schema.field(item.name).type == arrow_type(item.type)
+        words = [len(text.split()) if text else 0 for text in raw.column("query").to_pylist()]
+        assert [len(ids) for ids in table.column("input_0").to_pylist()] == words
+
+
+def test_extra_columns(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model(inputs=1))
+    solution = read_solution(warehouse, "ctr")
+    fragment = solution.partitions[0].fragments[0]
+    table = read_fragment(warehouse.storage, solution, fragment, columns=["title", "query"])
+    assert table.column_names == ["input_0", "price", LABEL, "title", "query"]
+    assert table.column("title").equals(events(20).column("title"))
+    with pytest.raises(UnknownColumn):
+        read_fragment(warehouse.storage, solution, fragment, columns=["titel"])
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "other values"])
+def test_damaged_memos_are_computed_instead(warehouse: Warehouse, tmp_path: Path, damage: str) -> None:
+    submit_model(warehouse, model())
+    computed = tables(warehouse, read_solution(warehouse, "ctr"))
+    work(warehouse)
+    solution = read_solution(warehouse, "ctr")
+    read = solution.partitions[0].fragments[0].reads["input_0"]
+    other = solution.partitions[1].fragments[0].reads["input_0"]
+    path = tmp_path / "home" / read.file
+    content = path.read_bytes()
+    match damage:
+        case "missing":
+            path.unlink()
+        case "truncated":
+            path.write_bytes(content[:-20])
+        case "flipped":
+            path.write_bytes(bytes(byte ^ 0xFF for byte in content))
+        case "other values":
+            path.write_bytes((tmp_path / "home" / other.file).read_bytes())
+    seen: list[tuple[str, MemoDamaged]] = []
+    fragment = solution.partitions[0].fragments[0]
+    table = read_fragment(warehouse.storage, solution, fragment, on_damage=lambda *bad: seen.append(bad))
+    assert table.equals(computed[0])
+    assert len(seen) == 1
+    assert read.file in seen[0][1].where
+
+
+def test_damage_is_recorded_and_repaired(warehouse: Warehouse, tmp_path: Path, clock: Clock) -> None:
+    submit_model(warehouse, model())
+    work(warehouse)
+    solution = read_solution(warehouse, "ctr")
+    fragment = solution.partitions[0].fragments[0]
+    (tmp_path / "home" / fragment.reads["input_1"].file).unlink()
+    record = damage_recorder(warehouse)
+    for _ in range(2):
+        read_fragment(warehouse.storage, solution, fragment, on_damage=record)
+    assert queue_depths(warehouse)[0].queued == 1, "recorded once"
+    decision = next(one for one in explain_model(warehouse, "ctr") if one.input == "input_1")
+    assert (decision.state, decision.reason_code) == ("PENDING", "evicted")
+    assert "damaged: a memo file cannot be read" in decision.reason
+    assert work(warehouse) == 1
+    assert read_solution(warehouse, "ctr").count("compute") == 0
+    assert tables(warehouse, read_solution(warehouse, "ctr"))
+
+
+def test_damage_that_no_live_model_reads_is_only_noted(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model(inputs=2))
+    work(warehouse)
+    dropped = read_solution(warehouse, "ctr").inputs[1].fingerprint
+    submit_model(warehouse, model(inputs=1))
+    with warehouse.catalog.read() as connection:
+        of = schema.memos.c
+        key = connection.execute(select(of.memo_key).where(of.fingerprint == dropped)).scalars().first()
+    assert key is not None
+    assert mark_damaged(warehouse, key, "bad sector")
+    assert not mark_damaged(warehouse, key, "bad sector")
+    assert queue_depths(warehouse)[0].queued == 0
+    decisions = [one for one in explain_model(warehouse, "ctr", version=1) if one.input == "input_1"]
+    assert [one.reason_code for one in decisions].count("evicted") == 1
+
+
+def test_raw_data_that_changed_is_never_read_silently(warehouse: Warehouse, log: Path) -> None:
+    submit_model(warehouse, model())
+    work(warehouse)
+    solution = read_solution(warehouse, "ctr")
+    write_partition(log, 0, events(20, seed=9))
+    with pytest.raises(ChangedData):
+        read_fragment(warehouse.storage, solution, solution.partitions[0].fragments[0])
+
+
+def test_a_reader_needs_neither_catalog_nor_database_toolkit(warehouse: Warehouse, tmp_path: Path) -> None:
+    submit_model(warehouse, model())
+    work(warehouse, most=3)
+    (tmp_path / "solution.json").write_text(json.dumps(read_solution(warehouse, "ctr").to_document()))
+    (tmp_path / "home/catalog.db").rename(tmp_path / "gone.db")
+    code = (
+        "import json, sys\n"
+        "from warehouse import ReadSolution, Storage, read_fragment\n"
+        "solution = ReadSolution.from_document(json.load(open(sys.argv[1])))\n"
+        "storage = Storage(sys.argv[2])\n"
+        "rows = [read_fragment(storage, solution, f).num_rows for p in solution.partitions for f in p.fragments]\n"
+        "assert 'sqlalchemy' not in sys.modules\n"
+        "print(rows)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "solution.json"), str(tmp_path / "home")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=REPOSITORY)
+    assert done.stdout.strip() == "[20, 20, 20]"
+
+
+def test_memos_are_found_wherever_the_home_is(warehouse: Warehouse, tmp_path: Path) -> None:
+    submit_model(warehouse, model())
+    work(warehouse)
+    solution = read_solution(warehouse, "ctr")
+    (tmp_path / "home/memos").rename(tmp_path / "memos")
+    fragment = solution.partitions[0].fragments[0]
+    seen: list[object] = []
+    read_fragment(Storage(str(tmp_path)), solution, fragment, on_damage=lambda *bad: seen.append(bad))
+    assert seen == []
