@@ -7,6 +7,7 @@ activations come in, gradients by them go out.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,15 +65,12 @@ class Dlrm:
             if width != config.dim
         }
         self._bottom = self._tower([*config.bottom_mlp, config.dim], self._dense_width) if layout.dense else []
-        self._dropout: list[Any] = []
-        vectors = len(self._widths) + bool(layout.dense)
-        self._pairs = _Pairs(vectors)
-        top_width = self._pairs.count + (config.dim if layout.dense else 0)
+        self._pairs = _Pairs(len(self._widths) + bool(layout.dense))
         # One vector alone has no pairs: the top tower then reads it as it is.
-        self._top_input = top_width or config.dim
-        self._top = self._tower(list(config.top_mlp), self._top_input)
+        top_width = (self._pairs.count + (config.dim if layout.dense else 0)) or config.dim
+        self._top = self._tower(list(config.top_mlp), top_width)
         self._dropout = [self._dropout_layer() for _ in self._top] if config.dropout else []
-        self._logit = self._dense_layer(1, config.top_mlp[-1] if config.top_mlp else self._top_input, None)
+        self._logit = self._dense_layer(1, [top_width, *config.top_mlp][-1], None)
         self._trainable = [variable for layer in self._layers() for variable in layer.trainable_variables]
         self._optimizer = _optimizer(config)
         self._optimizer.build(self._trainable)
@@ -80,16 +78,19 @@ class Dlrm:
         self._forward = tf.function(self._predict_step, input_signature=self._signature(2))
 
     def _dense_layer(self, units: int, width: int, activation: str | None, *, bias: bool = True) -> Any:
-        self._layers_made += 1
-        seed = self._config.seed * 1009 + self._layers_made
-        initializer = keras.initializers.GlorotUniform(seed=seed)
+        initializer = keras.initializers.GlorotUniform(seed=self._next_seed())
         layer = keras.layers.Dense(units, activation=activation, use_bias=bias, kernel_initializer=initializer)
         layer.build((None, width))
         return layer
 
     def _dropout_layer(self) -> Any:
+        return keras.layers.Dropout(self._config.dropout, seed=self._next_seed())
+
+    def _next_seed(self) -> int:
+        """31 bits that depend on the run's seed and the layer's place alone."""
         self._layers_made += 1
-        return keras.layers.Dropout(self._config.dropout, seed=self._config.seed * 1009 + self._layers_made)
+        digest = hashlib.sha256(b"headrace layer/1 %d %d" % (self._config.seed, self._layers_made)).digest()
+        return int.from_bytes(digest[:4], "little") >> 1
 
     def _tower(self, sizes: list[int], width: int) -> list[Any]:
         widths = [width, *sizes]

@@ -19,7 +19,7 @@ import numpy as np
 from trainer.checkpoint import Checkpoint, read_newest, remove_leftovers, write_checkpoint
 from trainer.config import TrainConfig
 from trainer.epochs import Epoch, plan_epochs
-from trainer.errors import NonFiniteLoss
+from trainer.errors import ConfigError, NonFiniteLoss
 from trainer.inputs import InputLayout, lay_out
 from trainer.ledger import Ledger, LedgerSummary
 from trainer.metrics import Collector, Scores
@@ -115,6 +115,9 @@ def train(
     """
     identity = identity_of(solution, config)
     layout = lay_out(identity.typed_inputs, config)
+    if not solution.partitions:
+        raise ConfigError("there is nothing to train on: the read solution has no partitions", where=solution.table,
+                          next_step="choose a time range that holds data")  # fmt: skip
     run_dir = Path(config.run_dir)
     with run_lock(run_dir):
         remove_leftovers(run_dir)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainer.checkpoint import Checkpoint
+from trainer.config import TrainConfig
 from trainer.embedding.engine import CpuEngine, TableState
 from trainer.epochs import DataPosition, Segments
 from trainer.errors import TornCheckpoint
@@ -117,7 +118,7 @@ def _under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def build_weights(layout: InputLayout, config: Any) -> Weights:
+def build_weights(layout: InputLayout, config: TrainConfig) -> Weights:
     """A model in its initial state. Loads TensorFlow and sets it up for ``config``."""
     from trainer.dlrm import Dlrm, prepare_tensorflow
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,8 @@ def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) 
         raise NotFound("no checkpoint in this run directory", where=run_dir, next_step="train first")
     identity = RunIdentity.from_document(checkpoint.document["identity"])
     config = TrainConfig.from_document(identity.config, run_dir=run_dir)
-    weights = build_weights(lay_out(identity.typed_inputs, config), config)
+    # Predicting needs no determinism of the process, and must work where TensorFlow already runs with other threads.
+    weights = build_weights(lay_out(identity.typed_inputs, config), replace(config, deterministic=False))
     weights.load(checkpoint.arrays)
     return Trained(config, identity, Progress.from_document(checkpoint.document), str(checkpoint.path), weights)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -133,6 +135,12 @@ def test_a_torn_checkpoint_is_passed_over_and_its_epoch_trained_again(tmp_path):
     assert equal_arrays(saved(tmp_path / "run"), saved(tmp_path / "straight"))
 
 
+def test_no_partitions_are_nothing_to_train_on(tmp_path):
+    with pytest.raises(ConfigError, match="nothing to train on"):
+        train(replace(Synthetic(1, 10).solution, partitions=()), pytest.fail, config(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_second_trainer_is_refused(tmp_path):
     data = Synthetic(1, 10)
     with run_lock(tmp_path), pytest.raises(Busy, match="another process trains"):
@@ -150,8 +158,6 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error(tmp_path):
 def test_inputs_that_cannot_be_trained_are_refused_before_anything_is_written(tmp_path):
     solution = Synthetic(1, 10, types={"user": TYPES["user"]}).solution
     text = Synthetic(1, 10).solution.inputs[0]
-    from dataclasses import replace
-
     bad = replace(solution, inputs=(replace(text, name="query", type=Dense(DType.STRING)),))
     with pytest.raises(UntrainableInput, match="no part of the model"):
         train(bad, pytest.fail, config(tmp_path / "run"))

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +11,7 @@ import pytest
 
 from tests.trainer.synthetic import Synthetic, config, fragment_table
 from trainer import evaluate, load_trained, train
-from trainer.checkpoint import checkpoints_dir
+from trainer.checkpoint import checkpoints_dir, read_newest, write_checkpoint
 from trainer.errors import BadFeature, RunMismatch
 from trainer.metrics import auc, log_loss
 from transforms.errors import NotFound
@@ -51,6 +54,16 @@ def test_predicting_changes_nothing(run_dir):
     assert all(before[name].tobytes() == after[name].tobytes() for name in before)
 
 
+def test_a_deterministic_run_can_be_used_where_tensorflow_runs_with_other_threads(run_dir, tmp_path):
+    saved = read_newest(Path(run_dir), on_skip=pytest.fail)
+    document = json.loads(json.dumps(saved.document))
+    document["identity"]["config"] |= {"deterministic": True, "threads": 7}
+    write_checkpoint(tmp_path, 16, document, saved.arrays, keep=1)
+    trained = load_trained(str(tmp_path))
+    assert trained.config.deterministic
+    assert len(trained.predict(fragment_table(1, 3))) == 3
+
+
 def test_the_configuration_comes_back_from_the_checkpoint(run_dir):
     trained = load_trained(run_dir)
     assert trained.config.to_document() == config(run_dir, passes=4, dense_learning_rate=0.01).to_document()
@@ -58,7 +71,6 @@ def test_the_configuration_comes_back_from_the_checkpoint(run_dir):
 
 
 def test_a_torn_checkpoint_falls_back_to_the_one_before(run_dir, tmp_path):
-    import shutil
 
     copy = tmp_path / "copy"
     shutil.copytree(run_dir, copy)
