@@ -31,7 +31,16 @@ SOURCES = _digest_of_sources()
 
 def compiled(function: _F) -> _F:
     """``function`` compiled at its first call for each combination of argument types; see the module."""
-    dispatcher: Any = njit(cache=True, nogil=True)(function)
+    return _compiled(function, forceinline=False)
+
+
+def inlined(function: _F) -> _F:
+    """As :func:`compiled`, and put into its callers: for short functions of many arrays, whose passing costs more."""
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: _F, *, forceinline: bool) -> _F:
+    dispatcher: Any = njit(cache=True, nogil=True, forceinline=forceinline)(function)
     # Not a public attribute; a test fails if a release of numba moves it.
     dispatcher._cache._cache_file._source_stamp = SOURCES
     kernel: _F = dispatcher

@@ -15,7 +15,7 @@ import numpy as np
 from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import positions, spans, take
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, inlined
 from transforms.kernels.ragged import concat
 from transforms.kernels.spans import compare_after_prefix, frozen, prefixes
 
@@ -81,7 +81,7 @@ def _keyed(items: Numbers | Strings) -> Keyed:
     return frozen(prefixes(data, starts, ends)), data, starts, ends
 
 
-@compiled
+@inlined
 def _compare(left: Any, i: int, right: Any, j: int) -> int:
     key, other = left[0][i], right[0][j]
     if key != other:
@@ -92,7 +92,7 @@ def _compare(left: Any, i: int, right: Any, j: int) -> int:
     return order
 
 
-@compiled
+@inlined
 def _found(keyed: Any, i: int, others: Any, begin: int, end: int) -> bool:
     key, keys = keyed[0][i], others[0]
     for j in range(begin, end):  # noqa: SIM110 - numba compiles no generators
@@ -101,25 +101,35 @@ def _found(keyed: Any, i: int, others: Any, begin: int, end: int) -> bool:
     return False
 
 
-@compiled
-def _insert(keyed: Any, picks: Array, begin: int, end: int, item: int) -> int:
-    """Put ``item`` in its place among the sorted ``picks[begin:end]`` unless it is there; return the new end."""
-    # Keys are compared here, not in _compare: passing four arrays to a function costs more than the comparison.
+@inlined
+def _insert(keyed: Any, picks: Array, begin: int, end: int, item: int) -> None:
+    """Put ``item`` in its place among the sorted ``picks[begin:end]``, behind its equals."""
     keys = keyed[0]
     key = keys[item]
     at = end
-    while at > begin and key <= keys[picks[at - 1]]:
-        if key == keys[picks[at - 1]]:
-            order = _compare(keyed, picks[at - 1], keyed, item)
-            if order == 0:
-                return end
-            if order < 0:
-                break
+    while at > begin:
+        other = picks[at - 1]
+        if keys[other] < key or (keys[other] == key and _compare(keyed, other, keyed, item) <= 0):
+            break
+        picks[at] = other
         at -= 1
-    for i in range(end, at, -1):
-        picks[i] = picks[i - 1]
     picks[at] = item
-    return end + 1
+
+
+@inlined
+def _drop_repeats(keyed: Any, picks: Array, begin: int, end: int) -> int:
+    """Keep the first of equal neighbours among ``picks[begin:end]``; return the new end."""
+    keys = keyed[0]
+    kept = begin
+    for i in range(begin, end):
+        item = picks[i]
+        if kept > begin:
+            last = picks[kept - 1]
+            if keys[last] == keys[item] and _compare(keyed, last, keyed, item) == 0:
+                continue
+        picks[kept] = item
+        kept += 1
+    return kept
 
 
 @compiled
@@ -153,16 +163,11 @@ def _distinct_in_order(keyed: Any, begin: int, end: int, picks: Array, at: int) 
     """Write the sorted distinct items of a list from ``picks[at]`` on; return where they end."""
     size = end - begin
     if size * size <= _FEW_PAIRS:
-        stop = at
-        for i in range(begin, end):
-            stop = _insert(keyed, picks, at, stop, i)
-        return stop
-    stop = at
-    for i in _in_order(keyed, begin, end):
-        if stop == at or _compare(keyed, picks[stop - 1], keyed, i) != 0:
-            picks[stop] = i
-            stop += 1
-    return stop
+        for i in range(size):
+            _insert(keyed, picks, at, at + i, begin + i)
+    else:
+        picks[at : at + size] = _in_order(keyed, begin, end)
+    return _drop_repeats(keyed, picks, at, at + size)
 
 
 @compiled
@@ -211,8 +216,9 @@ def _sift(offsets: Array, keyed: Any, other_offsets: Array, others: Any, keep_fo
             stop = at
             for i in range(begin, end):
                 if _found(keyed, i, others, low, high) == keep_found:
-                    stop = _insert(keyed, picks, at, stop, i)
-            at = stop
+                    _insert(keyed, picks, at, stop, i)
+                    stop += 1
+            at = _drop_repeats(keyed, picks, at, stop)
         else:
             at = _sift_sorted(keyed, begin, end, others, low, high, keep_found, picks, at)
         new_offsets[row + 1] = at
