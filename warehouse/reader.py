@@ -26,14 +26,17 @@ LABEL = "__label__"
 OnDamage = Callable[[str, MemoDamaged], None]
 
 
-def read_raw(storage: Storage, fragment: Fragment, columns: Sequence[str], verify: bool = True) -> pa.Table:
-    """The named raw columns of a fragment, as they are stored.
+def read_raw(
+    storage: Storage, fragment: Fragment, columns: Sequence[str], verify: bool = True, *, coded: Sequence[str] = ()
+) -> pa.Table:
+    """The named raw columns of a fragment, as they are stored; text named in ``coded`` may come as a dictionary, which
+    a plan computes faster from, to the same result.
 
     With ``verify`` their digests are compared with the manifest's. Raises :class:`ChangedData` for a file that no
     longer holds what was registered, :class:`~warehouse.errors.CorruptFile` and
     :class:`~transforms.errors.UnknownColumn`.
     """
-    table = read_columns(storage, fragment, columns)
+    table = read_columns(storage, fragment, columns, coded)
     if table.num_rows != fragment.rows:
         raise _changed(fragment, "rows", table.num_rows, fragment.rows)
     if verify:
@@ -72,7 +75,8 @@ def read_fragment(
             on_damage(memo_key(fingerprints[name], fragment.digests, read), error)
     components = {name: root for name, root in roots.items() if name not in loaded}
     needed = {column.name for root in components.values() for column in raw_columns(root)}
-    raw = read_raw(storage, fragment, sorted({*needed, solution.label, *columns}))
+    plain = {solution.label, *columns}
+    raw = read_raw(storage, fragment, sorted({*needed, *plain}), coded=sorted(needed - plain))
     values = {**loaded, **_compute(components, raw, fragment)}
     arrays = [values[item.name] for item in solution.inputs]
     arrays += [raw.column(name) for name in (solution.label, *columns)]

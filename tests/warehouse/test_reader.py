@@ -23,7 +23,9 @@ from warehouse import (
     mark_damaged,
     queue_depths,
     read_fragment,
+    read_raw,
     read_solution,
+    register_table,
     schema,
     submit_model,
 )
@@ -141,6 +143,22 @@ def test_raw_data_that_changed_is_never_read_silently(warehouse: Warehouse, log:
     write_partition(log, 0, events(20, seed=9))
     with pytest.raises(ChangedData):
         read_fragment(warehouse.storage, solution, solution.partitions[0].fragments[0])
+
+
+def test_text_that_repeats_may_come_as_a_dictionary(warehouse: Warehouse, tmp_path: Path) -> None:
+    write_partition(tmp_path / "big", 0, events(4000))
+    register_table(warehouse, "big", str(tmp_path / "big"))
+    submit_model(warehouse, model(inputs=5), table="big")
+    computed = read_solution(warehouse, "ctr")
+    fragment = computed.partitions[0].fragments[0]
+    coded = read_raw(warehouse.storage, fragment, ["query", "title", "price"], coded=["query"])
+    plain = read_raw(warehouse.storage, fragment, ["query", "title", "price"])
+    assert pa.types.is_dictionary(coded.schema.field("query").type)
+    assert coded.schema.field("title").type == pa.string()
+    assert coded.cast(plain.schema).equals(plain)
+    tables_before = tables(warehouse, computed)
+    work(warehouse)
+    assert tables(warehouse, read_solution(warehouse, "ctr"))[0].equals(tables_before[0])
 
 
 def test_a_reader_needs_neither_catalog_nor_database_toolkit(warehouse: Warehouse, tmp_path: Path) -> None:

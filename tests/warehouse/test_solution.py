@@ -88,3 +88,13 @@ def test_documents_of_another_format_are_refused(warehouse: Warehouse) -> None:
 def test_unknown_models(warehouse: Warehouse) -> None:
     with pytest.raises(UnknownModel):
         read_solution(warehouse, "nothing")
+
+
+def test_the_documented_example_is_a_solution() -> None:
+    text = (REPOSITORY / "docs/read-solution.md").read_text(encoding="utf-8")
+    document = json.loads(text.split("```json\n")[1].split("```")[0])
+    solution = ReadSolution.from_document(document)
+    assert solution.to_document() == document
+    assert (solution.rows, solution.count("load")) == (600, 1)
+    for field in (*document, *document["inputs"][0], *document["partitions"][0]["fragments"][0]):
+        assert field in {"format", "name", "start"} or f"`{field}`" in text or f".{field}`" in text, field
