@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pipelines.import_logs import ImportConfig, import_logs
     from pipelines.import_report import ImportReport
     from pipelines.log_schema import LogSchema
+    from pipelines.worker import WorkerConfig, WorkerReport, run_worker
 
 _HOMES = {
     "RunnerOptions": "pipelines.beam_runner",
@@ -24,6 +25,9 @@ _HOMES = {
     "import_logs": "pipelines.import_logs",
     "ImportReport": "pipelines.import_report",
     "LogSchema": "pipelines.log_schema",
+    "WorkerConfig": "pipelines.worker",
+    "WorkerReport": "pipelines.worker",
+    "run_worker": "pipelines.worker",
 }
 
 __all__ = [
@@ -33,8 +37,11 @@ __all__ = [
     "ImportReport",
     "LogSchema",
     "RunnerOptions",
+    "WorkerConfig",
+    "WorkerReport",
     "import_logs",
     "prepare",
+    "run_worker",
 ]
 
 

@@ -59,7 +59,7 @@ class ImportConfig:
     schema: LogSchema
     output: str
     rejects: str
-    max_reject_share: float = 0.1
+    max_reject_share: float = 0.05
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:

@@ -38,6 +38,7 @@ STEPS = ("Fragments", "Spread", "MemoizeFragments")
 
 _PLANS_KEPT = 16
 _JOBS = "jobs"
+_EVENT_CHARACTERS = 500
 
 
 class WantedComponent(NamedTuple):
@@ -189,12 +190,32 @@ def _run(
     plan = plans.plan(components)
     raw = read_raw(storage, fragment, sorted({column.name for column in plan.columns}))
     result = plan.run(raw)
+    failed = {wanted.column: wanted for wanted in components if wanted.column in result.failures}
     errors = {
         column: f"operator {failure.operator}: {failure.error} in {failure.expression}"
+        + _sample_event(failed[column], raw)
         for column, failure in result.failures.items()
     }
     in_order = {wanted.column: result.columns[wanted.column] for wanted in components if wanted.column not in errors}
     return _Computed(in_order, errors, result.component_secs, raw.nbytes)
+
+
+def _sample_event(wanted: WantedComponent, raw: pa.Table) -> str:
+    """One event on which the component fails by itself, found by halving; empty if it takes several to fail."""
+    plan = compile_plan({wanted.column: component_from_document(dict(wanted.component))})
+    low, high = 0, raw.num_rows
+    while high - low > 1:
+        middle = (low + high) // 2
+        if plan.run(raw.slice(low, middle - low)).failures:
+            high = middle
+        elif plan.run(raw.slice(middle, high - middle)).failures:
+            low = middle
+        else:
+            return ""
+    event = raw.select(sorted({column.name for column in plan.columns})).slice(low, 1).to_pylist()
+    return (
+        f"; event {low}: {json.dumps(event[0], default=str, ensure_ascii=False)[:_EVENT_CHARACTERS]}" if event else ""
+    )
 
 
 def _error_text(error: Exception) -> str:
@@ -281,6 +302,12 @@ class JobResults:
         """Delete the result documents: what they said is in the catalog."""
         for path in self._seen:
             self._storage.delete(path)
+
+
+def remove_abandoned_results(storage: Storage, before: float) -> int:
+    """Delete result documents last written before ``before`` (seconds since the epoch): their workers were killed."""
+    old = [file for file in storage.list(f"{storage.home}/{_JOBS}") if file.mtime_ns < before * 1e9]
+    return sum(storage.delete(file.path) for file in old)
 
 
 #: Called with the job's results; what it returns is entered while the job runs.

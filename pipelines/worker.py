@@ -18,7 +18,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pipelines.beam_runner import RunnerOptions
-from pipelines.memoize import FragmentResult, FragmentWork, JobResults, WantedComponent, run_memoize
+from pipelines.memoize import (
+    FragmentResult,
+    FragmentWork,
+    JobResults,
+    WantedComponent,
+    remove_abandoned_results,
+    run_memoize,
+)
 from pipelines.progress import Progress
 from transforms.errors import Busy, InputError
 from warehouse.memo_file import memo_path
@@ -38,6 +45,8 @@ from warehouse.warehouse import Warehouse
 _LOG = logging.getLogger(__name__)
 
 _COLLECT_SECS = 0.2
+# Far longer than any result waits for the worker that asked for it.
+_ABANDONED_SECS = 7 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +173,7 @@ def run_worker(
     :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk); its tasks are given back untried.
     """
     worker = _Worker(warehouse, config, progress)
+    remove_abandoned_results(warehouse.storage, warehouse.clock() - _ABANDONED_SECS)
     stop = stop or threading.Event()
     begun = time.monotonic()
     queue_was_empty = False

@@ -116,9 +116,9 @@ def test_equal_rows_of_two_files_are_two_rows(tmp_path: Path) -> None:
 
 def test_bad_rows_go_to_a_side_file_with_place_and_reason(tmp_path: Path) -> None:
     bad = tsv_line("x", 0) + "short\n"
-    path = write_log(tmp_path / "logs" / "a.tsv", tsv_line(1, 0) + bad + "".join(tsv_line(n, 0) for n in range(30)))
+    path = write_log(tmp_path / "logs" / "a.tsv", tsv_line(1, 0) + bad + "".join(tsv_line(n, 0) for n in range(50)))
     report = run(configure(tmp_path))
-    assert (report.rows, report.rejected) == (31, 2)
+    assert (report.rows, report.rejected) == (51, 2)
     assert report.rejects == (str(tmp_path / "rejects" / "a.tsv.jsonl"),)
     first, second = (json.loads(line) for line in Path(report.rejects[0]).read_text().splitlines())
     assert (first["file"], first["line"], second["line"]) == (path, 2, 3)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,6 +25,7 @@ from pipelines.memoize import (
 )
 from pipelines.worker import group_by_fragment
 from tests.pipelines.scenes import fill, model, open_home, write_log
+from transforms.columns import Column, Numbers
 from transforms.errors import StorageError
 from transforms.graph import component_from_document
 from transforms.operators import REGISTRY
@@ -109,6 +111,24 @@ def test_an_operator_that_raises_takes_down_its_own_components_only(
     (failed,) = (outcome for outcome in result.outcomes if outcome.error)
     assert failed.error.startswith("operator log1p: RuntimeError: out of luck in ")
     assert len([outcome for outcome in result.outcomes if outcome.checksum]) == 3
+
+
+def test_a_failure_shows_an_event_that_causes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work,) = leased_works(tmp_path)
+    prices = pq.read_table(work.fragment.path).column("price").to_pylist()
+    culprit = next(at for at, price in enumerate(prices) if at > 20 and price is not None)
+    kernel = REGISTRY["log1p"].kernel
+
+    def picky(column: Numbers) -> Column:
+        if np.any(column.values == np.float32(prices[culprit])):
+            raise ValueError("not this one")
+        return kernel(column)
+
+    monkeypatch.setitem(REGISTRY._by_name, "log1p", replace(REGISTRY["log1p"], kernel=picky))
+    result = memoize_fragment(Storage(str(tmp_path / "home")), work, PlanCache())
+    (failed,) = (outcome for outcome in result.outcomes if outcome.error)
+    event = json.loads(failed.error.partition(f"; event {culprit}: ")[2])
+    assert event == {"price": prices[culprit]}
 
 
 def test_a_raw_file_that_changed_fails_what_reads_the_changed_column(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 import signal
 import threading
@@ -194,6 +195,15 @@ def test_leases_are_kept_alive_while_a_job_runs(tmp_path: Path) -> None:
         assert (report.memos, report.fenced, report.jobs) == (160, 0, 1)
 
 
+def test_results_that_nobody_waits_for_are_removed_after_a_week(tmp_path: Path, warehouse: Warehouse) -> None:
+    for name, age_days in (("old", 8), ("young", 1)):
+        warehouse.storage.write_atomic(f"jobs/{name}-000000.json", b"{}")
+        then = time.time() - age_days * 86_400
+        os.utime(tmp_path / "home" / "jobs" / f"{name}-000000.json", (then, then))
+    work(warehouse)
+    assert [path.name for path in (tmp_path / "home" / "jobs").iterdir()] == ["young-000000.json"]
+
+
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(InputError, match="name"):
         WorkerConfig("")
@@ -201,7 +211,7 @@ def test_wrong_settings_are_refused() -> None:
         WorkerConfig("w", batch_tasks=0)
 
 
-HOURS, ROWS = 72, 4000
+HOURS, ROWS = 48, 3000
 
 
 def undisturbed(tmp_path: Path, root: Path) -> tuple[dict[str, pa.Array], dict[str, bytes]]:
