@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,6 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.harness import machine
 
 COLUMNS = 50
 
@@ -182,7 +187,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     table = memo_columns(options.rows)
-    print(f"{COLUMNS} columns x {options.rows:,} rows, {table.nbytes / 1e6:.0f} MB in memory; pyarrow {pa.__version__}")
+    print(f"{machine()}; pyarrow {pa.__version__}")
+    print(f"{COLUMNS} columns x {options.rows:,} rows, {table.nbytes / 1e6:.0f} MB in memory")
     with tempfile.TemporaryDirectory() as folder:
         found = measure(table, folder, options.repeat)
     base = found["parquet zstd, default encodings"]

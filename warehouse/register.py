@@ -6,7 +6,6 @@ that fails, or is killed, leaves the catalog as it was.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -15,10 +14,11 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse import schema
 from warehouse.catalog import chunks
-from warehouse.errors import CatalogBusy, EmptyPartition
+from warehouse.errors import CatalogBusy
 from warehouse.manifests import current_fragments, find_table
 from warehouse.parquet_files import check_drift, read_fragments, read_schema
-from warehouse.partitions import is_partition_folder, partition_range
+from warehouse.partitions import partition_range
+from warehouse.scan import scan_partitions
 from warehouse.storage import StoredFile
 from warehouse.table import ColumnSchema, Fragment, Table
 from warehouse.warehouse import Warehouse
@@ -64,18 +64,19 @@ def register_table(
     """Register ``<root>/date=YYYY-MM-DD[/hour=HH]/*.parquet`` as table ``name``, or bring it up to date.
 
     A file that is known by path, size and modification time is not read again. Names that start with ``.`` or ``_``
-    are ignored. Raises :class:`EmptyPartition`, :class:`~warehouse.errors.SchemaDrift`,
+    are ignored. A table keeps the columns it was first registered with. Raises
+    :class:`~warehouse.errors.EmptyPartition`, :class:`~warehouse.errors.SchemaDrift`,
     :class:`~warehouse.errors.CorruptFile`, :class:`DataError` for a folder that is no time partition, and
     :class:`CatalogBusy` when another process registered the same table meanwhile.
     """
     root = _check_name_and_root(warehouse, name, root)
-    found = scan_partitions(warehouse, root)
+    found = scan_partitions(warehouse.storage, root)
     with warehouse.catalog.read() as connection:
         known = _load_known(connection, name)
     if known.table is not None and time_column is None:
         time_column = known.table.time_column
     fresh = [file for files in found.values() for file in files if not _is_known(file, known)]
-    columns = _checked_columns(warehouse, name, known, found, fresh, time_column)
+    columns = _checked_columns(warehouse, name, known, fresh, time_column)
     read = _read_all(warehouse, fresh, progress)
     with warehouse.catalog.write() as connection:
         version = connection.execute(select(schema.tables.c.version).where(schema.tables.c.name == name)).scalar()
@@ -93,44 +94,6 @@ def _check_name_and_root(warehouse: Warehouse, name: str, root: str) -> str:
         raise DataError("no such folder", where=f"root of table {name!r}", value=root,
                         next_step="give the folder that holds the date=... folders")  # fmt: skip
     return warehouse.storage.absolute(root)
-
-
-def scan_partitions(warehouse: Warehouse, root: str) -> dict[str, tuple[StoredFile, ...]]:
-    """The Parquet files under ``root`` by partition key, both sorted.
-
-    Raises :class:`EmptyPartition` for a partition folder without Parquet files and when there is no partition at all.
-    """
-    partitions: dict[str, list[StoredFile]] = {}
-    for folder in warehouse.storage.folders(root):
-        key = _relative(folder, root)
-        if not _hidden(key) and is_partition_folder(posixpath.basename(key)):
-            partitions[key] = []
-    for file in warehouse.storage.list(root):
-        key = _relative(file.path, root)
-        if not _hidden(key) and key.endswith((".parquet", ".pq")):
-            partitions.setdefault(posixpath.dirname(key), []).append(file)
-    for key in [key for key, files in partitions.items() if not files]:
-        # A day that is cut into hours holds folders, not files.
-        if any(other.startswith(f"{key}/") for other in partitions):
-            del partitions[key]
-        else:
-            raise EmptyPartition("a partition without Parquet files", where=f"{root}/{key}", value=key,
-                                 allowed="at least one *.parquet file in every partition folder",
-                                 next_step="write its files, or remove the folder")  # fmt: skip
-    if not partitions:
-        raise EmptyPartition("no partitions here", where=root, allowed="<root>/date=YYYY-MM-DD[/hour=HH]/*.parquet",
-                             next_step="check the path, or import the logs first")  # fmt: skip
-    for key, files in partitions.items():
-        partition_range(key, files[0].path)
-    return {key: tuple(partitions[key]) for key in sorted(partitions)}
-
-
-def _relative(path: str, root: str) -> str:
-    return path.removeprefix(root.rstrip("/")).lstrip("/")
-
-
-def _hidden(key: str) -> bool:
-    return any(part.startswith((".", "_")) for part in key.split("/"))
 
 
 def _load_known(connection: Connection, name: str) -> _Known:
@@ -157,13 +120,11 @@ def _checked_columns(
     warehouse: Warehouse,
     name: str,
     known: _Known,
-    found: Mapping[str, tuple[StoredFile, ...]],
     fresh: Iterable[StoredFile],
     time_column: str | None,
 ) -> tuple[ColumnSchema, ...]:
-    """The table's columns: those it had if some of its files stay, else those of the first file; no file may differ."""
-    stays = known.table is not None and any(_is_known(file, known) for files in found.values() for file in files)
-    columns = known.table.columns if known.table is not None and stays else None
+    """The table's columns: those it was registered with, or at first those of the first file; no file may differ."""
+    columns = known.table.columns if known.table is not None else None
     for file in fresh:
         here = read_schema(warehouse.storage, file.path)
         columns = columns or here

@@ -202,6 +202,14 @@ def test_a_drifted_schema_of_an_appended_file(warehouse: Warehouse, log: Path) -
     assert register_table(warehouse, "log", str(log)).unchanged == 3
 
 
+def test_a_table_keeps_its_columns_even_when_every_file_is_new(warehouse: Warehouse, log: Path) -> None:
+    for hour in range(3):
+        write_partition(log, hour, events(20, seed=hour).drop_columns(["price"]))
+    with pytest.raises(SchemaDrift) as caught:
+        register_table(warehouse, "log", str(log))
+    assert caught.value.where.endswith("column price")
+
+
 def test_spelling_and_order_are_no_drift(warehouse: Warehouse, tmp_path: Path) -> None:
     root = write_log(tmp_path / "log", hours=1)
     table = events(20, seed=1).select(["clicked", "price", "title", "query"])
