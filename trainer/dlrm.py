@@ -74,8 +74,8 @@ class Dlrm:
         self._trainable = [variable for layer in self._layers() for variable in layer.trainable_variables]
         self._optimizer = _optimizer(config)
         self._optimizer.build(self._trainable)
-        self._step = tf.function(self._train_step, input_signature=self._signature(4))
-        self._forward = tf.function(self._predict_step, input_signature=self._signature(2))
+        self._step = tf.function(self._train_step, input_signature=self._signature(4), autograph=False)
+        self._forward = tf.function(self._predict_step, input_signature=self._signature(2), autograph=False)
 
     def _dense_layer(self, units: int, width: int, activation: str | None, *, bias: bool = True) -> Any:
         initializer = keras.initializers.GlorotUniform(seed=self._next_seed())
