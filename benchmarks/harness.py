@@ -1,7 +1,7 @@
 """Side-by-side measurements: every side does the whole job, in turn, several times over.
 
 Sides run one after another within a round, so that a machine that slows down slows all of them; what is compared are
-medians over the rounds, and what is quoted are ratios. Every side runs once on a small input first, unmeasured: imports,
+ratios within a round. Every side runs once on a small input first, unmeasured: imports,
 compilation and caches of the file system are nobody's advantage.
 """
 
@@ -52,16 +52,25 @@ def measure(sides: Sequence[Side], rounds: int, report: Callable[[str], None] = 
 
 
 def table(measured: Sequence[Measured], rows: int) -> str:
-    """Rows per second of every side, and how many times as fast as it the first side is, medians over the rounds."""
+    """Rows per second of every side, and how many times as fast as it the first side is.
+
+    Seconds are medians over the rounds. Ratios are taken within each round, and then their median: what slows a whole
+    round down leaves them alone.
+    """
     width = max(len(side.name) for side in measured)
     first = measured[0]
     lines = [f"{'side':<{width}}  {'median s':>9}  {'min..max s':>14}  {'M rows/s':>9}  {first.name} is"]
     for side in measured:
-        ratio = "" if side is first else f"{side.median_secs / first.median_secs:.1f}x as fast"
         spread = f"{min(side.secs):.2f}..{max(side.secs):.2f}"
         speed = rows / side.median_secs / 1e6
-        lines.append(f"{side.name:<{width}}  {side.median_secs:9.2f}  {spread:>14}  {speed:9.3f}  {ratio}")
+        ratio = "" if side is first else _ratio(first, side)
+        lines.append(f"{side.name:<{width}}  {side.median_secs:9.2f}  {spread:>14}  {speed:9.3f}  {ratio}".rstrip())
     return "\n".join(lines)
+
+
+def _ratio(first: Measured, other: Measured) -> str:
+    ratios = sorted(theirs / ours for ours, theirs in zip(first.secs, other.secs, strict=True))
+    return f"{statistics.median(ratios):.1f}x as fast ({ratios[0]:.1f}..{ratios[-1]:.1f})"
 
 
 def machine() -> str:

@@ -191,3 +191,9 @@ def test_float_results_have_one_nan() -> None:
     for name, params in (("log1p", {}), ("scale", {"factor": 2.0}), ("clip", {}), ("cast", {"dtype": "float64"})):
         got = computed(operation(name, column, params), [pa.array(odd)], 2)
         assert got.to_numpy().view(np.uint64).tolist() == [0x7FF8000000000000] * 2, name
+
+
+def test_clip_changes_only_what_is_beyond_a_bound() -> None:
+    column = columns_for([Dense(DType.FLOAT64)])
+    got = computed(operation("clip", column, {"low": -1.0, "high": 0.0}), [pa.array([-0.0, 0.0, 5e-324, -2.0])], 4)
+    assert [value.hex() for value in got.to_pylist()] == [value.hex() for value in (-0.0, 0.0, 0.0, -1.0)]
