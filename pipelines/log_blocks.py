@@ -26,6 +26,18 @@ class LineBlock:
     first_line: int
     data: bytes
 
+    @property
+    def lines(self) -> int:
+        """How many lines there are, blank ones included."""
+        return self.data.count(b"\n") + (not self.data.endswith(b"\n") and bool(self.data))
+
+    def halves(self) -> tuple[LineBlock, LineBlock]:
+        """The block cut at a line's end near its middle; the second part is empty if it is one line."""
+        last = len(self.data) - 1
+        cut = self.data.find(b"\n", len(self.data) // 2, last) + 1 or self.data.rfind(b"\n", 0, last) + 1 or last + 1
+        first = self.data[:cut]
+        return LineBlock(self.first_line, first), LineBlock(self.first_line + first.count(b"\n"), self.data[cut:])
+
 
 def read_blocks(path: str, block_bytes: int = BLOCK_BYTES) -> Iterator[LineBlock]:
     """The file's lines in blocks of about ``block_bytes``.

@@ -21,13 +21,22 @@ from pipelines.log_schema import LogColumn, LogSchema
 from pipelines.rejects import Reject
 from transforms.types import ARROW_ELEMENT, DType, arrow_type
 
+_LINE_BY_LINE = 16
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
 def parse_json_block(block: LineBlock, schema: LogSchema) -> tuple[pa.Table, tuple[Reject, ...]]:
-    """The block's rows in order as the schema's columns, and a reject for every line that is not a row."""
+    """The block's rows in order as the schema's columns, and a reject for every line that is not a row.
+
+    A block with a bad line is halved, so that only the lines around it are read one by one.
+    """
     table = _fast_block(block, schema)
-    return (table, ()) if table is not None else _slow_block(block, schema)
+    if table is not None:
+        return table, ()
+    if block.lines <= _LINE_BY_LINE:
+        return _slow_block(block, schema)
+    (first, first_rejects), (second, second_rejects) = (parse_json_block(half, schema) for half in block.halves())
+    return pa.concat_tables([first, second]), first_rejects + second_rejects
 
 
 def _json_type(column: LogColumn) -> pa.DataType:
@@ -40,7 +49,8 @@ def _json_type(column: LogColumn) -> pa.DataType:
 
 
 def _fast_block(block: LineBlock, schema: LogSchema) -> pa.Table | None:
-    lines = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
+    if not block.data:
+        return schema.arrow_schema.empty_table()
     fields = pa.schema([(column.name, _json_type(column)) for column in schema.columns])
     try:
         block.data.decode("utf-8")
@@ -51,7 +61,7 @@ def _fast_block(block: LineBlock, schema: LogSchema) -> pa.Table | None:
         )
     except (pa.ArrowInvalid, UnicodeDecodeError):
         return None
-    if raw.num_rows != lines:
+    if raw.num_rows != block.lines:
         return None
     arrays = []
     for column in schema.columns:
@@ -135,6 +145,8 @@ def _read_value(value: object, column: LogColumn, schema: LogSchema) -> object:
     if pa.types.is_string(kind):
         if not isinstance(value, str):
             raise ValueError("expected text")
+        if column.dtype is DType.STRING:
+            return _read_text(value, column.separator, schema)
         array, bad = typed_cells(null_spellings(pa.array([value], pa.string()), schema.null), column)
         if bad.any():
             raise ValueError("unreadable text")
@@ -144,6 +156,14 @@ def _read_value(value: object, column: LogColumn, schema: LogSchema) -> object:
             raise ValueError("expected true or false")
         return value
     return _read_number(value, column)
+
+
+def _read_text(value: str, separator: str | None, schema: LogSchema) -> object:
+    value.encode("utf-8")  # a lone surrogate is not text
+    missing = value in schema.null
+    if separator is None:
+        return None if missing else value
+    return [] if missing or not value else value.split(separator)
 
 
 def _read_number(value: object, column: LogColumn) -> object:

@@ -24,6 +24,7 @@ from pipelines.rejects import Reject, printable
 from transforms.errors import DataError, nearest
 
 Lines = np.ndarray[Any, np.dtype[np.int64]]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ def parse_log(path: str, schema: LogSchema, *, block_bytes: int = BLOCK_BYTES) -
     layout: _Layout | None = None
     for block in read_blocks(path, block_bytes):
         if schema.format == "jsonl":
-            yield ParsedBlock(*parse_json_block(block, schema))
+            table, rejects = parse_json_block(block, schema)
+            yield ParsedBlock(table.combine_chunks(), rejects)
             continue
         if layout is None:
             layout, block = _open_layout(block, schema, path)
@@ -88,12 +90,11 @@ def _split_line(line: bytes, delimiter: str, quoted: bool) -> list[str]:
 
 
 def _parse_delimited(block: LineBlock, schema: LogSchema, layout: _Layout) -> ParsedBlock:
-    lines = block.data.count(b"\n") + (not block.data.endswith(b"\n") and bool(block.data))
     rejects: list[Reject] = []
     one_row_a_line = block.data.count(b"\r") == block.data.count(b"\r\n")
     raw = _read_cells(block.data, layout) if one_row_a_line else None
-    if raw is not None and raw.num_rows == lines:
-        numbers = np.arange(block.first_line, block.first_line + lines)
+    if raw is not None and raw.num_rows == block.lines:
+        numbers = np.arange(block.first_line, block.first_line + block.lines)
     else:
         numbers, kept, rejects = _whole_lines(block, layout)
         raw = _read_cells(kept, layout)
@@ -136,19 +137,30 @@ def _read_cells(data: bytes, layout: _Layout) -> pa.Table | None:
 
 def _whole_lines(block: LineBlock, layout: _Layout) -> tuple[Lines, bytes, list[Reject]]:
     """The lines with the right number of cells: their numbers, their bytes, and a reject for each other line."""
-    numbers, kept, rejects = [], [], []
-    delimiter = layout.delimiter.encode()
-    for number, line in enumerate(block.data.split(b"\n"), start=block.first_line):
-        bare = line.removesuffix(b"\r")
-        if not bare:
-            continue
-        count = _cell_count(bare, layout) if layout.quoted and b'"' in bare else bare.count(delimiter) + 1
-        if count == layout.width and b"\r" not in bare:
-            numbers.append(number)
-            kept.append(bare)
-        else:
-            rejects.append(_line_reject(number, bare, count, layout))
-    return np.array(numbers, np.int64), b"\n".join(kept) + b"\n" * bool(kept), rejects
+    data = np.frombuffer(block.data, np.uint8)
+    ends = np.flatnonzero(data == ord("\n"))
+    if len(data) and data[-1] != ord("\n"):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    bare_ends = ends - ((ends > starts) & (data[np.maximum(ends, 1) - 1] == ord("\r")))
+    counts = _count_between(data, layout.delimiter, starts, bare_ends) + 1
+    if layout.quoted:
+        for at in np.flatnonzero(_count_between(data, '"', starts, bare_ends)).tolist():
+            counts[at] = _cell_count(block.data[starts[at] : bare_ends[at]], layout)
+    blank = bare_ends == starts
+    good = ~blank & (counts == layout.width) & (_count_between(data, "\r", starts, bare_ends) == 0)
+    rejects = [
+        _line_reject(block.first_line + at, block.data[starts[at] : bare_ends[at]], int(counts[at]), layout)
+        for at in np.flatnonzero(~blank & ~good).tolist()
+    ]
+    kept = data[np.repeat(good, ends + 1 - starts)[: len(data)]].tobytes()
+    return block.first_line + np.flatnonzero(good), kept, rejects
+
+
+def _count_between(data: Bytes, character: str, starts: Lines, ends: Lines) -> Lines:
+    """How often ``character`` occurs in each ``data[start:end]``."""
+    positions = np.flatnonzero(data == ord(character))
+    return np.searchsorted(positions, ends) - np.searchsorted(positions, starts)
 
 
 def _cell_count(line: bytes, layout: _Layout) -> int:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipelines.errors import NoLogFiles, TruncatedLog
-from pipelines.log_blocks import read_blocks
+from pipelines.log_blocks import LineBlock, read_blocks
 from pipelines.log_schema import LogSchema
 from pipelines.parse_log import ParsedBlock, parse_log, parse_whole_log
 from tests.pipelines.logs import log_schema, tsv_line, write_log
@@ -180,6 +180,18 @@ def test_blocks_are_whole_lines_and_lose_nothing(tmp_path: Path, content: bytes,
     for block in blocks:
         assert block.first_line == line
         line += block.data.count(b"\n")
+
+
+@given(st.lists(st.binary(max_size=8).map(lambda line: line.replace(b"\n", b"")), min_size=1), st.booleans())
+def test_halves_are_whole_lines_and_lose_nothing(lines: list[bytes], ended: bool) -> None:
+    block = LineBlock(5, b"\n".join(lines) + b"\n" * ended)
+    first, second = block.halves()
+    assert first.data + second.data == block.data
+    assert first.lines + second.lines == block.lines
+    assert second.first_line == 5 + first.lines or not second.data
+    if block.lines > 1:
+        assert first.data.endswith(b"\n")
+        assert second.data
 
 
 CELLS = st.text(st.characters(blacklist_characters="\n\r\x00", blacklist_categories=["Cs"]), max_size=6)
