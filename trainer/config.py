@@ -60,7 +60,7 @@ class TrainConfig:
     combiners: Mapping[str, str] = field(default_factory=_no_overrides)
     tables: Mapping[str, str] = field(default_factory=_no_overrides)
     embedding_optimizer: str = "adagrad"
-    embedding_learning_rate: float = 0.05
+    embedding_learning_rate: float = 0.01
     embedding_initial_accumulator: float = 1e-8
     embedding_initial_stddev: float = 0.01
     dense_optimizer: str = "adam"

@@ -92,6 +92,7 @@ def config(run_dir: Path | str, **options: Any) -> TrainConfig:
     defaults: dict[str, Any] = {
         "batch_rows": 128,
         "dim": 4,
+        "embedding_learning_rate": 0.05,
         "bottom_mlp": (8,),
         "top_mlp": (8,),
         "deterministic": False,
