@@ -22,7 +22,7 @@ def _prepare_with(log_format: str) -> Prepare:
 
         module = import_module(f"pipelines.formats.{log_format}")
         drawn = FormatOptions(negatives_per_positive=options.negatives_per_positive, seed=options.seed)
-        report = module.prepare(source, str(folder), drawn, lambda what, done, total: progress(done, total))
+        report = module.prepare(source, str(folder), drawn, progress)
         counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.counts.items())
         rejected = f"; {report.rejected:,} unreadable rows set aside" if report.rejected else ""
         return f"{report.rows:,} rows in {len(report.partitions)} partitions ({counts}){rejected}"
