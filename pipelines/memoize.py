@@ -36,6 +36,8 @@ NAMESPACE = "headrace.memoize"
 #: The steps of the pipeline, by label. Runners key their state and their metrics by these.
 STEPS = ("Fragments", "Spread", "MemoizeFragments")
 
+#: Enough rows to meet nulls and the commonest lengths.
+_WARMING_ROWS = 256
 _PLANS_KEPT = 16
 _JOBS = "jobs"
 _EVENT_CHARACTERS = 500
@@ -117,6 +119,7 @@ class PlanCache:
         self._plans: OrderedDict[tuple[str, ...], Plan] = OrderedDict()
         self._kept = kept
         self._lock = threading.Lock()
+        self._warm: set[tuple[str, ...]] = set()
         self.compiled = 0
 
     def plan(self, components: Sequence[WantedComponent]) -> Plan:
@@ -132,6 +135,17 @@ class PlanCache:
             while len(self._plans) > self._kept:
                 self._plans.popitem(last=False)
         return found
+
+    def warm(self, components: Sequence[WantedComponent], plan: Plan, raw: pa.Table) -> None:
+        """Run a plan on a few rows the first time it is used in this process, and drop what comes out.
+
+        Kernels that this machine never compiled are compiled then, so that no component's measured seconds hold it.
+        """
+        key = tuple(sorted(component.column for component in components))
+        with self._lock:
+            if key not in self._warm:
+                plan.run(raw.slice(0, _WARMING_ROWS))
+                self._warm.add(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +202,9 @@ def _run(
     storage: Storage, fragment: Fragment, components: Sequence[WantedComponent], plans: PlanCache
 ) -> _Computed:  # fmt: skip
     plan = plans.plan(components)
-    raw = read_raw(storage, fragment, sorted({column.name for column in plan.columns}))
+    names = sorted({column.name for column in plan.columns})
+    raw = read_raw(storage, fragment, names, coded=names)
+    plans.warm(components, plan, raw)
     result = plan.run(raw)
     failed = {wanted.column: wanted for wanted in components if wanted.column in result.failures}
     errors = {
