@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transforms.errors import InputError
+
 if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
@@ -25,10 +27,26 @@ def home_folder(option: str) -> str:
 
 @contextmanager
 def open_warehouse(option: str) -> Iterator[Warehouse]:
-    """The warehouse at :func:`home_folder`, closed at the end. ``$HEADRACE_CATALOG_URL`` names another catalog."""
+    """The warehouse at :func:`home_folder`, closed at the end.
+
+    ``$HEADRACE_CATALOG_URL`` names another catalog; ``$HEADRACE_BUSY_TIMEOUT_SECS`` is how long to wait for another
+    process's write lock.
+    """
     from warehouse.config import WarehouseConfig
     from warehouse.warehouse import Warehouse
 
-    config = WarehouseConfig(home=home_folder(option), catalog_url=os.environ.get("HEADRACE_CATALOG_URL", ""))
+    config = WarehouseConfig(
+        home=home_folder(option),
+        catalog_url=os.environ.get("HEADRACE_CATALOG_URL", ""),
+        busy_timeout_secs=_seconds("HEADRACE_BUSY_TIMEOUT_SECS", default=30.0),
+    )
     with Warehouse.open(config) as warehouse:
         yield warehouse
+
+
+def _seconds(variable: str, default: float) -> float:
+    text = os.environ.get(variable, "")
+    try:
+        return float(text) if text else default
+    except ValueError:
+        raise InputError("not a number of seconds", where=f"${variable}", value=text) from None

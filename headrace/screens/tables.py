@@ -108,7 +108,7 @@ class TableScreen:
             ((p.partition, str(p.version), count_text(p.fragments), count_text(p.rows), bytes_text(p.size_bytes))
              for p in self.partitions),
         )  # fmt: skip
-        return Group(head, "", columns, partitions)
+        return Group(head, "", columns, "", partitions)
 
 
 @dataclass(frozen=True, slots=True)

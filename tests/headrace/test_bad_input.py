@@ -1,0 +1,206 @@
+"""What bad input gets: one message that says what, where, the value and the next step, an exit status, and no trace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.headrace.test_commands import MODELS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def table(cli, small_log):
+    cli("table", "add", "log", small_log, "--time-column", "time")
+    return small_log
+
+
+def submit(cli, tmp_path, text, status):
+    path = tmp_path / "bad_models.py"
+    path.write_text("import headrace as hr\nm = hr.Model('m', client='c', label='clicked')\n" + text, encoding="utf-8")
+    answer = cli("model", "submit", path, "--table", "log", status=status)
+    assert answer.out == ""
+    assert cli("model", "ls", "--json").json["models"] == []
+    return answer.err
+
+
+def test_unknown_column_names_the_nearest(cli, tmp_path, table):
+    error = submit(cli, tmp_path, "m.input('words', hr.text('qurey').unigrams().hash_buckets(9))\n", 2)
+    assert "no such column" in error
+    assert "model m, input words" in error
+    assert "'qurey'" in error
+    assert "query" in error
+
+
+def test_wrong_operator_argument_names_operator_and_line(cli, tmp_path, table):
+    error = submit(cli, tmp_path, "m.input('p', hr.float32('price').unigrams())\n", 2)
+    assert "operator unigrams does not take Dense[float32]" in error
+    assert "bad_models.py:3" in error
+    assert "allowed: Dense[string]" in error
+
+
+def test_a_column_of_another_type_than_declared(cli, tmp_path, table):
+    error = submit(cli, tmp_path, "m.input('p', hr.int64('price').hash_buckets(5))\n", 2)
+    assert "'price' is not stored as it is declared" in error
+    assert "float" in error
+
+
+def test_duplicate_input(cli, tmp_path, table):
+    error = submit(cli, tmp_path, "m.input('p', hr.float32('price'))\nm.input('p', hr.float32('price'))\n", 2)
+    assert "same name" in error
+
+
+def test_a_model_file_that_raises(cli, tmp_path, table):
+    error = submit(cli, tmp_path, "raise RuntimeError('no features today')\n", 2)
+    assert "raised an exception" in error
+    assert "RuntimeError: no features today" in error
+    assert "bad_models.py:3" in error
+
+
+def test_unknown_label(cli, tmp_path, table):
+    path = tmp_path / "m.py"
+    path.write_text(
+        "import headrace as hr\nm = hr.Model('m', client='c', label='click')\nm.input('p', hr.float32('price'))\n"
+    )
+    assert "clicked" in cli("model", "submit", path, "--table", "log", status=2).err
+
+
+def test_a_partition_without_files(cli, small_log):
+    (small_log / "date=2026-03-02" / "hour=09").mkdir()
+    error = cli("table", "add", "log", small_log, status=3).err
+    assert "a partition without Parquet files" in error
+    assert "date=2026-03-02/hour=09" in error
+    assert cli("table", "ls", "--json").json["tables"] == []
+
+
+def test_a_file_whose_schema_drifted(cli, small_log):
+    path = small_log / "date=2026-03-02" / "hour=02" / "part-0.parquet"
+    table = pq.read_table(path, partitioning=None)
+    at = table.schema.get_field_index("position")
+    pq.write_table(table.set_column(at, "position", table["position"].cast(pa.string())), path)
+    error = cli("table", "add", "log", small_log, status=3).err
+    for part in ("position", "string", "int64", "hour=02/part-0.parquet"):
+        assert part in error
+
+
+def test_a_truncated_file(cli, small_log):
+    path = small_log / "date=2026-03-02" / "hour=01" / "part-0.parquet"
+    path.write_bytes(path.read_bytes()[:-200])
+    error = cli("table", "add", "log", small_log, status=3).err
+    assert "hour=01/part-0.parquet" in error
+    assert cli("table", "ls", "--json").json["tables"] == []
+
+
+def test_a_raw_file_that_changed_after_it_was_registered(cli, tmp_path, table):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS, encoding="utf-8")
+    cli("model", "submit", models, "--table", "log")
+    path = next(iter(sorted(table.rglob("*.parquet"))))
+    old = pq.read_table(path, partitioning=None)
+    at = old.schema.get_field_index("price")
+    pq.write_table(old.set_column(at, "price", pa.array([1.0] * len(old), pa.float32())), path)
+    done = cli("work", "--until-idle", "--json").json
+    assert done["failures"] > 0
+    assert done["memos"] > 0
+    failed = list(cli("model", "explain", "first", "--misses", "--json").json["decisions"])
+    assert {row["input"] for row in failed} == {"price"}
+    assert all("changed" in row["reason"] for row in failed)
+
+
+def test_names_that_do_not_exist(cli, table):
+    assert "allowed: log" in cli("table", "show", "lag", status=4).err
+    assert "no such model" in cli("model", "explain", "m", status=4).err
+    assert "no such model" in cli("train", "m", status=4).err
+    assert "no such component" in cli("graphs", "show", "abc", status=4).err
+    assert "no such table" in cli("model", "submit", ROOT / "examples" / "search_ads.py", "--table", "x", status=4).err
+
+
+def test_options_that_cannot_be(cli, tmp_path):
+    assert "not a time" in cli("train", "m", "--end", "yesterday", status=2).err
+    assert "end of training" in cli("train", "m", "--test-end", "2026-03-02", status=2).err
+    assert "No such option" in cli("table", "ls", "--bogus", status=2).err
+    assert "names no table" in _models_without_table(cli, tmp_path)
+
+
+def _models_without_table(cli, tmp_path):
+    path = tmp_path / "models.py"
+    path.write_text(MODELS, encoding="utf-8")
+    return cli("model", "submit", path, status=2).err
+
+
+def headrace(*arguments: str, home: Path, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    command = [*prefix, sys.executable, "-m", "headrace", *arguments]
+    environment = {**os.environ, "HEADRACE_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_second_process_on_the_same_run_folder_is_told_who_holds_it(cli, tmp_path, table):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS, encoding="utf-8")
+    cli("model", "submit", models, "--table", "log")
+    from trainer.run_lock import run_lock
+
+    with run_lock(tmp_path / "run"):
+        error = cli("train", "first", "--run-dir", tmp_path / "run", status=5).err
+    assert str(os.getpid()) in error
+
+
+def test_a_second_process_on_a_locked_catalog_waits_and_then_says_so(tmp_path, small_log, monkeypatch):
+    import sqlite3
+
+    home = tmp_path / "home"
+    first = headrace("table", "add", "log", str(small_log), home=home)
+    assert first.communicate(timeout=120)
+    assert first.returncode == 0
+    monkeypatch.setenv("HEADRACE_BUSY_TIMEOUT_SECS", "0.5")
+    with sqlite3.connect(home / "catalog.db", isolation_level=None) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        (small_log / "date=2026-03-02" / "hour=00" / "more.parquet").write_bytes(
+            next(iter(small_log.rglob("part-0.parquet"))).read_bytes()
+        )
+        second = headrace("table", "add", "log", str(small_log), home=home)
+        _, error = second.communicate(timeout=120)
+        holder.execute("ROLLBACK")
+    assert second.returncode == 5, error
+    assert "catalog.db" in error
+    assert "Traceback" not in error
+    third = headrace("table", "add", "log", str(small_log), home=home)
+    assert third.communicate(timeout=120)
+    assert third.returncode == 0
+
+
+def test_a_full_disk_is_one_clear_error_and_nothing_is_half_written(tmp_path, cli, table):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS, encoding="utf-8")
+    cli("model", "submit", models, "--table", "log")
+    # A limit on the size of files makes the kernel refuse a write in the middle, as a full disk does.
+    limited = ("bash", "-c", 'ulimit -f 1 && exec "$@"', "bash")
+    worker = headrace("work", "--until-idle", home=tmp_path / "home", prefix=limited)
+    _, error = worker.communicate(timeout=120)
+    assert worker.returncode == 6, error
+    assert "Traceback" not in error
+    for path in (tmp_path / "home" / "memos").rglob("*"):
+        assert not path.is_file() or path.name.startswith(".")
+    assert cli("work", "--until-idle", "--json").json["failures"] == 0
+    assert all(row["hit"] for row in cli("model", "explain", "first", "--json").json["decisions"])
+
+
+def test_an_interrupted_command_leaves_quietly(tmp_path):
+    worker = headrace("work", home=tmp_path / "home")
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "home" / "catalog.db").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1)
+    worker.send_signal(signal.SIGINT)
+    _, error = worker.communicate(timeout=60)
+    assert worker.returncode == 130, error
+    assert "Traceback" not in error

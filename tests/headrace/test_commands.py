@@ -1,0 +1,223 @@
+"""The commands as their user meets them: from a folder of Parquet to a trained model, and what each one prints.
+
+Golden texts live in ``goldens/``; ``HEADRACE_WRITE_GOLDENS=1 pytest …`` writes them anew, for a person to read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.main import run
+from headrace.sample_log import write_sample_log
+from tests.headrace.conftest import SMALL
+
+GOLDENS = Path(__file__).parent / "goldens"
+MODELS = """
+import headrace as hr
+
+words = hr.text("query").lower().unigrams()
+overlap = (words & hr.text("ad_title").lower().unigrams()).hash_buckets(1000)
+
+
+def model(name, client, priority):
+    made = hr.Model(name, client=client, priority=priority, label="clicked")
+    made.input("overlap", overlap)
+    made.input("user", hr.int64("user_id").hash_buckets(500))
+    made.input("price", hr.float32("price").fill_null(0.0).log1p())
+    return made
+
+
+first = model("first", "search", 10)
+second = model("second", "shopping", 5)
+second.input("position", hr.int64("position").hash_buckets(10))
+"""
+
+#: What differs from run to run: durations, folders, sizes on disk.
+_VARYING = (
+    (re.compile(r"\b\d+(\.\d+)? (ms|s)\b|\b\d+ m \d+ s\b"), "<time>"),
+    (re.compile(r"(/[\w.~-]+)+"), "<path>"),
+    (re.compile(r"\b\d+(\.\d+)? [KMG]?i?B\b"), "<size>"),
+    (re.compile(r"[ ─]{2,}"), "  "),
+)
+
+
+def check_golden(name: str, text: str) -> None:
+    for pattern, word in _VARYING:
+        text = pattern.sub(word, text)
+    text = "\n".join(line.strip() for line in text.strip().splitlines()) + "\n"
+    place = GOLDENS / f"{name}.txt"
+    if os.environ.get("HEADRACE_WRITE_GOLDENS"):
+        place.write_text(text, encoding="utf-8")
+    assert text == place.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def models_file(tmp_path):
+    path = tmp_path / "models.py"
+    path.write_text(MODELS, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def submitted(cli, small_log, models_file):
+    cli("table", "add", "log", small_log, "--time-column", "time")
+    cli("model", "submit", models_file, "--table", "log")
+    return cli
+
+
+def test_from_a_folder_of_parquet_to_a_trained_model(cli, small_log, models_file, tmp_path):
+    check_golden("table_add", cli("table", "add", "log", small_log, "--time-column", "time").out)
+    check_golden("table_ls", cli("table", "ls").out)
+    check_golden("table_show", cli("table", "show", "log").out)
+    check_golden("model_submit_first", cli("model", "submit", models_file, "--table", "log", "--model", "first").out)
+    check_golden("model_explain_misses", cli("model", "explain", "first").out)
+    check_golden("work", cli("work", "--until-idle").out)
+    check_golden("model_submit_all", cli("model", "submit", models_file, "--table", "log").out)
+    cli("work", "--until-idle")
+    check_golden("model_explain_hits", cli("model", "explain", "second").out)
+    check_golden("model_ls", cli("model", "ls").out)
+    check_golden("model_show", cli("model", "show", "second").out)
+    check_golden("graphs_search", cli("graphs", "search", "--operator", "intersect").out)
+    found = cli("graphs", "search", "--column", "price", "--json").json["graphs"]
+    assert [graph["expression"] for graph in found] == ["log1p(fill_null(price, value=0.0))"]
+    check_golden("graphs_show", cli("graphs", "show", found[0]["fingerprint"][:12]).out)
+    check_golden("status", cli("status").out)
+    check_golden("work_idle", cli("work", "--until-idle").out)
+    settings = tmp_path / "training.json"
+    settings.write_text('{"partitions_per_epoch": 1, "batch_rows": 64}', encoding="utf-8")
+    train = (
+        "train",
+        "first",
+        "--end",
+        "2026-03-02T03:00",
+        "--test-end",
+        "2026-03-02T04:00",
+        "--config",
+        settings,
+        "--json",
+    )
+    trained = cli(*train).json
+    assert trained["exact"] is True
+    assert trained["counted"] == trained["events_in_range"] == trained["events_this_time"] > 100
+    assert len(trained["epochs"]) == 3
+    assert 0 < trained["test"]["auc"] < 1
+    again = cli(*train).json
+    assert again["events_this_time"] == 0
+    assert again["test"] == trained["test"]
+
+
+def test_late_rows_cost_only_themselves_and_the_worker_finds_them(submitted, tmp_path):
+    cli = submitted
+    before = cli("work", "--until-idle", "--json").json
+    write_sample_log(tmp_path / "log", SMALL, late=True)
+    added = cli("table", "add", "log", tmp_path / "log", "--json").json
+    late_rows = (
+        sum(row["rows"] for row in cli("table", "show", "log", "--json").json["partitions"]) * 4 - before["rows"]
+    )
+    assert added["added"] == []
+    after = cli("work", "--until-idle", "--json").json
+    assert 0 < after["rows"] == late_rows
+    assert all(row["hit"] for row in cli("model", "explain", "second", "--json").json["decisions"])
+
+
+def test_explain_says_what_an_eviction_did(submitted):
+    cli = submitted
+    cli("work", "--until-idle")
+    fingerprint = cli("graphs", "search", "--column", "price", "--json").json["graphs"][0]["fingerprint"]
+    preview = cli("graphs", "evict", fingerprint[:10])
+    assert "would evict 4 memos" in preview.out
+    assert "--yes" in preview.out
+    assert cli("graphs", "show", fingerprint, "--json").json["memos"] == {"READY": 4}
+    cli("graphs", "evict", fingerprint, "--why", "price was wrong", "--yes")
+    missed = cli("model", "explain", "first", "--misses").out
+    assert "evicted on " in missed
+    assert "price was wrong" in missed
+
+
+def test_a_new_operator_version_is_named_by_explain(submitted, monkeypatch, models_file):
+    import dataclasses
+
+    from transforms.operators import REGISTRY
+
+    cli = submitted
+    cli("work", "--until-idle")
+    newer = dataclasses.replace(REGISTRY["lower"], version=REGISTRY["lower"].version + 1)
+    monkeypatch.setitem(REGISTRY._by_name, "lower", newer)
+    cli("model", "submit", models_file, "--table", "log")
+    misses = cli("model", "explain", "first", "--misses", "--json").json["decisions"]
+    assert {row["input"] for row in misses} == {"overlap"}
+    assert {row["reason_code"] for row in misses} == {"operator_version"}
+    assert "operator lower version 2 instead of 1" in misses[0]["reason"]
+
+
+def test_a_corrected_column_is_named_by_explain(submitted, small_log):
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    cli = submitted
+    cli("work", "--until-idle")
+    path = next(iter(sorted(small_log.rglob("*.parquet"))))
+    table = pq.read_table(path, partitioning=None)
+    at = table.schema.get_field_index("price")
+    pq.write_table(table.set_column(at, table.schema.field(at), pc.multiply(table["price"], 2.0).cast("float")), path)
+    cli("table", "add", "log", small_log)
+    misses = cli("model", "explain", "first", "--misses", "--json").json["decisions"]
+    assert [(row["input"], row["reason_code"]) for row in misses] == [("price", "data_changed")]
+    assert "data changed in column price" in misses[0]["reason"]
+
+
+def test_an_unchanged_model_is_free_and_says_so(submitted, models_file):
+    again = submitted("model", "submit", models_file, "--table", "log", "--json").json["models"]
+    assert [(row["version"], row["unchanged"], row["queued"]) for row in again] == [(1, True, 0), (1, True, 0)]
+
+
+def test_a_text_log_is_imported_and_bad_rows_are_set_aside(cli, tmp_path):
+    (tmp_path / "clicks.tsv").write_text(
+        "1\tshoes\t1772409600\t1\n2\tred shoes\t1772413200\t0\nthree\thats\t1772413201\t0\n4\thats\t1772413202\n",
+        encoding="utf-8",
+    )
+    schema = {
+        "format": "tsv",
+        "columns": [
+            {"name": "user_id", "type": "int64"},
+            {"name": "query", "type": "string"},
+            {"name": "time", "type": "timestamp"},
+            {"name": "clicked", "type": "bool"},
+        ],
+        "time": {"column": "time", "unit": "s"},
+    }
+    (tmp_path / "schema.json").write_text(json.dumps(schema), encoding="utf-8")
+    arguments = ("table", "import", "clicks", tmp_path / "clicks.tsv", "--schema", tmp_path / "schema.json")
+    refused = cli(*arguments, status=3)
+    assert "rejected" in refused.err
+    answer = cli(*arguments, "--max-reject-share", "0.5", "--json").json
+    assert (answer["rows"], answer["rejected"], answer["partitions"]) == (2, 2, 2)
+    (side_file,) = Path(answer["rejects_folder"]).glob("*.jsonl")
+    rejects = [json.loads(line) for line in side_file.read_text(encoding="utf-8").splitlines()]
+    assert [reject["line"] for reject in rejects] == [3, 4]
+    assert rejects[0]["reason"]["column"] == "user_id"
+    assert cli("table", "ls", "--json").json["tables"][0]["rows"] == 2
+
+
+def test_every_command_has_help(capsys):
+    groups = [[], ["table"], ["model"], ["graphs"]]
+    commands = [["table", name] for name in ("add", "import", "ls", "show")]
+    commands += [["model", name] for name in ("submit", "ls", "show", "explain")]
+    commands += [["graphs", name] for name in ("ls", "show", "search", "evict")]
+    for words in [*groups, *commands, ["work"], ["train"], ["status"], ["demo"]]:
+        assert run([*words, "--help"]) == 0
+        text = capsys.readouterr().out
+        assert "Usage: headrace" in text
+        if words in commands:
+            assert "--json" in text
+
+
+def test_the_answer_can_be_recorded_beside_the_table(tmp_path, capsys):
+    assert run(["--record", str(tmp_path / "answer.json"), "table", "ls", "--home", str(tmp_path / "home")]) == 0
+    assert "no table is registered yet" in capsys.readouterr().out
+    assert json.loads((tmp_path / "answer.json").read_text(encoding="utf-8")) == {"tables": []}
