@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,7 @@ def demo(
     played = Demo(
         chosen,
         folder,
-        say=lambda text: typer.echo(text, err=as_json),
+        transcript=sys.stderr if as_json else sys.stdout,
         progress_bar=progress_bar,
         options=LogOptions(negatives_per_positive=negatives, seed=seed),
         seed=seed,

@@ -16,13 +16,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from headrace.demo.scripts import DemoScript, LogOptions, example_file
 from trainer.checkpoint import epochs_committed
-from transforms.errors import HeadraceError
+from transforms.errors import HeadraceError, InputError
 
-Say = Callable[[str], None]
+#: Marks a folder that a demo made, and may therefore empty.
+MARKER = ".headrace-demo"
 ProgressBar = Callable[[str, str], Any]
 
 
@@ -42,14 +43,21 @@ class Outcome:
 
 
 class Demo:
-    """One run of a script in a folder of its own, which is emptied first."""
+    """One run of a script in a folder of its own, which is emptied first. ``transcript`` needs a file descriptor."""
 
     def __init__(
-        self, script: DemoScript, folder: Path, *, say: Say, progress_bar: ProgressBar, options: LogOptions, seed: int
+        self,
+        script: DemoScript,
+        folder: Path,
+        *,
+        transcript: TextIO,
+        progress_bar: ProgressBar,
+        options: LogOptions,
+        seed: int,
     ) -> None:
         self.script = script
         self.home = folder
-        self.say = say
+        self.transcript = transcript
         self.progress_bar = progress_bar
         self.options = options
         self.moments = random.Random(seed)
@@ -57,9 +65,9 @@ class Demo:
     def play(self, source: str) -> Outcome:
         """Everything, in order. Raises :class:`DemoStepFailed` if a command fails."""
         began = time.monotonic()
-        shutil.rmtree(self.home, ignore_errors=True)
+        empty_demo_folder(self.home)
         logs = self.home / "logs"
-        logs.mkdir(parents=True)
+        logs.mkdir()
         self._prepare(source, logs)
         submitted = self._share(logs)
         killed_after, trained = self._train()
@@ -139,6 +147,11 @@ class Demo:
 
     # commands
 
+    def say(self, text: str) -> None:
+        """Write to the transcript, where the commands write too."""
+        self.transcript.write(text + "\n")
+        self.transcript.flush()
+
     def _command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "headrace", *arguments]
 
@@ -161,11 +174,10 @@ class Demo:
     def _answer(self, *arguments: str, silent: bool) -> dict[str, Any]:
         record = self.home / "answer.json"
         record.unlink(missing_ok=True)
-        sys.stdout.flush()
         done = subprocess.run(
             self._command("--record", str(record), *arguments),
             env=self._environment(),
-            stdout=subprocess.DEVNULL if silent else None,
+            stdout=subprocess.DEVNULL if silent else self.transcript,
             check=False,
         )
         self._check(arguments, done.returncode)
@@ -176,6 +188,17 @@ class Demo:
         if status:
             raise DemoStepFailed("a step of the demo failed", value=f"exit status {status}",
                                  where=f"headrace {shlex.join(arguments)}", next_step="see its message above")  # fmt: skip
+
+
+def empty_demo_folder(folder: Path) -> None:
+    """Make ``folder`` empty, if it is an earlier demo's or new. Raises :class:`InputError` for anybody else's files."""
+    marker = folder / MARKER
+    if folder.exists() and any(folder.iterdir()) and not marker.exists():
+        raise InputError("this folder holds something that no demo made", where="--home", value=str(folder),
+                         next_step="name a folder that is empty or does not exist")  # fmt: skip
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    marker.touch()
 
 
 def _shorter(arguments: Sequence[str]) -> list[str]:
