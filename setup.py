@@ -4,6 +4,7 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
+ROOMS = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 CORE = [
     "alembic>=1.14",
     "networkx>=3.4",
@@ -20,7 +21,7 @@ EXTRAS = {
     "tft": ["apache-beam>=2.70", "tensorflow-transform>=1.21"],
     "gcs": ["google-cloud-storage>=3.0"],
     "bench": ["polars>=1.20"],
-    "test": ["hypothesis>=6.120", "pytest>=8.3", "pytest-xdist>=3.6", "pytest-timeout>=2.3"],
+    "test": ["hypothesis>=6.120", "pytest>=8.3", "pytest-xdist>=3.6", "pytest-timeout>=2.3", "scikit-learn>=1.5"],
     "lint": ["import-linter>=2.1", "mypy>=1.14", "ruff>=0.9"],
 }
 EXTRAS["all"] = sorted({package for packages in EXTRAS.values() for package in packages})
@@ -33,17 +34,8 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
-    packages=find_packages(
-        include=[
-            f"{room}{rest}"
-            for room in ("transforms", "warehouse", "pipelines", "trainer", "headrace")
-            for rest in ("", ".*")
-        ]
-    ),
-    package_data={
-        "warehouse": ["migrations/*.mako", "migrations/*.ini"],
-        "headrace": ["py.typed"],
-    },
+    packages=find_packages(include=[pattern for room in ROOMS for pattern in (room, f"{room}.*")]),
+    package_data={room: ["py.typed"] for room in ROOMS},
     install_requires=CORE,
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["headrace = headrace.cli.main:main"]},

@@ -92,7 +92,7 @@ class LogSchema:
             text = Path(path).read_text(encoding="utf-8")
         except FileNotFoundError:
             raise LogSchemaError("there is no schema file here", where=path,
-                                 next_step="write one; `headrace table import --help` shows an example") from None  # fmt: skip
+                                 next_step="write one: docs/importing.md shows an example") from None  # fmt: skip
         except (OSError, UnicodeDecodeError) as error:
             raise LogSchemaError("the schema file cannot be read", where=path, value=str(error)) from error
         try:

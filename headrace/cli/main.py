@@ -15,9 +15,12 @@ import typer
 
 from headrace.cli import demo, graphs, models, status, tables, train, work
 from headrace.cli.output import record_to
-from transforms.errors import HeadraceError
+from transforms.errors import HeadraceError, InputError
 
 DEFECT_STATUS = 70
+
+#: Packages that the core installs without, and the extra that brings each.
+EXTRAS = {"apache_beam": "beam", "tensorflow": "train", "keras": "train"}
 
 app = typer.Typer(
     help="Computes each feature once for all models, keeps it, and feeds the trainers.",
@@ -60,11 +63,22 @@ def run(arguments: list[str] | None = None) -> int:
     except HeadraceError as error:
         _say(f"error: {error}")
         return error.exit_status
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            return _defect(error)
+        _say(f"error: this command needs a package that is not installed\n  value:   {error.name!r}\n"
+             f"  next:    pip install 'headrace[{extra}]'")  # fmt: skip
+        return InputError.exit_status
     except Exception as error:
-        traceback.print_exc()
-        _say(f"defect: {type(error).__name__}: {error}\n  next:    please report this trace; nothing was half written")
-        return DEFECT_STATUS
+        return _defect(error)
     return 0
+
+
+def _defect(error: Exception) -> int:
+    traceback.print_exception(error)
+    _say(f"defect: {type(error).__name__}: {error}\n  next:    please report this trace; nothing was half written")
+    return DEFECT_STATUS
 
 
 def _say(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -34,7 +35,9 @@ def train(
     start: Annotated[str, typer.Option(help="Train on partitions from this time on (ISO 8601, UTC).")] = "",
     end: Annotated[str, typer.Option(help="Train on partitions that start before this time.")] = "",
     test_end: Annotated[str, typer.Option(help="Then measure on the partitions from --end to this time.")] = "",
-    baseline: Annotated[str, typer.Option(help="Score this raw column on the test partitions too.")] = "",
+    baseline: Annotated[
+        list[str] | None, typer.Option(help="Score this raw column alone on the test partitions too; may be repeated.")
+    ] = None,
     config: Annotated[str, typer.Option(help="A JSON file of training options, as docs/training.md lists them.")] = "",
     run_dir: Annotated[
         str, typer.Option(help="Folder of the checkpoints. Default: runs/MODEL-vVERSION in the home.")
@@ -61,8 +64,8 @@ def train(
     import_tensorflow_quietly()
     report = _train(solution, storage, settings)
     scores = _evaluate(held_out, storage, folder) if held_out else None
-    raw = _score_column(held_out, storage, baseline) if held_out and baseline else None
-    emit(_screen(solution, settings, report, scores, baseline, raw, time.monotonic() - began), as_json=as_json)
+    raw = {column: _score_column(held_out, storage, column) for column in baseline or ()} if held_out else {}
+    emit(_screen(solution, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
 
 
 def _moment(option: str, text: str) -> datetime | None:
@@ -116,11 +119,10 @@ def _evaluate(held_out: ReadSolution, storage: Storage, run_dir: str) -> Scores:
         return trained.evaluate(held_out, lambda fragment: read_fragment(storage, held_out, fragment), progress=report)
 
 
-def _score_column(held_out: ReadSolution, storage: Storage, column: str) -> MetricsRow:
-    """How well a raw number alone ranks the held-out events; a null ranks lowest."""
+def _score_column(held_out: ReadSolution, storage: Storage, column: str) -> float | None:
+    """AUC of a raw number alone on the held-out events; a null ranks lowest. None when it is undefined."""
     import numpy as np
 
-    from headrace.screens.training import MetricsRow
     from trainer.metrics import auc
     from warehouse.reader import read_raw
 
@@ -130,12 +132,8 @@ def _score_column(held_out: ReadSolution, storage: Storage, column: str) -> Metr
         raw = read_raw(storage, fragment, [held_out.label, column])
         labels.append(raw[held_out.label].to_numpy().astype(np.float64))
         values.append(np.nan_to_num(raw[column].to_numpy().astype(np.float64), nan=-np.inf))
-    label = np.concatenate([np.zeros(0), *labels])
-    return MetricsRow(len(label), _known(auc(label, np.concatenate([np.zeros(0), *values]))), None, None)
-
-
-def _known(value: float) -> float | None:
-    return None if value != value else value
+    ranked = auc(np.concatenate([np.zeros(0), *labels]), np.concatenate([np.zeros(0), *values]))
+    return None if math.isnan(ranked) else ranked
 
 
 def _metrics(scores: Scores) -> MetricsRow:
@@ -157,8 +155,7 @@ def _screen(
     settings: TrainConfig,
     report: TrainReport,
     scores: Scores | None,
-    baseline: str,
-    raw: MetricsRow | None,
+    baselines: dict[str, float | None],
     secs: float,
 ) -> Any:
     from headrace.screens.training import TrainedScreen
@@ -178,8 +175,7 @@ def _screen(
         most_times=None if ledger is None else ledger.most,
         exact=None if ledger is None else ledger.exact,
         test=_metrics(scores) if scores else None,
-        baseline_column=baseline,
-        baseline=raw,
+        baselines=baselines,
         training_secs=report.seconds,
         secs=secs,
     )

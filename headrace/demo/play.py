@@ -105,8 +105,8 @@ class Demo:
         settings.write_text(json.dumps(options, indent=2), encoding="utf-8")
         command = ["train", self.script.first, "--end", train_end.isoformat(), "--test-end", test_end.isoformat(),
                    "--config", str(settings)]  # fmt: skip
-        if self.script.baseline:
-            command += ["--baseline", self.script.baseline]
+        for column in self.script.baselines:
+            command += ["--baseline", column]
         partitions = sum(start < train_end for start in starts)
         epochs = math.ceil(partitions / int(str(options["partitions_per_epoch"]))) * int(str(options["passes"]))
         self.say("\n[5] Training, killed with SIGKILL in the middle, then resumed")

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 
-from headrace.demo.scripts import TRAINING, DemoScript, LogOptions, Prepare, Progress
+from headrace.demo.scripts import DemoScript, LogOptions, Prepare, Progress
 from transforms.errors import InputError
 
 Split = Callable[[Sequence[datetime], datetime], tuple[datetime, datetime]]
@@ -57,8 +57,8 @@ REAL_LOGS = {
         prepare=_prepare_with("globo"),
         # 192 hours: the first 168 train, the last 24 test.
         split=_last_hours(24),
-        baseline="article_clicks_recent",
-        options={"partitions_per_epoch": 24, **TRAINING, "tables": {"history": "article", "last_article": "article"}},
+        baselines=("article_clicks_recent", "article_clicks_last_hour"),
+        options={"partitions_per_epoch": 24, "tables": {"history": "article", "last_article": "article"}},
     ),
     "movielens": DemoScript(
         table="movielens",
@@ -67,8 +67,8 @@ REAL_LOGS = {
         prepare=_prepare_with("movielens"),
         # The last ten interactions of every user are the last ten hours.
         split=_last_hours(10),
-        baseline="movie_clicks_recent",
-        options={"partitions_per_epoch": 20, **TRAINING, "tables": {"history": "movie"}},
+        baselines=("movie_clicks_recent",),
+        options={"partitions_per_epoch": 20, "tables": {"history": "movie"}},
     ),
     "criteo": DemoScript(
         table="criteo",
@@ -76,7 +76,7 @@ REAL_LOGS = {
         first="display_ctr",
         prepare=_prepare_with("criteo"),
         split=_last_share(0.2),
-        options={"partitions_per_epoch": 4, **TRAINING, "batch_rows": 256},
+        options={"partitions_per_epoch": 4, "batch_rows": 256},
     ),
     "obd": DemoScript(
         table="obd",
@@ -84,6 +84,6 @@ REAL_LOGS = {
         first="fashion_ctr",
         prepare=_prepare_with("obd"),
         split=_last_share(0.3),
-        options={"partitions_per_epoch": 1, **TRAINING, "batch_rows": 256},
+        options={"partitions_per_epoch": 1, "batch_rows": 256},
     ),
 }

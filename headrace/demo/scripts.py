@@ -21,9 +21,6 @@ class LogOptions:
     seed: int = 0
 
 
-#: Training options that suit logs of some hundred thousand events; docs/training.md says what each means.
-TRAINING: Mapping[str, object] = {"batch_rows": 1024, "dense_optimizer": "adam", "dense_learning_rate": 0.002}
-
 Prepare = Callable[[str, Path, LogOptions, Progress], str]
 
 
@@ -43,7 +40,7 @@ class DemoScript:
     prepare: Prepare
     split: Callable[[Sequence[datetime], datetime], tuple[datetime, datetime]]
     late: Callable[[Path], str] | None = None
-    baseline: str = ""
+    baselines: tuple[str, ...] = ()
     options: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -77,7 +74,7 @@ def sample_script(config: SampleLogConfig) -> DemoScript:
         prepare=prepare,
         split=lambda starts, end: (starts[len(starts) * 3 // 4], end),
         late=late,
-        options={"partitions_per_epoch": max(1, config.hours // 8), **TRAINING},
+        options={"partitions_per_epoch": max(1, config.hours // 8)},
     )
 
 

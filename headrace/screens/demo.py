@@ -35,8 +35,7 @@ class DemoScreen:
     auc: float | None
     log_loss: float | None
     normalized_entropy: float | None
-    baseline_column: str
-    baseline_auc: float | None
+    baselines: dict[str, float | None]
     secs: float
 
     def render(self) -> RenderableType:
@@ -54,8 +53,7 @@ class DemoScreen:
             ("training", crash),
             ("quality", quality),
         ]
-        if self.baseline_column:
-            pairs.append(("baseline", f"{self.baseline_column} alone: AUC {_number(self.baseline_auc)}"))
+        pairs += [("baseline", f"{column} alone: AUC {_number(auc)}") for column, auc in self.baselines.items()]
         pairs.append(("time", secs_text(self.secs)))
         here = os.path.relpath(self.home)
         steps = (
@@ -93,7 +91,6 @@ def demo_screen(model: str, home: Path, outcome: Outcome) -> DemoScreen:
         auc=test["auc"],
         log_loss=test["log_loss"],
         normalized_entropy=test["normalized_entropy"],
-        baseline_column=trained["baseline_column"],
-        baseline_auc=(trained["baseline"] or {}).get("auc"),
+        baselines=trained["baselines"],
         secs=outcome.secs,
     )

@@ -36,8 +36,8 @@ class TrainedScreen:
     """What a training run did and how good the model is.
 
     ``counted`` events have a counter each, saved beside the weights; ``fewest_times`` and ``most_times`` are read off
-    those counters. ``events_this_time`` were trained by this call, ``training_secs`` it took. ``baseline`` scores a raw
-    column on the same test events.
+    those counters. ``events_this_time`` were trained by this call, ``training_secs`` it took. ``baselines`` is the AUC of
+    raw columns, each alone, on the same test events.
     """
 
     model: str
@@ -53,8 +53,7 @@ class TrainedScreen:
     most_times: int | None
     exact: bool | None
     test: MetricsRow | None
-    baseline_column: str
-    baseline: MetricsRow | None
+    baselines: dict[str, float | None]
     training_secs: float
     secs: float
 
@@ -77,8 +76,7 @@ class TrainedScreen:
             auc, log_loss, entropy = _quality(self.test)
             quality = f"AUC {auc}, log loss {log_loss}, normalized entropy {entropy}"
             pairs.append(("test", f"{count_text(self.test.events)} events: {quality}"))
-        if self.baseline:
-            pairs.append(("baseline", f"{self.baseline_column} alone: AUC {_number(self.baseline.auc)}"))
+        pairs += [("baseline", f"{column} alone: AUC {_number(auc)}") for column, auc in self.baselines.items()]
         pairs.append(("run", self.run_dir))
         return Group(table, facts(pairs))
 

@@ -204,3 +204,18 @@ def test_an_interrupted_command_leaves_quietly(tmp_path):
     _, error = worker.communicate(timeout=60)
     assert worker.returncode == 130, error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "extra"), [("work", "apache_beam", "beam"), ("train", "tensorflow", "train")]
+)
+def test_a_missing_extra_is_named(cli, tmp_path, table, command, package, extra):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS, encoding="utf-8")
+    cli("model", "submit", models, "--table", "log")
+    program = f"import sys; sys.modules[{package!r}] = None; from headrace.cli.main import main; main({[command, 'first'][: 1 + (command == 'train')]!r})"
+    environment = {**os.environ, "HEADRACE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert f"pip install 'headrace[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -7,7 +7,8 @@ import pytest
 from headrace.model_file import ModelFileError, load_models
 from transforms.errors import DuplicateInput, TypeMismatch
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem != "first_model")
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -17,6 +18,14 @@ def test_examples_define_three_models_of_two_clients_that_share_most_components(
     assert len({model.client for model in models}) == 2
     sets = [{item.fingerprint for item in model.inputs.values()} for model in models]
     assert len(set.intersection(*sets)) / len(set.union(*sets)) > 0.6
+
+
+def test_the_readme_shows_the_first_example_and_the_papers_graph_in_it():
+    text = (ROOT / "examples" / "first_model.py").read_text(encoding="utf-8")
+    assert f"```python\n{text}```" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 30
+    (model,) = load_models(ROOT / "examples" / "first_model.py")
+    assert list(model.inputs) == ["overlap", "query_x_hour", "price"]
 
 
 def written(tmp_path: Path, text: str) -> Path:

@@ -1,0 +1,25 @@
+"""The public surfaces of the language, pinned."""
+
+from __future__ import annotations
+
+import headrace
+import transforms
+
+TRANSFORMS = """
+DType Dense Expr HeadraceError Model ModelInput Plan PlanResult Ragged Vector Weighted canonicalize compile_plan
+component_document component_from_document fingerprint
+"""
+HEADRACE = """
+Expr HeadraceError Model boolean coalesce column concat cross float32 float64 if_else int64 literal ragged text timestamp
+"""
+
+
+def test_surfaces_are_pinned_and_every_name_loads():
+    for package, surface in ((transforms, TRANSFORMS), (headrace, HEADRACE)):
+        assert package.__all__ == sorted(surface.split())
+        assert all(getattr(package, name) is not None for name in package.__all__)
+
+
+def test_unknown_names_are_attribute_errors():
+    assert not hasattr(transforms, "nothing_of_this_name")
+    assert not hasattr(headrace, "nothing_of_this_name")
