@@ -53,7 +53,7 @@ class TrainConfig:
     """
 
     run_dir: str = field(metadata=MAY_CHANGE)
-    batch_rows: int = 2048
+    batch_rows: int = 1024
     dim: int = 16
     dims: Mapping[str, int] = field(default_factory=_no_overrides)
     combiner: str = "mean"
