@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,12 +19,14 @@ from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from headrace.screens.training import EpochRow, MetricsRow
     from trainer.config import TrainConfig
     from trainer.loop import TrainEvent, TrainReport
     from trainer.metrics import Scores
-    from warehouse.solution import ReadSolution
-    from warehouse.storage import Storage
+    from warehouse.solution import ReadSolution, SolutionFragment
+    from warehouse.warehouse import Warehouse
 
 
 def train(
@@ -54,18 +56,37 @@ def train(
             "a test range needs the end of training", where="--test-end", value=test_end, next_step="give --end too"
         )
     with open_warehouse(home) as warehouse:
-        from warehouse.solution import read_solution
-
-        solution = read_solution(warehouse, model, version=version or None, start=first, end=last)
-        held_out = read_solution(warehouse, model, version=version or None, start=last, end=until) if until else None
-        storage = warehouse.storage
-    folder = run_dir or str(Path(home_folder(home)) / "runs" / f"{model}-v{solution.model_version}")
-    settings = _settings(config, folder)
-    import_tensorflow_quietly()
-    report = _train(solution, storage, settings)
-    scores = _evaluate(held_out, storage, folder) if held_out else None
-    raw = {column: _score_column(held_out, storage, column) for column in baseline or ()} if held_out else {}
+        solution = _solution(warehouse, model, version, first, last)
+        held_out = _solution(warehouse, model, version, last, until) if until else None
+        folder = run_dir or str(Path(home_folder(home)) / "runs" / f"{model}-v{solution.model_version}")
+        settings = _settings(config, folder)
+        import_tensorflow_quietly()
+        report = _train(warehouse, solution, settings)
+        scores = _evaluate(warehouse, held_out, folder) if held_out else None
+        raw = {column: _score_column(warehouse, held_out, column) for column in baseline or ()} if held_out else {}
     emit(_screen(solution, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
+
+
+def _solution(
+    warehouse: Warehouse, model: str, version: int, start: datetime | None, end: datetime | None
+) -> ReadSolution:
+    from warehouse.solution import read_solution
+
+    solution = read_solution(warehouse, model, version=version or None, start=start, end=end)
+    if not solution.rows:
+        asked = f"{start.isoformat() if start else '…'} to {end.isoformat() if end else '…'}"
+        raise InputError("no events lie in this range", where=f"model {model}, table {solution.table}", value=asked,
+                         next_step=f"headrace table show {solution.table} lists the partitions")  # fmt: skip
+    return solution
+
+
+def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionFragment], pa.Table]:
+    """How the trainer reads a fragment. A damaged memo is computed on the fly, and queued to be computed anew."""
+    from warehouse.memos import damage_recorder
+    from warehouse.reader import read_fragment
+
+    record = damage_recorder(warehouse)
+    return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record)
 
 
 def _moment(option: str, text: str) -> datetime | None:
@@ -94,9 +115,8 @@ def _settings(path: str, run_dir: str) -> TrainConfig:
     return TrainConfig.from_document(options, run_dir=run_dir)
 
 
-def _train(solution: ReadSolution, storage: Storage, settings: TrainConfig) -> TrainReport:
+def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig) -> TrainReport:
     from trainer.loop import train as run_training
-    from warehouse.reader import read_fragment
 
     with progress_bar(f"training {solution.model}", "events") as report:
 
@@ -105,21 +125,17 @@ def _train(solution: ReadSolution, storage: Storage, settings: TrainConfig) -> T
                 typer.echo(f"a checkpoint was passed over: {event.message}", err=True)
             report(event.events, event.total_events)
 
-        return run_training(
-            solution, lambda fragment: read_fragment(storage, solution, fragment), settings, progress=follow
-        )
+        return run_training(solution, _reader(warehouse, solution), settings, progress=follow)
 
 
-def _evaluate(held_out: ReadSolution, storage: Storage, run_dir: str) -> Scores:
+def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> Scores:
     from trainer.trained import load_trained
-    from warehouse.reader import read_fragment
 
     with progress_bar("testing", "events") as report:
-        trained = load_trained(run_dir)
-        return trained.evaluate(held_out, lambda fragment: read_fragment(storage, held_out, fragment), progress=report)
+        return load_trained(run_dir).evaluate(held_out, _reader(warehouse, held_out), progress=report)
 
 
-def _score_column(held_out: ReadSolution, storage: Storage, column: str) -> float | None:
+def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> float | None:
     """AUC of a raw number alone on the held-out events; a null ranks lowest. None when it is undefined."""
     import numpy as np
 
@@ -129,7 +145,7 @@ def _score_column(held_out: ReadSolution, storage: Storage, column: str) -> floa
     labels: list[Any] = []
     values: list[Any] = []
     for fragment in (fragment for partition in held_out.partitions for fragment in partition.fragments):
-        raw = read_raw(storage, fragment, [held_out.label, column])
+        raw = read_raw(warehouse.storage, fragment, [held_out.label, column])
         labels.append(raw[held_out.label].to_numpy().astype(np.float64))
         values.append(np.nan_to_num(raw[column].to_numpy().astype(np.float64), nan=-np.inf))
     ranked = auc(np.concatenate([np.zeros(0), *labels]), np.concatenate([np.zeros(0), *values]))
@@ -169,6 +185,7 @@ def _screen(
         epochs=_epoch_rows(report),
         events_this_time=report.events,
         events_in_range=solution.rows,
+        columns_read={action: solution.count(action) for action in ("load", "compute", "raw")},
         passes=settings.passes,
         counted=None if ledger is None else ledger.events,
         fewest_times=None if ledger is None else ledger.least,

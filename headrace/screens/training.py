@@ -35,8 +35,8 @@ class EpochRow:
 class TrainedScreen:
     """What a training run did and how good the model is.
 
-    ``counted`` events have a counter each, saved beside the weights; ``fewest_times`` and ``most_times`` are read off
-    those counters. ``events_this_time`` were trained by this call, ``training_secs`` it took. ``baselines`` is the AUC of
+    ``columns_read`` counts (input, fragment) pairs by how they were read. ``counted`` events have a counter each, saved
+    beside the weights; ``fewest_times`` and ``most_times`` are read off those counters. ``events_this_time`` were trained by this call, ``training_secs`` it took. ``baselines`` is the AUC of
     raw columns, each alone, on the same test events.
     """
 
@@ -47,6 +47,7 @@ class TrainedScreen:
     epochs: tuple[EpochRow, ...]
     events_this_time: int
     events_in_range: int
+    columns_read: dict[str, int]
     passes: int
     counted: int | None
     fewest_times: int | None
@@ -68,7 +69,9 @@ class TrainedScreen:
             rows,
             title=f"{self.model} version {self.version}; each batch is scored before it is learned from",
         )
-        pairs = [("trained", self._counted())]
+        how = {"load": "memoized", "compute": "computed on the fly", "raw": "raw"}
+        read = ", ".join(f"{count_text(n)} {how[action]}" for action, n in self.columns_read.items() if n)
+        pairs = [("trained", self._counted()), ("columns", f"{read} (inputs × fragments)")]
         if self.resumed_from:
             pairs.append(("resumed", f"from {PurePath(self.resumed_from).name}"))
         pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))

@@ -131,6 +131,15 @@ def test_options_that_cannot_be(cli, tmp_path):
     assert "names no table" in _models_without_table(cli, tmp_path)
 
 
+def test_a_range_without_events(cli, tmp_path, table):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS, encoding="utf-8")
+    cli("model", "submit", models, "--table", "log")
+    error = cli("train", "first", "--end", "1999-01-01", status=2).err
+    assert "no events lie in this range" in error
+    assert "headrace table show log" in error
+
+
 def _models_without_table(cli, tmp_path):
     path = tmp_path / "models.py"
     path.write_text(MODELS, encoding="utf-8")
