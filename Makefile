@@ -18,7 +18,7 @@ $(READY): requirements.txt setup.py
 	  echo "  next: apt-get install python3 python3-venv, or call make PYTHON=/path/to/python3.12"; exit 2; }
 	@echo "Setting up $(VENV) with $(PYTHON) (about two minutes the first time)"
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
