@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from transforms.errors import InputError
 from transforms.graph import Literal, Node, Operation, fold
 from transforms.operators import REGISTRY
 from transforms.operators.declaration import Law
-from transforms.types import Dense, DType
+from transforms.types import ColumnType, Dense, DType
 
 Rule = Callable[[Operation], Node | None]
+Value = bool | int | float | str
 
 
 def canonicalize(root: Node) -> Node:
@@ -124,9 +127,21 @@ def fold_constants(node: Operation) -> Node | None:
     operator = REGISTRY[node.op]
     if operator.version != node.version:
         return None
-    values = [arg.value for arg in node.operands if isinstance(arg, Literal)]
+    values = [_held(arg.type, arg.value) for arg in node.operands if isinstance(arg, Literal)]
     result = operator.reference(*values, **dict(node.params))
-    return Literal(node.type, result) if isinstance(result, bool | int | float | str) else None
+    return Literal(node.type, _held(node.type, result)) if isinstance(result, bool | int | float | str) else None
+
+
+def _held(column_type: ColumnType, value: Value) -> Value:
+    """``value`` as a column of this type holds it: a kernel sees a float32 rounded, and an integer in a float column as one."""
+    match column_type.dtype:
+        case DType.FLOAT32:
+            with np.errstate(over="ignore"):
+                return float(np.float32(value))
+        case DType.FLOAT64:
+            return float(value)
+        case _:
+            return value
 
 
 #: In the order they are tried; each returns None when it does not apply.

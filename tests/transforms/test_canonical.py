@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import itertools
 
+import hypothesis.strategies as st
+import pyarrow as pa
 from hypothesis import given, settings
 
 from tests.transforms.components import INPUTS, TOKENS, rebuilt
 from transforms.canonical import canonicalize
-from transforms.expression import concat, int64, literal, text
+from transforms.expression import coalesce, concat, float64, int64, literal, text
 from transforms.fingerprint import fingerprint
 from transforms.graph import Literal, Operation, component_document, component_from_document, topological
+from transforms.plan import compile_plan
 
 A, B, C = (text(name).unigrams() for name in "abc")
 
@@ -67,6 +70,37 @@ def test_constants_are_folded():
     assert isinstance(folded, Literal)
     assert folded.value == 5
     assert fingerprint((int64("n") + (literal(2) + literal(3))).node) == fingerprint((int64("n") + 5).node)
+
+
+LITERALS = st.recursive(
+    st.one_of(
+        st.integers(-(2**63), 2**63 - 1).map(literal),
+        st.sampled_from([0, 1, 4, 2**53 + 1, 2**62]).map(literal),
+        st.floats(width=64).map(literal),
+        st.sampled_from([0.1, -0.0, 1e300, 16777217.0]).map(literal),
+    ),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda pair: pair[0] + pair[1]),
+        st.tuples(inner, inner).map(lambda pair: pair[0] * pair[1]),
+        st.tuples(inner, inner).map(lambda pair: coalesce(*pair)),
+        st.tuples(inner, st.sampled_from(["float32", "float64", "int64"])).map(lambda pair: pair[0].cast(pair[1])),
+    ),
+    max_leaves=5,
+)
+
+
+@given(LITERALS)
+@settings(max_examples=300, deadline=None)
+def test_folding_constants_changes_no_value(constant):
+    expression = coalesce(float64("x"), constant)
+    batch = pa.table({"x": pa.array([None, 1.5, None], pa.float64())})
+    plan = compile_plan({"written": expression.node, "canonical": canonicalize(expression.node)})
+    columns = plan.run(batch).columns
+    assert columns["written"].buffers()[1].to_pybytes() == columns["canonical"].buffers()[1].to_pybytes()
+
+
+def test_a_rounded_constant_is_not_the_constant():
+    assert fingerprint(literal(0.1).cast("float32").cast("float64").node) != fingerprint(literal(0.1).node)
 
 
 def test_shared_subexpressions_are_one_node():
