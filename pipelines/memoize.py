@@ -27,7 +27,7 @@ from pipelines.outcomes import error_document, error_from_document
 from transforms.errors import HeadraceError, StorageError
 from transforms.graph import component_from_document
 from transforms.plan import Plan, compile_plan
-from warehouse.memo_file import write_memo_file
+from warehouse.memo_file import memo_path_of, write_memo_file
 from warehouse.reader import read_raw
 from warehouse.storage import Storage
 from warehouse.table import Fragment
@@ -93,10 +93,15 @@ class ComponentOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FragmentResult:
-    """What became of one :class:`FragmentWork`. ``raw_bytes_read``: the raw columns as they lay in memory."""
+    """What became of one :class:`FragmentWork`, known by its ``output``.
+
+    ``file`` holds the memos that were written; it is ``output`` when none failed. ``raw_bytes_read``: the raw columns
+    as they lay in memory.
+    """
 
     fragment_id: str
     output: str
+    file: str
     rows: int
     raw_bytes_read: int
     outcomes: tuple[ComponentOutcome, ...]
@@ -157,14 +162,17 @@ class _Computed:
 
 
 def memoize_fragment(storage: Storage, work: FragmentWork, plans: PlanCache) -> FragmentResult:
-    """Compute every component of ``work`` and write those that succeed to ``work.output``, whole or not at all.
+    """Compute every component of ``work`` and write those that succeed to one file, whole or not at all.
 
     The memo file is a function of the components and of the raw columns' bytes alone. A component fails by itself:
     when its operators raise, when a raw column it reads has changed since it was registered, or when its operators
     are not of this release. Raises :class:`~transforms.errors.StorageError` when the memo file cannot be written.
     """
     computed = _compute(storage, work, plans)
-    written = write_memo_file(storage, work.output, computed.columns).columns if computed.columns else {}
+    # A file with fewer columns has another name: a late worker whose component failed must not overwrite a whole one.
+    keys = [memo_key for memo_key, column, _ in work.components if column in computed.columns]
+    file = memo_path_of(work.output, keys)
+    written = write_memo_file(storage, file, computed.columns).columns if keys else {}
     outcomes = []
     for memo_key, column, _ in work.components:
         if column in computed.errors:
@@ -174,7 +182,7 @@ def memoize_fragment(storage: Storage, work: FragmentWork, plans: PlanCache) -> 
         outcomes.append(ComponentOutcome(memo_key, column, "", stored.checksum, stored.rows, stored.size_bytes,
                                          computed.secs[column]))  # fmt: skip
     fragment = work.fragment
-    return FragmentResult(fragment.fragment_id, work.output, fragment.rows, computed.raw_bytes, tuple(outcomes))
+    return FragmentResult(fragment.fragment_id, work.output, file, fragment.rows, computed.raw_bytes, tuple(outcomes))
 
 
 def _compute(storage: Storage, work: FragmentWork, plans: PlanCache) -> _Computed:
@@ -293,10 +301,11 @@ class JobResults:
     def __init__(self, storage: Storage, job: str, total: int) -> None:
         self._storage, self._job = storage, job
         self._seen: set[str] = set()
+        self._errors: list[Mapping[str, object]] = []
         self.total = total
 
     def new(self) -> list[FragmentResult]:
-        """Results that came since the last call. Raises the StorageError that a worker met."""
+        """Results that came since the last call. Raises the StorageError that a worker met, once no result is new."""
         results = []
         folder = f"{self._storage.home}/{_JOBS}"
         for file in self._storage.list(folder):
@@ -305,8 +314,11 @@ class JobResults:
             document = json.loads(self._storage.read_bytes(file.path))
             self._seen.add(file.path)
             if "error" in document:
-                raise error_from_document(cast("Mapping[str, object]", document["error"]))
-            results.append(FragmentResult.from_document(document["result"]))
+                self._errors.append(cast("Mapping[str, object]", document["error"]))
+            else:
+                results.append(FragmentResult.from_document(document["result"]))
+        if self._errors and not results:
+            raise error_from_document(self._errors[0])
         return results
 
     @property

@@ -117,9 +117,12 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create ``folder`` and its parents. Raises :class:`~transforms.errors.StorageError`."""
+    """Create ``folder`` and its parents, durably. Raises :class:`~transforms.errors.StorageError`."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        missing = [each for each in (folder, *folder.parents) if not each.is_dir()]
+        for each in reversed(missing):
+            each.mkdir(exist_ok=True)
+            sync_folder(each.parent)
     except OSError as error:
         raise storage_error(error, str(folder), "create") from error
 

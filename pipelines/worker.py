@@ -308,7 +308,7 @@ class _Worker:
         """Commit a fragment's memos in one transaction, so that its file is in use as a whole or not at all."""
         outcomes = [outcome for outcome in result.outcomes if not outcome.error and outcome.memo_key in tasks]
         answers = commit_memos(self._warehouse, [
-            (tasks[outcome.memo_key], MemoWritten(result.output, outcome.column, outcome.checksum, outcome.rows,
+            (tasks[outcome.memo_key], MemoWritten(result.file, outcome.column, outcome.checksum, outcome.rows,
                                                   outcome.size_bytes, outcome.secs))
             for outcome in outcomes
         ])  # fmt: skip

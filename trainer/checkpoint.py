@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,9 @@ def write_checkpoint(
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise _not_written(place, error) from error
-    _retain(parent, keep)
+    # A run that resumed below torn checkpoints has overtaken them.
+    _remove([path for path in _newest_first(parent) if _epochs_of(path) > epochs_done])
+    _remove(_newest_first(parent)[keep:])
     return place
 
 
@@ -147,8 +149,8 @@ def _not_written(place: Path, error: OSError) -> CheckpointNotWritten:
     )
 
 
-def _retain(parent: Path, keep: int) -> None:
-    for path in _newest_first(parent)[keep:]:
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
         # Renamed first, so that a half deleted checkpoint is never found under its name.
         doomed = path.with_name(f".tmp-old-{path.name}-{os.getpid()}")
         os.rename(path, doomed)

@@ -247,6 +247,12 @@ class _Run:
         self._progress.epochs_done = epoch.number + 1
         self._say("epoch", scores=scores)
         document, arrays = snapshot(self._identity, self._progress, self._weights, self._ledger)
+        if not all(np.isfinite(array).all() for array in arrays.values() if array.dtype.kind == "f"):
+            raise NonFiniteLoss(
+                "training diverged: the last step of an epoch left NaN or infinite weights",
+                where=f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}",
+                next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact",
+            )
         keep = self._config.keep_checkpoints
         path = write_checkpoint(self._run_dir, self._progress.epochs_done, document, arrays, keep=keep)
         self._checkpoint = str(path)

@@ -35,6 +35,9 @@ class WarehouseConfig:
         if "://" in self.home and not self.home.startswith("file://") and not self.catalog_url:
             raise InputError("a warehouse whose home is not a local folder needs a catalog URL", value=self.home,
                              next_step="set catalog_url, for example sqlite:////var/lib/headrace/catalog.db")  # fmt: skip
+        if not self.url.startswith("sqlite:"):
+            raise InputError("this release keeps its catalog in SQLite only", where="WarehouseConfig.catalog_url",
+                             value=self.catalog_url, allowed="sqlite:///path/to/catalog.db")  # fmt: skip
         for name, least in (("fragment_rows", 1), ("max_attempts", 1), ("read_threads", 0)):
             self._check(name, least, getattr(self, name), integral=True)
         for name, value in (

@@ -51,8 +51,13 @@ class MemoFile:
 
 def memo_path(table: str, partition: str, fragment_id: str, memo_keys: Iterable[str]) -> str:
     """Where the memos of one fragment that are written together go, relative to the home: a function of the content."""
+    return memo_path_of(f"memos/{table}/{partition}/{fragment_id[:16]}-", memo_keys)
+
+
+def memo_path_of(path: str, memo_keys: Iterable[str]) -> str:
+    """The path beside ``path`` for fewer of its memos: what is in a file is a function of its name."""
     keys = hashlib.sha256("\n".join(sorted(memo_keys)).encode("ascii")).hexdigest()
-    return f"memos/{table}/{partition}/{fragment_id[:16]}-{keys[:32]}.{SUFFIX}"
+    return f"{path.rpartition('-')[0]}-{keys[:32]}.{SUFFIX}"
 
 
 def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]) -> MemoFile:

@@ -11,6 +11,7 @@ from warehouse import schema
 from warehouse.catalog import chunks
 from warehouse.errors import MemoDamaged
 from warehouse.matching import MemoRecord
+from warehouse.solution import Read
 from warehouse.task_states import MemoState, TaskEvent, sources, target
 from warehouse.warehouse import Warehouse
 
@@ -46,17 +47,23 @@ def _record(row: Any) -> MemoRecord:
 NO_BYTES: Mapping[str, None] = {"file": None, "column_name": None, "checksum": None}
 
 
-def mark_damaged(warehouse: Warehouse, key: str, why: str) -> bool:
-    """Record that a ready memo's bytes are missing or wrong, so that it is computed again.
+def mark_damaged(warehouse: Warehouse, key: str, read: Read, why: str) -> bool:
+    """Record that the bytes of a ready memo, which ``read`` named, are missing or wrong, so that it is computed again.
 
     If a live model reads it, it is queued at once; otherwise it is evicted. Returns False, and changes nothing, if
-    the memo is not ready (another reader was first).
+    the memo is not ready (another reader was first) or stands elsewhere by now: an older solution knows older files.
     """
     of, now = schema.memos.c, warehouse.clock()
     with warehouse.catalog.write() as connection:
         changed = connection.execute(
             update(schema.memos)
-            .where(of.memo_key == key, of.state == MemoState.READY)
+            .where(
+                of.memo_key == key,
+                of.state == MemoState.READY,
+                of.file == read.file,
+                of.column_name == read.column,
+                of.checksum == read.checksum,
+            )
             .values(state=MemoState.EVICTED, evicted_at=now, evicted_why=f"damaged: {why}", changed_at=now, **NO_BYTES)
         )
         if changed.rowcount == 0:
@@ -65,11 +72,11 @@ def mark_damaged(warehouse: Warehouse, key: str, why: str) -> bool:
     return True
 
 
-def damage_recorder(warehouse: Warehouse) -> Callable[[str, MemoDamaged], None]:
+def damage_recorder(warehouse: Warehouse) -> Callable[[str, Read, MemoDamaged], None]:
     """What to pass as ``on_damage`` to :func:`warehouse.reader.read_fragment` where the catalog is at hand."""
 
-    def record(key: str, error: MemoDamaged) -> None:
-        mark_damaged(warehouse, key, error.what)
+    def record(key: str, read: Read, error: MemoDamaged) -> None:
+        mark_damaged(warehouse, key, read, error.what)
 
     return record
 

@@ -15,15 +15,15 @@ from warehouse.digests import column_digest
 from warehouse.errors import ChangedData, MemoDamaged
 from warehouse.memo_file import read_memo_columns
 from warehouse.parquet_files import read_columns
-from warehouse.solution import ReadSolution, SolutionFragment
+from warehouse.solution import Read, ReadSolution, SolutionFragment
 from warehouse.storage import Storage
 from warehouse.table import Fragment, memo_key
 
 #: The name of the label's column in what :func:`read_fragment` returns.
 LABEL = "__label__"
 
-#: Called as ``on_damage(memo key, error)`` for a memo that did not verify, before it is computed instead.
-OnDamage = Callable[[str, MemoDamaged], None]
+#: Called as ``on_damage(memo key, read, error)`` for a memo that did not verify, before it is computed instead.
+OnDamage = Callable[[str, Read, MemoDamaged], None]
 
 
 def read_raw(
@@ -71,8 +71,8 @@ def read_fragment(
     if on_damage is not None:
         fingerprints = {item.name: item.fingerprint for item in solution.inputs}
         for name, error in damaged.items():
-            read = (column.name for column in raw_columns(roots[name]))
-            on_damage(memo_key(fingerprints[name], fragment.digests, read), error)
+            names = (column.name for column in raw_columns(roots[name]))
+            on_damage(memo_key(fingerprints[name], fragment.digests, names), fragment.reads[name], error)
     components = {name: root for name, root in roots.items() if name not in loaded}
     needed = {column.name for root in components.values() for column in raw_columns(root)}
     plain = {solution.label, *columns}

@@ -18,7 +18,7 @@ from warehouse.errors import CatalogBusy
 from warehouse.manifests import current_fragments, find_table
 from warehouse.parquet_files import check_drift, read_fragments, read_schema
 from warehouse.partitions import partition_range
-from warehouse.scan import scan_partitions
+from warehouse.scan import refuse_half_imports, scan_partitions
 from warehouse.storage import StoredFile
 from warehouse.table import ColumnSchema, Fragment, Table
 from warehouse.warehouse import Warehouse
@@ -70,7 +70,9 @@ def register_table(
     :class:`CatalogBusy` when another process registered the same table meanwhile.
     """
     root = _check_name_and_root(warehouse, name, root)
+    refuse_half_imports(warehouse.storage, root)
     found = scan_partitions(warehouse.storage, root)
+    refuse_half_imports(warehouse.storage, root)
     with warehouse.catalog.read() as connection:
         known = _load_known(connection, name)
     if known.table is not None and time_column is None:

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import posixpath
 
+from transforms.errors import Busy
 from warehouse.errors import EmptyPartition
 from warehouse.partitions import is_partition_folder, partition_range
 from warehouse.storage import Storage, StoredFile
+
+
+def refuse_half_imports(storage: Storage, root: str) -> None:
+    """Raise :class:`Busy` while an import publishes its files one by one behind a journal: half of them may be there."""
+    journals = [
+        file.path for file in storage.list(f"{root.rstrip('/')}.imports") if file.path.endswith(".pending.json")
+    ]
+    if journals:
+        raise Busy("an import into this folder is not finished", where=root, value=journals[0],
+                   next_step="wait for it; if it was killed, run the same import again: it finishes what was begun")  # fmt: skip
 
 
 def scan_partitions(storage: Storage, root: str) -> dict[str, tuple[StoredFile, ...]]:

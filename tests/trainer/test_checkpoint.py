@@ -55,6 +55,16 @@ def test_equal_content_gives_equal_bytes(tmp_path):
     assert all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
 
 
+def test_a_checkpoint_below_torn_ones_outlives_them(tmp_path):
+    for epoch in (1, 2, 3):
+        write(tmp_path, epoch)
+    for epoch in (2, 3):
+        (checkpoints_dir(tmp_path) / f"epoch-{epoch:06d}" / "manifest.json").write_bytes(b"torn")
+    written = write(tmp_path, 2, keep=1)
+    checkpoint, skipped = newest(tmp_path)
+    assert (checkpoint.path, skipped) == (written, [])
+
+
 def test_no_checkpoint_is_none_and_only_the_newest_are_kept(tmp_path):
     assert newest(tmp_path) == (None, [])
     for epoch in range(1, 6):

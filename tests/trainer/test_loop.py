@@ -120,6 +120,16 @@ def test_divergence_is_an_error_and_the_last_checkpoint_stays(tmp_path):
     assert saved(tmp_path) is None
 
 
+def test_weights_that_diverge_in_an_epochs_last_step_are_not_saved(tmp_path):
+    data = Synthetic(2, 100)
+    # One batch an epoch: its predictions are made before the update that ruins the weights.
+    options = {"batch_rows": 1000, "dense_optimizer": "sgd", "dense_learning_rate": 1e300}
+    with pytest.raises(NonFiniteLoss, match="last step") as caught:
+        train(data.solution, data.read, config(tmp_path, **options))
+    assert "epoch 0" in caught.value.where
+    assert saved(tmp_path) is None
+
+
 def test_a_torn_checkpoint_is_passed_over_and_its_epoch_trained_again(tmp_path):
     data, events = Synthetic(3, 100), []
     straight = train(data.solution, data.read, config(tmp_path / "straight"))

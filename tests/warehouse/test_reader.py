@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from warehouse import (
     submit_model,
 )
 from warehouse.errors import ChangedData, MemoDamaged
-from warehouse.solution import ReadSolution
+from warehouse.solution import Read, ReadSolution
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -94,12 +95,13 @@ def test_damaged_memos_are_computed_instead(warehouse: Warehouse, tmp_path: Path
             path.write_bytes(bytes(byte ^ 0xFF for byte in content))
         case "other values":
             path.write_bytes((tmp_path / "home" / other.file).read_bytes())
-    seen: list[tuple[str, MemoDamaged]] = []
+    seen: list[tuple[str, Read, MemoDamaged]] = []
     fragment = solution.partitions[0].fragments[0]
     table = read_fragment(warehouse.storage, solution, fragment, on_damage=lambda *bad: seen.append(bad))
     assert table.equals(computed[0])
     assert len(seen) == 1
-    assert read.file in seen[0][1].where
+    assert seen[0][1] == read
+    assert read.file in seen[0][2].where
 
 
 def test_damage_is_recorded_and_repaired(warehouse: Warehouse, tmp_path: Path, clock: Clock) -> None:
@@ -127,10 +129,12 @@ def test_damage_that_no_live_model_reads_is_only_noted(warehouse: Warehouse) -> 
     submit_model(warehouse, model(inputs=1))
     with warehouse.catalog.read() as connection:
         of = schema.memos.c
-        key = connection.execute(select(of.memo_key).where(of.fingerprint == dropped)).scalars().first()
-    assert key is not None
-    assert mark_damaged(warehouse, key, "bad sector")
-    assert not mark_damaged(warehouse, key, "bad sector")
+        row = connection.execute(select(schema.memos).where(of.fingerprint == dropped)).first()
+    assert row is not None
+    read = Read("load", row.file, row.column_name, row.checksum)
+    assert not mark_damaged(warehouse, row.memo_key, replace(read, file="memos/older.arrow"), "not there")
+    assert mark_damaged(warehouse, row.memo_key, read, "bad sector")
+    assert not mark_damaged(warehouse, row.memo_key, read, "bad sector")
     assert queue_depths(warehouse)[0].queued == 0
     decisions = [one for one in explain_model(warehouse, "ctr", version=1) if one.input == "input_1"]
     assert [one.reason_code for one in decisions].count("evicted") == 1

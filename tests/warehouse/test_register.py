@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.warehouse.scenes import Clock, events, write_log, write_partition
-from transforms.errors import DataError, HeadraceError, InputError, TypeMismatch, UnknownColumn
+from transforms.errors import Busy, DataError, HeadraceError, InputError, TypeMismatch, UnknownColumn
 from warehouse import Warehouse, WarehouseConfig, list_tables, read_raw, register_table
 from warehouse.digests import column_digest
 from warehouse.errors import ChangedData, CorruptFile, EmptyPartition, SchemaDrift, UnknownTable
@@ -45,6 +45,19 @@ def test_first_registration(warehouse: Warehouse, tmp_path: Path) -> None:
     assert first.fragments[0].digests == {
         name: column_digest(events(20).column(name)) for name in ("query", "title", "price", "clicked")
     }
+
+
+def test_a_folder_with_a_half_published_import_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
+    root = write_log(tmp_path / "log", hours=2, rows=5)
+    journal = tmp_path / "log.imports" / "abc.pending.json"
+    journal.parent.mkdir()
+    journal.write_text("{}")
+    with pytest.raises(Busy, match="not finished") as caught:
+        register_table(warehouse, "log", str(root))
+    assert caught.value.value == str(journal)
+    assert list_tables(warehouse) == ()
+    journal.rename(journal.with_name("abc.json"))
+    assert register_table(warehouse, "log", str(root)).rows == 10
 
 
 def test_days_and_several_files_and_ignored_names(warehouse: Warehouse, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from trainer.embedding.compiled import compiled, inlined
 from trainer.embedding.optimizers import ADAGRAD_CODE, adagrad_row, sgd_row
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -30,7 +30,7 @@ _S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(
 _UNIT = 1.0 / 9007199254740992.0  # 2^-53
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def check_batch(ids: Array, offsets: Array, table_of: Array, vocabulary: Array) -> tuple[int, int, int]:
     """(0, 0, 0) if every offset and id is in range, else (BAD_OFFSETS or BAD_ID, feature, position)."""
     features, ends = offsets.shape
@@ -53,7 +53,7 @@ def check_batch(ids: Array, offsets: Array, table_of: Array, vocabulary: Array) 
     return 0, 0, 0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _mix(x: np.uint64) -> np.uint64:
     """SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014)."""
     x = (x ^ (x >> _S30)) * _MIX_1
@@ -61,13 +61,13 @@ def _mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> _S31)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _unit(x: np.uint64) -> float:
     """53 random bits as a float64 in [0, 1)."""
     return float(np.float64(_mix(x) >> _S11) * _UNIT)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _normal(x: np.uint64, truncated: bool) -> float:
     """Box-Muller from a counter; a truncated draw is repeated until within two deviations."""
     while True:
@@ -78,7 +78,7 @@ def _normal(x: np.uint64, truncated: bool) -> float:
         x = _mix(x ^ _STEP)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_row(out: Array, at: int, dim: int, key: np.uint64, row: int, kind: int, a: float, b: float) -> None:
     """The initial values of one row: a function of the table's key, the row, the column and the distribution alone."""
     state = _mix(key + np.uint64(row) * _ROW)
@@ -92,7 +92,7 @@ def fill_row(out: Array, at: int, dim: int, key: np.uint64, row: int, kind: int,
             out[at + d] = np.float32(a + b * _normal(_mix(x), kind == TRUNCATED_NORMAL))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def initialise_missing(
     ids: Array, offsets: Array, table_of: Array, row_base: Array, weight_base: Array, slot_base: Array, dims: Array,
     keys: Array, kinds: Array, init_a: Array, init_b: Array, slot_start: Array, optimizer: Array,
@@ -114,7 +114,7 @@ def initialise_missing(
                 slots[start : start + dim] = slot_start[t]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def combine_bags(
     ids: Array, offsets: Array, table_of: Array, weight_base: Array, dims: Array, is_mean: Array, column: Array,
     weights: Array, out: Array,
@@ -143,7 +143,7 @@ def combine_bags(
                     activation[d] *= share
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sum_gradients(
     t: int, ids: Array, offsets: Array, features: Array, row_base: int, dim: int, is_mean: bool, column: Array,
     gradients: Array, place: Array, rows: Array, sums: Array,
@@ -176,7 +176,7 @@ def sum_gradients(
     return distinct
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def apply_gradients(
     ids: Array, offsets: Array, gradients: Array, first_feature: Array, features_of: Array, row_base: Array,
     weight_base: Array, slot_base: Array, dims: Array, is_mean: Array, column: Array, optimizer: Array, rate: Array,

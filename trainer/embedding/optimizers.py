@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from trainer.embedding.compiled import inlined
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -19,14 +20,14 @@ SGD_CODE = 0
 ADAGRAD_CODE = 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def sgd_row(weights: Array, w: int, gradient: Array, g: int, dim: int, learning_rate: np.float32) -> None:
     """``w ← w - learning_rate · g``."""
     for d in range(dim):
         weights[w + d] -= learning_rate * gradient[g + d]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def adagrad_row(
     weights: Array, w: int, slots: Array, s: int, gradient: Array, g: int, dim: int, learning_rate: np.float32
 ) -> None:

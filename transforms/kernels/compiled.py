@@ -17,31 +17,32 @@ from numba import njit
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _digest_of_sources() -> str:
+def digest_of_sources(*folders: Path) -> str:
+    """SHA-256 over the Python files of these folders: what kept machine code is marked with."""
     digest = hashlib.sha256()
-    here = Path(__file__).parent
-    for folder in (here, here.parent / "operators"):
+    for folder in folders:
         for source in sorted(folder.glob("*.py")):
             digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-SOURCES = _digest_of_sources()
+SOURCES = digest_of_sources(Path(__file__).parent, Path(__file__).parents[1] / "operators")
 
 
 def compiled(function: _F) -> _F:
     """``function`` compiled at its first call for each combination of argument types; see the module."""
-    return _compiled(function, forceinline=False)
+    return compile_marked(function, SOURCES)
 
 
 def inlined(function: _F) -> _F:
     """As :func:`compiled`, and put into its callers: for short functions of many arrays, whose passing costs more."""
-    return _compiled(function, forceinline=True)
+    return compile_marked(function, SOURCES, forceinline=True)
 
 
-def _compiled(function: _F, *, forceinline: bool) -> _F:
-    dispatcher: Any = njit(cache=True, nogil=True, forceinline=forceinline)(function)
+def compile_marked(function: _F, sources: str, **options: Any) -> _F:
+    """``function`` compiled with numba's ``options``; what is kept is used only while ``sources`` is the same."""
+    dispatcher: Any = njit(cache=True, nogil=True, **options)(function)
     # Not a public attribute; a test fails if a release of numba moves it.
-    dispatcher._cache._cache_file._source_stamp = SOURCES
+    dispatcher._cache._cache_file._source_stamp = sources
     kernel: _F = dispatcher
     return kernel
