@@ -124,7 +124,9 @@ def _move_to_current(connection: Connection, matches: Sequence[Match], current: 
     moved = [
         one.wanted
         for one in matches
-        if one.action is Action.WAIT and one.record is not None and one.record.fragment not in current
+        if one.action in (Action.WAIT, Action.QUARANTINED)
+        and one.record is not None
+        and one.record.fragment not in current
     ]
     if not moved:
         return

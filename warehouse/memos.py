@@ -99,11 +99,41 @@ def _requeue_for_readers(connection: Connection, key: str, cause: str, now: floa
 
 
 def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> None:
-    """Put finished tasks of these memos back into the queue with all their attempts."""
+    """Put finished tasks of these memos back into the queue with all their attempts, each over data that is there."""
     of = schema.tasks.c
     for chunk in chunks(sorted(set(keys))):
+        _move_to_current_copies(connection, chunk)
         connection.execute(
             update(schema.tasks)
             .where(of.memo_key.in_(chunk), of.state.in_(sources(TaskEvent.REQUEUE)))
             .values(state=target(TaskEvent.REQUEUE), attempts=0, not_before=now, error=None, changed_at=now)
         )
+
+
+def _move_to_current_copies(connection: Connection, keys: Iterable[str]) -> None:
+    """Point memos whose fragment is no part of a table any more at a current fragment of equal content, if there is one.
+
+    A file that was renamed, or registered in a second table, keeps its fragment's identity under another row.
+    """
+    memos, fragments, tasks = schema.memos, schema.fragments, schema.tasks
+    query = select(memos.c.memo_key, memos.c.fragment, fragments.c.fragment_id)
+    query = query.join(fragments, fragments.c.id == memos.c.fragment).where(memos.c.memo_key.in_(list(keys)))
+    wanted = connection.execute(query).all()
+    members, manifests = schema.manifest_fragments, schema.manifests
+    copies = (
+        select(fragments.c.id, fragments.c.fragment_id, manifests.c.table_name, manifests.c.partition)
+        .join(members, members.c.fragment == fragments.c.id)
+        .join(manifests, manifests.c.id == members.c.manifest)
+        .where(manifests.c.current.is_(True), fragments.c.fragment_id.in_({row.fragment_id for row in wanted}))
+        .order_by(fragments.c.id)
+    )
+    current = connection.execute(copies).all()
+    there = {row.id for row in current}
+    copy_of = {row.fragment_id: row for row in reversed(current)}
+    for key, row, fragment_id in wanted:
+        copy = copy_of.get(fragment_id)
+        if row in there or copy is None:
+            continue
+        connection.execute(update(memos).where(memos.c.memo_key == key).values(fragment=copy.id))
+        place = {"table_name": copy.table_name, "partition": copy.partition}
+        connection.execute(update(tasks).where(tasks.c.memo_key == key).values(**place))

@@ -31,6 +31,7 @@ from warehouse import (
     submit_model,
 )
 from warehouse.errors import ChangedData, MemoDamaged
+from warehouse.memo_file import SUFFIX
 from warehouse.solution import Read, ReadSolution
 
 pytestmark = pytest.mark.usefixtures("log")
@@ -120,6 +121,24 @@ def test_damage_is_recorded_and_repaired(warehouse: Warehouse, tmp_path: Path, c
     assert work(warehouse) == 1
     assert read_solution(warehouse, "ctr").count("compute") == 0
     assert tables(warehouse, read_solution(warehouse, "ctr"))
+
+
+def test_a_damaged_memo_of_a_renamed_file_is_computed_from_where_the_data_is(
+    warehouse: Warehouse, log: Path, tmp_path: Path
+) -> None:
+    submit_model(warehouse, model())
+    computed = work(warehouse)
+    for path in sorted(log.rglob("*.parquet")):
+        path.rename(path.with_name("renamed.parquet"))
+    register_table(warehouse, "log", str(log))
+    solution = read_solution(warehouse, "ctr")
+    assert solution.count("compute") == 0
+    for path in (tmp_path / "home/memos").rglob(f"*.{SUFFIX}"):
+        path.unlink()
+    for partition in solution.partitions:
+        read_fragment(warehouse.storage, solution, partition.fragments[0], on_damage=damage_recorder(warehouse))
+    assert work(warehouse) == computed
+    assert read_solution(warehouse, "ctr").count("compute") == 0
 
 
 def test_damage_that_no_live_model_reads_is_only_noted(warehouse: Warehouse) -> None:
