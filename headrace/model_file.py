@@ -47,7 +47,7 @@ def _run(file: Path) -> dict[str, object]:
         error.where = "; ".join(part for part in (_line_in(file, error), error.where) if part)
         raise
     except SyntaxError as error:
-        raise ModelFileError("the model file is not valid Python", where=f"{error.filename}:{error.lineno}",
+        raise ModelFileError("the model file is not valid Python", where=f"{error.filename or file}:{error.lineno or 1}",
                              value=error.msg) from error  # fmt: skip
     except Exception as error:
         raise ModelFileError("the model file raised an exception", where=_line_in(file, error) or str(file),

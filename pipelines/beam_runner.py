@@ -50,8 +50,15 @@ def pipeline_options(options: RunnerOptions) -> PipelineOptions:
 
 
 def run_pipeline(build: Callable[[beam.Pipeline], None], options: RunnerOptions) -> PipelineResult:
-    """Build a pipeline with ``build``, run it to its end, and return Beam's result with its counters."""
-    pipeline = beam.Pipeline(options=pipeline_options(options))
+    """Build a pipeline with ``build``, run it to its end, and return Beam's result with its counters.
+
+    Raises :class:`InputError` for a runner that Beam does not know.
+    """
+    try:
+        pipeline = beam.Pipeline(options=pipeline_options(options))
+    except ValueError as error:
+        raise InputError("Beam has no such runner, or refuses its options", value=options.runner,
+                         allowed=str(error)) from error  # fmt: skip
     build(pipeline)
     result = pipeline.run()
     result.wait_until_finish()

@@ -89,7 +89,7 @@ class LogSchema:
     def from_file(cls, path: str) -> LogSchema:
         """The schema in a JSON file. Raises :class:`LogSchemaError` naming the file, the entry and what is allowed."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except FileNotFoundError:
             raise LogSchemaError("there is no schema file here", where=path,
                                  next_step="write one: docs/importing.md shows an example") from None  # fmt: skip

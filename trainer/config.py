@@ -79,8 +79,12 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("dims", "combiners", "tables"):
+            if not isinstance(getattr(self, name), Mapping):
+                _refuse(name, getattr(self, name), "an object by input name")
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
         for name in ("bottom_mlp", "top_mlp"):
+            if not isinstance(getattr(self, name), (list, tuple)):
+                _refuse(name, getattr(self, name), "a list of widths")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not isinstance(self.run_dir, str) or not self.run_dir:
             _refuse("run_dir", self.run_dir, "a path")
@@ -103,6 +107,9 @@ class TrainConfig:
         _check_choice("combiner", self.combiner, COMBINERS)
         _check_choice("embedding_optimizer", self.embedding_optimizer, EMBEDDING_OPTIMIZERS)
         _check_choice("dense_optimizer", self.dense_optimizer, DENSE_OPTIMIZERS)
+        for name, table in self.tables.items():
+            if not isinstance(table, str) or not table:
+                _refuse(f"tables[{name!r}]", table, "the name of a table")
         for name, combiner in self.combiners.items():
             _check_choice(f"combiners[{name!r}]", combiner, COMBINERS)
         for name in ("deterministic", "count_events"):

@@ -4,7 +4,7 @@ A fragment is decoded whole, in a background thread, one or a few ahead of train
 Batches are then slices; events keep the order in which they are stored. Loads neither TensorFlow nor Beam.
 
 Written rules: a null id is the empty bag; a null number is 0; a number that is NaN or infinite (in float32) is an
-error that names its row, since it would spread over every weight: handle it in the expression (``fill_null``, ``clip``).
+error that names its row, since it would spread over every weight: handle it in the expression (``if_else(x == x, x, 0.0)`` for NaN, ``clip`` for infinities).
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _numbers(column: Numbers | RaggedItems, item: TypedInput, key: str) -> Array
         row = int(np.flatnonzero(~np.isfinite(values))[0])
         raise BadFeature("a dense input is NaN or infinite", where=f"{_where(key)}, row {row}, input {item.name}",
                          value=float(column.values[row]), allowed="a finite float32, or null",
-                         next_step="keep it out in the expression, with .clip(...) or .fill_null(...)")  # fmt: skip
+                         next_step="keep it out in the expression: hr.if_else(x == x, x, 0.0) replaces NaN, .clip(low, high) infinities")  # fmt: skip
     return values
 
 

@@ -268,6 +268,9 @@ def cross(*parts: Expr, buckets: int) -> Expr:
 
 def if_else(condition: Expr, then: Expr | Value, otherwise: Expr | Value) -> Expr:
     """``then`` where the condition holds, else ``otherwise``."""
+    if not isinstance(condition, Expr):
+        raise TypeMismatch("a condition is an expression", where="operator if_else, argument 1 (condition)",
+                           value=condition, allowed="Dense[bool]", next_step="compare a column, as in price > 3")  # fmt: skip
     peer = then if isinstance(then, Expr) else otherwise if isinstance(otherwise, Expr) else condition
     return apply("if_else", condition, _operand(then, peer), _operand(otherwise, peer))
 

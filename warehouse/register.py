@@ -89,9 +89,16 @@ def register_table(
         return change.apply()
 
 
+def check_table_name(name: str) -> None:
+    """Raise :class:`InputError` unless ``name`` can name a table, and so a folder."""
+    sound = all(letter.isalnum() or letter in "_.-" for letter in name) and not name.startswith(".")
+    if not name or len(name) > 128 or not sound:
+        raise InputError("not a name for a table", value=name,
+                         allowed="letters, digits, '_', '.', '-', at most 128, no '.' first")  # fmt: skip
+
+
 def _check_name_and_root(warehouse: Warehouse, name: str, root: str) -> str:
-    if not name or len(name) > 128 or not all(letter.isalnum() or letter in "_.-" for letter in name):
-        raise InputError("not a name for a table", value=name, allowed="letters, digits, '_', '.', '-', at most 128")
+    check_table_name(name)
     if not warehouse.storage.folder_exists(root):
         raise DataError("no such folder", where=f"root of table {name!r}", value=root,
                         next_step="give the folder that holds the date=... folders")  # fmt: skip

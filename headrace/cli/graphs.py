@@ -11,7 +11,7 @@ from headrace.cli.session import AsJson, Home, open_warehouse
 
 app = typer.Typer(help="List, show, search and evict memoized components.", no_args_is_help=True, rich_markup_mode=None)
 
-Limit = Annotated[int, typer.Option(help="At most this many lines.")]
+Limit = Annotated[int, typer.Option(min=1, help="At most this many lines.")]
 
 
 @app.command("ls")

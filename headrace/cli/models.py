@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.output import emit
 from headrace.cli.session import AsJson, Home, open_warehouse
+
+if TYPE_CHECKING:
+    from transforms.model import Model
+    from warehouse.warehouse import Warehouse
 
 app = typer.Typer(help="Submit models; list, show and explain them.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -39,6 +43,7 @@ def submit(
                              allowed=nearest(name, models))  # fmt: skip
     rows = []
     with open_warehouse(home) as warehouse:
+        _check_all(warehouse, [models[name] for name in model or models], table)
         for name in model or models:
             done = submit_model(warehouse, models[name], table=table or None)
             row = SubmittedRow(
@@ -50,10 +55,23 @@ def submit(
                 hits=done.hits,
                 shared=done.shared,
                 queued=done.queued,
+                failed=done.misses - done.shared - done.queued,
                 unchanged=done.unchanged,
             )
             rows.append(row)
     emit(SubmittedScreen(tuple(rows)), as_json=as_json)
+
+
+def _check_all(warehouse: Warehouse, models: list[Model], table: str) -> None:
+    """Raise for any of the models before the first is submitted: a file is submitted as a whole or not at all."""
+    from warehouse.manifests import get_table
+    from warehouse.submit import check_model
+
+    with warehouse.catalog.read() as connection:
+        for model in models:
+            name = table or model.table
+            if name:
+                check_model(model, get_table(connection, name))
 
 
 @app.command("ls")

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 from rich.console import Console, RenderableType
 
+from transforms.errors import StorageError
+
 
 class Screen(Protocol):
     """What a command returns: a frozen dataclass whose fields are the JSON, and how a person sees it."""
@@ -34,7 +36,10 @@ def emit(screen: Screen, *, as_json: bool) -> None:
     """Print a screen on standard output."""
     text = json.dumps(document(screen), indent=2, ensure_ascii=False) + "\n"
     if record_to.get():
-        Path(record_to.get()).write_text(text, encoding="utf-8")
+        try:
+            Path(record_to.get()).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise StorageError("the answer cannot be recorded", where="--record", value=str(error)) from error
     if as_json:
         sys.stdout.write(text)
         return

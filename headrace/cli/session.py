@@ -22,7 +22,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document in
 
 def home_folder(option: str) -> str:
     """The home a command works on: the option, else ``$HEADRACE_HOME``, else ``.headrace``."""
-    return os.path.abspath(option or os.environ.get("HEADRACE_HOME", "") or ".headrace")
+    home = option or os.environ.get("HEADRACE_HOME", "") or ".headrace"
+    if "://" in home:
+        raise InputError("the home is a local folder in this release", where="--home or $HEADRACE_HOME", value=home)
+    return os.path.abspath(home)
 
 
 @contextmanager

@@ -10,9 +10,12 @@ import typer
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
+from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from headrace.screens.tables import RegisteredScreen
+    from pipelines.log_schema import LogSchema
+    from warehouse.table import Table
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
@@ -27,11 +30,18 @@ def add(
         str, typer.Argument(help="Folder of date=YYYY-MM-DD/hour=HH/*.parquet files. They stay where they are.")
     ],
     time_column: Annotated[str, typer.Option(help="The column that holds the event's time.")] = "",
+    move: Annotated[bool, typer.Option("--move", help="The table's files moved: take this folder instead.")] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
     """Register hive-partitioned Parquet in place; again after files were added, to take in what is new."""
+    from warehouse.manifests import find_table
+
     with open_warehouse(home) as warehouse:
+        with warehouse.catalog.read() as connection:
+            known = find_table(connection, name)
+        if known is not None and not move:
+            _check_root(known, folder)
         emit(register(warehouse, name, folder, time_column), as_json=as_json)
 
 
@@ -48,6 +58,7 @@ def register(warehouse: Warehouse, name: str, folder: str, time_column: str) -> 
         table=found.table.name,
         version=found.table.version,
         added=found.added,
+        removed=found.removed,
         changed=found.changed,
         unchanged=found.unchanged,
         rows=found.rows,
@@ -71,14 +82,21 @@ def import_(
     from headrace.screens.tables import ImportedScreen
     from pipelines.import_logs import ImportConfig, import_logs
     from pipelines.log_schema import LogSchema
+    from warehouse.register import check_table_name
 
+    check_table_name(name)
     log_schema = LogSchema.from_file(schema)
     root = output or str(Path(home_folder(home)) / "tables" / name)
     rejects = str(Path(home_folder(home)) / "rejects" / name)
     config = ImportConfig(tuple(files), log_schema, output=root, rejects=rejects, max_reject_share=max_reject_share)
+    with open_warehouse(home) as warehouse:
+        _check_import(warehouse, name, root, log_schema, schema)
     with progress_bar(f"importing {name}", "files") as report:
         imported = import_logs(config, progress=report)
     time_column = log_schema.time.column if log_schema.time else ""
+    if not imported.rows and not Path(root).is_dir():
+        raise DataError("the logs hold no rows that could be read", value=f"{imported.rejected} rows set aside",
+                        next_step=f"see {rejects}" if imported.rejected else "check the files")  # fmt: skip
     with open_warehouse(home) as warehouse:
         registered = register(warehouse, name, root, time_column)
     screen = ImportedScreen(
@@ -91,6 +109,27 @@ def import_(
         registered=registered,
     )
     emit(screen, as_json=as_json)
+
+
+def _check_import(warehouse: Warehouse, name: str, root: str, log_schema: LogSchema, schema: str) -> None:
+    """Raise, before anything is written, if a known table would not take what this import is about to write."""
+    from warehouse.manifests import find_table
+    from warehouse.parquet_files import check_drift
+    from warehouse.table import ColumnSchema
+
+    with warehouse.catalog.read() as connection:
+        table = find_table(connection, name)
+    if table is None:
+        return
+    _check_root(table, root)
+    columns = [ColumnSchema(field.name, str(field.type)) for field in log_schema.arrow_schema]
+    check_drift(table.columns, columns, schema, name)
+
+
+def _check_root(table: Table, root: str) -> None:
+    if str(Path(table.root).resolve()) != str(Path(root).resolve()):
+        raise InputError("the table stands in another folder", where=f"table {table.name}", value=root,
+                         allowed=table.root, next_step="name another table, or say --move if it really moved")  # fmt: skip
 
 
 @app.command("ls")

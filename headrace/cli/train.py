@@ -60,6 +60,8 @@ def train(
         held_out = _solution(warehouse, model, version, last, until) if until else None
         folder = run_dir or str(Path(home_folder(home)) / "runs" / f"{model}-v{solution.model_version}")
         settings = _settings(config, folder)
+        for column in baseline or ():
+            _check_baseline(warehouse, solution.table, column)
         import_tensorflow_quietly()
         report = _train(warehouse, solution, settings)
         scores = _evaluate(warehouse, held_out, folder) if held_out else None
@@ -78,6 +80,16 @@ def _solution(
         raise InputError("no events lie in this range", where=f"model {model}, table {solution.table}", value=asked,
                          next_step=f"headrace table show {solution.table} lists the partitions")  # fmt: skip
     return solution
+
+
+def _check_baseline(warehouse: Warehouse, table: str, column: str) -> None:
+    from warehouse.manifests import get_table
+
+    with warehouse.catalog.read() as connection:
+        stored = get_table(connection, table).column(column)
+    if not stored.arrow_type.startswith(("int", "uint", "float", "double", "halffloat", "bool")):
+        raise InputError("a baseline is a number", where=f"--baseline {column}", value=stored.arrow_type,
+                         allowed="an integer, float or boolean column")  # fmt: skip
 
 
 def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionFragment], pa.Table]:
@@ -105,7 +117,7 @@ def _settings(path: str, run_dir: str) -> TrainConfig:
     options: object = {}
     if path:
         try:
-            options = json.loads(Path(path).read_text(encoding="utf-8"))
+            options = json.loads(Path(path).read_text(encoding="utf-8-sig"))
         except (OSError, ValueError) as error:
             raise InputError(
                 "the training options cannot be read", where=path, value=str(error), allowed="a JSON object"

@@ -15,6 +15,9 @@ from headrace.cli.session import AsJson, Home, open_warehouse
 
 def work(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to lease.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="First queue again what failed for good.")
+    ] = False,
     runner: Annotated[str, typer.Option(help="The Beam runner.")] = "DirectRunner",
     batch_tasks: Annotated[int, typer.Option(help="Lease up to this many tasks at a time.")] = 20_000,
     name: Annotated[str, typer.Option(help="This worker's name. Default: host and process number.")] = "",
@@ -27,6 +30,11 @@ def work(
 
     worker = name or f"{socket.gethostname()}-{os.getpid()}"
     config = WorkerConfig(name=worker, runner=runner, batch_tasks=batch_tasks)
+    with open_warehouse(home) as warehouse:
+        if retry_failed:
+            from warehouse.queue import retry_failed as queue_failed
+
+            queue_failed(warehouse)
     with open_warehouse(home) as warehouse, progress_bar("memoizing", "fragments") as report:
         done = run_worker(warehouse, config, until_idle=until_idle, progress=report)
     screen = WorkScreen(

@@ -23,12 +23,13 @@ class SubmittedRow:
     hits: int
     shared: int
     queued: int
+    failed: int
     unchanged: bool
 
     @property
     def requests(self) -> int:
         """All the pairs."""
-        return self.hits + self.shared + self.queued
+        return self.hits + self.shared + self.queued + self.failed
 
     @property
     def covered_share(self) -> float | None:
@@ -55,6 +56,9 @@ class SubmittedScreen:
             rows,
         )  # fmt: skip
         waiting = sum(m.queued + m.shared for m in self.models)
+        if failed := sum(m.failed for m in self.models):
+            return Group(table, f"{count_text(failed)} failed and wait to be retried; next: headrace model explain MODEL "
+                                "--misses says why, headrace work --retry-failed --until-idle tries again")  # fmt: skip
         return Group(
             table, "next: headrace work --until-idle" if waiting else "everything these models read is memoized"
         )

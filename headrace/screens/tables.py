@@ -19,6 +19,7 @@ class RegisteredScreen:
     version: int
     added: tuple[str, ...]
     changed: tuple[str, ...]
+    removed: tuple[str, ...]
     unchanged: int
     rows: int
     size_bytes: int
@@ -28,9 +29,9 @@ class RegisteredScreen:
         new = f"{len(self.added)} partitions added, {len(self.changed)} changed, {self.unchanged} unchanged"
         text = (f"table {self.table}, version {self.version}: {new}; "
                 f"{count_text(self.rows)} rows, {bytes_text(self.size_bytes)}")  # fmt: skip
-        if self.changed:
-            shown = ", ".join(self.changed[:4]) + (", …" if len(self.changed) > 4 else "")
-            text += f"\nchanged: {shown}"
+        for what, keys in (("changed", self.changed), ("no longer there", self.removed)):
+            if keys:
+                text += f"\n{what}: {', '.join(keys[:4])}" + (", …" if len(keys) > 4 else "")
         return text
 
 

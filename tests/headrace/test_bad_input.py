@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -228,3 +230,132 @@ def test_a_missing_extra_is_named(cli, tmp_path, table, command, package, extra)
     assert done.returncode == 2, done.stderr
     assert f"pip install 'headrace[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def import_log(cli, tmp_path, name, rows, price="float32", status=0):
+    columns = [
+        {"name": "user_id", "type": "int64"},
+        {"name": "price", "type": price},
+        {"name": "time", "type": "timestamp"},
+    ]
+    schema = {"format": "tsv", "columns": columns, "time": {"column": "time", "unit": "s"}}
+    (tmp_path / "schema.json").write_text("\ufeff" + json.dumps(schema), encoding="utf-8")
+    (tmp_path / f"{len(rows)}.tsv").write_text("".join(f"{n}\t1.5\t{1772409600 + n}\n" for n in rows), encoding="utf-8")
+    return cli(
+        "table", "import", name, tmp_path / f"{len(rows)}.tsv", "--schema", tmp_path / "schema.json", status=status
+    )
+
+
+@pytest.mark.parametrize("name", ["my clicks", "../../evil", ".hidden"])
+def test_an_import_under_an_impossible_name_writes_nothing(cli, tmp_path, name):
+    assert "not a name for a table" in import_log(cli, tmp_path, name, range(3), status=2).err
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_an_import_of_another_schema_is_refused_before_it_writes(cli, tmp_path):
+    import_log(cli, tmp_path, "clicks", range(3))
+    before = sorted(tmp_path.rglob("*.parquet"))
+    assert "price" in import_log(cli, tmp_path, "clicks", range(5), price="float64", status=3).err
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+    import_log(cli, tmp_path, "clicks", range(5))
+    assert cli("table", "ls", "--json").json["tables"][0]["rows"] == 8
+
+
+def test_a_table_is_not_moved_by_a_wrong_path_and_says_what_is_gone(cli, table, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(table, other)
+    error = cli("table", "add", "log", other, status=2).err
+    assert "stands in another folder" in error
+    shutil.rmtree(other / "date=2026-03-02" / "hour=03")
+    assert "no longer there: date=2026-03-02/hour=03" in cli("table", "add", "log", other, "--move").out
+
+
+def test_partitions_over_the_same_time_are_refused(cli, table):
+    shutil.copy(next(iter(table.rglob("*.parquet"))), table / "date=2026-03-02" / "day.parquet")
+    error = cli("table", "add", "log", table, status=3).err
+    assert "two partitions cover the same time" in error
+    assert "date=2026-03-02/hour=00 and date=2026-03-02" in error
+
+
+def test_a_file_with_one_bad_model_submits_none(cli, table, tmp_path):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS + "\nsecond.input('bad', hr.text('nothing').hash_buckets(5))\n", encoding="utf-8")
+    assert "no such column" in cli("model", "submit", models, "--table", "log", status=2).err
+    assert cli("model", "ls", "--json").json["models"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [('{"dims": 5}', "dims"), ('{"bottom_mlp": 64}', "bottom_mlp"), ('{"tables": {"user": 3}}', "tables['user']"),
+     ('{"batch_row": 5}', "batch_rows"), ("[]", "one JSON object"), ("{", "cannot be read")],
+)  # fmt: skip
+def test_training_options_of_the_wrong_shape(cli, table, tmp_path, options, part):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS, encoding="utf-8")
+    cli("model", "submit", models, "--table", "log")
+    (tmp_path / "training.json").write_text(options, encoding="utf-8")
+    assert part in cli("train", "first", "--config", tmp_path / "training.json", status=2).err
+
+
+def test_a_baseline_that_is_no_number_is_refused_before_training(cli, table, tmp_path):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS, encoding="utf-8")
+    cli("model", "submit", models, "--table", "log")
+    train = ("train", "first", "--end", "2026-03-02T03:00", "--test-end", "2026-03-02T04:00", "--baseline")
+    assert "a baseline is a number" in cli(*train, "query", status=2).err
+    assert "no such column" in cli(*train, "pryce", status=2).err
+    assert not (tmp_path / "home" / "runs").exists()
+
+
+def test_what_failed_is_said_and_can_be_retried(cli, table, tmp_path):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS, encoding="utf-8")
+    cli("model", "submit", models, "--table", "log", "--model", "first")
+    path = next(iter(sorted(table.rglob("*.parquet"))))
+    path.rename(tmp_path / "kept.parquet")
+    assert cli("work", "--until-idle", "--json").json["failures"] > 0
+    again = cli("model", "submit", models, "--table", "log", "--model", "first")
+    assert "3 failed and wait to be retried" in again.out
+    (tmp_path / "kept.parquet").rename(path)
+    assert "3 memos" in cli("work", "--retry-failed", "--until-idle").out
+    assert all(row["hit"] for row in cli("model", "explain", "first", "--json").json["decisions"])
+
+
+def test_tables_that_fit_no_machine(cli, table, tmp_path):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS + "\nfirst.input('huge', hr.text('query').hash_buckets(10**15))\n", encoding="utf-8")
+    cli("model", "submit", models, "--table", "log", "--model", "first")
+    assert "do not fit this machine" in cli("train", "first", status=2).err
+
+
+def test_an_unknown_runner(cli, table, tmp_path):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS, encoding="utf-8")
+    cli("model", "submit", models, "--table", "log")
+    assert "'FooRunner'" in cli("work", "--until-idle", "--runner", "FooRunner", status=2).err
+    assert cli("work", "--until-idle", "--json").json["memos"] == 16
+
+
+def test_an_import_without_a_row(cli, tmp_path):
+    assert "no rows" in import_log(cli, tmp_path, "clicks", [], status=3).err
+
+
+def test_small_mistakes_are_no_defects(cli, table, tmp_path):
+    assert "--limit" in cli("graphs", "ls", "--limit", "-1", status=2).err
+    assert "cannot be recorded" in _record_nowhere(tmp_path)
+    assert "local folder" in _home_elsewhere()
+    assert "a condition is an expression" in submit(cli, tmp_path, "m.input('p', hr.if_else(True, 1, 2))\n", 2)
+
+
+def _record_nowhere(tmp_path):
+    done = headrace("--record", "/no/such/folder/x.json", "status", home=tmp_path / "home")
+    _, error = done.communicate(timeout=60)
+    assert done.returncode == 6
+    return error
+
+
+def _home_elsewhere():
+    done = headrace("status", home=Path("x"), prefix=("env", "HEADRACE_HOME=s3://bucket/x"))
+    _, error = done.communicate(timeout=60)
+    assert done.returncode == 2
+    return error

@@ -92,6 +92,14 @@ class CpuEngine:
 
     def _allocate(self) -> None:
         """Fresh tables. Zero pages are not committed until written, so this costs no memory yet."""
+        try:
+            self._allocate_arrays()
+        except (MemoryError, ValueError) as error:
+            raise ConfigError("the embedding tables do not fit this machine", value=str(error),
+                              where=f"{int(self._vocabulary.sum()):,} rows in all",
+                              next_step="hash into fewer buckets, or make dim smaller") from error  # fmt: skip
+
+    def _allocate_arrays(self) -> None:
         slot_values = int(np.where(self._optimizer == ADAGRAD_CODE, self._vocabulary * self._dims, 0).sum())
         self._weights = np.zeros(int((self._vocabulary * self._dims).sum()), np.float32)
         self._slots = np.zeros(slot_values, np.float32)
