@@ -7,6 +7,7 @@ when their identities are.  A *component* is the graph under one root, the sub-D
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -54,11 +55,13 @@ class RawColumn(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Literal(Node):
-    """A constant: the same value for every event."""
+    """A constant: the same value for every event. Every NaN is the one quiet NaN, as its identity says."""
 
     value: bool | int | float | str
 
     def __post_init__(self) -> None:
+        if isinstance(self.value, float) and math.isnan(self.value):
+            object.__setattr__(self, "value", math.nan)
         object.__setattr__(self, "identity", digest(["literal", self.value, type_document(self.type)]))
 
 

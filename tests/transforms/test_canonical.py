@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import struct
 
 import hypothesis.strategies as st
 import pyarrow as pa
@@ -97,6 +99,16 @@ def test_folding_constants_changes_no_value(constant):
     plan = compile_plan({"written": expression.node, "canonical": canonicalize(expression.node)})
     columns = plan.run(batch).columns
     assert columns["written"].buffers()[1].to_pybytes() == columns["canonical"].buffers()[1].to_pybytes()
+
+
+def test_every_nan_is_one_constant():
+    (payload,) = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))
+    for constant in (literal(payload), literal(0) + literal(payload)):
+        expression = coalesce(float64("x"), constant)
+        assert fingerprint(expression.node) == fingerprint(coalesce(float64("x"), literal(math.nan)).node)
+        plan = compile_plan({"written": expression.node, "canonical": canonicalize(expression.node)})
+        for column in plan.run(pa.table({"x": pa.array([None], pa.float64())})).columns.values():
+            assert column.buffers()[1].to_pybytes() == struct.pack("<d", math.nan)
 
 
 def test_a_rounded_constant_is_not_the_constant():

@@ -8,6 +8,7 @@ changes an output changes the version.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -165,9 +166,11 @@ class Operator:
 
 
 def _plain(value: object, kind: type | tuple[type, ...]) -> object:
-    """Whole numbers become floats where a float is meant; lists become tuples, of floats if all items are numbers."""
+    """Whole numbers become floats where a float is meant, every NaN the same; lists become tuples, of floats if numbers."""
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if isinstance(value, float) and math.isnan(value):
+        return math.nan  # one NaN, as fingerprints have it
     if kind is tuple and isinstance(value, list | tuple):
         if all(isinstance(item, int | float) and not isinstance(item, bool) for item in value):
             return tuple(float(item) for item in value)
