@@ -128,7 +128,7 @@ def fold_constants(node: Operation) -> Node | None:
     if operator.version != node.version:
         return None
     values = [_held(arg.type, arg.value) for arg in node.operands if isinstance(arg, Literal)]
-    result = operator.reference(*values, **dict(node.params))
+    result = operator.evaluate([arg.type for arg in node.operands], values, dict(node.params))
     return Literal(node.type, _held(node.type, result)) if isinstance(result, bool | int | float | str) else None
 
 

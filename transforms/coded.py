@@ -12,7 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, Strings, conform, conforms, from_arrow
+from transforms.columns import (
+    Array,
+    Column,
+    Constants,
+    Numbers,
+    RaggedItems,
+    Strings,
+    Vectors,
+    WeightedItems,
+    conform,
+    conforms,
+    from_arrow,
+)
 from transforms.types import ColumnType, Dense
 
 
@@ -54,10 +66,16 @@ def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType)
 def decoded(coded: Coded) -> Column:
     """One value an event again."""
     values = coded.values
-    if isinstance(values, RaggedItems):
+    if isinstance(values, RaggedItems | WeightedItems):
         from transforms.kernels.ragged import take_lists
 
         return take_lists(values, coded.codes)
+    if isinstance(values, Vectors):
+        from transforms.kernels.ragged import take_vectors
+
+        return take_vectors(values, coded.codes)
+    if isinstance(values, Constants):
+        return values
     valid = None if values.valid is None else values.valid[coded.codes]
     valid = None if valid is None or valid.all() else valid
     if isinstance(values, Numbers):

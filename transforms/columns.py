@@ -2,8 +2,9 @@
 
 ``Numbers`` holds bool, int64, float32, float64, and timestamps as int64 microseconds. ``Strings`` holds *spans*
 over one byte buffer, so that splitting or filtering text moves offsets and never bytes. ``RaggedItems`` holds row
-offsets over one of the two, whose items are never null. Buffers are read-only by convention: a kernel allocates
-its output.
+offsets over one of the two, ``WeightedItems`` a weight beside each item, ``Vectors`` as many items for every row; items
+are never null. ``Constants`` is what an artifact holds: the same items for every row. Buffers are read-only by
+convention: a kernel allocates its output.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.errors import DataError
-from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -64,7 +65,40 @@ class RaggedItems:
         return len(self.offsets) - 1
 
 
-Column = Numbers | Strings | RaggedItems
+@dataclass(frozen=True, slots=True)
+class WeightedItems:
+    """Row i is the pairs of ``items`` and float32 ``weights`` from ``offsets[i]`` to ``offsets[i + 1]``."""
+
+    offsets: Array
+    items: Numbers | Strings
+    weights: Array
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Row i is ``items[i * size:(i + 1) * size]``."""
+
+    items: Numbers | Strings
+    size: int
+
+    def __len__(self) -> int:
+        return len(self.items) // self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Values that all rows share, such as the terms of a vocabulary. Its length is not a number of rows."""
+
+    items: Numbers | Strings
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+Column = Numbers | Strings | RaggedItems | WeightedItems | Vectors | Constants
 
 
 def from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Column:
@@ -80,7 +114,9 @@ def from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Co
         return _dense_from_arrow(array, column_type.dtype)
     if isinstance(column_type, Ragged):
         return _ragged_from_arrow(array, column_type.dtype)
-    raise DataError("no kernel reads this type yet", value=str(column_type), allowed="Dense, Ragged")
+    if isinstance(column_type, Weighted):
+        return _weighted_from_arrow(array, column_type.dtype)
+    return _vectors_from_arrow(array, column_type)
 
 
 def _valid_of(array: pa.Array) -> Array | None:
@@ -116,14 +152,33 @@ def _strings_from_arrow(array: pa.Array, valid: Array | None) -> Strings:
 
 
 def _ragged_from_arrow(array: pa.Array, dtype: DType) -> RaggedItems:
+    offsets, values = _lists_of(array)
+    return RaggedItems(offsets, _dense_from_arrow(values, dtype))
+
+
+def _weighted_from_arrow(array: pa.Array, dtype: DType) -> WeightedItems:
+    offsets, pairs = _lists_of(array)
+    items, weights = pairs.flatten()  # not .field(): that leaves out the offset of a sliced struct
+    return WeightedItems(offsets, _dense_from_arrow(items, dtype), weights.to_numpy(zero_copy_only=True))
+
+
+def _vectors_from_arrow(array: pa.Array, column_type: Vector) -> Vectors:
+    if array.null_count:
+        raise DataError("a vector may not be null", value=f"{array.null_count} null rows", allowed=str(column_type),
+                        next_step="fill the missing vectors before they are registered")  # fmt: skip
+    values = array.values.slice(array.offset * column_type.size, len(array) * column_type.size)
+    return Vectors(_dense_from_arrow(values, column_type.dtype), column_type.size)
+
+
+def _lists_of(array: pa.Array) -> tuple[Array, pa.Array]:
+    """(offsets that begin at 0, the items they span); a null list is an empty one."""
     if array.null_count:
         array = pc.fill_null(array, pa.scalar([], array.type))
     offsets = array.offsets.to_numpy(zero_copy_only=True)
-    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
-    items = _dense_from_arrow(array.values.slice(first, last - first), dtype)
     if len(offsets) == 0:
-        offsets = np.zeros(1, np.int32)
-    return RaggedItems(offsets if first == 0 else offsets - first, items)
+        return np.zeros(1, np.int32), array.values.slice(0, 0)
+    first, last = int(offsets[0]), int(offsets[-1])
+    return (offsets if first == 0 else offsets - first), array.values.slice(first, last - first)
 
 
 def to_arrow(column: Column, column_type: ColumnType) -> pa.Array:
@@ -132,10 +187,25 @@ def to_arrow(column: Column, column_type: ColumnType) -> pa.Array:
         items = _dense_to_arrow(column.items, column_type.dtype)
         offsets = pa.array(column.offsets.astype(np.int32, copy=False), pa.int32())
         return pa.ListArray.from_arrays(offsets, items, type=arrow_type(column_type))
-    if isinstance(column_type, Dense) and not isinstance(column, RaggedItems):
+    if isinstance(column_type, Dense) and isinstance(column, Numbers | Strings):
         return _dense_to_arrow(column, column_type.dtype)
+    if isinstance(column_type, Weighted) and isinstance(column, WeightedItems):
+        return _weighted_to_arrow(column, column_type)
+    if isinstance(column_type, Vector) and isinstance(column, Vectors) and column.size == column_type.size:
+        items = _dense_to_arrow(column.items, column_type.dtype)
+        return pa.FixedSizeListArray.from_arrays(items, type=arrow_type(column_type))
     raise DataError("a kernel returned a column that does not fit its type", value=type(column).__name__,
                     allowed=str(column_type))  # fmt: skip
+
+
+def _weighted_to_arrow(column: WeightedItems, column_type: Weighted) -> pa.Array:
+    target = arrow_type(column_type)
+    items = _dense_to_arrow(column.items, column_type.dtype)
+    pairs = pa.StructArray.from_arrays(
+        [items, pa.array(column.weights, pa.float32())], fields=list(target.value_type.fields)
+    )
+    offsets = pa.array(column.offsets.astype(np.int32, copy=False), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pairs, type=target)
 
 
 def _dense_to_arrow(column: Numbers | Strings, dtype: DType) -> pa.Array:
@@ -176,32 +246,68 @@ def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Ar
                         allowed=str(target))  # fmt: skip
     if isinstance(column_type, Ragged):
         return _conform_ragged(array, column_type)
+    if isinstance(column_type, Weighted):
+        return _conform_weighted(array, column_type)
+    if isinstance(column_type, Vector):
+        return _conform_vector(array, column_type)
     return array.cast(target, safe=column_type.dtype is not DType.TIMESTAMP)
 
 
 def _conform_ragged(array: pa.Array | pa.ChunkedArray, column_type: Ragged) -> pa.Array:
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    array = pc.fill_null(array, pa.scalar([], array.type)) if array.null_count else array
-    offsets = np.asarray(array.offsets).astype(np.int64)
-    first, last = int(offsets[0]), int(offsets[-1])
-    items = array.values.slice(first, last - first)
-    offsets = offsets - first
+    offsets, items = _lists_of(_one_array(array))
     if items.null_count:
-        kept = np.concatenate([[0], np.cumsum(np.asarray(items.is_valid()))])
-        offsets, items = kept[offsets], items.drop_null()
+        offsets, items = _kept(offsets, np.asarray(items.is_valid())), items.drop_null()
     items = conform(items, Dense(column_type.dtype))
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), items, type=arrow_type(column_type))
 
 
+def _conform_weighted(array: pa.Array | pa.ChunkedArray, column_type: Weighted) -> pa.Array:
+    target = arrow_type(column_type)
+    offsets, pairs = _lists_of(_one_array(array))
+    parts = dict(zip((field.name for field in pairs.type), pairs.flatten(), strict=True))
+    ids, weights = parts["id"], parts["weight"]
+    whole = pc.and_(ids.is_valid(), weights.is_valid())
+    if not pc.all(whole, min_count=0).as_py():
+        offsets, ids, weights = _kept(offsets, np.asarray(whole)), ids.filter(whole), weights.filter(whole)
+    ids, weights = conform(ids, Dense(column_type.dtype)), conform(weights, Dense(DType.FLOAT32))
+    pairs = pa.StructArray.from_arrays([ids, weights], fields=list(target.value_type.fields))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pairs, type=target)
+
+
+def _conform_vector(array: pa.Array | pa.ChunkedArray, column_type: Vector) -> pa.Array:
+    array = _one_array(array)
+    lengths = pc.list_value_length(array)
+    items = array.flatten()
+    wrong = len(array) - pc.sum(pc.equal(lengths, column_type.size), min_count=0).as_py()
+    if wrong or items.null_count:
+        raise DataError("a vector column has rows of another size, or null items", value=f"{wrong} such rows",
+                        allowed=str(column_type), next_step="read it as a ragged column and pad it")  # fmt: skip
+    return pa.FixedSizeListArray.from_arrays(conform(items, Dense(column_type.dtype)), type=arrow_type(column_type))
+
+
+def _kept(offsets: Array, keep: Array) -> Array:
+    """The offsets of the same lists when only the items of ``keep`` remain."""
+    kept: Array = np.concatenate([[0], np.cumsum(keep)])[offsets]
+    return kept
+
+
+def _one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if not isinstance(array, pa.ChunkedArray):
+        return array
+    return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+
+
 def conforms(stored: pa.DataType, column_type: ColumnType) -> bool:
     """Whether a stored Arrow type can be read as ``column_type`` without loss (see :func:`conform`)."""
-    if isinstance(column_type, Ragged):
-        return (pa.types.is_list(stored) or pa.types.is_large_list(stored)) and conforms(
-            stored.value_type, Dense(column_type.dtype)
-        )
-    if not isinstance(column_type, Dense):
-        return bool(stored == arrow_type(column_type))
+    element = Dense(column_type.dtype)
+    match column_type:
+        case Ragged():
+            return _is_list(stored) and conforms(stored.value_type, element)
+        case Weighted():
+            return _is_list(stored) and _are_pairs(stored.value_type, element)
+        case Vector():
+            fixed = pa.types.is_fixed_size_list(stored) and stored.list_size == column_type.size
+            return (fixed or _is_list(stored)) and conforms(stored.value_type, element)
     if pa.types.is_dictionary(stored):
         return conforms(stored.value_type, column_type)
     match column_type.dtype:
@@ -217,3 +323,13 @@ def conforms(stored: pa.DataType, column_type: ColumnType) -> bool:
             return bool(pa.types.is_string(stored) or pa.types.is_large_string(stored))
         case DType.TIMESTAMP:
             return bool(pa.types.is_timestamp(stored))
+
+
+def _is_list(stored: pa.DataType) -> bool:
+    return bool(pa.types.is_list(stored) or pa.types.is_large_list(stored))
+
+
+def _are_pairs(stored: pa.DataType, ids: Dense) -> bool:
+    if not pa.types.is_struct(stored) or {field.name for field in stored} != {"id", "weight"}:
+        return False
+    return conforms(stored.field("id").type, ids) and conforms(stored.field("weight").type, Dense(DType.FLOAT32))

@@ -14,22 +14,36 @@ from typing import NoReturn
 
 from transforms.errors import InputError, TypeMismatch
 from transforms.graph import Literal, Node, Operation, RawColumn
+from transforms.methods.comparisons import ComparisonMethods
+from transforms.methods.full_pass import FullPassMethods
+from transforms.methods.ids import IdMethods
+from transforms.methods.lists import ListMethods
+from transforms.methods.numbers import NumberMethods
+from transforms.methods.text import TextMethods
+from transforms.methods.times import TimeMethods
+from transforms.methods.web import WebMethods
+from transforms.methods.weighted import WeightedMethods
 from transforms.operators import REGISTRY
-from transforms.types import ColumnType, Dense, DType, Ragged
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 Value = bool | int | float | str
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Expr:
+class Expr(
+    TextMethods,
+    WebMethods,
+    ListMethods,
+    WeightedMethods,
+    IdMethods,
+    NumberMethods,
+    ComparisonMethods,
+    TimeMethods,
+    FullPassMethods,
+):
     """One feature expression; ``node`` is its graph. Build them from columns, never directly."""
 
     node: Node
-
-    @property
-    def type(self) -> ColumnType:
-        """The column type this expression yields."""
-        return self.node.type
 
     def __repr__(self) -> str:
         from transforms.render import expression_text
@@ -41,140 +55,6 @@ class Expr:
                          value=repr(self), next_step="use if_else(condition, a, b)")  # fmt: skip
 
     __hash__ = None  # type: ignore[assignment]
-
-    # text
-    def lower(self) -> Expr:
-        """Text in lower case, all of Unicode."""
-        return apply("lower", self)
-
-    def normalize(self) -> Expr:
-        """Text in Unicode normal form NFKC."""
-        return apply("normalize", self)
-
-    def split(self, sep: str) -> Expr:
-        """Text cut at every ``sep``; empty pieces are dropped."""
-        return apply("split", self, sep=sep)
-
-    def unigrams(self) -> Expr:
-        """Text cut at white space."""
-        return apply("unigrams", self)
-
-    def ngrams(self, n: int, joiner: str = " ") -> Expr:
-        """Every ``n`` tokens in a row, joined."""
-        return apply("ngrams", self, n=n, joiner=joiner)
-
-    def char_ngrams(self, n: int) -> Expr:
-        """Every ``n`` code points in a row."""
-        return apply("char_ngrams", self, n=n)
-
-    def length(self) -> Expr:
-        """Code points in a text."""
-        return apply("length", self)
-
-    # sets and ragged
-    def unique(self) -> Expr:
-        """Distinct items in order of first occurrence."""
-        return apply("unique", self)
-
-    def head(self, n: int) -> Expr:
-        """The first ``n`` items."""
-        return apply("head", self, n=n)
-
-    def count(self) -> Expr:
-        """How many items."""
-        return apply("count", self)
-
-    def __and__(self, other: Expr) -> Expr:
-        return apply("intersect", self, other)
-
-    def __or__(self, other: Expr) -> Expr:
-        return apply("union", self, other)
-
-    # ids
-    def hash_buckets(self, buckets: int, salt: str = "") -> Expr:
-        """FarmHash Fingerprint64 modulo ``buckets``, as ``tf.strings.to_hash_bucket_fast`` computes it."""
-        return apply("hash_buckets", self, buckets=buckets, salt=salt)
-
-    # numbers
-    def log1p(self) -> Expr:
-        """log(1 + x)."""
-        return apply("log1p", self)
-
-    def clip(self, low: float, high: float) -> Expr:
-        """Values held within [low, high]."""
-        return apply("clip", self, low=low, high=high)
-
-    def scale(self, factor: float, offset: float = 0.0) -> Expr:
-        """x · factor + offset."""
-        return apply("scale", self, factor=factor, offset=offset)
-
-    def bucketize(self, boundaries: list[float] | tuple[float, ...]) -> Expr:
-        """The index of the interval a value falls in; a boundary belongs to the interval on its right."""
-        return apply("bucketize", self, boundaries=tuple(float(boundary) for boundary in boundaries))
-
-    def fill_null(self, value: Value) -> Expr:
-        """``value`` where this is null."""
-        if isinstance(value, int) and not isinstance(value, bool) and _is_float(self.type):
-            value = float(value)
-        return apply("fill_null", self, value=value)
-
-    def cast(self, dtype: DType | str) -> Expr:
-        """The same value as another element type."""
-        return apply("cast", self, dtype=str(dtype))
-
-    def __add__(self, other: Expr | Value) -> Expr:
-        return apply("add", self, _operand(other, self))
-
-    def __radd__(self, other: Value) -> Expr:
-        return apply("add", _operand(other, self), self)
-
-    def __sub__(self, other: Expr | Value) -> Expr:
-        if isinstance(self.type, Ragged):
-            return apply("difference", self, _operand(other, self))
-        return apply("subtract", self, _operand(other, self))
-
-    def __rsub__(self, other: Value) -> Expr:
-        return apply("subtract", _operand(other, self), self)
-
-    def __mul__(self, other: Expr | Value) -> Expr:
-        return apply("multiply", self, _operand(other, self))
-
-    def __rmul__(self, other: Value) -> Expr:
-        return apply("multiply", _operand(other, self), self)
-
-    def __truediv__(self, other: Expr | Value) -> Expr:
-        return apply("divide", self, _operand(other, self))
-
-    def __rtruediv__(self, other: Value) -> Expr:
-        return apply("divide", _operand(other, self), self)
-
-    # comparisons
-    def __eq__(self, other: Expr | Value) -> Expr:  # type: ignore[override]
-        return apply("equal", self, _operand(other, self))
-
-    def __ne__(self, other: Expr | Value) -> Expr:  # type: ignore[override]
-        return apply("not_equal", self, _operand(other, self))
-
-    def __lt__(self, other: Expr | Value) -> Expr:
-        return apply("less", self, _operand(other, self))
-
-    def __le__(self, other: Expr | Value) -> Expr:
-        return apply("less_equal", self, _operand(other, self))
-
-    def __gt__(self, other: Expr | Value) -> Expr:
-        return apply("greater", self, _operand(other, self))
-
-    def __ge__(self, other: Expr | Value) -> Expr:
-        return apply("greater_equal", self, _operand(other, self))
-
-    # time
-    def hour_of_day(self) -> Expr:
-        """0 to 23, UTC."""
-        return apply("hour_of_day", self)
-
-    def day_of_week(self) -> Expr:
-        """0 (Monday) to 6, UTC."""
-        return apply("day_of_week", self)
 
 
 def apply(op: str, *args: Expr, **params: object) -> Expr:
@@ -197,8 +77,8 @@ def _is_float(column_type: ColumnType) -> bool:
     return column_type.dtype in {DType.FLOAT32, DType.FLOAT64}
 
 
-def _operand(value: Expr | Value, other: Expr) -> Expr:
-    """A plain number beside a float column is a float of that width, so that ``price + 1`` is ``price + 1.0``."""
+def operand(value: Expr | Value, other: Expr) -> Expr:
+    """An expression as it is, a plain value as a literal; a plain number beside a float column is a float of that width, so that ``price + 1`` is ``price + 1.0``."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool) and _is_float(other.type):
@@ -224,6 +104,16 @@ def column(name: str, dtype: DType | str) -> Expr:
 def ragged(name: str, dtype: DType | str) -> Expr:
     """A raw list column: any number of values an event."""
     return Expr(RawColumn(Ragged(_dtype(dtype)), _column_name(name)))
+
+
+def weighted(name: str, dtype: DType | str) -> Expr:
+    """A raw column of (id, weight) pairs: Arrow ``list<struct<id, weight>>``, any number an event."""
+    return Expr(RawColumn(Weighted(_dtype(dtype)), _column_name(name)))
+
+
+def vector(name: str, dtype: DType | str, size: int) -> Expr:
+    """A raw column of exactly ``size`` values an event; none may be null."""
+    return Expr(RawColumn(Vector(_dtype(dtype), size), _column_name(name)))
 
 
 def text(name: str) -> Expr:
@@ -272,7 +162,7 @@ def if_else(condition: Expr, then: Expr | Value, otherwise: Expr | Value) -> Exp
         raise TypeMismatch("a condition is an expression", where="operator if_else, argument 1 (condition)",
                            value=condition, allowed="Dense[bool]", next_step="compare a column, as in price > 3")  # fmt: skip
     peer = then if isinstance(then, Expr) else otherwise if isinstance(otherwise, Expr) else condition
-    return apply("if_else", condition, _operand(then, peer), _operand(otherwise, peer))
+    return apply("if_else", condition, operand(then, peer), operand(otherwise, peer))
 
 
 def coalesce(*parts: Expr) -> Expr:

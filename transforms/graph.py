@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Node:
-    """One value of the graph. Use the subclasses :class:`RawColumn`, :class:`Literal` and :class:`Operation`."""
+    """One value of the graph. Use the subclasses: :class:`RawColumn`, :class:`Literal`, :class:`Artifact`, :class:`Operation`."""
 
     type: ColumnType
     identity: str = field(init=False, default="")
@@ -63,6 +63,20 @@ class Literal(Node):
         if isinstance(self.value, float) and math.isnan(self.value):
             object.__setattr__(self, "value", math.nan)
         object.__setattr__(self, "identity", digest(["literal", self.value, type_document(self.type)]))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Artifact(Node):
+    """What a full pass found, such as the terms of a vocabulary: values that all events share, known by their digest.
+
+    Its type is a vector of as many values. The values themselves are kept beside the graph; see
+    :func:`transforms.plan.compile_plan`.
+    """
+
+    digest: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "identity", digest(["artifact", self.digest, type_document(self.type)]))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -117,6 +131,12 @@ def raw_columns(root: Node) -> tuple[RawColumn, ...]:
     return tuple(sorted(columns, key=lambda column: column.name))
 
 
+def artifacts(roots: Iterable[Node]) -> tuple[Artifact, ...]:
+    """The artifacts that components read, by digest."""
+    found = (node for node in topological(roots) if isinstance(node, Artifact))
+    return tuple(sorted(found, key=lambda artifact: artifact.digest))
+
+
 def shape_identity(root: Node) -> str:
     """An identity that leaves operator versions out: equal for components that differ in nothing else."""
 
@@ -153,6 +173,8 @@ def _node_document(node: Node, position: Mapping[str, int]) -> dict[str, object]
             # A float is written in hexadecimal, so that NaN, infinities and -0.0 survive JSON.
             value = {"float": node.value.hex()} if isinstance(node.value, float) else node.value
             return {"literal": value, **spelled}
+        case Artifact():
+            return {"artifact": node.digest, **spelled}
         case Operation():
             params = {name: _param_document(value) for name, value in node.params}
             args = [position[arg.identity] for arg in node.args]
@@ -184,6 +206,8 @@ def component_from_document(document: Mapping[str, Any]) -> Node:
             nodes.append(RawColumn(column_type, entry["column"]))
         elif "literal" in entry:
             nodes.append(Literal(column_type, _param_from(entry["literal"])))
+        elif "artifact" in entry:
+            nodes.append(Artifact(column_type, entry["artifact"]))
         else:
             operands = tuple(nodes[i] for i in entry["args"])
             params = tuple(sorted((name, _param_from(value)) for name, value in entry["params"].items()))

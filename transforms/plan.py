@@ -10,7 +10,7 @@ release the GIL.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,15 +21,18 @@ from transforms.columns import (
     NUMPY_ELEMENT,
     Array,
     Column,
+    Constants,
     Numbers,
     RaggedItems,
     Strings,
+    Vectors,
+    WeightedItems,
     conform,
     from_arrow,
     to_arrow,
 )
 from transforms.errors import DataError, InputError, UnknownColumn, nearest
-from transforms.graph import Literal, Node, Operation, RawColumn, topological
+from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.operators import REGISTRY, Operator
 from transforms.operators.declaration import Scalar
 from transforms.render import expression_text
@@ -68,6 +71,7 @@ class _Step:
     args: tuple[int, ...] = ()
     operator: Operator | None = None
     params: Mapping[str, Scalar] = field(default_factory=dict)
+    constants: Constants | None = None
     outputs: tuple[str, ...] = ()
     released: tuple[int, ...] = ()
 
@@ -118,15 +122,25 @@ class Plan:
         return PlanResult(columns, failures, node_secs, component_secs)
 
 
-def compile_plan(components: Mapping[str, Node]) -> Plan:
-    """One plan for several components, by key. Keys may share a component.
+#: The values of an artifact by its digest; raises :class:`InputError` for one that is not known.
+Artifacts = Callable[[str], pa.Array]
+
+
+def no_artifacts(digest: str) -> pa.Array:
+    """The source of artifacts where there is none."""
+    raise InputError("a component reads an artifact, and there is no place to take it from", value=digest,
+                     next_step="run it where the artifact was made, through a warehouse")  # fmt: skip
+
+
+def compile_plan(components: Mapping[str, Node], artifacts: Artifacts = no_artifacts) -> Plan:
+    """One plan for several components, by key. Keys may share a component. ``artifacts`` is asked here, not in a run.
 
     Raises :class:`InputError` for an operator that does not exist, that has another version than the component asks
     for, or whose result type or parameters do not fit: such a component was made by another release.
     """
     nodes = list(topological(components.values()))
     position = {node.identity: i for i, node in enumerate(nodes)}
-    steps = [_step(node, position) for node in nodes]
+    steps = [_step(node, position, artifacts) for node in nodes]
     for key, root in components.items():
         at = position[root.identity]
         steps[at] = replace(steps[at], outputs=(*steps[at].outputs, key))
@@ -134,7 +148,11 @@ def compile_plan(components: Mapping[str, Node]) -> Plan:
     return Plan(_with_releases(steps), needs)
 
 
-def _step(node: Node, position: Mapping[str, int]) -> _Step:
+def _step(node: Node, position: Mapping[str, int], artifacts: Artifacts) -> _Step:
+    if isinstance(node, Artifact):
+        held = from_arrow(artifacts(node.digest), Dense(node.type.dtype))
+        assert isinstance(held, Numbers | Strings), "an artifact holds plain values"
+        return _Step(node, constants=Constants(held))
     if not isinstance(node, Operation):
         return _Step(node)
     operator = REGISTRY[node.op]
@@ -171,6 +189,8 @@ def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.Record
         return _read(node, batch)
     if isinstance(node, Literal):
         return node
+    if step.constants is not None:
+        return step.constants
     args = [values[position] for position in step.args]
     for arg in args:
         if isinstance(arg, ComponentFailure):
@@ -190,7 +210,7 @@ def _common_codes(args: Sequence[_Value]) -> Coded | None:
     """One of the arguments, if all of them but literals are coded alike; else None."""
     coded = [arg for arg in args if isinstance(arg, Coded)]
     alike = len({id(arg.codes) for arg in coded}) == 1
-    return coded[0] if alike and all(isinstance(arg, Coded | Literal) for arg in args) else None
+    return coded[0] if alike and all(isinstance(arg, Coded | Literal | Constants) for arg in args) else None
 
 
 def _column(value: _Value, rows: int, *, as_coded: bool = False) -> Column:
@@ -214,20 +234,46 @@ def apply(
     ``params`` are bound and ``result`` is what the operator infers. Raises whatever the kernel raises, and
     :class:`DataError` if it returns another number of rows.
     """
+    lifted = _lifted(operator, args, result)
+    if lifted is not None:
+        return _apply_to_items(operator, args, lifted, params, result)
     column = operator.kernel(*args, **params)
     if len(column) != rows:
         raise DataError("a kernel returned another number of rows", value=len(column), allowed=str(rows))
     valid = None
     if operator.nulls == "propagate":
         for arg in args:
-            valid = _both(valid, None if isinstance(arg, RaggedItems) else arg.valid)
+            valid = _both(valid, arg.valid if isinstance(arg, Numbers | Strings) else None)
     return _with_nulls(column, valid, result)
+
+
+def _lifted(operator: Operator, args: Sequence[Column], result: ColumnType) -> int | None:
+    """The argument whose items a lifting operator works on: the list among dense ones that makes the result a list."""
+    if not operator.lifts or not isinstance(result, Ragged):
+        return None
+    lists = [i for i, arg in enumerate(args) if isinstance(arg, RaggedItems)]
+    return lists[0] if len(lists) == 1 else None
+
+
+def _apply_to_items(
+    operator: Operator, args: Sequence[Column], lifted: int, params: Mapping[str, Scalar], result: ColumnType
+) -> Column:
+    """The operator over the items of one list, the other arguments spread over them; null results are dropped."""
+    from transforms.kernels.ragged import spread, without_nulls
+
+    lists = args[lifted]
+    assert isinstance(lists, RaggedItems), "only a list has items"
+    spread_out = [lists.items if i == lifted else spread(arg, lists.offsets) for i, arg in enumerate(args)]
+    element = Dense(result.dtype, getattr(result, "buckets", None))
+    items = apply(operator, spread_out, params, element, len(lists.items))
+    assert isinstance(items, Numbers | Strings), "only an operator with a dense result works on items"
+    return without_nulls(RaggedItems(lists.offsets, items))
 
 
 def _with_nulls(column: Column, valid: Array | None, result: ColumnType) -> Column:
     """``column`` with null (or the empty list) where ``valid`` is False, and zero or no bytes beneath each null."""
-    if isinstance(column, RaggedItems):
-        if valid is None or not isinstance(result, Ragged):
+    if isinstance(column, RaggedItems | WeightedItems | Vectors | Constants):
+        if valid is None or valid.all():
             return column
         from transforms.kernels.ragged import emptied
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.graph import Literal, Node, Operation, RawColumn, fold
+from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, fold
 from transforms.operators import REGISTRY
 
 
@@ -22,6 +22,8 @@ def _line(node: Node, args: tuple[str, ...]) -> str:
             return node.name
         case Literal():
             return repr(node.value)
+        case Artifact():
+            return f"artifact {node.digest[:12]}"
         case Operation():
             return f"{node.op}({', '.join([*args, *_params(node)])})"
         case _:
@@ -69,6 +71,8 @@ def _label(node: Node) -> str:
             return f"column {node.name}"
         case Literal():
             return f"literal {node.value!r}"
+        case Artifact():
+            return f"artifact {node.digest[:12]}"
         case Operation():
             params = ", ".join(_params(node))
             return f"{node.op} v{node.version}" + (f" ({params})" if params else "")

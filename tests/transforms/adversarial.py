@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Sequence
@@ -13,10 +14,13 @@ from hypothesis import strategies as st
 
 from transforms.columns import NUMPY_ELEMENT
 from transforms.errors import TypeMismatch
-from transforms.graph import Node, Operation, RawColumn
+from transforms.graph import Artifact, Node, Operation, RawColumn
 from transforms.operators import REGISTRY, Operator
 from transforms.plan import compile_plan
-from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+
+#: Of every vector, and of every artifact.
+VECTOR_SIZE = 3
 
 NASTY_TEXT = [
     "", " ", "a", "ab", "AbC dEf", "a\tb\n c", "x  y", " lead trail ", "aaa", "a,b,,c,", ",", "\x00", "a\x00b", "\x1f\x1c",
@@ -44,6 +48,10 @@ def values_of(column_type: ColumnType) -> st.SearchStrategy[Any]:
     """One event's value; a dense one may be None."""
     if isinstance(column_type, Dense):
         return st.none() | ELEMENTS[column_type.dtype]
+    if isinstance(column_type, Vector):
+        return st.lists(ELEMENTS[column_type.dtype], min_size=column_type.size, max_size=column_type.size)
+    if isinstance(column_type, Weighted):
+        return st.lists(st.tuples(st.sampled_from(_samples(column_type.dtype)), ELEMENTS[DType.FLOAT32]), max_size=9)
     few = st.lists(ELEMENTS[column_type.dtype], max_size=6)
     repeating = st.lists(st.sampled_from(_samples(column_type.dtype)), min_size=30, max_size=80)
     return few | few | few | repeating
@@ -67,7 +75,8 @@ def argument_types(draw: st.DrawFn, operator: Operator, params: dict[str, Any]) 
 def acceptable_types(operator: Operator, params: dict[str, Any]) -> list[tuple[ColumnType, ...]]:
     """All combinations of types for one to three arguments that ``infer`` accepts."""
     found: list[tuple[ColumnType, ...]] = []
-    everything = [kind(dtype) for kind in (Dense, Ragged) for dtype in DType]
+    everything: list[ColumnType] = [kind(dtype) for kind in (Dense, Ragged, Weighted) for dtype in DType]
+    everything += [Vector(dtype, VECTOR_SIZE) for dtype in DType]
     shapes = [()]
     for count in range(1, 4):
         position = min(count, len(operator.args)) - 1
@@ -87,14 +96,25 @@ def _accepts(operator: Operator, types: Sequence[ColumnType], params: dict[str, 
 
 
 def arrow_column(values: Sequence[Any], column_type: ColumnType) -> pa.Array:
-    """Python values as Arrow; timestamps are given as integers of microseconds."""
+    """Python values as Arrow; timestamps are given as integers of microseconds, weighted items as pairs."""
     target = arrow_type(column_type)
-    if column_type.dtype is not DType.TIMESTAMP:
-        return pa.array(values, target)
     if isinstance(column_type, Dense):
-        return pa.array(values, pa.int64()).cast(target)
-    lists = pa.array(values, pa.list_(pa.int64()))
-    return pa.ListArray.from_arrays(lists.offsets, lists.values.cast(target.value_type), type=target)
+        return (
+            pa.array(values, pa.int64()).cast(target)
+            if column_type.dtype is DType.TIMESTAMP
+            else pa.array(values, target)
+        )
+    offsets = np.cumsum([0, *(len(row) for row in values)], dtype=np.int32)
+    flat = [item for row in values for item in row]
+    if isinstance(column_type, Weighted):
+        ids = arrow_column([item for item, _ in flat], Dense(column_type.dtype))
+        weights = pa.array([weight for _, weight in flat], pa.float32())
+        items = pa.StructArray.from_arrays([ids, weights], fields=list(target.value_type.fields))
+    else:
+        items = arrow_column(flat, Dense(column_type.dtype))
+    if isinstance(column_type, Vector):
+        return pa.FixedSizeListArray.from_arrays(items, type=target)
+    return pa.ListArray.from_arrays(offsets, items, type=target)
 
 
 def displaced(array: pa.Array, junk: pa.Array, before: int, after: int) -> pa.Array:
@@ -115,18 +135,33 @@ def columns_for(types: Sequence[ColumnType]) -> list[RawColumn]:
     return [RawColumn(column_type, f"c{i}") for i, column_type in enumerate(types)]
 
 
-def computed(root: Node, arrays: Sequence[pa.Array], rows: int) -> pa.Array:
-    """The component over columns c0, c1, ...; raises if it failed."""
+def operands_for(operator: Operator, types: Sequence[ColumnType]) -> list[Node]:
+    """A raw column for each argument, or an artifact where the operator takes one."""
+    args = [operator.args[min(i, len(operator.args) - 1)] for i in range(len(types))]
+    return [
+        Artifact(column_type, f"c{i}")
+        if isinstance(column_type, Vector) and arg.constants
+        else RawColumn(column_type, f"c{i}")
+        for i, (arg, column_type) in enumerate(zip(args, types, strict=True))
+    ]
+
+
+def computed(root: Node, arrays: Sequence[pa.Array], rows: int, constants: Sequence[Any] = ()) -> pa.Array:
+    """The component over columns c0, c1, ...; artifacts hold ``constants``. Raises if it failed."""
     batch = pa.table({f"c{i}": array for i, array in enumerate(arrays)})
     assert batch.num_rows == rows
-    result = compile_plan({"it": root}).run(batch)
+    result = compile_plan({"it": root}, lambda digest: pa.array(constants)).run(batch)
     assert not result.failures, result.failures
     return result.columns["it"]
 
 
 def bits(value: Any, column_type: ColumnType) -> Any:
     """A value in a form that is equal only to itself bit for bit: floats as bytes rounded to the type, -0.0 kept."""
+    if isinstance(value, tuple):
+        return bits(value[0], Dense(column_type.dtype)), bits(value[1], Dense(DType.FLOAT32))
     if isinstance(value, list):
+        if isinstance(column_type, Weighted):
+            return [bits(tuple(pair), column_type) for pair in value]
         return [bits(item, Dense(column_type.dtype)) for item in value]
     if value is None or column_type.dtype not in (DType.FLOAT32, DType.FLOAT64):
         return value
@@ -136,7 +171,17 @@ def bits(value: Any, column_type: ColumnType) -> Any:
 
 
 def python_values(array: pa.Array, column_type: ColumnType) -> list[Any]:
-    if column_type.dtype is DType.TIMESTAMP:
-        listed = pa.list_(pa.int64()) if isinstance(column_type, Ragged) else pa.int64()
-        array = array.cast(listed)
-    return array.to_pylist()
+    """Timestamps as integers of microseconds, weighted items as pairs."""
+    if isinstance(column_type, Dense):
+        return array.cast(pa.int64()).to_pylist() if column_type.dtype is DType.TIMESTAMP else array.to_pylist()
+    sizes = (
+        array.value_lengths().to_pylist() if not isinstance(column_type, Vector) else [column_type.size] * len(array)
+    )
+    items = array.flatten()
+    if isinstance(column_type, Weighted):
+        ids, weights = items.flatten()
+        flat = list(zip(python_values(ids, Dense(column_type.dtype)), weights.to_pylist(), strict=True))
+    else:
+        flat = python_values(items, Dense(column_type.dtype))
+    ends = np.cumsum([0, *sizes])
+    return [flat[start:end] for start, end in itertools.pairwise(ends)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -18,76 +17,37 @@ from tests.transforms.adversarial import (
     bits,
     columns_for,
     computed,
-    displaced,
     operation,
     python_values,
     values_of,
 )
+from tests.transforms.parameters import params_of
+from tests.transforms.trials import drawn_trial
 from transforms.operators import REGISTRY, Law, Operator
 from transforms.operators.declaration import KernelAt
-from transforms.types import ColumnType, Dense, DType, Ragged
-
-_BUCKETS = st.sampled_from([1, 2, 1000, 2**31 - 1, 2**63 - 1])
-_SIZES = st.sampled_from([1, 2, 3, 7, 10**18])
-_BOUNDS = st.sampled_from([-math.inf, -2.0, 0.0, 3.0, 2.0**53, math.inf])
-
-PARAMS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
-    "split": st.fixed_dictionaries({"sep": st.sampled_from([" ", ",", "aa", "é", "你", ", "])}),
-    "ngrams": st.fixed_dictionaries({"n": _SIZES, "joiner": st.sampled_from([" ", "", "—", "ab"])}),
-    "char_ngrams": st.fixed_dictionaries({"n": _SIZES}),
-    "head": st.fixed_dictionaries({"n": _SIZES}),
-    "hash_buckets": st.fixed_dictionaries({"buckets": _BUCKETS, "salt": st.sampled_from(["", "s", "sälz" * 9])}),
-    "cross": st.fixed_dictionaries({"buckets": _BUCKETS}),
-    "clip": st.tuples(_BOUNDS, _BOUNDS).map(lambda pair: {"low": min(pair), "high": max(pair)}),
-    "scale": st.fixed_dictionaries({"factor": st.floats(-1e9, 1e9), "offset": st.sampled_from([0.0, -0.0, 0.1])}),
-    "bucketize": st.sampled_from([(0.0,), (-1.0, 0.5, 1.0), (0.1, 0.2, 2.0**53)]).map(lambda b: {"boundaries": b}),
-    "fill_null": st.sampled_from([0, -7, 0.1, -0.0, True, "", "né"]).map(lambda value: {"value": value}),
-    "cast": st.sampled_from(list(DType)).map(lambda dtype: {"dtype": dtype.value}),
-}
-
-
-def params_of(name: str) -> st.SearchStrategy[dict[str, Any]]:
-    return PARAMS.get(name, st.just({}))
-
+from transforms.types import Dense, DType, Weighted
 
 every_operator = pytest.mark.parametrize("operator", list(REGISTRY), ids=lambda operator: operator.name)
 quick = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-def meaning(operator: Operator, types: tuple[ColumnType, ...], row: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """One event's result as the declaration defines it: the reference, with nulls around it."""
-    result = operator.infer(types, params)
-    if operator.nulls == "propagate" and any(value is None for value in row):
-        return [] if isinstance(result, Ragged) else None
-    return operator.reference(*row, **params)
 
 
 @every_operator
 @given(data=st.data())
 @quick
 def test_kernel_equals_reference(operator: Operator, data: st.DataObject) -> None:
-    params = operator.bind_params(data.draw(params_of(operator.name)))
-    types = data.draw(argument_types(operator, params))
-    rows = data.draw(st.lists(st.tuples(*(values_of(column_type) for column_type in types)), max_size=6))
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(types)
-    before, after = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 2))
-    arrays = []
-    for values, column_type in zip(columns, types, strict=True):
-        junk = arrow_column([data.draw(values_of(column_type))], column_type)
-        arrays.append(displaced(arrow_column(values, column_type), junk, before, after))
-
-    root = operation(operator.name, columns_for(types), params)
-    got = computed(root, arrays, len(rows))
+    trial = drawn_trial(operator, data)
+    root = trial.root
+    got = computed(root, trial.arrays, trial.rows, trial.constants)
 
     got.validate(full=True)
-    expected = [meaning(operator, types, row, params) for row in rows]
-    assert bits(python_values(got, root.type), root.type) == bits(expected, root.type)
+    assert bits(python_values(got, root.type), root.type) == bits(trial.expected(), root.type)
     buckets = getattr(root.type, "buckets", None)
-    if buckets is not None and all(getattr(column_type, "buckets", None) is None for column_type in types):
-        flat = got.flatten() if isinstance(root.type, Ragged) else got
+    if buckets is not None and all(getattr(column_type, "buckets", None) is None for column_type in trial.types):
+        flat = got if isinstance(root.type, Dense) else got.flatten()
+        flat = flat.flatten()[0] if isinstance(root.type, Weighted) else flat
         assert all(value is None or 0 <= value < buckets for value in flat.to_pylist())
-    again = computed(root, [pa.chunked_array([a.slice(0, 2), a.slice(2)]) for a in arrays], len(rows))
-    assert _bytes(again) == _bytes(got), "equal input, other chunks, other bytes"
+    chunked = [pa.chunked_array([a.slice(0, 2), a.slice(2)]) for a in trial.arrays]
+    assert _bytes(computed(root, chunked, trial.rows, trial.constants)) == _bytes(got), "other chunks, other bytes"
 
 
 def _bytes(array: pa.Array) -> bytes:

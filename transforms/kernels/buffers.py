@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from transforms.columns import Array, Numbers, RaggedItems, Strings
+from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.spans import extent, frozen, shift_spans
 
@@ -43,11 +43,18 @@ def take(items: Numbers | Strings, picks: Array) -> Numbers | Strings:
     return Strings(items.data, positions(items.starts)[picks], positions(items.ends)[picks])
 
 
-def rows_of(column: Numbers | Strings | RaggedItems) -> tuple[Array, Numbers | Strings]:
+def dense(column: Column) -> Numbers | Strings:
+    """A column that must have one value a row."""
+    if not isinstance(column, Numbers | Strings):
+        raise DataError("a kernel over single values was given something else", value=type(column).__name__)
+    return column
+
+
+def rows_of(column: Column) -> tuple[Array, Numbers | Strings]:
     """(offsets, items) of a ragged column; a dense one counts as lists of one item."""
     if isinstance(column, RaggedItems):
         return positions(column.offsets), column.items
-    return frozen(np.arange(len(column) + 1, dtype=np.int32)), column
+    return frozen(np.arange(len(column) + 1, dtype=np.int32)), dense(column)
 
 
 def one_buffer(columns: Sequence[Strings]) -> list[Strings]:

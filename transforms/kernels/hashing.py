@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
-from transforms.kernels.buffers import check_positions, rows_of, spans
+from transforms.kernels.buffers import check_positions, dense, rows_of, spans
 from transforms.kernels.compiled import compiled
 from transforms.kernels.decimals import write_decimal
 from transforms.kernels.farmhash import fingerprint64, fingerprint_cat64
@@ -22,7 +22,7 @@ def hash_buckets(column: Column, *, buckets: int, salt: str) -> Column:
     prefix = frozen(np.frombuffer(salt.encode(), np.uint8))
     if isinstance(column, RaggedItems):
         return RaggedItems(column.offsets, Numbers(_buckets_of(column.items, buckets, prefix)))
-    return Numbers(_buckets_of(column, buckets, prefix))
+    return Numbers(_buckets_of(dense(column), buckets, prefix))
 
 
 def _buckets_of(items: Numbers | Strings, buckets: int, salt: Array) -> Array:

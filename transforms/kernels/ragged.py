@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.columns import Array, Column, Constants, Numbers, RaggedItems, Strings, Vectors, WeightedItems
 from transforms.errors import DataError
 from transforms.kernels.buffers import check_positions, one_buffer, positions, take
 from transforms.kernels.compiled import compiled
@@ -40,20 +42,61 @@ def count(column: Column) -> Column:
     return Numbers(np.diff(_ragged(column).offsets).astype(np.int64))
 
 
-def emptied(ragged: RaggedItems, valid: Array) -> RaggedItems:
-    """The same lists, those where ``valid`` is False emptied."""
-    offsets, picks = _emptied(positions(ragged.offsets), frozen(valid))
-    if len(picks) == len(ragged.items):
-        return ragged
-    return RaggedItems(offsets, take(ragged.items, picks))
+def emptied(column: Column, valid: Array) -> Column:
+    """The same lists, those where ``valid`` is False emptied; of vectors, such rows filled with zeros or empty text."""
+    if isinstance(column, Vectors):
+        every = np.repeat(valid, column.size)
+        if isinstance(column.items, Strings):
+            ends = np.where(every, column.items.ends, column.items.starts)
+            return Vectors(Strings(column.items.data, column.items.starts, ends), column.size)
+        zeroed = np.where(every, column.items.values, np.zeros(1, column.items.values.dtype))
+        return Vectors(Numbers(zeroed), column.size)
+    if not isinstance(column, RaggedItems | WeightedItems):
+        raise DataError("only lists and vectors are emptied", value=type(column).__name__)
+    offsets, picks = _emptied(positions(column.offsets), frozen(valid))
+    return column if len(picks) == len(column.items) else picked(column, offsets, picks)
 
 
-def take_lists(ragged: RaggedItems, rows: Array) -> RaggedItems:
+def picked(lists: RaggedItems | WeightedItems, offsets: Array, picks: Array) -> RaggedItems | WeightedItems:
+    """The items at the positions ``picks``, with their weights where there are any, as lists of these ``offsets``."""
+    items = take(lists.items, picks)
+    if isinstance(lists, WeightedItems):
+        return WeightedItems(offsets, items, lists.weights[picks])
+    return RaggedItems(offsets, items)
+
+
+def without_nulls(lists: RaggedItems) -> RaggedItems:
+    """The same lists without their null items."""
+    valid = lists.items.valid
+    if valid is None:
+        return lists
+    kept = np.concatenate([[0], np.cumsum(valid)])[lists.offsets].astype(np.int32)
+    items = take(replace(lists.items, valid=None), np.flatnonzero(valid))
+    return RaggedItems(kept, items)
+
+
+def spread(column: Column, offsets: Array) -> Column:
+    """A dense column with each row's value once for every item of its list; constants stay as they are."""
+    if isinstance(column, Constants):
+        return column
+    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    if not isinstance(column, Numbers | Strings):
+        raise DataError("only dense columns are spread over items", value=type(column).__name__)
+    return replace(take(column, rows), valid=None if column.valid is None else column.valid[rows])
+
+
+def take_lists(lists: RaggedItems | WeightedItems, rows: Array) -> RaggedItems | WeightedItems:
     """The lists of the given rows, which may repeat. Moves spans, not bytes."""
-    offsets = _taken_offsets(positions(ragged.offsets), positions(rows))
+    offsets = _taken_offsets(positions(lists.offsets), positions(rows))
     check_positions(int(offsets[-1]), "items")
-    picks = _taken_picks(positions(ragged.offsets), positions(rows), offsets)
-    return RaggedItems(offsets.astype(np.int32), take(ragged.items, picks))
+    picks = _taken_picks(positions(lists.offsets), positions(rows), offsets)
+    return picked(lists, offsets.astype(np.int32), picks)
+
+
+def take_vectors(vectors: Vectors, rows: Array) -> Vectors:
+    """The vectors of the given rows, which may repeat."""
+    picks = (rows[:, None].astype(np.int64) * vectors.size + np.arange(vectors.size)).ravel()
+    return Vectors(take(vectors.items, picks), vectors.size)
 
 
 def _ragged(column: Column) -> RaggedItems:

@@ -1,13 +1,45 @@
 """The operators: one file a family, each operator declared once, all of them in ``REGISTRY``."""
 
-from transforms.operators import arithmetic, casting, conditional, hashing, numeric, ragged, text, timestamps
+from transforms.operators import (
+    arithmetic,
+    casting,
+    conditional,
+    full_pass,
+    functions,
+    hashing,
+    logic,
+    lookup,
+    numeric,
+    ragged,
+    sequences,
+    text,
+    timestamps,
+    web,
+    weighted,
+)
 from transforms.operators.declaration import Arg, KernelAt, Law, Operator, Param
 from transforms.operators.registry import Registry
 
 #: Every operator that exists, by name.
 REGISTRY = Registry(
     operator
-    for family in (text, ragged, hashing, numeric, casting, arithmetic, conditional, timestamps)
+    for family in (
+        text,
+        web,
+        ragged,
+        weighted,
+        sequences,
+        hashing,
+        lookup,
+        numeric,
+        casting,
+        arithmetic,
+        logic,
+        conditional,
+        timestamps,
+        full_pass,
+        functions,
+    )
     for operator in family.OPERATORS
 )
 

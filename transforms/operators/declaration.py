@@ -12,14 +12,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from transforms.columns import Column
 from transforms.errors import InputError, TypeMismatch
-from transforms.types import ColumnType, Dense, DType, Ragged
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 #: What an operator's parameter may be. Tuples are homogeneous.
-Scalar = bool | int | float | str | tuple[float, ...] | tuple[str, ...]
+Scalar = bool | int | float | str | tuple[float, ...] | tuple[int, ...] | tuple[str, ...]
 Params = Mapping[str, Scalar]
 Types = Sequence[ColumnType]
 
@@ -35,11 +35,17 @@ class Law(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """One argument: the kinds and element types it takes. ``variadic`` marks a last argument that repeats."""
+    """One argument: the kinds and element types it takes. ``variadic`` marks a last argument that repeats.
+
+    ``constants`` are the values of an artifact, such as a vocabulary's terms: typed as a vector, shared by all rows.
+    """
 
     name: str
     dense: frozenset[DType] = frozenset()
     ragged: frozenset[DType] = frozenset()
+    weighted: frozenset[DType] = frozenset()
+    vector: frozenset[DType] = frozenset()
+    constants: frozenset[DType] = frozenset()
     variadic: bool = False
 
     def takes(self, column_type: ColumnType) -> bool:
@@ -49,24 +55,31 @@ class Arg:
                 return dtype in self.dense
             case Ragged(dtype=dtype):
                 return dtype in self.ragged
-            case _:
-                return False
+            case Weighted(dtype=dtype):
+                return dtype in self.weighted
+            case Vector(dtype=dtype):
+                return dtype in self.vector | self.constants
 
     def describe(self) -> str:
         """The accepted types, as an error message lists them."""
-        kinds = (("Dense", self.dense), ("Ragged", self.ragged))
+        kinds = (("Dense", self.dense), ("Ragged", self.ragged), ("Weighted", self.weighted), ("Vector", self.vector),
+                 ("artifact", self.constants))  # fmt: skip
         return " or ".join(f"{kind}[{' | '.join(sorted(dtypes))}]" for kind, dtypes in kinds if dtypes)
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter: its Python type or types, its default (None: required), a check that returns what is allowed or ''."""
+    """One parameter: its Python type or types, its default (None: required), a check that returns what is allowed or ''.
+
+    ``item`` is the type of a tuple's items; without it a tuple holds floats, if all items are numbers, or text.
+    """
 
     name: str
     kind: type | tuple[type, ...]
     default: Scalar | None = None
     check: Callable[[Scalar], str] = field(default=lambda value: "")
     doc: str = ""
+    item: type | None = None
 
     @property
     def kind_name(self) -> str:
@@ -77,7 +90,34 @@ class Param:
     def accepts(self, value: object) -> bool:
         """Whether ``value`` has one of the types. A bool is not an int here."""
         kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
+        if self.item is not None and isinstance(value, tuple) and any(type(item) is not self.item for item in value):
+            return False
         return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One line of use for the reference page, and what it gives; a test evaluates it.
+
+    ``expression`` is Python over ``hr``, such as ``hr.text("query").lower()``. ``columns`` are the raw columns it reads
+    and ``gives`` the output, both as Python values, a value an event.
+    """
+
+    expression: str
+    columns: Mapping[str, Sequence[object]]
+    gives: Sequence[object]
+
+
+@dataclass(frozen=True, slots=True)
+class TwinAt:
+    """A TensorFlow twin named by module and function, imported at its first call."""
+
+    module: str
+    function: str
+
+    def __call__(self, *tensors: Any, **params: Scalar) -> Any:
+        """Apply the twin to values of :mod:`transforms.twins.tensors`."""
+        return getattr(importlib.import_module(self.module), self.function)(*tensors, **params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +143,10 @@ class Operator:
     With ``nulls="propagate"`` a null in any dense argument makes a dense result null and a ragged result empty: the
     framework does this around both, so reference never sees None and a kernel may compute anything in null slots.
     A float result of the reference is rounded to the result type once; integers are exact.
+    With ``lifts`` an operator over dense values also takes one list in place of one of them, and works on each item:
+    the framework spreads the other arguments over the items and drops items whose result is null.
+    ``twin`` does the same in TensorFlow, for serving, and sees what a kernel sees: nulls and lists are handled around it.
+    An operator without one says in ``untwinned`` why TensorFlow cannot express it.
     ``cost_ns`` is a first guess at CPU nanoseconds an event, replaced by measurements where there are any.
     """
 
@@ -118,6 +162,10 @@ class Operator:
     laws: frozenset[Law] = frozenset()
     nulls: Literal["propagate", "see"] = "propagate"
     cost_ns: float = 50.0
+    lifts: bool = False
+    twin: TwinAt | None = None
+    untwinned: str = ""
+    example: Example | None = None
 
     def bind_params(self, given: Mapping[str, object]) -> dict[str, Scalar]:
         """``given`` with defaults filled in and every value checked. Raises :class:`InputError`."""
@@ -131,7 +179,7 @@ class Operator:
         where = f"operator {self.name}, parameter {param.name}"
         if value is None:
             raise InputError("a required parameter is missing", where=where, allowed=param.kind_name)
-        value = _plain(value, param.kind)
+        value = _plain(value, param)
         if not param.accepts(value):
             raise InputError("a parameter has the wrong type", where=where, value=value, allowed=param.kind_name)
         scalar = cast(Scalar, value)
@@ -142,6 +190,9 @@ class Operator:
     def infer(self, types: Types, params: Params) -> ColumnType:
         """The result type. Raises :class:`TypeMismatch` naming the operator, the argument and what it takes."""
         args = self._spread(len(types))
+        lifted = self.lifted(types)
+        if lifted is not None:
+            return _listed(self.infer([_item(at, i == lifted) for i, at in enumerate(types)], params))
         for position, (arg, column_type) in enumerate(zip(args, types, strict=True)):
             if not arg.takes(column_type):
                 raise TypeMismatch(
@@ -156,6 +207,26 @@ class Operator:
             error.where = error.where or f"operator {self.name}"
             raise
 
+    def lifted(self, types: Types) -> int | None:
+        """Which argument is a list whose items this operator works on one by one; None if it works on whole rows."""
+        args = self._spread(len(types))
+        if not self.lifts:
+            return None
+        lists = [i for i, (arg, at) in enumerate(zip(args, types, strict=True)) if _stands_for_items(arg, at)]
+        return lists[0] if len(lists) == 1 else None
+
+    def evaluate(self, types: Types, row: Sequence[object], params: Params) -> object:
+        """One event by the reference, with nulls and lists handled as declared: the operator's whole meaning."""
+        lifted = self.lifted(types)
+        if lifted is not None:
+            inner = [_item(at, i == lifted) for i, at in enumerate(types)]
+            items = cast(Sequence[object], row[lifted])
+            results = [self.evaluate(inner, [*row[:lifted], item, *row[lifted + 1 :]], params) for item in items]
+            return [result for result in results if result is not None]
+        if self.nulls == "propagate" and any(value is None for value in row):
+            return _nothing(self.infer(types, params))
+        return self.reference(*row, **params)
+
     def _spread(self, count: int) -> tuple[Arg, ...]:
         variadic = bool(self.args) and self.args[-1].variadic
         if count < len(self.args) or (count > len(self.args) and not variadic):
@@ -165,14 +236,41 @@ class Operator:
         return self.args + self.args[-1:] * (count - len(self.args))
 
 
-def _plain(value: object, kind: type | tuple[type, ...]) -> object:
+def _stands_for_items(arg: Arg, column_type: ColumnType) -> bool:
+    return isinstance(column_type, Ragged) and not arg.takes(column_type) and arg.takes(_item(column_type, True))
+
+
+def _nothing(column_type: ColumnType) -> object:
+    """What stands where an argument is null: null, the empty list, or a vector of zeros."""
+    match column_type:
+        case Dense():
+            return None
+        case Vector(dtype=dtype, size=size):
+            return ["" if dtype is DType.STRING else False if dtype is DType.BOOL else 0] * size
+        case _:
+            return []
+
+
+def _item(column_type: ColumnType, lifted: bool) -> ColumnType:
+    return Dense(column_type.dtype, column_type.buckets) if lifted and isinstance(column_type, Ragged) else column_type
+
+
+def _listed(column_type: ColumnType) -> ColumnType:
+    assert isinstance(column_type, Dense), "only an operator with a dense result works on items"
+    return Ragged(column_type.dtype, column_type.buckets)
+
+
+def _plain(value: object, param: Param) -> object:
     """Whole numbers become floats where a float is meant, every NaN the same; lists become tuples, of floats if numbers."""
+    kind = param.kind
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, float) and math.isnan(value):
         return math.nan  # one NaN, as fingerprints have it
     if kind is tuple and isinstance(value, list | tuple):
-        if all(isinstance(item, int | float) and not isinstance(item, bool) for item in value):
+        if param.item in (None, float) and all(
+            isinstance(item, int | float) and not isinstance(item, bool) for item in value
+        ):
             return tuple(float(item) for item in value)
         return tuple(value)
     return value

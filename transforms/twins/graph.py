@@ -1,0 +1,138 @@
+"""Components as TensorFlow: each operator's twin, with nulls and lists handled around it as the plan handles them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import tensorflow as tf
+
+from transforms.errors import InputError
+from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
+from transforms.operators import REGISTRY, Operator
+from transforms.operators.declaration import Scalar
+from transforms.plan import Artifacts, no_artifacts
+from transforms.render import expression_text
+from transforms.twins.tensors import (
+    ELEMENT,
+    ConstantsTensor,
+    DenseTensor,
+    TensorColumn,
+    VectorTensor,
+    WeightedTensor,
+    from_arrow,
+    rows_of,
+)
+from transforms.types import ColumnType, Dense, Ragged
+
+
+class NoTwin(InputError):
+    """An operator has no TensorFlow twin, so a component that uses it cannot be served by TensorFlow."""
+
+
+def compute(
+    components: Mapping[str, Node], columns: Mapping[str, TensorColumn], artifacts: Artifacts = no_artifacts
+) -> dict[str, TensorColumn]:
+    """Every component over raw columns, eagerly or into the graph being traced. Shared nodes are computed once.
+
+    ``columns`` holds one value for each raw column, all of equally many rows. Raises :class:`NoTwin`.
+    """
+    rows = rows_of(next(iter(columns.values())))
+    values: dict[str, TensorColumn] = {}
+    for node in topological(components.values()):
+        values[node.identity] = _value(node, [values[arg.identity] for arg in node.args], columns, rows, artifacts)
+    return {key: values[root.identity] for key, root in components.items()}
+
+
+def _value(
+    node: Node, args: Sequence[TensorColumn], columns: Mapping[str, TensorColumn], rows: tf.Tensor, artifacts: Artifacts
+) -> TensorColumn:
+    match node:
+        case RawColumn():
+            return columns[node.name]
+        case Literal():
+            return DenseTensor(tf.fill([rows], tf.constant(node.value, ELEMENT[node.type.dtype])))
+        case Artifact():
+            return ConstantsTensor(_constants(artifacts(node.digest), node.type))
+        case Operation():
+            operator = REGISTRY[node.op]
+            if operator.twin is None:
+                raise NoTwin("an operator has no TensorFlow twin", where=expression_text(node), value=node.op,
+                             next_step="compute this input before serving, or express it by other operators")  # fmt: skip
+            return apply_twin(operator, args, dict(node.params), node.type)
+        case _:
+            raise InputError("not a node of a component", value=type(node).__name__)
+
+
+def _constants(array: Any, column_type: ColumnType) -> tf.Tensor:
+    tensor: DenseTensor = from_arrow(array, Dense(column_type.dtype))
+    return tensor.values
+
+
+def apply_twin(
+    operator: Operator, args: Sequence[TensorColumn], params: Mapping[str, Scalar], result: ColumnType
+) -> TensorColumn:
+    """An operator's twin over tensors. ``params`` are bound and ``result`` is what the operator infers."""
+    assert operator.twin is not None, "the caller checks that there is a twin"
+    lists = [i for i, arg in enumerate(args) if isinstance(arg, tf.RaggedTensor)]
+    if operator.lifts and isinstance(result, Ragged) and len(lists) == 1:
+        return _apply_to_items(operator, args, lists[0], params, result)
+    column: TensorColumn = operator.twin(*args, **params)
+    valid = None
+    if operator.nulls == "propagate":
+        for arg in args:
+            valid = both(valid, arg.valid if isinstance(arg, DenseTensor) else None)
+    return _with_nulls(column, valid)
+
+
+def _apply_to_items(
+    operator: Operator, args: Sequence[TensorColumn], lifted: int, params: Mapping[str, Scalar], result: Ragged
+) -> TensorColumn:
+    lists = args[lifted]
+    of_item = lists.value_rowids()
+    inner = [DenseTensor(arg.values) if i == lifted else _spread(arg, of_item) for i, arg in enumerate(args)]
+    items = apply_twin(operator, inner, params, Dense(result.dtype, result.buckets))
+    whole = lists.with_values(items.values)
+    return whole if items.valid is None else tf.ragged.boolean_mask(whole, lists.with_values(items.valid))
+
+
+def _spread(column: TensorColumn, rows: tf.Tensor) -> TensorColumn:
+    if not isinstance(column, DenseTensor):
+        return column
+    valid = None if column.valid is None else tf.gather(column.valid, rows)
+    return DenseTensor(tf.gather(column.values, rows), valid)
+
+
+def _with_nulls(column: TensorColumn, valid: tf.Tensor | None) -> TensorColumn:
+    match column:
+        case DenseTensor():
+            valid = both(valid, column.valid)
+            return column if valid is None else DenseTensor(zeroed(column.values, valid), valid)
+        case _ if valid is None:
+            return column
+        case tf.RaggedTensor():
+            return emptied(column, valid)
+        case WeightedTensor():
+            return WeightedTensor(emptied(column.ids, valid), emptied(column.weights, valid))
+        case VectorTensor():
+            return replace(column, values=zeroed(column.values, valid[:, tf.newaxis]))
+        case _:
+            return column
+
+
+def both(a: tf.Tensor | None, b: tf.Tensor | None) -> tf.Tensor | None:
+    """Where both masks hold; None stands for everywhere."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
+
+
+def zeroed(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """``values`` where ``valid``, elsewhere zero, False or the empty text."""
+    return tf.where(valid, values, tf.zeros([], values.dtype))
+
+
+def emptied(lists: tf.RaggedTensor, valid: tf.Tensor) -> tf.RaggedTensor:
+    """The same lists, those where ``valid`` is False emptied."""
+    return tf.ragged.boolean_mask(lists, lists.with_values(tf.gather(valid, lists.value_rowids())))
