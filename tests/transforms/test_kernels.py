@@ -8,6 +8,7 @@ import math
 import random
 import sys
 import unicodedata
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -34,19 +35,43 @@ def test_every_declared_kernel_exists() -> None:
         assert callable(getattr(importlib.import_module(operator.kernel.module), operator.kernel.function))
 
 
-def test_compiled_code_is_kept_under_the_digest_of_all_sources() -> None:
-    kernel = farmhash.fingerprint64
-    assert kernel._cache._cache_file._source_stamp == compiled.SOURCES
-    assert len(compiled.SOURCES) == 64
+def _file(module: ModuleType) -> Path:
+    return Path(str(module.__file__))
 
 
-def test_every_compiled_function_has_the_digest() -> None:
+def test_every_compiled_function_is_kept_under_the_digest_of_its_sources() -> None:
     from numba.core.dispatcher import Dispatcher
 
     for module in (buffers, decimals, farmhash, hashing, ragged, sets, spans, text):
-        for value in vars(module).values():
-            if isinstance(value, Dispatcher):
-                assert value._cache._cache_file._source_stamp == compiled.SOURCES, value
+        own = [
+            value
+            for value in vars(module).values()
+            if isinstance(value, Dispatcher) and value.__module__ == module.__name__
+        ]
+        for value in own:
+            assert value._cache._cache_file._source_stamp == compiled.digest_of_sources(_file(module)), value
+
+
+def test_sources_are_those_that_are_imported_however_indirectly() -> None:
+    names = {path.name for path in compiled.sources_of(_file(hashing))}
+    assert {"hashing.py", "farmhash.py", "buffers.py", "spans.py", "compiled.py", "declaration.py"} <= names
+    assert "timestamps.py" not in names
+    assert "unicode14.py" in {path.name for path in compiled.sources_of(_file(text))}
+
+
+def test_a_change_in_an_imported_source_is_a_change_of_the_digest(tmp_path, monkeypatch) -> None:
+    kernels = tmp_path / "transforms" / "kernels"
+    kernels.mkdir(parents=True)
+    (kernels / "a.py").write_text("from transforms.kernels.b import x\n")
+    (kernels / "b.py").write_text("from transforms.kernels.a import y\nx = 1\n")
+    monkeypatch.setattr(compiled, "_TOP", tmp_path)
+    before = compiled.digest_of_sources(kernels / "a.py")
+    (kernels / "b.py").write_text("x = 2\n")
+    compiled.sources_of.cache_clear()
+    compiled.digest_of_sources.cache_clear()
+    assert compiled.digest_of_sources(kernels / "a.py") != before
+    compiled.sources_of.cache_clear()
+    compiled.digest_of_sources.cache_clear()
 
 
 @pytest.mark.parametrize("size", [*range(70), 127, 128, 129, 191, 192, 193, 1000])

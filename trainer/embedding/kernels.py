@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.compiled import compiled, inlined
 from trainer.embedding.optimizers import ADAGRAD_CODE, adagrad_row, sgd_row
+from transforms.kernels.compiled import compiled, pasted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,7 +53,7 @@ def check_batch(ids: Array, offsets: Array, table_of: Array, vocabulary: Array) 
     return 0, 0, 0
 
 
-@inlined
+@pasted
 def _mix(x: np.uint64) -> np.uint64:
     """SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014)."""
     x = (x ^ (x >> _S30)) * _MIX_1
@@ -61,7 +61,7 @@ def _mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> _S31)
 
 
-@inlined
+@pasted
 def _unit(x: np.uint64) -> float:
     """53 random bits as a float64 in [0, 1)."""
     return float(np.float64(_mix(x) >> _S11) * _UNIT)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.compiled import inlined
+from transforms.kernels.compiled import pasted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -20,14 +20,14 @@ SGD_CODE = 0
 ADAGRAD_CODE = 1
 
 
-@inlined
+@pasted
 def sgd_row(weights: Array, w: int, gradient: Array, g: int, dim: int, learning_rate: np.float32) -> None:
     """``w ← w - learning_rate · g``."""
     for d in range(dim):
         weights[w + d] -= learning_rate * gradient[g + d]
 
 
-@inlined
+@pasted
 def adagrad_row(
     weights: Array, w: int, slots: Array, s: int, gradient: Array, g: int, dim: int, learning_rate: np.float32
 ) -> None:

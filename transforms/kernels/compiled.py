@@ -2,13 +2,15 @@
 
 Numba notices that a function's own file changed, but not that a function it calls in another file did: after an update
 it would go on running old code, and a memo could be wrong. So what is kept is marked with a digest over the sources
-of all kernels and of the operators whose constants they use, and is compiled anew when any of them changes.
+that the function's file imports, however indirectly, and is compiled anew when any of them changes.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,33 +18,58 @@ from numba import njit
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_TOP = Path(__file__).parents[2]
+#: Whose sources count: those with compiled functions, and those whose constants these use.
+_PACKAGES = ("transforms.kernels", "transforms.operators", "trainer.embedding")
 
-def digest_of_sources(*folders: Path) -> str:
-    """SHA-256 over the Python files of these folders: what kept machine code is marked with."""
+
+@cache
+def sources_of(file: Path) -> tuple[Path, ...]:
+    """``file`` and what it imports of the rooms' compiled code, directly or not, in order of path."""
+    found, ahead = {file}, [file]
+    while ahead:
+        new = _imported(ahead.pop()) - found
+        found |= new
+        ahead += new
+    return tuple(sorted(found))
+
+
+def _imported(file: Path) -> set[Path]:
+    tree = ast.parse(file.read_bytes())
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    modules = {str(node.module) for node in froms}
+    modules |= {f"{node.module}.{name.name}" for node in froms if node.module in _PACKAGES for name in node.names}
+    paths = (_TOP.joinpath(*module.split(".")).with_suffix(".py") for module in modules if module.startswith(_PACKAGES))
+    return {path for path in paths if path.is_file()}
+
+
+@cache
+def digest_of_sources(file: Path) -> str:
+    """SHA-256 over :func:`sources_of`: what kept machine code of the functions in ``file`` is marked with."""
     digest = hashlib.sha256()
-    for folder in folders:
-        for source in sorted(folder.glob("*.py")):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for source in sources_of(file):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()
-
-
-SOURCES = digest_of_sources(Path(__file__).parent, Path(__file__).parents[1] / "operators")
 
 
 def compiled(function: _F) -> _F:
     """``function`` compiled at its first call for each combination of argument types; see the module."""
-    return compile_marked(function, SOURCES)
+    return _compile_marked(function)
 
 
 def inlined(function: _F) -> _F:
     """As :func:`compiled`, and put into its callers: for short functions of many arrays, whose passing costs more."""
-    return compile_marked(function, SOURCES, forceinline=True)
+    return _compile_marked(function, forceinline=True)
 
 
-def compile_marked(function: _F, sources: str, **options: Any) -> _F:
-    """``function`` compiled with numba's ``options``; what is kept is used only while ``sources`` is the same."""
+def pasted(function: _F) -> _F:
+    """As :func:`compiled`, and its body pasted into its callers before their types are known."""
+    return _compile_marked(function, inline="always")
+
+
+def _compile_marked(function: _F, **options: Any) -> _F:
     dispatcher: Any = njit(cache=True, nogil=True, **options)(function)
     # Not a public attribute; a test fails if a release of numba moves it.
-    dispatcher._cache._cache_file._source_stamp = sources
+    dispatcher._cache._cache_file._source_stamp = digest_of_sources(Path(function.__code__.co_filename))
     kernel: _F = dispatcher
     return kernel
