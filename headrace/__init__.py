@@ -26,17 +26,26 @@ if TYPE_CHECKING:
     from transforms.expression import if_else as if_else
     from transforms.expression import int64 as int64
     from transforms.expression import literal as literal
+    from transforms.expression import maximum as maximum
+    from transforms.expression import minimum as minimum
     from transforms.expression import ragged as ragged
     from transforms.expression import text as text
     from transforms.expression import timestamp as timestamp
+    from transforms.functions import op as op
     from transforms.model import Model as Model
+    from transforms.types import Dense as Dense
+    from transforms.types import Ragged as Ragged
+    from transforms.types import Vector as Vector
+    from transforms.types import Weighted as Weighted
 
 _HOME = {
     "HeadraceError": "transforms.errors",
     "Model": "transforms.model",
+    "op": "transforms.functions",
+    **dict.fromkeys(("Dense", "Ragged", "Vector", "Weighted"), "transforms.types"),
     **dict.fromkeys(
         ("Expr", "boolean", "coalesce", "column", "concat", "cross", "float32", "float64", "if_else", "int64",
-         "literal", "ragged", "text", "timestamp"),
+         "literal", "maximum", "minimum", "ragged", "text", "timestamp"),
         "transforms.expression",
     ),
 }  # fmt: skip

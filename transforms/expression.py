@@ -9,6 +9,7 @@ and holds no data. What each operator does is documented where it is declared, u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -168,6 +169,21 @@ def if_else(condition: Expr, then: Expr | Value, otherwise: Expr | Value) -> Exp
 def coalesce(*parts: Expr) -> Expr:
     """The first value that is not null."""
     return apply("coalesce", *parts)
+
+
+def minimum(*parts: Expr | Value) -> Expr:
+    """The least of several numbers."""
+    return apply("minimum", *_operands(parts))
+
+
+def maximum(*parts: Expr | Value) -> Expr:
+    """The greatest of several numbers."""
+    return apply("maximum", *_operands(parts))
+
+
+def _operands(parts: Sequence[Expr | Value]) -> list[Expr]:
+    peer = next((part for part in parts if isinstance(part, Expr)), None)
+    return [part if isinstance(part, Expr) else literal(part) if peer is None else operand(part, peer) for part in parts]
 
 
 def _dtype(dtype: DType | str) -> DType:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, fold
 from transforms.operators import REGISTRY
+from transforms.operators.declaration import Scalar
+from transforms.programs import program_params
+
+#: Of a parameter that is a table, such as a time zone's, not more is shown.
+_SHOWN_ITEMS = 8
 
 
 def expression_text(root: Node, limit: int = 400) -> str:
@@ -32,9 +37,18 @@ def _line(node: Node, args: tuple[str, ...]) -> str:
 
 def _params(node: Operation) -> list[str]:
     """The parameters that are not at their defaults."""
+    program = program_params(node.op, dict(node.params))
+    if program is not None:
+        return program
     declared = REGISTRY[node.op].params if node.op in REGISTRY else ()
     defaults = {param.name: param.default for param in declared}
-    return [f"{name}={value!r}" for name, value in node.params if value != defaults.get(name)]
+    return [f"{name}={_param(value)}" for name, value in node.params if value != defaults.get(name)]
+
+
+def _param(value: Scalar) -> str:
+    if isinstance(value, tuple) and len(value) > _SHOWN_ITEMS:
+        return f"({value[0]!r}, … {len(value)} in all)"
+    return repr(value)
 
 
 def _cut(text: str, limit: int) -> str:

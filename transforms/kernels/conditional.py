@@ -40,6 +40,31 @@ def fill_null(column: Column, *, value: Scalar) -> Column:
     return _choose(dense.valid, Strings(dense.data, dense.starts, dense.ends), constant)
 
 
+def fill_nan(column: Column, *, value: float) -> Column:
+    """``value`` where x is NaN."""
+    values = numbers(column)
+    with np.errstate(over="ignore"):
+        fill = np.array(value).astype(values.dtype)
+    return Numbers(np.where(np.isnan(values), fill, values))
+
+
+def is_nan(column: Column) -> Column:
+    """Where x is NaN."""
+    return Numbers(np.isnan(numbers(column)))
+
+
+def is_null(column: Column) -> Column:
+    """Where there is no value."""
+    valid = _valid(column)
+    return Numbers(np.zeros(len(column), np.bool_) if valid is None else ~valid)
+
+
+def missing_indicator(column: Column) -> Column:
+    """1 where there is no value."""
+    valid = _valid(column)
+    return Numbers(np.zeros(len(column), np.int64) if valid is None else (~valid).astype(np.int64))
+
+
 def _choose(taken: Array, a: Numbers | Strings, b: Numbers | Strings) -> Numbers | Strings:
     valid = None
     if a.valid is not None or b.valid is not None:

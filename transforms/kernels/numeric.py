@@ -1,8 +1,11 @@
-"""Kernels over one number. Floats are computed in float64, rounded once, and have one NaN."""
+"""Kernels over one number or several. Floats are computed in float64, rounded once, and have one NaN."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -10,40 +13,66 @@ from transforms.columns import Array, Column, Numbers
 from transforms.errors import DataError
 from transforms.kernels.compiled import compiled
 from transforms.kernels.spans import frozen
-from transforms.operators.numeric import LN2_HIGH, LN2_LOW, LOG_TERMS, SQRT_HALF, whole_bound
-
-_RECIPROCALS = tuple(1.0 / (2 * i + 1) for i in range(LOG_TERMS, 0, -1))
 
 
-def log1p(column: Column) -> Column:
-    """ln(1 + x), the compiled twin of :func:`transforms.operators.numeric.log1p`."""
-    values = numbers(column)
-    return Numbers(rounded(_log1p(frozen(as_float64(values))), _float_type(values)))
+def absolute(column: Column) -> Column:
+    """|x|; int64 wraps around."""
+    return _of_one(np.abs, column)
 
 
-def scale(column: Column, *, factor: float, offset: float) -> Column:
-    """x * factor + offset in two rounded steps."""
-    values = numbers(column)
-    with np.errstate(all="ignore"):
-        scaled = as_float64(values) * factor + offset
-    return Numbers(rounded(scaled, _float_type(values)))
+def floor(column: Column) -> Column:
+    """The greatest whole number not above x."""
+    return _of_one(np.floor, column)
 
 
-def clip(column: Column, *, low: float, high: float) -> Column:
-    """x kept within bounds."""
+def ceil(column: Column) -> Column:
+    """The least whole number not below x."""
+    return _of_one(np.ceil, column)
+
+
+def _of_one(compute: Callable[[Array], Array], column: Column) -> Column:
     values = numbers(column)
     if values.dtype == np.int64:
-        return Numbers(np.clip(values, whole_bound(low), whole_bound(high)))
-    wide = as_float64(values)
-    with np.errstate(all="ignore"):
-        clipped = np.where(wide < low, low, np.where(wide > high, high, wide))
-    return Numbers(rounded(clipped, values.dtype))
+        return Numbers(np.abs(values)) if compute is np.abs else Numbers(values)
+    return Numbers(rounded(compute(as_float64(values)), values.dtype))
 
 
-def bucketize(column: Column, *, boundaries: tuple[float, ...]) -> Column:
-    """How many boundaries are <= x; all of them for NaN, which sorts last."""
-    edges = np.array(boundaries, np.float64)
-    return Numbers(np.searchsorted(edges, as_float64(numbers(column)), side="right").astype(np.int64))
+def minimum(*columns: Column) -> Column:
+    """The least of each row."""
+    return _of_several(np.minimum, _lesser, columns)
+
+
+def maximum(*columns: Column) -> Column:
+    """The greatest of each row."""
+    return _of_several(np.maximum, _greater, columns)
+
+
+def _of_several(whole: Any, floating: Callable[[Array, Array], Array], columns: tuple[Column, ...]) -> Column:
+    arrays = [numbers(column) for column in columns]
+    dtype = np.result_type(*arrays)
+    dtype = np.dtype(np.float64) if len({array.dtype for array in arrays}) > 1 else dtype
+    if dtype == np.int64:
+        return Numbers(reduce(whole, arrays))
+    floats = [frozen(as_float64(array)) for array in arrays]
+    return Numbers(rounded(reduce(floating, floats).copy(), dtype))
+
+
+@compiled
+def _lesser(a: Array, b: Array) -> Array:
+    chosen = np.empty(len(a), np.float64)
+    for i in range(len(a)):
+        first = a[i] != a[i] or a[i] < b[i] or (a[i] == b[i] and math.copysign(1.0, a[i]) < 0.0)
+        chosen[i] = a[i] if first else b[i]
+    return chosen
+
+
+@compiled
+def _greater(a: Array, b: Array) -> Array:
+    chosen = np.empty(len(a), np.float64)
+    for i in range(len(a)):
+        first = a[i] != a[i] or a[i] > b[i] or (a[i] == b[i] and math.copysign(1.0, a[i]) > 0.0)
+        chosen[i] = a[i] if first else b[i]
+    return chosen
 
 
 def numbers(column: Column) -> Array:
@@ -67,37 +96,6 @@ def rounded(values: Array, dtype: np.dtype[np.generic]) -> Array:
         return values.astype(dtype)
 
 
-def _float_type(values: Array) -> np.dtype[np.generic]:
+def float_type(values: Array) -> np.dtype[np.generic]:
+    """float32 stays, everything else becomes float64."""
     return values.dtype if values.dtype == np.float32 else np.dtype(np.float64)
-
-
-@compiled
-def _log1p(values: Array) -> Array:
-    logs = np.empty(len(values), np.float64)
-    for i in range(len(values)):
-        logs[i] = _log1p_one(values[i])
-    return logs
-
-
-@compiled
-def _log1p_one(x: float) -> float:
-    if x != x or x < -1.0:
-        return np.nan
-    if x == -1.0:
-        return -np.inf
-    if x == np.inf or abs(x) < 2.0**-54:
-        return x
-    k, lost, f = 0, 0.0, x
-    if not (-0.29 < x and x < 0.41):  # noqa: SIM300
-        u = 1.0 + x
-        lost = (x - (u - 1.0)) / u if u < 2.0**53 else 0.0
-        m, k = math.frexp(u)
-        if m < SQRT_HALF:
-            m, k = m * 2.0, k - 1
-        f = m - 1.0
-    s = f / (2.0 + f)
-    z = s * s
-    series = 0.0
-    for reciprocal in _RECIPROCALS:
-        series = z * (series + reciprocal)
-    return k * LN2_HIGH + (2.0 * s + (2.0 * s * series + (lost + k * LN2_LOW)))

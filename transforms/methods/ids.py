@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from transforms.methods.base import Methods
@@ -18,3 +19,13 @@ class IdMethods(Methods):
     def hash_buckets(self, buckets: int, salt: str = "") -> Expr:
         """FarmHash Fingerprint64 modulo ``buckets``, as ``tf.strings.to_hash_bucket_fast`` computes it."""
         return self._apply("hash_buckets", buckets=buckets, salt=salt)
+
+    def modulo(self, n: int) -> Expr:
+        """Whole numbers modulo ``n``, as ids in [0, n)."""
+        return self._apply("modulo", n=n)
+
+    def lookup(self, table: Mapping[str, object] | Mapping[int, object], default: float | str | None = None) -> Expr:
+        """The value that a dictionary has for each; ``default``, or null, where it has none. Its keys are of this type."""
+        from transforms.methods.dictionaries import lookup_params
+
+        return self._apply("lookup", **lookup_params(self.type, table, default))

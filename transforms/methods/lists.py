@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from transforms.methods.base import Methods
+from transforms.types import DType
 
 if TYPE_CHECKING:
-    from transforms.expression import Expr
+    from transforms.expression import Expr, Value
 
 
 class ListMethods(Methods):
-    """Lists as sets and as sequences."""
+    """Lists as sets and as sequences. ``&`` and ``|`` over booleans are logic, in :mod:`transforms.operators.logic`."""
 
     __slots__ = ()
 
@@ -23,12 +26,55 @@ class ListMethods(Methods):
         """The first ``n`` items."""
         return self._apply("head", n=n)
 
+    def tail(self, n: int) -> Expr:
+        """The last ``n`` items."""
+        return self._apply("tail", n=n)
+
     def count(self) -> Expr:
         """How many items."""
         return self._apply("count")
 
+    def sort(self, *, descending: bool = False) -> Expr:
+        """The items in order; text by its UTF-8 bytes, NaN last."""
+        return self._apply("sort", descending=descending)
+
+    def filter(self, mask: Expr) -> Expr:
+        """The items where ``mask`` holds, as in ``items.filter(items > 3)``."""
+        return self._apply("filter", mask)
+
+    def pad(self, size: int, value: Value) -> Expr:
+        """A vector of the first ``size`` items, filled up with ``value``."""
+        return self._apply("pad", size=size, value=self._item(value))
+
+    def positions(self, limit: int = 0) -> Expr:
+        """0, 1, 2, ... for the items; with ``limit`` ids of as many buckets, the last one for all that follow."""
+        return self._apply("positions", limit=limit)
+
+    def zip(self, other: Expr, joiner: str) -> Expr:
+        """The items of two lists joined one by one, as far as the shorter list goes."""
+        return self._apply("zip", other, joiner=joiner)
+
+    def contains_item(self, value: Value) -> Expr:
+        """Whether an item equals ``value``."""
+        return self._apply("contains_item", value=self._item(value))
+
+    def overlap_count(self, other: Expr) -> Expr:
+        """How many distinct values both lists have."""
+        return self._apply("overlap_count", other)
+
+    def jaccard(self, other: Expr) -> Expr:
+        """Distinct values in both lists, as a share of those in either."""
+        return self._apply("jaccard", other)
+
+    def _item(self, value: Value) -> Value:
+        """A plain number as an item of this list has it: a float of its width beside floats."""
+        if self.type.dtype not in {DType.FLOAT32, DType.FLOAT64} or isinstance(value, bool | str):
+            return value
+        with np.errstate(over="ignore"):
+            return float(np.float32(value)) if self.type.dtype is DType.FLOAT32 else float(value)
+
     def __and__(self, other: Expr) -> Expr:
-        return self._apply("intersect", other)
+        return self._apply("and" if self.type.dtype is DType.BOOL else "intersect", other)
 
     def __or__(self, other: Expr) -> Expr:
-        return self._apply("union", other)
+        return self._apply("or" if self.type.dtype is DType.BOOL else "union", other)

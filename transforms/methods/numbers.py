@@ -20,6 +20,38 @@ class NumberMethods(Methods):
         """log(1 + x)."""
         return self._apply("log1p")
 
+    def log(self) -> Expr:
+        """log(x)."""
+        return self._apply("log")
+
+    def sign_log(self) -> Expr:
+        """log(1 + |x|) with the sign of x."""
+        return self._apply("sign_log")
+
+    def sqrt(self) -> Expr:
+        """The square root."""
+        return self._apply("sqrt")
+
+    def sin_periodic(self, period: float) -> Expr:
+        """sin(2 pi x / period)."""
+        return self._apply("sin_periodic", period=period)
+
+    def cos_periodic(self, period: float) -> Expr:
+        """cos(2 pi x / period)."""
+        return self._apply("cos_periodic", period=period)
+
+    def abs(self) -> Expr:
+        """|x|."""
+        return self._apply("abs")
+
+    def floor(self) -> Expr:
+        """The greatest whole number that is not above x."""
+        return self._apply("floor")
+
+    def ceil(self) -> Expr:
+        """The least whole number that is not below x."""
+        return self._apply("ceil")
+
     def clip(self, low: float, high: float) -> Expr:
         """Values held within [low, high]."""
         return self._apply("clip", low=low, high=high)
@@ -27,6 +59,14 @@ class NumberMethods(Methods):
     def scale(self, factor: float, offset: float = 0.0) -> Expr:
         """x · factor + offset."""
         return self._apply("scale", factor=factor, offset=offset)
+
+    def min_max(self, low: float, high: float, *, clip: bool = True) -> Expr:
+        """(x - low) / (high - low), held within [0, 1] if ``clip``."""
+        return self._apply("min_max", low=low, high=high, clip=clip)
+
+    def standardize(self, mean: float, standard_deviation: float) -> Expr:
+        """(x - mean) / standard_deviation; a deviation of 0 gives 0."""
+        return self._apply("standardize", mean=mean, standard_deviation=standard_deviation)
 
     def bucketize(self, boundaries: list[float] | tuple[float, ...]) -> Expr:
         """The index of the interval a value falls in; a boundary belongs to the interval on its right."""
@@ -37,6 +77,22 @@ class NumberMethods(Methods):
         if isinstance(value, int) and not isinstance(value, bool) and self.type.dtype in {DType.FLOAT32, DType.FLOAT64}:
             value = float(value)
         return self._apply("fill_null", value=value)
+
+    def fill_nan(self, value: float) -> Expr:
+        """``value`` where this is NaN."""
+        return self._apply("fill_nan", value=value)
+
+    def is_nan(self) -> Expr:
+        """Whether this is NaN."""
+        return self._apply("is_nan")
+
+    def is_null(self) -> Expr:
+        """Whether there is no value."""
+        return self._apply("is_null")
+
+    def missing_indicator(self) -> Expr:
+        """The id 1 where there is no value, else 0."""
+        return self._apply("missing_indicator")
 
     def cast(self, dtype: DType | str) -> Expr:
         """The same value as another element type."""
@@ -49,7 +105,7 @@ class NumberMethods(Methods):
         return self._apply_after("add", other)
 
     def __sub__(self, other: Expr | Value) -> Expr:
-        if isinstance(self.type, Ragged):
+        if isinstance(self.type, Ragged) and isinstance(getattr(other, "type", None), Ragged):
             return self._apply("difference", other)
         return self._apply("subtract", other)
 
@@ -67,3 +123,9 @@ class NumberMethods(Methods):
 
     def __rtruediv__(self, other: Value) -> Expr:
         return self._apply_after("divide", other)
+
+    def __mod__(self, n: int) -> Expr:
+        return self._apply("modulo", n=n)
+
+    def __abs__(self) -> Expr:
+        return self._apply("abs")

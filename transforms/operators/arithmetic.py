@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from transforms.operators.declaration import Arg, KernelAt, Law, Operator, Params, Types
+from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Params, TwinAt, Types
 from transforms.operators.signatures import ANY, NUMERIC, promote, promoted, wrap_int64
 from transforms.types import ColumnType, Dense, DType
 
@@ -69,7 +69,14 @@ def _truth(types: Types, params: Params) -> ColumnType:
     return Dense(DType.BOOL)
 
 
-def _arithmetic(name: str, summary: str, reference: Callable[[Number, Number], Number], *laws: Law) -> Operator:
+def _arithmetic(
+    name: str,
+    symbol: str,
+    summary: str,
+    reference: Callable[[Number, Number], Number],
+    gives: Sequence[float | None],
+    *laws: Law,
+) -> Operator:
     return Operator(
         name=name,
         version=1,
@@ -81,10 +88,19 @@ def _arithmetic(name: str, summary: str, reference: Callable[[Number, Number], N
         kernel=KernelAt(_KERNELS, name),
         laws=frozenset(laws),
         cost_ns=2,
+        lifts=True,
+        twin=TwinAt("transforms.twins.arithmetic", name),
+        example=Example(
+            f'hr.float64("price") {symbol} hr.float64("weight")',
+            {"price": [6.0, 1.0, None], "weight": [1.5, 0.0, 2.0]},
+            gives,
+        ),
     )
 
 
-def _comparison(name: str, symbol: str, test: Callable[..., bool], *laws: Law) -> Operator:
+def _comparison(
+    name: str, symbol: str, test: Callable[..., bool], gives: Sequence[bool | None], *laws: Law
+) -> Operator:
     return Operator(
         name=name,
         version=1,
@@ -96,18 +112,21 @@ def _comparison(name: str, symbol: str, test: Callable[..., bool], *laws: Law) -
         kernel=KernelAt("transforms.kernels.comparison", name),
         laws=frozenset(laws),
         cost_ns=3,
+        lifts=True,
+        twin=TwinAt("transforms.twins.comparisons", name),
+        example=Example(f'hr.int64("age") {symbol} 18', {"age": [7, 18, 40, None]}, gives),
     )
 
 
 OPERATORS = (
-    _arithmetic("add", "left + right.", _add, Law.COMMUTATIVE),
-    _arithmetic("subtract", "left - right.", _subtract),
-    _arithmetic("multiply", "left * right.", _multiply, Law.COMMUTATIVE),
-    _arithmetic("divide", "left / right, always a float.", _divide),
-    _comparison("equal", "==", operator.eq, Law.COMMUTATIVE),
-    _comparison("not_equal", "!=", operator.ne, Law.COMMUTATIVE),
-    _comparison("less", "<", operator.lt),
-    _comparison("less_equal", "<=", operator.le),
-    _comparison("greater", ">", operator.gt),
-    _comparison("greater_equal", ">=", operator.ge),
+    _arithmetic("add", "+", "left + right.", _add, [7.5, 1.0, None], Law.COMMUTATIVE),
+    _arithmetic("subtract", "-", "left - right.", _subtract, [4.5, 1.0, None]),
+    _arithmetic("multiply", "*", "left * right.", _multiply, [9.0, 0.0, None], Law.COMMUTATIVE),
+    _arithmetic("divide", "/", "left / right, always a float.", _divide, [4.0, math.inf, None]),
+    _comparison("equal", "==", operator.eq, [False, True, False, None], Law.COMMUTATIVE),
+    _comparison("not_equal", "!=", operator.ne, [True, False, True, None], Law.COMMUTATIVE),
+    _comparison("less", "<", operator.lt, [True, False, False, None]),
+    _comparison("less_equal", "<=", operator.le, [True, True, False, None]),
+    _comparison("greater", ">", operator.gt, [False, False, True, None]),
+    _comparison("greater_equal", ">=", operator.ge, [False, True, True, None]),
 )

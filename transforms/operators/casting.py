@@ -19,7 +19,7 @@ import math
 import re
 
 from transforms.errors import TypeMismatch
-from transforms.operators.declaration import Arg, KernelAt, Operator, Param, Params, Scalar, Types
+from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
 from transforms.operators.signatures import ANY, INT64_MAX, INT64_MIN
 from transforms.types import ColumnType, Dense, DType
 
@@ -82,6 +82,11 @@ CAST = Operator(
     kernel=KernelAt("transforms.kernels.casting", "cast"),
     params=(Param("dtype", str, check=_element_type, doc="bool, int64, float32, float64, string or timestamp"),),
     cost_ns=5,
+    lifts=True,
+    twin=TwinAt("transforms.twins.casting", "cast"),
+    example=Example(
+        'hr.text("age").cast("int64")', {"age": ["42", "-7", "young", "1.5", None]}, [42, -7, None, None, None]
+    ),
 )
 
 OPERATORS = (CAST,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.operators.declaration import Arg, KernelAt, Law, Operator, Params, Scalar, Types
+from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Params, Scalar, TwinAt, Types
 from transforms.operators.signatures import ANY, common_buckets, promote
 from transforms.types import ColumnType, Dense, DType
 
@@ -41,6 +41,10 @@ IF_ELSE = Operator(
     kernel=KernelAt(_KERNELS, "if_else"),
     nulls="see",
     cost_ns=4,
+    twin=TwinAt("transforms.twins.conditional", "if_else"),
+    example=Example(
+        'hr.if_else(hr.int64("age") < 18, "minor", "adult")', {"age": [7, 40, None]}, ["minor", "adult", None]
+    ),
 )
 
 COALESCE = Operator(
@@ -55,6 +59,12 @@ COALESCE = Operator(
     laws=frozenset({Law.ASSOCIATIVE, Law.IDEMPOTENT_ARGUMENTS}),
     nulls="see",
     cost_ns=4,
+    twin=TwinAt("transforms.twins.conditional", "coalesce"),
+    example=Example(
+        'hr.coalesce(hr.text("city"), hr.text("country"))',
+        {"city": ["Oslo", None, None], "country": ["Norway", "Chad", None]},
+        ["Oslo", "Chad", None],
+    ),
 )
 
 OPERATORS = (IF_ELSE, COALESCE)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from transforms.operators.declaration import Arg, KernelAt, Operator, Param, Params, Types
+from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, TwinAt, Types
 from transforms.operators.farmhash import fingerprint64, fingerprint_cat64
 from transforms.operators.signatures import HASHABLE, at_least
 from transforms.types import ColumnType, Dense, DType, Ragged
@@ -65,6 +65,8 @@ HASH_BUCKETS = Operator(
     kernel=KernelAt(_KERNELS, "hash_buckets"),
     params=(_BUCKETS, Param("salt", str, "", doc="text put before each value, to hash one column in several ways")),
     cost_ns=25,
+    twin=TwinAt("transforms.twins.hashing", "hash_buckets"),
+    example=Example('hr.text("city").hash_buckets(1000)', {"city": ["Oslo", "", None]}, [578, 263, None]),
 )
 
 CROSS = Operator(
@@ -78,6 +80,12 @@ CROSS = Operator(
     kernel=KernelAt(_KERNELS, "cross"),
     params=(_BUCKETS,),
     cost_ns=60,
+    twin=TwinAt("transforms.twins.hashing", "cross"),
+    example=Example(
+        'hr.cross(hr.text("query"), hr.int64("hour"), buckets=1000)',
+        {"query": ["shoes", "shoes", None], "hour": [7, 23, 7]},
+        [340, 35, None],
+    ),
 )
 
 OPERATORS = (HASH_BUCKETS, CROSS)

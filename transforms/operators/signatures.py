@@ -63,6 +63,16 @@ def promoted(types: Types, params: Params) -> ColumnType:
     return Dense(promote(types))
 
 
+def same_dtype(types: Types, params: Params) -> ColumnType:
+    """The first argument's element type, without what was known about its range."""
+    return Dense(types[0].dtype)
+
+
+def float_or_float64(types: Types, params: Params) -> ColumnType:
+    """float32 stays, everything else becomes float64."""
+    return Dense(DType.FLOAT32) if types[0].dtype is DType.FLOAT32 else Dense(DType.FLOAT64)
+
+
 def at_least(minimum: int) -> Callable[[Scalar], str]:
     """A check for whole numbers from ``minimum`` to the int64 limit."""
     return lambda value: "" if minimum <= int(value) <= INT64_MAX else f"{minimum} .. {INT64_MAX}"  # type: ignore[arg-type]
@@ -81,6 +91,16 @@ def not_nan(value: Scalar) -> str:
 def not_empty(value: Scalar) -> str:
     """A check for text of at least one character."""
     return "" if isinstance(value, str) and value else "text of at least one character"
+
+
+def unicode_text(value: Scalar) -> str:
+    """A check for text that UTF-8 can hold: no half of a surrogate pair, in a tuple's items neither."""
+    texts = value if isinstance(value, tuple) else (value,)
+    return (
+        ""
+        if not any("\ud800" <= c <= "\udfff" for text in texts for c in str(text))
+        else "text without lone surrogates"
+    )
 
 
 def wrap_int64(value: int) -> int:

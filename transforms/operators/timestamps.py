@@ -1,39 +1,174 @@
-"""Calendar fields of a timestamp, in UTC. Timestamps are microseconds since 1970-01-01, which was a Thursday."""
+"""Calendar fields of a timestamp, and time between two. Timestamps are microseconds since 1970-01-01 in UTC, a Thursday.
+
+Fields are read off in UTC, or off the wall clock of a place after ``in_zone``. The calendar is Gregorian without end in
+both directions, as ISO 8601 has it.
+"""
 
 from __future__ import annotations
 
-from transforms.operators.declaration import Arg, KernelAt, Operator
-from transforms.operators.signatures import always
-from transforms.types import Dense, DType
+import datetime
+from collections.abc import Callable, Sequence
 
-HOUR_US = 3_600_000_000
+from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Scalar, TwinAt
+from transforms.operators.signatures import INT64_MAX, INT64_MIN, always
+from transforms.types import ColumnType, Dense, DType
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
+WEEK_US = 7 * DAY_US
+#: From Monday, 1969-12-29.
+WEEK_START_US = -3 * DAY_US
+UNITS_US = {"second": SECOND_US, "minute": MINUTE_US, "hour": HOUR_US, "day": DAY_US, "week": WEEK_US}
+
+#: The calendar repeats after 400 years, which are this many days and whole weeks.
+CYCLE_YEARS, CYCLE_DAYS = 400, 146_097
 
 _KERNELS = "transforms.kernels.timestamps"
-_TIME = (Arg("time", dense=frozenset({DType.TIMESTAMP})),)
+_TWINS = "transforms.twins.times"
+_TIMES = frozenset({DType.TIMESTAMP})
+_EPOCH = datetime.date(1970, 1, 1)
 
-HOUR_OF_DAY = Operator(
-    name="hour_of_day",
+
+def _date(time: int) -> tuple[datetime.date, int]:
+    """A date of the same place in the calendar's cycle, and by how many years it is off."""
+    cycles, days = divmod(time // DAY_US, CYCLE_DAYS)
+    return _EPOCH + datetime.timedelta(days), cycles * CYCLE_YEARS
+
+
+def _year(time: int) -> int:
+    date, years = _date(time)
+    return date.year + years
+
+
+def _truncate_time(time: int, *, unit: str) -> int | None:
+    origin = WEEK_START_US if unit == "week" else 0
+    start = time - (time - origin) % UNITS_US[unit]
+    return start if start >= INT64_MIN else None
+
+
+def _age_secs(now: int, then: int) -> float | None:
+    age = now - then
+    return float(age) / SECOND_US if INT64_MIN <= age <= INT64_MAX else None
+
+
+def _unit(value: Scalar) -> str:
+    return "" if value in UNITS_US else ", ".join(UNITS_US)
+
+
+#: 2025-11-21, a Friday, at 09:31:26 UTC; one microsecond before 1970; no time.
+_EXAMPLE = [1_763_717_486_123_456, -1, None]
+
+
+def _field(
+    name: str,
+    summary: str,
+    result: ColumnType,
+    reference: Callable[[int], int | bool],
+    gives: Sequence[int | None],
+    cost_ns: float = 3,
+) -> Operator:
+    return Operator(
+        name=name,
+        version=1,
+        family="time",
+        summary=summary,
+        args=(Arg("time", dense=_TIMES),),
+        result=always(result),
+        reference=reference,
+        kernel=KernelAt(_KERNELS, name),
+        cost_ns=cost_ns,
+        lifts=True,
+        twin=TwinAt(_TWINS, name),
+        example=Example(f'hr.timestamp("time").{name}()', {"time": _EXAMPLE}, gives),
+    )
+
+
+def _below(buckets: int) -> Dense:
+    return Dense(DType.INT64, buckets)
+
+
+HOUR_OF_DAY = _field(
+    "hour_of_day", "The hour, 0 to 23, in UTC.", _below(24), lambda time: time % DAY_US // HOUR_US, [9, 23, None]
+)
+MINUTE_OF_HOUR = _field(
+    "minute_of_hour", "The minute, 0 to 59.", _below(60), lambda time: time % HOUR_US // MINUTE_US, [31, 59, None]
+)
+SECOND_OF_MINUTE = _field(
+    "second_of_minute", "The second, 0 to 59.", _below(60), lambda time: time % MINUTE_US // SECOND_US, [26, 59, None]
+)
+DAY_OF_WEEK = _field(
+    "day_of_week", "The day of the week in UTC, 0 for Monday to 6 for Sunday.", _below(7),
+    lambda time: (time // DAY_US + 3) % 7, [4, 2, None],
+)  # fmt: skip
+IS_WEEKEND = _field(
+    "is_weekend", "Whether the day is a Saturday or a Sunday.", Dense(DType.BOOL),
+    lambda time: _date(time)[0].weekday() >= 5, [False, False, None],
+)  # fmt: skip
+DAY_OF_MONTH = _field(
+    "day_of_month", "The day of the month, 1 to 31.", _below(32), lambda time: _date(time)[0].day, [21, 31, None], 6
+)
+DAY_OF_YEAR = _field(
+    "day_of_year", "The day of the year, 1 to 366.", _below(367),
+    lambda time: _date(time)[0].timetuple().tm_yday, [325, 365, None], 6,
+)  # fmt: skip
+WEEK_OF_YEAR = _field(
+    "week_of_year", "The week of ISO 8601, 1 to 53: weeks begin on Monday, and week 1 holds January 4th.", _below(54),
+    lambda time: _date(time)[0].isocalendar().week, [47, 1, None], 8,
+)  # fmt: skip
+MONTH = _field("month", "The month, 1 to 12.", _below(13), lambda time: _date(time)[0].month, [11, 12, None], 6)
+YEAR = _field("year", "The year; 0 is the year before year 1.", Dense(DType.INT64), _year, [2025, 1969, None], 6)
+
+TRUNCATE_TIME = Operator(
+    name="truncate_time",
     version=1,
     family="time",
-    summary="The hour, 0 to 23, in UTC.",
-    args=_TIME,
-    result=always(Dense(DType.INT64, 24)),
-    reference=lambda time: time % DAY_US // HOUR_US,
-    kernel=KernelAt(_KERNELS, "hour_of_day"),
-    cost_ns=3,
+    summary="The start of the unit that the time lies in. A start before what a timestamp can hold is null.",
+    args=(Arg("time", dense=_TIMES),),
+    result=always(Dense(DType.TIMESTAMP)),
+    reference=_truncate_time,
+    kernel=KernelAt(_KERNELS, "truncate_time"),
+    params=(Param("unit", str, check=_unit, doc=f"{', '.join(UNITS_US)}; a week begins on Monday"),),
+    laws=frozenset({Law.IDEMPOTENT}),
+    cost_ns=4,
+    lifts=True,
+    twin=TwinAt(_TWINS, "truncate_time"),
+    example=Example(
+        'hr.timestamp("time").truncate_time("hour")', {"time": _EXAMPLE}, [1_763_715_600_000_000, -3_600_000_000, None]
+    ),
 )
 
-DAY_OF_WEEK = Operator(
-    name="day_of_week",
+AGE_SECS = Operator(
+    name="age_secs",
     version=1,
     family="time",
-    summary="The day of the week in UTC, 0 for Monday to 6 for Sunday.",
-    args=_TIME,
-    result=always(Dense(DType.INT64, 7)),
-    reference=lambda time: (time // DAY_US + 3) % 7,
-    kernel=KernelAt(_KERNELS, "day_of_week"),
+    summary="Seconds from then to now, negative if then is later. Times more than 292,277 years apart give null.",
+    args=(Arg("now", dense=_TIMES), Arg("then", dense=_TIMES)),
+    result=always(Dense(DType.FLOAT64)),
+    reference=_age_secs,
+    kernel=KernelAt(_KERNELS, "age_secs"),
     cost_ns=3,
+    lifts=True,
+    twin=TwinAt(_TWINS, "age_secs"),
+    example=Example(
+        'hr.timestamp("time").age_secs(since=hr.timestamp("signed_up"))',
+        {"time": [10_000_000, 0, None], "signed_up": [2_500_000, 1_000_000, 0]},
+        [7.5, -1.0, None],
+    ),
 )
 
-OPERATORS = (HOUR_OF_DAY, DAY_OF_WEEK)
+OPERATORS = (
+    HOUR_OF_DAY,
+    MINUTE_OF_HOUR,
+    SECOND_OF_MINUTE,
+    DAY_OF_WEEK,
+    IS_WEEKEND,
+    DAY_OF_MONTH,
+    DAY_OF_YEAR,
+    WEEK_OF_YEAR,
+    MONTH,
+    YEAR,
+    TRUNCATE_TIME,
+    AGE_SECS,
+)

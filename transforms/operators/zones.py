@@ -1,0 +1,135 @@
+"""Wall clocks of places. What the clock of a zone showed when is part of the graph.
+
+So a fingerprint covers the changes of the clock that were really used: an update of the time zone data that leaves a
+zone as it was leaves every memo as it was, and one that moves it makes new ones.
+"""
+
+from __future__ import annotations
+
+import bisect
+import datetime
+import itertools
+import zoneinfo
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+
+from transforms.errors import InputError, TypeMismatch, nearest
+from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.signatures import INT64_MAX, INT64_MIN, not_empty
+from transforms.operators.timestamps import SECOND_US
+from transforms.types import ColumnType, Dense, DType
+
+#: No zone kept a time of its own before the first; after the last, clocks stay as they are.
+FIRST_YEAR, LAST_YEAR = 1800, 2100
+_OFFSET_MAX_SECS = 86_400
+
+
+@cache
+def clock_changes(zone: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """When the clock of an IANA ``zone`` changed or will, by the rules of today: (starts, offsets_secs).
+
+    ``starts`` are seconds since the epoch, ascending; from ``starts[i]`` on the clock is ahead of UTC by
+    ``offsets_secs[i + 1]``, and before the first by ``offsets_secs[0]``. From the package tzdata, so that every machine
+    has the same. Raises :class:`InputError` for an unknown zone.
+    """
+    info = _zone(zone)
+    days = range(_seconds(FIRST_YEAR), _seconds(LAST_YEAR + 1) + 1, 86_400)
+    starts: list[int] = []
+    offsets = [_offset_secs(info, days[0])]
+    for day, after in itertools.pairwise(days):
+        if _offset_secs(info, after) != offsets[-1]:
+            starts.append(_changed_at(info, day, after))
+            offsets.append(_offset_secs(info, after))
+    return tuple(starts), tuple(offsets)
+
+
+def _changed_at(info: zoneinfo.ZoneInfo, before: int, after: int) -> int:
+    """The first second with another offset than ``before``, known to be at ``after`` or earlier."""
+    candidates, old = range(before + 1, after + 1), _offset_secs(info, before)
+    return candidates[bisect.bisect_left(candidates, True, key=lambda at: _offset_secs(info, at) != old)]
+
+
+def _zone(zone: str) -> zoneinfo.ZoneInfo:
+    data = resources.files("tzdata")
+    known = data.joinpath("zones").read_text(encoding="utf-8").split()
+    if zone not in known:
+        raise InputError("unknown time zone", where="in_zone", value=zone, allowed=nearest(zone, known),
+                         next_step="name a zone of the IANA database, such as Europe/Berlin")  # fmt: skip
+    with data.joinpath("zoneinfo", *zone.split("/")).open("rb") as stored:
+        return zoneinfo.ZoneInfo.from_file(stored, zone)
+
+
+def _seconds(year: int) -> int:
+    return int(datetime.datetime(year, 1, 1, tzinfo=datetime.UTC).timestamp())
+
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def _offset_secs(info: zoneinfo.ZoneInfo, at_secs: int) -> int:
+    local = info.fromutc((_EPOCH + datetime.timedelta(seconds=at_secs)).replace(tzinfo=info))
+    return round((local.replace(tzinfo=None) - _EPOCH).total_seconds()) - at_secs
+
+
+def _in_zone(time: int, *, zone: str, starts: Sequence[int], offsets_secs: Sequence[int]) -> int | None:
+    passed = sum(start * SECOND_US <= time for start in starts)
+    local = time + offsets_secs[passed] * SECOND_US
+    return local if INT64_MIN <= local <= INT64_MAX else None
+
+
+def _in_zone_type(types: Types, params: Params) -> ColumnType:
+    starts, offsets = params["starts"], params["offsets_secs"]
+    assert isinstance(starts, tuple)
+    assert isinstance(offsets, tuple)
+    if len(offsets) != len(starts) + 1:
+        raise TypeMismatch("in_zone takes one more offset than changes", value=(len(starts), len(offsets)),
+                           next_step='write time.in_zone("Europe/Berlin"), which looks them up')  # fmt: skip
+    return Dense(DType.TIMESTAMP)
+
+
+def _ascending_seconds(value: Scalar) -> str:
+    limit = INT64_MAX // SECOND_US
+    good = isinstance(value, tuple) and all(a < b for a, b in itertools.pairwise((-limit, *value, limit)))
+    return "" if good else "seconds since the epoch in ascending order"
+
+
+def _offsets(value: Scalar) -> str:
+    good = isinstance(value, tuple) and value and all(abs(offset) <= _OFFSET_MAX_SECS for offset in value)  # type: ignore[arg-type]
+    return "" if good else "seconds ahead of UTC, at most a day"
+
+
+IN_ZONE = Operator(
+    name="in_zone",
+    version=1,
+    family="time",
+    summary="The time that the wall clock of a zone shows, as a timestamp whose calendar fields are local. The zone's "
+    "changes of the clock, up to 2100, are parameters that the method fills in.",
+    args=(Arg("time", dense=frozenset({DType.TIMESTAMP})),),
+    result=_in_zone_type,
+    reference=_in_zone,
+    kernel=KernelAt("transforms.kernels.timestamps", "in_zone"),
+    params=(
+        Param("zone", str, check=not_empty, doc="the zone's name in the IANA database"),
+        Param(
+            "starts", tuple, check=_ascending_seconds, item=int, doc="when the clock changed, seconds since the epoch"
+        ),
+        Param(
+            "offsets_secs",
+            tuple,
+            check=_offsets,
+            item=int,
+            doc="how far the clock is ahead of UTC before, between and after",
+        ),
+    ),
+    cost_ns=8,
+    lifts=True,
+    twin=TwinAt("transforms.twins.times", "in_zone"),
+    example=Example(
+        'hr.timestamp("time").in_zone("Europe/Berlin").hour_of_day()',
+        {"time": [1_763_717_486_123_456, 1_750_000_000_000_000, None]},
+        [10, 17, None],
+    ),
+)
+
+OPERATORS = (IN_ZONE,)
