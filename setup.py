@@ -35,7 +35,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=[pattern for room in ROOMS for pattern in (room, f"{room}.*")]),
-    package_data={room: ["py.typed"] for room in ROOMS},
+    package_data={**{room: ["py.typed"] for room in ROOMS}, "transforms.operators": ["public_suffix_list.dat"]},
     install_requires=CORE,
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["headrace = headrace.cli.main:main"]},
