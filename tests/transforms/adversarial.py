@@ -16,8 +16,12 @@ from transforms.columns import NUMPY_ELEMENT
 from transforms.errors import TypeMismatch
 from transforms.graph import Artifact, Node, Operation, RawColumn
 from transforms.operators import REGISTRY, Operator
+from transforms.operators.full_pass import FULL_PASS
 from transforms.plan import compile_plan
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+
+#: The operators that have a meaning of their own; a full-pass operator stands for another one.
+COMPUTABLE = [operator for operator in REGISTRY if operator.name not in FULL_PASS]
 
 #: Of every vector, and of every artifact.
 VECTOR_SIZE = 3
@@ -161,7 +165,7 @@ def bits(value: Any, column_type: ColumnType) -> Any:
         return bits(value[0], Dense(column_type.dtype)), bits(value[1], Dense(DType.FLOAT32))
     if isinstance(value, list):
         if isinstance(column_type, Weighted):
-            return [bits(tuple(pair), column_type) for pair in value]
+            return [bits(item, column_type) for item in value]  # rows are lists, pairs are tuples
         return [bits(item, Dense(column_type.dtype)) for item in value]
     if value is None or column_type.dtype not in (DType.FLOAT32, DType.FLOAT64):
         return value

@@ -1,0 +1,148 @@
+"""From full-pass operators to ordinary ones: what must be analyzed, and what is put in place once it is known.
+
+Pure. Who analyzes, and where what was found is kept, is the business of ``pipelines.analysis`` and the warehouse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from transforms.canonical import canonicalize
+from transforms.encoding import digest
+from transforms.graph import Artifact, Node, Operation, fold, topological
+from transforms.operators import REGISTRY
+from transforms.operators.declaration import Scalar
+from transforms.operators.full_pass import FULL_PASS, QUANTILE_EPSILON, not_analyzed
+from transforms.time_range import TimeRange, between
+from transforms.types import DType, Ragged, Vector
+
+__all__ = ["Analysis", "Finding", "analyses", "is_resolved", "not_analyzed", "resolve"]
+
+#: Raise it when what is kept of one partition changes its meaning.
+_FORMAT = "headrace.analysis/1"
+#: The parameters that decide what is found, not how it is used.
+_SOUGHT = {
+    "vocabulary_ids": ("top_k", "min_frequency"),
+    "labelled_vocabulary_ids": ("top_k",),
+    "quantile_buckets": ("n",),
+}
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What one full-pass operator, ``node``, needs to be known. Its operands hold no other full-pass operator."""
+
+    node: Operation
+
+    @property
+    def operator(self) -> str:
+        """The name of the operator."""
+        return self.node.op
+
+    @property
+    def over(self) -> TimeRange:
+        """The range that is analyzed."""
+        return between(str(self.params["start"]), str(self.params["end"]))
+
+    @cached_property
+    def params(self) -> Mapping[str, Scalar]:
+        """The operator's parameters."""
+        return dict(self.node.params)
+
+    @cached_property
+    def expression(self) -> Node:
+        """The analyzed values, canonical. A list is taken as a set where it is compared with a label."""
+        values = self.node.operands[0]
+        if self.label is not None and isinstance(values.type, Ragged):
+            values = _operation("unique", (values,), {})
+        return canonicalize(values)
+
+    @property
+    def label(self) -> Node | None:
+        """The label that values are compared with, if the operator takes one."""
+        return canonicalize(self.node.operands[1]) if len(self.node.operands) > 1 else None
+
+    @cached_property
+    def partial(self) -> str:
+        """The identity of what one partition contributes: operator and analyzed expressions, whatever is sought in it."""
+        analyzed = [node.identity for node in (self.expression, self.label) if node is not None]
+        epsilon = QUANTILE_EPSILON if self.operator == "quantile_buckets" else None
+        return digest([_FORMAT, self.operator, self.node.version, epsilon, analyzed])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The identity of the analysis but for the data: :attr:`partial` and what is sought."""
+        return digest([self.partial, {name: self.params[name] for name in _SOUGHT.get(self.operator, ())}])
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What an analysis found: an artifact of ``size`` values. Those of a statistic of numbers are ``numbers``."""
+
+    digest: str
+    size: int
+    numbers: tuple[float, ...] = ()
+
+
+def analyses(roots: Iterable[Node]) -> tuple[Analysis, ...]:
+    """The analyses that components need before they can be computed, each once.
+
+    Those whose expressions wait for another analysis come with the next call, after :func:`resolve`.
+    """
+    waiting: set[str] = set()
+    found = []
+    for node in topological(roots):
+        if any(arg.identity in waiting for arg in node.args):
+            waiting.add(node.identity)
+        elif isinstance(node, Operation) and node.op in FULL_PASS:
+            waiting.add(node.identity)
+            found.append(Analysis(node))
+    return tuple(found)
+
+
+def is_resolved(root: Node) -> bool:
+    """Whether a component has no full-pass operator left."""
+    return not any(isinstance(node, Operation) and node.op in FULL_PASS for node in topological([root]))
+
+
+def resolve(root: Node, findings: Mapping[str, Finding]) -> Node:
+    """``root``, canonical, with ordinary operators in place of the full-pass operators that ``findings`` has, by identity.
+
+    What they feed is typed anew: a vocabulary's ids know their buckets now.
+    """
+
+    def combine(node: Node, args: tuple[Node, ...]) -> Node:
+        if not isinstance(node, Operation):
+            return node
+        if node.identity in findings:
+            return _resolved(node, args, findings[node.identity])
+        return node if args == node.operands else _operation(node.op, args, dict(node.params))
+
+    return canonicalize(fold(root, combine))
+
+
+def _resolved(node: Operation, args: tuple[Node, ...], found: Finding) -> Operation:
+    params = dict(node.params)
+    match node.op:
+        case "vocabulary_ids" | "labelled_vocabulary_ids":
+            terms = Artifact(Vector(DType.STRING, found.size), found.digest)
+            return _operation("vocabulary_lookup", (args[0], terms), {"oov_buckets": params["oov_buckets"]})
+        case "quantile_buckets":
+            return _operation("bucketize", args, {"boundaries": found.numbers})
+        case "standardize_over":
+            mean, deviation = found.numbers
+            return _operation("standardize", args, {"mean": mean, "standard_deviation": deviation})
+        case "min_max_over":
+            low, high = found.numbers
+            return _operation("min_max", args, {"low": low, "high": high})
+        case _:
+            raise AssertionError(f"no ordinary operator stands for {node.op}")
+
+
+def _operation(name: str, args: tuple[Node, ...], params: Mapping[str, Scalar]) -> Operation:
+    operator = REGISTRY[name]
+    bound = operator.bind_params(params)
+    result = operator.infer([arg.type for arg in args], bound)
+    return Operation(result, name, operator.version, args, tuple(sorted(bound.items())))
