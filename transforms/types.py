@@ -44,6 +44,13 @@ ARROW_ELEMENT: dict[DType, pa.DataType] = {
 }
 
 
+def _element(dtype: DType | str) -> DType:
+    """An element type by its name too. Raises :class:`InputError`."""
+    if dtype not in set(DType):
+        raise InputError("unknown element type", value=str(dtype), allowed=", ".join(DType))
+    return DType(dtype)
+
+
 def _check_buckets(dtype: DType, buckets: int | None) -> None:
     if buckets is None:
         return
@@ -63,6 +70,7 @@ class Dense:
     buckets: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _element(self.dtype))
         _check_buckets(self.dtype, self.buckets)
 
     def __str__(self) -> str:
@@ -77,6 +85,7 @@ class Ragged:
     buckets: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _element(self.dtype))
         _check_buckets(self.dtype, self.buckets)
 
     def __str__(self) -> str:
@@ -91,6 +100,7 @@ class Weighted:
     buckets: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _element(self.dtype))
         _check_buckets(self.dtype, self.buckets)
 
     def __str__(self) -> str:
@@ -103,13 +113,16 @@ class Vector:
 
     dtype: DType
     size: int
+    buckets: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _element(self.dtype))
+        _check_buckets(self.dtype, self.buckets)
         if self.size < 1:
             raise InputError("a vector has at least one value", value=self.size, allowed="size >= 1")
 
     def __str__(self) -> str:
-        return f"Vector[{self.dtype}, {self.size}]"
+        return f"Vector[{self.dtype}, {self.size}" + ("]" if self.buckets is None else f", buckets={self.buckets}]")
 
 
 ColumnType = Dense | Ragged | Weighted | Vector
@@ -144,7 +157,7 @@ def type_document(column_type: ColumnType) -> dict[str, object]:
     }
     if isinstance(column_type, Vector):
         document["size"] = column_type.size
-    elif column_type.buckets is not None:
+    if column_type.buckets is not None:
         document["buckets"] = column_type.buckets
     return document
 
@@ -161,12 +174,12 @@ def type_from_document(document: dict[str, object]) -> ColumnType:
     kind, dtype = str(document.get("kind")), str(document.get("dtype"))
     if dtype not in set(DType):
         raise InputError("unknown element type", value=dtype, allowed=", ".join(DType))
-    if kind == "vector":
-        return Vector(DType(dtype), _integer(document["size"]))
-    if kind not in _KINDS:
+    if kind not in {*_KINDS, "vector"}:
         raise InputError("unknown column kind", value=kind, allowed="dense, ragged, weighted, vector")
-    buckets = document.get("buckets")
-    return _KINDS[kind](DType(dtype), None if buckets is None else _integer(buckets))
+    buckets = None if document.get("buckets") is None else _integer(document["buckets"])
+    if kind == "vector":
+        return Vector(DType(dtype), _integer(document["size"]), buckets)
+    return _KINDS[kind](DType(dtype), buckets)
 
 
 def _integer(value: object) -> int:

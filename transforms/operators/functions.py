@@ -1,7 +1,70 @@
-"""Functions a user wrote, as operators."""
+"""Functions a user wrote, as operators. What becomes of such a function is in :mod:`transforms.functions`."""
 
 from __future__ import annotations
 
-from transforms.operators.declaration import Operator
+import importlib
+import json
+from functools import lru_cache
+from typing import Any
 
-OPERATORS: tuple[Operator, ...] = ()
+from transforms.errors import TypeMismatch
+from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Types
+from transforms.operators.signatures import ANY, not_empty
+from transforms.types import ColumnType, type_document, type_from_document
+
+_RUN = "transforms.functions.run"
+
+
+@lru_cache(maxsize=1024)
+def _type_of(text: str) -> ColumnType:
+    return type_from_document(json.loads(text))
+
+
+def _without_buckets(column_type: ColumnType) -> dict[str, object]:
+    document = type_document(column_type)
+    document.pop("buckets", None)
+    return document
+
+
+def _gives(types: Types, params: Params) -> ColumnType:
+    takes = params["takes"]
+    assert isinstance(takes, tuple)
+    expected = [_type_of(str(text)) for text in takes]
+    found = [_without_buckets(column_type) for column_type in types]
+    if found != [_without_buckets(column_type) for column_type in expected]:
+        raise TypeMismatch("a function was applied to other types than it is given now",
+                           value=", ".join(map(str, types)), allowed=", ".join(map(str, expected)),
+                           next_step="apply the function to the expressions again")  # fmt: skip
+    return _type_of(str(params["gives"]))
+
+
+def _one_event(*row: object, **params: Any) -> object:
+    return importlib.import_module(_RUN).one_event(*row, **params)
+
+
+PYTHON_FUNCTION = Operator(
+    name="python_function",
+    version=1,
+    family="functions",
+    summary="Your own function over Arrow arrays, made an operator by hr.op; see functions.md.",
+    args=(Arg("columns", dense=ANY, ragged=ANY, weighted=ANY, vector=ANY, variadic=True),),
+    result=_gives,
+    reference=_one_event,
+    kernel=KernelAt(_RUN, "python_function"),
+    params=(
+        Param("bundle", str, check=not_empty, doc="the function and all it reaches, written down by hr.op"),
+        Param("keywords", str, "{}", doc="its parameters that are not at their defaults, as JSON"),
+        Param("takes", tuple, item=str, doc="the types of the columns it is given, as JSON each"),
+        Param("gives", str, check=not_empty, doc="the type of its result, as JSON"),
+    ),
+    nulls="see",
+    cost_ns=200,
+    untwinned="a Python function is not TensorFlow",
+    example=Example(
+        'hr.op(result="string")(__import__("pyarrow").compute.utf8_reverse)(hr.text("query"))',
+        {"query": ["abc", None]},
+        ["cba", None],
+    ),
+)
+
+OPERATORS: tuple[Operator, ...] = (PYTHON_FUNCTION,)

@@ -1,0 +1,302 @@
+"""A function and everything it reaches as one JSON text, ``headrace.function/1``.
+
+    definitions   sources of functions and classes, each with what its outer names, its enclosed variables and its
+                  defaults stand for; they refer to each other by position, and the first is the function itself
+    function      the function: a definition, or one that a package brings
+    packages      package name to version, for every package that is reached
+
+A definition knows the names it uses and no others, so that neither the file it stands in nor its neighbours can show.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Iterable
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+from transforms.functions.errors import Unfingerprintable
+from transforms.functions.outside import builtin, forbidden, importable, path_of
+from transforms.functions.packages import PYTHON, distributions_of, is_project, version_of
+from transforms.functions.reach import Chain, Reach, changed_names, imported_attributes, reach_of
+from transforms.functions.sources import compiled_class, compiled_function, source_of_class, source_of_function
+from transforms.functions.values import NOT_A_CONSTANT, Document, encoded
+
+FORMAT = "headrace.function/1"
+
+#: Methods of Arrow arrays that lead into other packages.
+_LEADS_TO = {"to_numpy": ("numpy",), "__array__": ("numpy",), "to_pandas": ("numpy", "pandas")}
+_WHOLE: frozenset[Chain] = frozenset({()})
+
+
+def bundled(function: object, name: str) -> str:
+    """The bundle of a function. Raises :class:`Unfingerprintable`; equal functions give equal text in every process."""
+    bundler = _Bundler(function, name)
+    root = bundler.bind(function, "", _WHOLE)
+    document = {
+        "format": FORMAT,
+        "function": root,
+        "definitions": bundler.definitions,
+        "packages": bundler.packages(),
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+class Wrapped:
+    """What the decorator makes of a function; used in another function, it stands for the function it was made of."""
+
+    function: object
+
+
+class _Bundler:
+    """Definitions as they are found, depth first and names in order."""
+
+    def __init__(self, root: object, name: str) -> None:
+        self.definitions: list[dict[str, Document]] = []
+        self._root = root
+        self._name = name
+        self._positions: dict[int, int] = {}
+        self._alive: list[object] = []  # so that no id is used twice
+        self._reached: set[str] = {PYTHON, "pyarrow"}
+
+    def packages(self) -> dict[str, str]:
+        """The version of every package that was reached."""
+        return {package: str(version_of(package)) for package in sorted(self._reached)}
+
+    def bind(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
+        """What a name stands for."""
+        constant = encoded(value, lambda item, place: self.bind(item, name + place, _WHOLE))
+        if constant is not NOT_A_CONSTANT:
+            self._count_constant(value)
+            return constant
+        if isinstance(value, ModuleType):
+            return self._module(value, name, chains)
+        if isinstance(value, Wrapped):
+            return self.bind(value.function, name, chains)
+        if isinstance(value, functools.partial):
+            parts = (value.func, value.args, dict(value.keywords))
+            return {"partial": [self.bind(part, name, _WHOLE) for part in parts]}
+        if isinstance(value, enum.Enum) and is_project(type(value).__module__):
+            return {"member": [self._class(type(value), name), value.name]}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type) and is_project(type(value).__module__):
+            return self._instance(value, name)
+        return self._function_or_class(value, name, chains)
+
+    def _function_or_class(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
+        module = str(getattr(value, "__module__", None) or "")
+        cached = isinstance(value, functools._lru_cache_wrapper)
+        if module and is_project(module) and not isinstance(value, MethodType):
+            if cached:
+                return self.bind(inspect.unwrap(value), name, chains)  # type: ignore[arg-type]
+            if isinstance(value, FunctionType):
+                return {"definition": self._function(value, name)}
+            if isinstance(value, type):
+                return {"definition": self._class(value, name)}
+        return self._outside(value, name, chains)
+
+    def _function(self, function: FunctionType, name: str) -> int:
+        if id(function) in self._positions:
+            return self._positions[id(function)]
+        if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+            raise self._refusal("is an async function", name, next_step="write it as an ordinary one")
+        source = source_of_function(function)
+        if source is None:
+            raise self._refusal("is a function whose source cannot be found" if name else "its source cannot be found", name,
+                         value=function.__qualname__, next_step="define it in a file, one lambda a line")  # fmt: skip
+        position = self._place(function)
+        code = compiled_function(source, function.__code__.co_freevars)
+        reach = reach_of(code)
+        self._check(source, reach)
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        self.definitions[position] = {
+            "name": function.__code__.co_name,
+            "source": source,
+            "free": {each: self._enclosed(cells[each], each, reach) for each in sorted(code.co_freevars)},
+            "names": self._names(reach, function.__globals__, set(code.co_freevars), function),
+            "defaults": [self.bind(each, f"default of {function.__name__}", _WHOLE)
+                         for each in function.__defaults__ or ()],
+            "keyword_defaults": {key: self.bind(each, f"default of {key}", _WHOLE)
+                                 for key, each in sorted((function.__kwdefaults__ or {}).items())},
+        }  # fmt: skip
+        return position
+
+    def _class(self, kind: type, name: str) -> int:
+        if id(kind) in self._positions:
+            return self._positions[id(kind)]
+        namespace, file = self._home_of(kind)
+        source = source_of_class(kind.__qualname__, file, namespace)
+        if source is None:
+            raise self._refusal("is a class whose source cannot be found at the top of its file", name,
+                         value=kind.__qualname__, next_step="use a function, or a constant of a plain type")  # fmt: skip
+        position = self._place(kind)
+        reach = reach_of(compiled_class(source))
+        self._check(source, reach)
+        reach.names.pop(kind.__name__, None)
+        self.definitions[position] = {
+            "class": kind.__name__,
+            "source": source,
+            "names": self._names(reach, namespace, set(), None),
+        }
+        return position
+
+    def _home_of(self, kind: type) -> tuple[dict[str, object], str]:
+        module = sys.modules.get(kind.__module__)
+        if module is not None and getattr(module, "__file__", None):
+            return vars(module), str(module.__file__)
+        for seen in self._alive:
+            if isinstance(seen, FunctionType) and seen.__globals__.get("__name__") == kind.__module__:
+                return seen.__globals__, seen.__code__.co_filename
+        return {}, ""
+
+    def _instance(self, value: Any, name: str) -> Document:
+        fields = {field.name: self.bind(getattr(value, field.name), f"{name}.{field.name}", _WHOLE)
+                  for field in dataclasses.fields(value)}  # fmt: skip
+        return {"instance": [self._class(type(value), name), fields]}
+
+    def _place(self, value: object) -> int:
+        self._positions[id(value)] = len(self.definitions)
+        self._alive.append(value)
+        self.definitions.append({})
+        return len(self.definitions) - 1
+
+    def _enclosed(self, cell: Any, name: str, reach: Reach) -> Document:
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            raise self._refusal(
+                "has no value yet", name, next_step="set it before the function is made an operator"
+            ) from None
+        return self._bind_outer(value, name, reach)
+
+    def _bind_outer(self, value: object, name: str, reach: Reach) -> Document:
+        if name in reach.changed and isinstance(value, list | dict | set | bytearray):
+            raise self._refusal("is changed by the function", name, next_step="return what changes, and keep no state")
+        return self.bind(value, name, reach.names.get(name, _WHOLE))
+
+    def _names(
+        self, reach: Reach, namespace: dict[str, object], free: set[str], function: FunctionType | None
+    ) -> dict[str, Document]:
+        bound: dict[str, Document] = {}
+        for name in sorted(reach.names):
+            if name in free:
+                continue
+            if function is self._root and function is not None and self._is_itself(name, namespace):
+                bound[name] = {"definition": 0}
+            elif name in namespace:
+                bound[name] = self._bind_outer(namespace[name], name, reach)
+            elif not builtin(name):
+                raise self._refusal("is not defined yet", name, next_step="define it above the function")
+            elif why := forbidden(f"builtins.{name}"):
+                raise self._refusal(why, name, next_step="pass what it gives as a column or a parameter")
+        return bound
+
+    def _is_itself(self, name: str, namespace: dict[str, object]) -> bool:
+        """Whether the root calls itself: its name is bound after the decorator, or to what an earlier run made."""
+        assert isinstance(self._root, FunctionType), "the caller knows that it is a function"
+        known = namespace.get(name)
+        return name == self._root.__qualname__ and (known is None or isinstance(known, Wrapped))
+
+    def _check(self, source: str, reach: Reach) -> None:
+        for name in sorted(reach.written):
+            raise self._refusal("is written by the function", name, next_step="return what changes, and keep no state")
+        stored, reach.changed = changed_names(source)
+        for name in sorted(stored & reach.names.keys()):
+            raise self._refusal("is changed by the function", name, next_step="return what changes, and keep no state")
+        for module, chain in imported_attributes(source):
+            self._check_inner_import(module, chain)
+        for attribute in reach.attributes & _LEADS_TO.keys():
+            self._reached |= set(_LEADS_TO[attribute])
+
+    def _check_inner_import(self, module: str, chain: Chain) -> None:
+        name = chain[0] if chain else module
+        try:
+            known = not module.startswith(".") and importlib.import_module(module) is not None
+        except ImportError:
+            known = False
+        if not known or is_project(module):
+            raise self._refusal(f"comes from {module!r}, which the function imports itself", name,
+                         next_step="import it at the top of the file")  # fmt: skip
+        self._count(module, name)
+        if why := forbidden(".".join((module, *chain))):
+            raise self._refusal(why, name, next_step="pass what it gives as a column or a parameter")
+
+    def _module(self, module: ModuleType, name: str, chains: Iterable[Chain]) -> Document:
+        chains = sorted(chains)
+        if is_project(module.__name__):
+            return self._project_module(module, name, chains)
+        self._count(module.__name__, name)
+        needed = {module.__name__}
+        for chain in chains:
+            needed |= self._walk(module, name, chain)
+        return {"module": [module.__name__, *sorted(needed - {module.__name__})]}
+
+    def _project_module(self, module: ModuleType, name: str, chains: list[Chain]) -> Document:
+        if () in chains:
+            raise self._refusal("is a module of the project used as a value", name, value=module.__name__,
+                         next_step="name what is needed of it, as in module.helper")  # fmt: skip
+        members: dict[str, Document] = {}
+        for attribute in sorted({chain[0] for chain in chains}):
+            if not hasattr(module, attribute):
+                raise self._refusal(f"has no {attribute!r}", name, value=module.__name__)
+            rest = {chain[1:] for chain in chains if chain[0] == attribute}
+            members[attribute] = self.bind(getattr(module, attribute), f"{name}.{attribute}", rest)
+        return {"namespace": members}
+
+    def _walk(self, value: object, name: str, chain: Chain) -> set[str]:
+        """Check each thing on the way from a module or class along attributes; returns the modules it passes."""
+        passed: set[str] = set()
+        path = value.__name__ if isinstance(value, ModuleType) else ".".join(path_of(value) or ())
+        for attribute in chain:
+            if not isinstance(value, ModuleType | type):
+                break
+            path, name, value = f"{path}.{attribute}", f"{name}.{attribute}", getattr(value, attribute, None)
+            if isinstance(value, ModuleType):
+                if is_project(value.__name__):
+                    raise self._refusal("is a module of the project inside a package", name, value=value.__name__)
+                path = value.__name__
+                self._count(path, name)
+                passed.add(path)
+            elif isinstance(value, type):
+                path = ".".join(path_of(value) or (path,))
+            if why := forbidden(path):
+                raise self._refusal(why, name, next_step="pass what it gives as a column or a parameter")
+        return passed
+
+    def _outside(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
+        """A function or class that a package, or Python, brings."""
+        path = path_of(value)
+        if path is not None and not is_project(path[0]) and (why := forbidden(".".join(path))):
+            raise self._refusal(why, name, next_step="pass what it gives as a column or a parameter")
+        found = importable(value)
+        if found is None or is_project(found[0]):
+            raise self._refusal(f"holds a value of type {type(value).__name__}, which cannot be written down", name,
+                         value=value, next_step="make it a constant of a plain type, or a parameter")  # fmt: skip
+        self._count(found[0], name)
+        for chain in sorted(chains):
+            self._walk(value, name, chain)
+        return {"import": list(found)}
+
+    def _count(self, module: str, name: str) -> None:
+        packages = distributions_of(module)
+        for package in packages:
+            if version_of(package) is None:
+                packages = ()
+        if not packages:
+            raise self._refusal(f"comes from {module!r}, whose version is not known", name,
+                         next_step="install it as a package")  # fmt: skip
+        self._reached |= set(packages)
+
+    def _count_constant(self, value: object) -> None:
+        module = type(value).__module__
+        if module.startswith("numpy"):
+            self._reached.add("numpy")
+
+    def _refusal(self, why: str, name: str, *, value: object = None, next_step: str = "") -> Unfingerprintable:
+        shown = None if value is None else repr(value)[:200]
+        return Unfingerprintable(why, function=self._name, variable=name, value=shown, next_step=next_step)

@@ -1,0 +1,56 @@
+"""Where a module comes from: the project, whose sources are written down, or a package, whose version is."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+#: Stands for the interpreter and its standard library among the packages.
+PYTHON = "python"
+
+_ROOMS = frozenset({"transforms", "warehouse", "pipelines", "trainer", "headrace"})
+_TOP = Path(__file__).resolve().parents[2]
+
+
+def is_project(module_name: str) -> bool:
+    """Whether a module is the user's own: neither of the standard library, nor installed, nor Headrace's."""
+    top = module_name.partition(".")[0]
+    if top in sys.stdlib_module_names and top != "__main__":
+        return False
+    module = sys.modules.get(module_name)
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return top == "__main__" or module is None or top not in _distributions()
+    parts = Path(file).resolve().parts
+    return not (_is_headrace(top, Path(file)) or {"site-packages", "dist-packages"} & set(parts))
+
+
+def _is_headrace(top: str, file: Path) -> bool:
+    return top in _ROOMS and file.resolve().is_relative_to(_TOP / top)
+
+
+@cache
+def _distributions() -> dict[str, list[str]]:
+    return dict(metadata.packages_distributions())
+
+
+def distributions_of(module_name: str) -> tuple[str, ...]:
+    """The packages, as they are installed, that a module of no project comes from; empty if none is known."""
+    top = module_name.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return (PYTHON,)
+    if top in _ROOMS:
+        return ("headrace",)
+    return tuple(sorted(set(_distributions().get(top, ()))))
+
+
+def version_of(package: str) -> str | None:
+    """The version of a package in this process, the interpreter's as major.minor; None if it is not installed."""
+    if package == PYTHON:
+        return f"{sys.version_info.major}.{sys.version_info.minor}"
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

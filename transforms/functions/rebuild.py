@@ -1,0 +1,155 @@
+"""From a bundle to the function: its sources compiled in namespaces that hold what the bundle says, and nothing else.
+
+The function that a worker runs is this one, and so is the one that the submitting process runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import importlib
+import json
+import linecache
+from collections.abc import Callable
+from functools import lru_cache
+from types import CellType, FunctionType, SimpleNamespace
+from typing import Any
+
+from transforms.errors import InputError
+from transforms.functions.bundle import FORMAT
+from transforms.functions.errors import OtherPackageVersion
+from transforms.functions.outside import resolve
+from transforms.functions.packages import version_of
+from transforms.functions.sources import compiled_class, compiled_function
+from transforms.functions.values import Document, decoded
+
+
+@lru_cache(maxsize=1024)
+def parsed(bundle: str) -> dict[str, Any]:
+    """The bundle's document. Raises :class:`InputError` for any other text."""
+    try:
+        document = json.loads(bundle)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError("not a bundle of a function", value=bundle[:60], allowed=FORMAT)
+    return document
+
+
+def name_of(bundle: str) -> str:
+    """The function's own name."""
+    document = parsed(bundle)
+    ((kind, content),) = document["function"].items()
+    if kind == "definition":
+        return str(document["definitions"][content]["name"])
+    return str(content[1]) if kind == "import" else kind
+
+
+@lru_cache(maxsize=256)
+def rebuilt(bundle: str) -> Callable[..., Any]:
+    """The function. Raises :class:`OtherPackageVersion` if this process has other packages than it was written with."""
+    document = parsed(bundle)
+    for package, version in document["packages"].items():
+        found = version_of(package)
+        if found != version:
+            raise OtherPackageVersion(
+                "a function was fingerprinted with another version of a package",
+                where=f"function {name_of(bundle)}",
+                value=f"{package} {found or 'is not installed'}",
+                allowed=f"{package} {version}",
+                next_step="install that version here, or submit the model again from a process that has this one",
+            )
+    function: Callable[..., Any] = _Rebuilder(document["definitions"]).value(document["function"])
+    return function
+
+
+class _Rebuilder:
+    """Functions first, then what their names stand for, then classes in the order in which they need each other."""
+
+    def __init__(self, definitions: list[dict[str, Document]]) -> None:
+        self._definitions = definitions
+        # C code that imports something on behalf of a function looks for the builtins among the function's globals.
+        self._namespaces: list[dict[str, Any]] = [{"__name__": "model", "__builtins__": builtins} for _ in definitions]
+        self._values: list[Any] = [None] * len(definitions)
+        self._cells: list[dict[str, CellType]] = [{} for _ in definitions]
+        self._entered: set[int] = set()
+        for position, definition in enumerate(definitions):
+            if "class" not in definition:
+                self._values[position] = self._function(position, definition)
+        for position in range(len(definitions)):
+            self._enter(position)
+
+    def value(self, document: Document) -> Any:
+        """What a document stands for; a class that is used is made first."""
+        return decoded(document, self._defined)
+
+    def _function(self, position: int, definition: dict[str, Document]) -> FunctionType:
+        code = compiled_function(definition["source"], list(definition["free"]))
+        code = code.replace(co_filename=_remembered(definition["source"]))
+        cells = self._cells[position]
+        cells.update({name: CellType() for name in code.co_freevars})
+        closure = tuple(cells[name] for name in code.co_freevars)
+        return FunctionType(code, self._namespaces[position], definition["name"], None, closure)
+
+    def _enter(self, position: int) -> None:
+        """Give a definition what its names stand for; run it if it is a class."""
+        if position in self._entered:
+            return
+        self._entered.add(position)
+        definition = self._definitions[position]
+        namespace = self._namespaces[position]
+        namespace.update({name: self.value(document) for name, document in definition["names"].items()})
+        if "class" in definition:
+            exec(compiled_class(definition["source"]), namespace)
+            self._values[position] = namespace[definition["class"]]
+            return
+        for name, document in definition["free"].items():
+            self._cells[position][name].cell_contents = self.value(document)
+        function = self._values[position]
+        function.__defaults__ = tuple(map(self.value, definition["defaults"])) or None
+        function.__kwdefaults__ = {
+            key: self.value(each) for key, each in definition["keyword_defaults"].items()
+        } or None
+
+    def _defined(self, kind: str, content: Any) -> object:
+        match kind:
+            case "definition":
+                return self._definition(content)
+            case "import":
+                return resolve(*content)
+            case "module":
+                for name in content:
+                    importlib.import_module(name)
+                return importlib.import_module(content[0])
+            case "namespace":
+                return SimpleNamespace(**{name: self.value(document) for name, document in content.items()})
+            case "partial":
+                function, arguments, keywords = map(self.value, content)
+                return functools.partial(function, *arguments, **keywords)
+            case "member":
+                return getattr(self._definition(content[0]), content[1])
+            case "instance":
+                return self._instance(*content)
+            case _:
+                raise InputError("a bundle holds a value of an unknown kind", value=kind)
+
+    def _definition(self, position: int) -> Any:
+        self._enter(position)
+        return self._values[position]
+
+    def _instance(self, position: int, fields: dict[str, Document]) -> Any:
+        kind = self._definition(position)
+        made = object.__new__(kind)
+        for name, document in fields.items():
+            object.__setattr__(made, name, self.value(document))
+        return made
+
+
+def _remembered(source: str) -> str:
+    """A name under which tracebacks find the source, though it stands in no file."""
+    lines = (source + "\n").splitlines(keepends=True)
+    tree = ast.parse(source).body[0]
+    name = f"<function {getattr(tree, 'name', 'lambda')} of a model>"
+    linecache.cache[name] = (len(source), None, lines, name)
+    return name

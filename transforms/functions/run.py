@@ -1,0 +1,180 @@
+"""Runs a user's function over columns, and holds it to what it promised."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.columns import (
+    Column,
+    Numbers,
+    RaggedItems,
+    Vectors,
+    WeightedItems,
+    conform,
+    conforms,
+    from_arrow,
+    to_arrow,
+)
+from transforms.errors import DataError
+from transforms.functions.rebuild import name_of, rebuilt
+from transforms.functions.values import decoded
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type, type_from_document
+
+#: How many rows are computed once more by themselves, to see that a row depends on nothing but itself.
+_PROBES = 8
+
+
+def python_function(*columns: Column, bundle: str, keywords: str, takes: Sequence[str], gives: str) -> Column:
+    """The function over whole columns. Raises :class:`DataError` for whatever it does not keep to."""
+    types = [column_type_of(text) for text in takes]
+    arrays = [to_arrow(column, column_type) for column, column_type in zip(columns, types, strict=True)]
+    return from_arrow(computed(arrays, bundle, keywords, column_type_of(gives)), column_type_of(gives))
+
+
+def one_event(*row: Any, bundle: str, keywords: str, takes: Sequence[str], gives: str) -> object:
+    """The function over arrays of one row: its meaning for one event."""
+    arrays = [_array([value], column_type_of(text)) for value, text in zip(row, takes, strict=True)]
+    result = computed(arrays, bundle, keywords, column_type_of(gives))
+    return _python_value(result, column_type_of(gives))
+
+
+@lru_cache(maxsize=1024)
+def column_type_of(text: str) -> ColumnType:
+    """The column type that a JSON text describes."""
+    return type_from_document(json.loads(text))
+
+
+def computed(arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType) -> pa.Array:
+    """What the function gives for these rows, in the layout of ``gives``; checked in type, length, nulls and rows."""
+    rows = len(arrays[0])
+    if rows == 0:
+        return pa.array([], arrow_type(gives))
+    result = _called(arrays, bundle, keywords, gives)
+    if rows > 1:
+        picks = pa.array(range(rows - 2, -1, -max(rows // _PROBES, 2)))
+        alone = _called([array.take(picks) for array in arrays], bundle, keywords, gives)
+        if not _equal(alone, result.take(picks)):
+            raise _broken(bundle, "gives a row something else when other rows are beside it, or when run again",
+                          "a row of the result that depends on the same row of the arguments only")  # fmt: skip
+    return result
+
+
+def _called(arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType) -> pa.Array:
+    function = rebuilt(bundle)
+    given = {name: decoded(document, _no_reference) for name, document in json.loads(keywords).items()}
+    try:
+        result = function(*arrays, **given)
+    except Exception as error:
+        raise DataError(f"function {name_of(bundle)} raised {type(error).__name__}", where=_line(error),
+                        value=str(error)) from error  # fmt: skip
+    return _checked(result, len(arrays[0]), bundle, gives)
+
+
+def _checked(result: object, rows: int, bundle: str, gives: ColumnType) -> pa.Array:
+    expected = f"{rows} rows of {arrow_type(gives)}"
+    if isinstance(result, pa.ChunkedArray):
+        result = pa.concat_arrays(result.chunks) if result.num_chunks else pa.array([], result.type)
+    if not isinstance(result, pa.Array):
+        raise _broken(bundle, f"returned {type(result).__name__}", f"an Arrow array, {expected}")
+    if len(result) != rows or not (result.type == arrow_type(gives) or conforms(result.type, gives)):
+        raise _broken(bundle, f"returned {len(result)} rows of {result.type}", expected)
+    try:
+        result.validate(full=True)
+        items = result.flatten() if isinstance(gives, Ragged | Weighted | Vector) else None
+        parts = [] if items is None else [items, *(items.flatten() if isinstance(gives, Weighted) else [])]
+        if any(part.null_count for part in parts):
+            raise _broken(bundle, "returned null items inside lists", "lists without null items")
+        found = conform(result, gives)
+    except pa.ArrowException as error:
+        raise _broken(bundle, f"returned an array that is not valid: {error}", expected) from error
+    column = from_arrow(found, gives)
+    _check_buckets(column, gives, bundle)
+    return _with_one_nan(to_arrow(column, gives), gives)
+
+
+def _check_buckets(column: Column, gives: ColumnType, bundle: str) -> None:
+    buckets = getattr(gives, "buckets", None)
+    items = column if isinstance(column, Numbers) else getattr(column, "items", None)
+    if buckets is None or not isinstance(items, Numbers):
+        return
+    values = items.values if items.valid is None else items.values[items.valid]
+    if len(values) and not 0 <= values.min() <= values.max() < buckets:
+        raise _broken(bundle, f"returned ids from {values.min()} to {values.max()}", f"ids in [0, {buckets})")
+
+
+def _with_one_nan(array: pa.Array, gives: ColumnType) -> pa.Array:
+    """Every NaN as the one quiet NaN, so that memos are equal bit for bit."""
+    if gives.dtype not in (DType.FLOAT32, DType.FLOAT64):
+        return array
+    column = from_arrow(array, gives)
+    items = column if isinstance(column, Numbers) else getattr(column, "items", None)
+    if isinstance(items, Numbers) and np.isnan(items.values).any():
+        whole = items.values.copy()
+        whole[np.isnan(whole)] = np.nan
+        whole_items = Numbers(whole, items.valid)
+        if isinstance(column, RaggedItems | WeightedItems | Vectors):
+            return to_arrow(replace(column, items=whole_items), gives)
+        return to_arrow(whole_items, gives)
+    return array
+
+
+def _equal(a: pa.Array, b: pa.Array) -> bool:
+    """Whether two results are equal bit for bit."""
+    return _bytes(a) == _bytes(b)
+
+
+def _bytes(array: pa.Array) -> bytes:
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([pa.concat_arrays([array, array.slice(0, 0)])], names=["it"])
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def _broken(bundle: str, got: str, expected: str) -> DataError:
+    return DataError(f"function {name_of(bundle)} {got.partition(' ')[0]} what it did not promise", value=got,
+                     allowed=expected, where=f"function {name_of(bundle)}",
+                     next_step="repair the function and submit the model again")  # fmt: skip
+
+
+def _line(error: BaseException) -> str:
+    """The deepest line of the function that the error passed through."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith("<function ")]
+    if not frames:
+        return ""
+    last = frames[-1]
+    return f"{last.name}: {linecache.getline(last.filename, last.lineno or 0).strip()}"
+
+
+def _no_reference(kind: str, content: object) -> object:
+    raise DataError("a parameter of a function is no plain value", value=kind)
+
+
+def _array(values: list[Any], column_type: ColumnType) -> pa.Array:
+    target = arrow_type(column_type)
+    if isinstance(column_type, Weighted):
+        values = [None if row is None else [{"id": item, "weight": weight} for item, weight in row] for row in values]
+    if column_type.dtype is DType.TIMESTAMP:
+        whole = pa.int64() if isinstance(column_type, Dense) else pa.list_(pa.int64())
+        return pc.cast(pa.array(values, whole), target)
+    return pa.array(values, target)
+
+
+def _python_value(array: pa.Array, column_type: ColumnType) -> object:
+    if column_type.dtype is DType.TIMESTAMP:
+        whole = pa.int64() if isinstance(column_type, Dense) else pa.list_(pa.int64())
+        return array.cast(whole)[0].as_py()
+    value = array[0].as_py()
+    if isinstance(column_type, Weighted) and value is not None:
+        return [(pair["id"], pair["weight"]) for pair in value]
+    return value

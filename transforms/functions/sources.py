@@ -1,0 +1,152 @@
+"""A function's or a class's own source, brought to one form.
+
+Comments, blank lines, indentation, docstrings, decorators, annotations of arguments and variables and the place in the
+file are left out; a default is written as None, since its value is kept beside the source. What is left is the text
+that is fingerprinted, and the text that is compiled.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Sequence
+from functools import lru_cache
+from types import CodeType, FunctionType
+
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def source_of_function(function: FunctionType) -> str | None:
+    """The source of a function in its one form; None if it cannot be found."""
+    code = function.__code__
+    tree = _tree(code.co_filename, function.__globals__)
+    if tree is None:
+        return None
+    found = [node for node in ast.walk(tree) if isinstance(node, _Definition) and _may_be(node, code)]
+    if len(found) > 1:
+        found = sorted((node for node in found if _spans(node, code)), key=_extent)[:1]
+    return _function_source(found[0]) if found else None
+
+
+def source_of_class(name: str, filename: str, namespace: dict[str, object]) -> str | None:
+    """The source of a class at the top of a file in its one form; None unless there is exactly one of this name.
+
+    Decorators and annotations are kept: they make a dataclass what it is.
+    """
+    tree = _tree(filename, namespace)
+    found = [] if tree is None else [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    if len(found) != 1:
+        return None
+    (copy,) = ast.parse(ast.unparse(found[0])).body
+    return ast.unparse(ast.fix_missing_locations(_OneForm().visit(copy)))
+
+
+def compiled_function(source: str, free: Sequence[str]) -> CodeType:
+    """The code of the function in ``source``, compiled where the names ``free`` belong to an enclosing function."""
+    statement = ast.parse(source).body[0]
+    if isinstance(statement, ast.Expr):
+        statement = ast.Return(statement.value)
+    # Where the function's own name is not enclosed it is a global, as it was where the function was written.
+    own = getattr(statement, "name", "")
+    before: list[ast.stmt] = [ast.Global([own])] if own and own not in free else []
+    arguments = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
+    maker = ast.FunctionDef("maker", arguments, [*before, statement], [], None, None)
+    setattr(maker, "type_params", [])  # noqa: B010 - a field since Python 3.12
+    module = ast.fix_missing_locations(ast.Module([maker], []))
+    outer = _first_code(compile(module, "<function of a model>", "exec", dont_inherit=True))
+    return _first_code(outer)
+
+
+def compiled_class(source: str) -> CodeType:
+    """The code that defines the class in ``source``, to be run in a namespace."""
+    return compile(source, "<class of a model>", "exec", dont_inherit=True)
+
+
+def _first_code(code: CodeType) -> CodeType:
+    return next(constant for constant in code.co_consts if isinstance(constant, CodeType))
+
+
+def _tree(filename: str, namespace: dict[str, object]) -> ast.Module | None:
+    linecache.checkcache(filename)
+    try:
+        return _parsed("".join(linecache.getlines(filename, namespace)))
+    except SyntaxError:
+        return None
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: str) -> ast.Module | None:
+    return ast.parse(text) if text else None
+
+
+def _may_be(node: _Definition, code: CodeType) -> bool:
+    if isinstance(node, ast.Lambda):
+        return code.co_name == "<lambda>" and node.lineno <= code.co_firstlineno <= (node.end_lineno or node.lineno)
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    return node.name == code.co_name and first == code.co_firstlineno
+
+
+def _spans(node: _Definition, code: CodeType) -> bool:
+    """Whether the code was compiled from within the node's text; of lambdas on one line, positions tell which is which."""
+    low, high = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+    for line, end_line, column, end_column in code.co_positions():
+        if None in (line, end_line, column, end_column) or (line, column) == (end_line, end_column):
+            continue
+        if not low <= (line, column) <= (end_line, end_column) <= high:
+            return False
+    return True
+
+
+def _extent(node: _Definition) -> tuple[int, int]:
+    return (node.end_lineno or 0) - node.lineno, (node.end_col_offset or 0) - node.col_offset
+
+
+def _function_source(node: _Definition) -> str:
+    (statement,) = ast.parse(ast.unparse(node)).body
+    definition = statement.value if isinstance(statement, ast.Expr) else statement
+    assert isinstance(definition, _Definition), "what was written is a function"
+    arguments = definition.args
+    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+    arguments.kw_defaults = [default and ast.Constant(None) for default in arguments.kw_defaults]
+    if not isinstance(definition, ast.Lambda):
+        definition.decorator_list = []
+    return ast.unparse(ast.fix_missing_locations(_OneForm().visit(statement)))
+
+
+class _OneForm(ast.NodeTransformer):
+    """Drops what does not change what a definition does."""
+
+    def __init__(self) -> None:
+        self._in_class = False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = node.type_comment = None
+        return self._block(node, in_class=False)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._block(node, in_class=True)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if self._in_class or not isinstance(node.target, ast.Name):
+            return self.generic_visit(node)
+        if node.value is None:
+            node.annotation = ast.Constant(None)
+            return node
+        return self.generic_visit(ast.Assign([node.target], node.value))
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = node.type_comment = None
+        return node
+
+    def _block(self, node: ast.FunctionDef | ast.ClassDef, *, in_class: bool) -> ast.AST:
+        outer, self._in_class = self._in_class, in_class
+        node.body = _effective(node.body)
+        self.generic_visit(node)
+        self._in_class = outer
+        return node
+
+
+def _effective(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements but those that only state a constant: docstrings, and dots."""
+    kept = [node for node in body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
+    return kept or [ast.Pass()]

@@ -1,0 +1,143 @@
+"""Constants as JSON: what a bundle holds for a global, a default or an enclosed variable.
+
+Text, whole numbers, booleans and None are themselves; everything else is an object of one member, its kind. Equal
+constants have equal documents, in every process: sets are sorted, mappings keep their order because it can be seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+Document = Any
+
+#: The largest array that may be a constant of a function.
+ARRAY_MAX_BYTES = 65_536
+
+#: What :func:`encoded` returns for a value that is no constant.
+NOT_A_CONSTANT: Final = object()
+
+_TIMES = (datetime.datetime, datetime.date, datetime.time)
+
+
+def encoded(value: object, inner: Callable[[object, str], Document]) -> Document:
+    """The document of a constant, or :data:`NOT_A_CONSTANT`. ``inner(item, place)`` encodes the items of a container."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return value
+    if isinstance(value, float) and kind is float:
+        return {"float": "nan" if math.isnan(value) else value.hex()}
+    if isinstance(value, bytes) and kind is bytes:
+        return {"bytes": _base64(value)}
+    container = _container(value, inner)
+    return _special(value) if container is NOT_A_CONSTANT else container
+
+
+def _container(value: object, inner: Callable[[object, str], Document]) -> Document:
+    if type(value) in (tuple, list):
+        assert isinstance(value, tuple | list)
+        return {type(value).__name__: [inner(item, f"[{i}]") for i, item in enumerate(value)]}
+    if type(value) in (set, frozenset):
+        assert isinstance(value, set | frozenset)
+        items = [inner(item, "{...}") for item in value]
+        return {type(value).__name__: sorted(items, key=lambda item: json.dumps(item, sort_keys=True))}
+    if type(value) is dict:
+        return {"dict": [[inner(key, ".keys()"), inner(item, f"[{key!r}]")] for key, item in value.items()]}
+    return NOT_A_CONSTANT
+
+
+def _special(value: object) -> Document:
+    match value:
+        case np.generic() | np.ndarray():
+            array = np.ascontiguousarray(value)
+            if array.dtype.kind not in "biufUSmM" or array.nbytes > ARRAY_MAX_BYTES:
+                return NOT_A_CONSTANT
+            kind = "numpy" if isinstance(value, np.ndarray) else "numpy_scalar"
+            return {kind: [array.dtype.str, list(np.shape(value)), _base64(array.tobytes())]}
+        case pa.DataType():
+            return {"arrow_type": _base64(pa.schema([("it", value)]).serialize())}
+        case pa.Array() | pa.Scalar():
+            return _arrow(value)
+        case re.Pattern():
+            return {"pattern": [_base64(value.pattern) if isinstance(value.pattern, bytes) else value.pattern,
+                                isinstance(value.pattern, bytes), int(value.flags)]}  # fmt: skip
+        case datetime.timedelta():
+            return {"timedelta": [value.days, value.seconds, value.microseconds]}
+        case decimal.Decimal():
+            return {"decimal": str(value)}
+    if isinstance(value, _TIMES) and type(value) in _TIMES and getattr(value, "tzinfo", None) in (None, datetime.UTC):
+        return {type(value).__name__: value.isoformat()}
+    return NOT_A_CONSTANT
+
+
+def _arrow(value: pa.Array | pa.Scalar) -> Document:
+    array = value if isinstance(value, pa.Array) else pa.array([value.as_py()], value.type)
+    if array.nbytes > ARRAY_MAX_BYTES:
+        return NOT_A_CONSTANT
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([array], names=["it"])
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return {"arrow" if isinstance(value, pa.Array) else "arrow_scalar": _base64(sink.getvalue())}
+
+
+def _base64(data: Any) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def decoded(document: Document, defined: Callable[[str, Any], object]) -> Any:
+    """The value of a document. ``defined(kind, content)`` gives what is no constant: functions, modules, classes."""
+    if not isinstance(document, dict):
+        return document
+    ((kind, content),) = document.items()
+    if kind in _CONTAINERS:
+        return _CONTAINERS[kind](decoded(item, defined) for item in content)
+    if kind == "dict":
+        return {decoded(key, defined): decoded(item, defined) for key, item in content}
+    return _DECODERS[kind](content) if kind in _DECODERS else defined(kind, content)
+
+
+_CONTAINERS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "list": list, "set": set, "frozenset": frozenset}
+
+
+def _numpy(content: list[Any]) -> np.ndarray[Any, np.dtype[Any]]:
+    dtype, shape, data = content
+    array = np.frombuffer(base64.b64decode(data), np.dtype(dtype)).reshape(shape).copy()
+    array.flags.writeable = False
+    return array
+
+
+def _arrow_array(content: str) -> pa.Array:
+    with pa.ipc.open_stream(base64.b64decode(content)) as reader:
+        return reader.read_next_batch().column(0)
+
+
+def _pattern(content: list[Any]) -> re.Pattern[Any]:
+    text, is_bytes, flags = content
+    return re.compile(base64.b64decode(text) if is_bytes else text, flags)
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "float": lambda content: math.nan if content == "nan" else float.fromhex(content),
+    "bytes": base64.b64decode,
+    "numpy": _numpy,
+    "numpy_scalar": lambda content: _numpy(content)[()],
+    "arrow": _arrow_array,
+    "arrow_scalar": lambda content: _arrow_array(content)[0],
+    "arrow_type": lambda content: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(content))).field(0).type,
+    "pattern": _pattern,
+    "timedelta": lambda content: datetime.timedelta(*content),
+    "decimal": decimal.Decimal,
+    "datetime": datetime.datetime.fromisoformat,
+    "date": datetime.date.fromisoformat,
+    "time": datetime.time.fromisoformat,
+}
