@@ -26,7 +26,8 @@ from pipelines.errors import MemoizeFailed
 from pipelines.outcomes import error_document, error_from_document
 from transforms.errors import HeadraceError, StorageError
 from transforms.graph import component_from_document
-from transforms.plan import Plan, compile_plan
+from transforms.plan import Artifacts, Plan, compile_plan, no_artifacts
+from warehouse.artifacts import ArtifactSource
 from warehouse.memo_file import memo_path_of, write_memo_file
 from warehouse.reader import read_raw
 from warehouse.storage import Storage
@@ -127,14 +128,14 @@ class PlanCache:
         self._warm: set[tuple[str, ...]] = set()
         self.compiled = 0
 
-    def plan(self, components: Sequence[WantedComponent]) -> Plan:
+    def plan(self, components: Sequence[WantedComponent], artifacts: Artifacts = no_artifacts) -> Plan:
         """The plan whose keys are the components' columns. Raises what :func:`compile_plan` raises."""
         key = tuple(sorted(component.column for component in components))
         with self._lock:
             found = self._plans.get(key)
             if found is None:
                 roots = {wanted.column: component_from_document(dict(wanted.component)) for wanted in components}
-                found = self._plans[key] = compile_plan(roots)
+                found = self._plans[key] = compile_plan(roots, artifacts)
                 self.compiled += 1
             self._plans.move_to_end(key)
             while len(self._plans) > self._kept:
@@ -209,7 +210,8 @@ def _compute(storage: Storage, work: FragmentWork, plans: PlanCache) -> _Compute
 def _run(
     storage: Storage, fragment: Fragment, components: Sequence[WantedComponent], plans: PlanCache
 ) -> _Computed:  # fmt: skip
-    plan = plans.plan(components)
+    artifacts = ArtifactSource(storage.home)
+    plan = plans.plan(components, artifacts)
     names = sorted({column.name for column in plan.columns})
     raw = read_raw(storage, fragment, names, coded=names)
     plans.warm(components, plan, raw)
@@ -217,16 +219,16 @@ def _run(
     failed = {wanted.column: wanted for wanted in components if wanted.column in result.failures}
     errors = {
         column: f"operator {failure.operator}: {failure.error} in {failure.expression}"
-        + _sample_event(failed[column], raw)
+        + _sample_event(failed[column], raw, artifacts)
         for column, failure in result.failures.items()
     }
     in_order = {wanted.column: result.columns[wanted.column] for wanted in components if wanted.column not in errors}
     return _Computed(in_order, errors, result.component_secs, raw.nbytes)
 
 
-def _sample_event(wanted: WantedComponent, raw: pa.Table) -> str:
+def _sample_event(wanted: WantedComponent, raw: pa.Table, artifacts: Artifacts) -> str:
     """One event on which the component fails by itself, found by halving; empty if it takes several to fail."""
-    plan = compile_plan({wanted.column: component_from_document(dict(wanted.component))})
+    plan = compile_plan({wanted.column: component_from_document(dict(wanted.component))}, artifacts)
     low, high = 0, raw.num_rows
     while high - low > 1:
         middle = (low + high) // 2

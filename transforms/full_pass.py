@@ -102,9 +102,9 @@ def analyses(roots: Iterable[Node]) -> tuple[Analysis, ...]:
     return tuple(found)
 
 
-def is_resolved(root: Node) -> bool:
-    """Whether a component has no full-pass operator left."""
-    return not any(isinstance(node, Operation) and node.op in FULL_PASS for node in topological([root]))
+def is_resolved(roots: Iterable[Node]) -> bool:
+    """Whether components have no full-pass operator left."""
+    return not any(isinstance(node, Operation) and node.op in FULL_PASS for node in topological(roots))
 
 
 def resolve(root: Node, findings: Mapping[str, Finding]) -> Node:

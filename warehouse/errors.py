@@ -49,5 +49,13 @@ class MemoDamaged(DataError):
     """A memo's bytes are missing or are not the bytes that were committed. Computing it again is always possible."""
 
 
+class ArtifactDamaged(DataError):
+    """An artifact's bytes are missing or are not those it is named by. Analyzing again brings them back."""
+
+
+class NotAnalyzed(InputError):
+    """A model has full-pass operators whose analysis nobody made over the data that is there now."""
+
+
 class IllegalTransition(InputError):
     """A task was asked to do what its state does not allow."""

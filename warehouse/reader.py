@@ -9,8 +9,9 @@ import pyarrow as pa
 from transforms.columns import conform
 from transforms.errors import DataError
 from transforms.graph import Node, RawColumn, component_from_document, raw_columns
-from transforms.plan import compile_plan
+from transforms.plan import Artifacts, compile_plan
 from transforms.types import arrow_type
+from warehouse.artifacts import ArtifactSource
 from warehouse.digests import column_digest
 from warehouse.errors import ChangedData, MemoDamaged
 from warehouse.memo_file import read_memo_columns
@@ -77,7 +78,7 @@ def read_fragment(
     needed = {column.name for root in components.values() for column in raw_columns(root)}
     plain = {solution.label, *columns}
     raw = read_raw(storage, fragment, sorted({*needed, *plain}), coded=sorted(needed - plain))
-    values = {**loaded, **_compute(components, raw, fragment)}
+    values = {**loaded, **_compute(components, raw, fragment, ArtifactSource(storage.home))}
     arrays = [values[item.name] for item in solution.inputs]
     arrays += [raw.column(name) for name in (solution.label, *columns)]
     return pa.table(arrays, names=[*(item.name for item in solution.inputs), LABEL, *columns])
@@ -124,7 +125,9 @@ def _of_rows(array: pa.Array, fragment: SolutionFragment, file: str) -> pa.Array
     return array
 
 
-def _compute(components: Mapping[str, Node], raw: pa.Table, fragment: Fragment) -> dict[str, pa.Array]:
+def _compute(
+    components: Mapping[str, Node], raw: pa.Table, fragment: Fragment, artifacts: Artifacts
+) -> dict[str, pa.Array]:
     values = {
         name: conform(raw.column(root.name), root.type)
         for name, root in components.items()
@@ -132,7 +135,7 @@ def _compute(components: Mapping[str, Node], raw: pa.Table, fragment: Fragment) 
     }
     graphs = {name: root for name, root in components.items() if name not in values}
     if graphs:
-        plan = compile_plan(graphs)
+        plan = compile_plan(graphs, artifacts)
         result = plan.run(raw.select([column.name for column in plan.columns]))
         for name, failure in result.failures.items():
             raise DataError(f"operator {failure.operator} failed", where=f"input {name}, {fragment.path}",

@@ -217,3 +217,21 @@ submissions = Table(
     Column("queued", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),
 )
+
+#: What full passes found. ``key`` covers what is sought and the data of every partition.
+analyses = Table(
+    "analyses",
+    metadata,
+    Column("key", _HASH, primary_key=True),
+    Column("fingerprint", _HASH, nullable=False, index=True),
+    Column("operator", String(255), nullable=False),
+    Column("expression", Text, nullable=False),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("start_at", Float, nullable=False),
+    Column("end_at", Float, nullable=False),
+    Column("partitions", JSON, nullable=False),  # [[partition, digest of what it contributed], ...] in time order
+    Column("rows", BigInteger, nullable=False),
+    Column("artifact", _HASH, nullable=False, index=True),
+    Column("secs", Float, nullable=False),
+    Column("created_at", Float, nullable=False),
+)

@@ -9,10 +9,12 @@ from sqlalchemy import Connection, delete, insert, select, update
 from transforms.columns import conforms
 from transforms.encoding import digest
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
+from transforms.full_pass import is_resolved
 from transforms.graph import Node, raw_columns
 from transforms.model import Model
 from transforms.types import Dense, DType
 from warehouse import schema
+from warehouse.analyses import resolve_model
 from warehouse.arrow_names import parse_arrow_type
 from warehouse.catalog import insert_absent
 from warehouse.causes import Cause
@@ -54,7 +56,8 @@ def submit_model(warehouse: Warehouse, model: Model, *, table: str | None = None
 
     Submitting the same model again makes no new version; if its table has new data, or memos were evicted, what is
     missing is queued. Raises :class:`UnknownColumn` with the nearest names, :class:`TypeMismatch` for a column whose
-    stored type does not conform to the declared one, :class:`~warehouse.errors.UnknownTable` and :class:`NameTaken`.
+    stored type does not conform to the declared one, :class:`~warehouse.errors.NotAnalyzed` for full-pass operators that
+    nobody analyzed, :class:`~warehouse.errors.UnknownTable` and :class:`NameTaken`.
     """
     name = table or model.table
     if not name:
@@ -64,6 +67,7 @@ def submit_model(warehouse: Warehouse, model: Model, *, table: str | None = None
         raise InputError("a model has at least one input", where=f"model {model.name}",
                          next_step='model.input("name", expression)')  # fmt: skip
     now = warehouse.clock()
+    model = resolve_checked(warehouse, model, name)
     with warehouse.catalog.write() as connection:
         known = get_table(connection, name)
         check_model(model, known)
@@ -75,6 +79,18 @@ def submit_model(warehouse: Warehouse, model: Model, *, table: str | None = None
         solution = build_solution(connection, record, found)
     misses = sum(len(found.matches.get(item.fingerprint, ())) for item in found.inputs) - hits
     return Submission(model.name, record.version, unchanged, solution, hits, misses, queued, shared, decisions)
+
+
+def resolve_checked(warehouse: Warehouse, model: Model, table: str) -> Model:
+    """``model`` without full-pass operators, checked as it was written before what stands for them is looked for.
+
+    Raises what :func:`check_model` and :func:`~warehouse.analyses.resolve_model` raise.
+    """
+    if is_resolved(item.component for item in model.inputs.values()):
+        return model
+    with warehouse.catalog.read() as connection:
+        check_model(model, get_table(connection, table))
+    return resolve_model(warehouse, model, table)
 
 
 def queue_missing(warehouse: Warehouse, model: str | None = None) -> int:
