@@ -79,5 +79,7 @@ def decoded(coded: Coded) -> Column:
     valid = None if values.valid is None else values.valid[coded.codes]
     valid = None if valid is None or valid.all() else valid
     if isinstance(values, Numbers):
-        return Numbers(np.take(values.values, coded.codes), valid)
+        from transforms.kernels.buffers import taken
+
+        return Numbers(taken(values.values, coded.codes), valid)
     return Strings(values.data, np.take(values.starts, coded.codes), np.take(values.ends, coded.codes), valid)

@@ -32,6 +32,7 @@ from transforms.columns import (
     to_arrow,
 )
 from transforms.errors import DataError, InputError, UnknownColumn, nearest
+from transforms.fusion import FUSED, fuse
 from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.operators import REGISTRY, Operator
 from transforms.operators.declaration import Scalar
@@ -132,12 +133,17 @@ def no_artifacts(digest: str) -> pa.Array:
                      next_step="run it where the artifact was made, through a warehouse")  # fmt: skip
 
 
-def compile_plan(components: Mapping[str, Node], artifacts: Artifacts = no_artifacts) -> Plan:
+def compile_plan(components: Mapping[str, Node], artifacts: Artifacts = no_artifacts, *, fused: bool = True) -> Plan:
     """One plan for several components, by key. Keys may share a component. ``artifacts`` is asked here, not in a run.
+
+    With ``fused`` several operators become one pass where :mod:`transforms.fusion` knows how; the output is the same.
 
     Raises :class:`InputError` for an operator that does not exist, that has another version than the component asks
     for, or whose result type or parameters do not fit: such a component was made by another release.
     """
+    for node in topological(components.values()):
+        _check(node)
+    components = fuse(components) if fused else components
     nodes = list(topological(components.values()))
     position = {node.identity: i for i, node in enumerate(nodes)}
     steps = [_step(node, position, artifacts) for node in nodes]
@@ -155,6 +161,14 @@ def _step(node: Node, position: Mapping[str, int], artifacts: Artifacts) -> _Ste
         return _Step(node, constants=Constants(held))
     if not isinstance(node, Operation):
         return _Step(node)
+    operator = FUSED[node.op] if node.op in FUSED else REGISTRY[node.op]
+    return _Step(node, tuple(position[arg.identity] for arg in node.operands), operator, dict(node.params))
+
+
+def _check(node: Node) -> None:
+    """Raise :class:`InputError` for an operation that this release would not make of the same arguments."""
+    if not isinstance(node, Operation):
+        return
     operator = REGISTRY[node.op]
     if operator.version != node.version:
         raise InputError(
@@ -169,7 +183,6 @@ def _step(node: Node, position: Mapping[str, int], artifacts: Artifacts) -> _Ste
     if inferred != node.type:
         raise InputError("a component states a type that its operator does not give", where=expression_text(node),
                          value=str(node.type), allowed=str(inferred))  # fmt: skip
-    return _Step(node, tuple(position[arg.identity] for arg in node.operands), operator, params)
 
 
 def _with_releases(steps: Sequence[_Step]) -> tuple[_Step, ...]:

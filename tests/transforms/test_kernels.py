@@ -20,7 +20,19 @@ from hypothesis import strategies as st
 from tests.transforms.adversarial import arrow_column, columns_for, computed, operation
 from transforms.columns import Numbers, RaggedItems, Strings, from_arrow, to_arrow
 from transforms.errors import DataError
-from transforms.kernels import buffers, compiled, decimals, farmhash, hashing, ragged, sets, spans, text
+from transforms.kernels import (
+    buffers,
+    compiled,
+    decimals,
+    farmhash,
+    fused,
+    hashing,
+    ragged,
+    sets,
+    spans,
+    text,
+    words,
+)
 from transforms.operators import REGISTRY, numeric, unicode14
 from transforms.operators import farmhash as plain_farmhash
 from transforms.types import Dense, DType, Ragged
@@ -42,7 +54,7 @@ def _file(module: ModuleType) -> Path:
 def test_every_compiled_function_is_kept_under_the_digest_of_its_sources() -> None:
     from numba.core.dispatcher import Dispatcher
 
-    for module in (buffers, decimals, farmhash, hashing, ragged, sets, spans, text):
+    for module in (buffers, decimals, farmhash, fused, hashing, ragged, sets, spans, text, words):
         own = [
             value
             for value in vars(module).values()
@@ -79,6 +91,22 @@ def test_fingerprint_equals_plain_python(size: int) -> None:
     data = random.Random(size).randbytes(size + 3)
     array = spans.frozen(np.frombuffer(data, np.uint8))
     assert int(farmhash.fingerprint64(array, 2, size)) == plain_farmhash.fingerprint64(data[2 : 2 + size])
+
+
+_SPACED = st.text(
+    "ab\u00e9\u20ac\u3042\U0001d518 \t\x1f\x00\u0085\u00a0\u1680\u2003\u2028\u202f\u205f\u3000\u200b\u2060",
+    max_size=200,
+)
+
+
+@given(st.lists(_SPACED, max_size=5), st.integers(0, 80))
+@settings(deadline=None)
+def test_words_equal_plain_python_across_blocks(texts: list[str], behind: int) -> None:
+    array = pa.array([*texts, "x" * behind]).slice(0, len(texts))
+    column = from_arrow(array, _TEXTS)
+    assert isinstance(column, Strings)
+    words_of = to_arrow(text.unigrams(column), Ragged(DType.STRING)).to_pylist()
+    assert words_of == [value.split() for value in texts]
 
 
 def test_fingerprints_known_by_heart() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
+from transforms.kernels.compiled import compiled
 from transforms.kernels.spans import extent, frozen, shift_spans
 
 POSITION_MAX = int(np.iinfo(np.int32).max)
@@ -48,6 +49,20 @@ def dense(column: Column) -> Numbers | Strings:
     if not isinstance(column, Numbers | Strings):
         raise DataError("a kernel over single values was given something else", value=type(column).__name__)
     return column
+
+
+@compiled
+def _taken(values: Array, picks: Array) -> Array:
+    out = np.empty(len(picks), values.dtype)
+    for i in range(len(picks)):
+        out[i] = values[picks[i]]
+    return out
+
+
+def taken(values: Array, picks: Array) -> Array:
+    """``values[picks]`` for 32-bit positions, which numpy would widen first."""
+    gathered: Array = _taken(frozen(values), positions(picks))
+    return gathered
 
 
 def rows_of(column: Column) -> tuple[Array, Numbers | Strings]:

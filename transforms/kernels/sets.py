@@ -17,7 +17,7 @@ from transforms.errors import DataError
 from transforms.kernels.buffers import positions, spans, take
 from transforms.kernels.compiled import compiled, inlined
 from transforms.kernels.ragged import concat
-from transforms.kernels.spans import compare_after_prefix, frozen, prefixes
+from transforms.kernels.spans import compare_after_prefix, equal_after_prefix, frozen, prefixes
 
 _SIGN = np.uint64(2**63)
 #: Up to this many pairs, comparing all of them beats sorting.
@@ -33,7 +33,7 @@ def intersect(*columns: Column) -> Column:
     """The common values of each row's lists, sorted."""
     first = _ragged(columns[0])
     if len(columns) == 1:
-        return _picked(first, _sorted_unique(positions(first.offsets), _keyed(first.items)))
+        return _picked(first, _sorted_unique(positions(first.offsets), *_keyed(first.items)))
     for column in columns[1:]:
         first = _sifted(first, _ragged(column), keep_found=True)
     return first
@@ -42,7 +42,7 @@ def intersect(*columns: Column) -> Column:
 def union(*columns: Column) -> Column:
     """All values of each row's lists, sorted."""
     joined = _ragged(concat(*columns))
-    return _picked(joined, _sorted_unique(positions(joined.offsets), _keyed(joined.items)))
+    return _picked(joined, _sorted_unique(positions(joined.offsets), *_keyed(joined.items)))
 
 
 def difference(column: Column, others: Column) -> Column:
@@ -53,7 +53,7 @@ def difference(column: Column, others: Column) -> Column:
 def unique(column: Column) -> Column:
     """Each value where it first stands."""
     ragged = _ragged(column)
-    return _picked(ragged, _first_of_each(positions(ragged.offsets), _keyed(ragged.items)))
+    return _picked(ragged, _first_of_each(positions(ragged.offsets), *_keyed(ragged.items)))
 
 
 def _ragged(column: Column) -> RaggedItems:
@@ -70,7 +70,7 @@ def _picked(ragged: RaggedItems, parts: tuple[Array, Array]) -> RaggedItems:
 def _sifted(left: RaggedItems, right: RaggedItems, *, keep_found: bool) -> RaggedItems:
     return _picked(
         left,
-        _sift(positions(left.offsets), _keyed(left.items), positions(right.offsets), _keyed(right.items), keep_found),
+        _sift(positions(left.offsets), *_keyed(left.items), positions(right.offsets), *_keyed(right.items), keep_found),
     )
 
 
@@ -81,59 +81,97 @@ def _keyed(items: Numbers | Strings) -> Keyed:
     return frozen(prefixes(data, starts, ends)), data, starts, ends
 
 
+# What is inlined takes arrays one by one and calls nothing that is not inlined: either would make numba count
+# references, atomically, for each item.
+
+
 @inlined
-def _compare(left: Any, i: int, right: Any, j: int) -> int:
-    key, other = left[0][i], right[0][j]
+def _compare(keys: Array, data: Array, starts: Array, ends: Array, i: Any, j: Any) -> Any:
+    key, other = keys[i], keys[j]
     if key != other:
         return -1 if key < other else 1
-    if len(left[2]) == 0:
+    if len(starts) == 0:
         return 0
-    order: int = compare_after_prefix(left[1], left[2][i], left[3][i], right[1], right[2][j], right[3][j])
-    return order
+    return compare_after_prefix(data, starts[i], ends[i], data, starts[j], ends[j])
 
 
 @inlined
-def _found(keyed: Any, i: int, others: Any, begin: int, end: int) -> bool:
-    key, keys = keyed[0][i], others[0]
-    for j in range(begin, end):  # noqa: SIM110 - numba compiles no generators
-        if key == keys[j] and _compare(keyed, i, others, j) == 0:
-            return True
-    return False
+def _found(
+    keys: Array, data: Array, starts: Array, ends: Array, i: Any,
+    other_keys: Array, other_data: Array, other_starts: Array, other_ends: Array, low: Any, high: Any,
+) -> bool:  # fmt: skip
+    """Whether an item is among others. All keys are compared: leaving early costs more in branches not foreseen."""
+    key = keys[i]
+    last = np.int64(-1)
+    for j in range(low, high):
+        last = j if other_keys[j] == key else last
+    found = last >= 0
+    if len(starts):
+        at = max(last, np.int64(0))
+        size = ends[i] - starts[i]
+        surely = (size == other_ends[at] - other_starts[at]) & (size <= 8)
+        if found and not surely:
+            found = False
+            for j in range(low, high):
+                if other_keys[j] == key and equal_after_prefix(
+                    data, starts[i], ends[i], other_data, other_starts[j], other_ends[j]
+                ):
+                    found = True
+    return found
 
 
 @inlined
-def _insert(keyed: Any, picks: Array, begin: int, end: int, item: int) -> None:
-    """Put ``item`` in its place among the sorted ``picks[begin:end]``, behind its equals."""
-    keys = keyed[0]
+def few_pairs(size: Any, others: Any) -> bool:
+    """Whether comparing all pairs beats sorting."""
+    return size * max(size, others) <= _FEW_PAIRS
+
+
+@inlined
+def _insert_by_key(keys: Array, picks: Array, begin: Any, end: Any, item: Any) -> None:
+    """Put ``item`` in its place among ``picks[begin:end]``, sorted by key, behind those of equal key."""
     key = keys[item]
-    at = end
-    while at > begin:
-        other = picks[at - 1]
-        if keys[other] < key or (keys[other] == key and _compare(keyed, other, keyed, item) <= 0):
-            break
-        picks[at] = other
+    at = np.int64(end)
+    while at > begin and keys[picks[at - 1]] > key:
+        picks[at] = picks[at - 1]
         at -= 1
     picks[at] = item
 
 
 @inlined
-def _drop_repeats(keyed: Any, picks: Array, begin: int, end: int) -> int:
-    """Keep the first of equal neighbours among ``picks[begin:end]``; return the new end."""
-    keys = keyed[0]
-    kept = begin
+def tied(keys: Array, picks: Array, begin: Any, end: Any) -> bool:
+    """Whether neighbours among ``picks[begin:end]`` have equal keys, so that the keys do not settle their order."""
+    ties = False
+    for i in range(begin + 1, end):
+        ties |= keys[picks[i]] == keys[picks[i - 1]]
+    return ties
+
+
+@compiled
+def settle(keys: Array, data: Array, starts: Array, ends: Array, picks: Array, begin: Any, end: Any) -> Any:
+    """Sort ``picks[begin:end]``, sorted by key already, by all bytes and drop repeats; return the new end."""
+    for i in range(begin + 1, end):
+        item, at = picks[i], np.int64(i)
+        while at > begin and _compare(keys, data, starts, ends, picks[at - 1], item) > 0:
+            picks[at] = picks[at - 1]
+            at -= 1
+        picks[at] = item
+    return _drop_repeats(keys, data, starts, ends, picks, begin, end)
+
+
+@inlined
+def _drop_repeats(keys: Array, data: Array, starts: Array, ends: Array, picks: Array, begin: Any, end: Any) -> Any:
+    """Keep the first of equal neighbours among the sorted ``picks[begin:end]``; return the new end."""
+    kept = np.int64(begin)
     for i in range(begin, end):
         item = picks[i]
-        if kept > begin:
-            last = picks[kept - 1]
-            if keys[last] == keys[item] and _compare(keyed, last, keyed, item) == 0:
-                continue
-        picks[kept] = item
-        kept += 1
+        if kept == begin or _compare(keys, data, starts, ends, picks[kept - 1], item) != 0:
+            picks[kept] = item
+            kept += 1
     return kept
 
 
 @compiled
-def _merge_sort(keyed: Any, items: Array, spare: Array) -> None:
+def _merge_sort(keys: Array, data: Array, starts: Array, ends: Array, items: Array, spare: Array) -> None:
     """Sort positions by their items, stably, in place."""
     width = 1
     while width < len(items):
@@ -141,7 +179,7 @@ def _merge_sort(keyed: Any, items: Array, spare: Array) -> None:
             middle, high = min(low + width, len(items)), min(low + 2 * width, len(items))
             i, j = low, middle
             for at in range(low, high):
-                if j >= high or (i < middle and _compare(keyed, items[i], keyed, items[j]) <= 0):
+                if j >= high or (i < middle and _compare(keys, data, starts, ends, items[i], items[j]) <= 0):
                     spare[at] = items[i]
                     i += 1
                 else:
@@ -152,83 +190,121 @@ def _merge_sort(keyed: Any, items: Array, spare: Array) -> None:
 
 
 @compiled
-def _in_order(keyed: Any, begin: int, end: int) -> Array:
+def _in_order(keys: Array, data: Array, starts: Array, ends: Array, begin: Any, end: Any) -> Array:
     items = np.arange(begin, end)
-    _merge_sort(keyed, items, np.empty_like(items))
+    _merge_sort(keys, data, starts, ends, items, np.empty_like(items))
     return items
 
 
 @compiled
-def _distinct_in_order(keyed: Any, begin: int, end: int, picks: Array, at: int) -> int:
-    """Write the sorted distinct items of a list from ``picks[at]`` on; return where they end."""
-    size = end - begin
-    if size * size <= _FEW_PAIRS:
-        for i in range(size):
-            _insert(keyed, picks, at, at + i, begin + i)
-    else:
-        picks[at : at + size] = _in_order(keyed, begin, end)
-    return _drop_repeats(keyed, picks, at, at + size)
+def _distinct_of_many(
+    keys: Array, data: Array, starts: Array, ends: Array, begin: Any, end: Any, picks: Array, at: Any
+) -> Any:
+    """Write the sorted distinct items of a long list from ``picks[at]`` on; return where they end."""
+    picks[at : at + end - begin] = _in_order(keys, data, starts, ends, begin, end)
+    return _drop_repeats(keys, data, starts, ends, picks, at, at + end - begin)
 
 
 @compiled
-def _sorted_unique(offsets: Array, keyed: Any) -> tuple[Array, Array]:
-    new_offsets, picks = np.empty(len(offsets), np.int32), np.empty(len(keyed[0]), np.int32)
-    at = 0
+def _sorted_unique(offsets: Array, keys: Array, data: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
+    new_offsets, picks = np.empty(len(offsets), np.int32), np.empty(len(keys), np.int32)
+    at = np.int64(0)
     new_offsets[0] = 0
     for row in range(len(offsets) - 1):
-        at = _distinct_in_order(keyed, offsets[row], offsets[row + 1], picks, at)
+        begin, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        if few_pairs(end - begin, 0):
+            for i in range(end - begin):
+                _insert_by_key(keys, picks, at, at + i, begin + i)
+            first, at = at, at + end - begin
+            if tied(keys, picks, first, at):
+                at = settle(keys, data, starts, ends, picks, first, at)
+        else:
+            at = _distinct_of_many(keys, data, starts, ends, begin, end, picks, at)
         new_offsets[row + 1] = at
     return new_offsets, picks[:at]
 
 
 @compiled
-def _sift_sorted(
-    keyed: Any, begin: int, end: int, others: Any, low: int, high: int, keep_found: bool, picks: Array, at: int
-) -> int:
-    """The long way of :func:`_sift`: both lists sorted, then walked side by side."""
-    stop = _distinct_in_order(keyed, begin, end, picks, at)
-    sorted_others = _in_order(others, low, high)
+def sift_many(
+    keys: Array, data: Array, starts: Array, ends: Array, begin: Any, end: Any,
+    other_keys: Array, other_data: Array, other_starts: Array, other_ends: Array, low: Any, high: Any,
+    keep_found: bool, picks: Array, at: Any,
+) -> Any:  # fmt: skip
+    """As :func:`sift_few`, for long lists: both are sorted, then walked side by side."""
+    stop = _distinct_of_many(keys, data, starts, ends, begin, end, picks, at)
+    sorted_others = _in_order(other_keys, other_data, other_starts, other_ends, low, high)
     j, kept = 0, at
     for i in range(at, stop):
-        order = 1
+        item, order = picks[i], 1
         while j < len(sorted_others):
-            order = _compare(keyed, picks[i], others, sorted_others[j])
+            other = sorted_others[j]
+            if keys[item] != other_keys[other]:
+                order = -1 if keys[item] < other_keys[other] else 1
+            elif len(starts) == 0:
+                order = 0
+            else:
+                order = compare_after_prefix(
+                    data, starts[item], ends[item], other_data, other_starts[other], other_ends[other]
+                )
             if order <= 0:
                 break
             j += 1
         found = j < len(sorted_others) and order == 0
         if found == keep_found:
-            picks[kept] = picks[i]
+            picks[kept] = item
             kept += 1
     return kept
 
 
+@inlined
+def sift_few(
+    keys: Array, data: Array, starts: Array, ends: Array, begin: Any, end: Any,
+    other_keys: Array, other_data: Array, other_starts: Array, other_ends: Array, low: Any, high: Any,
+    keep_found: bool, picks: Array, at: Any,
+) -> Any:  # fmt: skip
+    """The items of one list that are found (or not found) in another, sorted by key: see :func:`tied`, :func:`settle`.
+
+    Their positions go to ``picks`` from ``at`` on, which needs one slot more than there are items; return where they end.
+    """
+    stop = np.int64(at)
+    for i in range(begin, end):
+        picks[stop] = i
+        stop += keep_found == _found(keys, data, starts, ends, i,
+                                     other_keys, other_data, other_starts, other_ends, low, high)  # fmt: skip
+    for i in range(at + 1, stop):
+        _insert_by_key(keys, picks, at, i, picks[i])
+    return stop
+
+
 @compiled
-def _sift(offsets: Array, keyed: Any, other_offsets: Array, others: Any, keep_found: bool) -> tuple[Array, Array]:
-    """The items that are found (or not found) in the other list of their row, sorted, each once."""
-    new_offsets, picks = np.empty(len(offsets), np.int32), np.empty(len(keyed[0]), np.int32)
-    at = 0
+def _sift(
+    offsets: Array, keys: Array, data: Array, starts: Array, ends: Array,
+    other_offsets: Array, other_keys: Array, other_data: Array, other_starts: Array, other_ends: Array,
+    keep_found: bool,
+) -> tuple[Array, Array]:  # fmt: skip
+    new_offsets, picks = np.empty(len(offsets), np.int32), np.empty(len(keys) + 1, np.int32)
+    at = np.int64(0)
     new_offsets[0] = 0
     for row in range(len(offsets) - 1):
-        begin, end, low, high = offsets[row], offsets[row + 1], other_offsets[row], other_offsets[row + 1]
-        size = end - begin
-        if size * max(high - low, size) <= _FEW_PAIRS:
-            stop = at
-            for i in range(begin, end):
-                if _found(keyed, i, others, low, high) == keep_found:
-                    _insert(keyed, picks, at, stop, i)
-                    stop += 1
-            at = _drop_repeats(keyed, picks, at, stop)
+        begin, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        low, high = np.int64(other_offsets[row]), np.int64(other_offsets[row + 1])
+        if few_pairs(end - begin, high - low):
+            first = at
+            at = sift_few(keys, data, starts, ends, begin, end,
+                          other_keys, other_data, other_starts, other_ends, low, high, keep_found, picks, at)  # fmt: skip
+            if tied(keys, picks, first, at):
+                at = settle(keys, data, starts, ends, picks, first, at)
         else:
-            at = _sift_sorted(keyed, begin, end, others, low, high, keep_found, picks, at)
+            at = sift_many(keys, data, starts, ends, begin, end,
+                           other_keys, other_data, other_starts, other_ends, low, high, keep_found, picks, at)  # fmt: skip
         new_offsets[row + 1] = at
     return new_offsets, picks[:at]
 
 
 @compiled
-def _first_of_each(offsets: Array, keyed: Any) -> tuple[Array, Array]:
-    new_offsets, picks = np.empty(len(offsets), np.int32), np.empty(len(keyed[0]), np.int32)
-    at = 0
+def _first_of_each(offsets: Array, keys: Array, data: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
+    new_offsets, picks = np.empty(len(offsets), np.int32), np.empty(len(keys), np.int32)
+    at = np.int64(0)
     new_offsets[0] = 0
     for row in range(len(offsets) - 1):
         begin, end = offsets[row], offsets[row + 1]
@@ -237,16 +313,16 @@ def _first_of_each(offsets: Array, keyed: Any) -> tuple[Array, Array]:
             for i in range(begin, end):
                 known = False
                 for j in range(first, at):
-                    if keyed[0][i] == keyed[0][picks[j]] and _compare(keyed, i, keyed, picks[j]) == 0:
+                    if keys[i] == keys[picks[j]] and _compare(keys, data, starts, ends, i, picks[j]) == 0:
                         known = True
                         break
                 if not known:
                     picks[at] = i
                     at += 1
         else:
-            ordered = _in_order(keyed, begin, end)
+            ordered = _in_order(keys, data, starts, ends, begin, end)
             for i in range(len(ordered)):
-                if i == 0 or _compare(keyed, ordered[i - 1], keyed, ordered[i]) != 0:
+                if i == 0 or _compare(keys, data, starts, ends, ordered[i - 1], ordered[i]) != 0:
                     picks[at] = ordered[i]
                     at += 1
             picks[first:at] = np.sort(picks[first:at])

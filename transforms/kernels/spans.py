@@ -12,7 +12,7 @@ from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 from numba import types
 from numba.extending import intrinsic
 
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, inlined
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -59,25 +59,42 @@ def _load(bits: int, *, swap: bool) -> Any:
     return codegen
 
 
-@compiled
-def prefix(data: Array, start: int, end: int) -> Any:
+@inlined
+def prefix(data: Array, start: Any, end: Any) -> Any:
     """The first eight bytes of a span as a number that orders as they do; a shorter span is padded with zeros."""
     size = end - start
-    if size >= 8:
-        return load64_big(data, start)
     if size == 0:
         return np.uint64(0)
     if start + 8 <= len(data):
-        shift = _WORD_BITS - (np.uint64(size) << _THREE)
+        # Shifting by the missing bytes, none for a longer span: sizes vary too much for a branch to be foreseen.
+        shift = _WORD_BITS - (np.uint64(min(size, 8)) << _THREE)
         return (load64_big(data, start) >> shift) << shift
     word = np.uint64(0)
-    for i in range(size):
+    for i in range(min(size, 8)):
         word |= np.uint64(data[start + i]) << np.uint64(56 - 8 * i)
     return word
 
 
-@compiled
-def compare_after_prefix(data_a: Array, start_a: int, end_a: int, data_b: Array, start_b: int, end_b: int) -> int:
+@inlined
+def equal_after_prefix(data_a: Array, start_a: Any, end_a: Any, data_b: Array, start_b: Any, end_b: Any) -> bool:
+    """Whether two spans are equal, given that their prefixes are."""
+    size = end_a - start_a
+    if size != end_b - start_b:
+        return False
+    at = np.int64(8)
+    while at + 8 <= size:
+        if load64(data_a, start_a + at) != load64(data_b, start_b + at):
+            return False
+        at += 8
+    while at < size:
+        if data_a[start_a + at] != data_b[start_b + at]:
+            return False
+        at += 1
+    return True
+
+
+@inlined
+def compare_after_prefix(data_a: Array, start_a: Any, end_a: Any, data_b: Array, start_b: Any, end_b: Any) -> Any:
     """-1, 0 or 1 as one span is before, equal to or after another, given that their prefixes are equal."""
     size_a, size_b = end_a - start_a, end_b - start_b
     common = min(size_a, size_b)

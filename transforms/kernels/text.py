@@ -17,10 +17,9 @@ from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import check_positions, positions, spans
 from transforms.kernels.compiled import compiled
-from transforms.kernels.spans import copy_bytes, extent, frozen, gather_spans, load64, trailing_zeros
+from transforms.kernels.spans import copy_bytes, extent, frozen, gather_spans
+from transforms.kernels.words import all_words
 from transforms.operators import unicode14
-
-_EACH_33, _EACH_TOP = np.uint64(0x2121212121212121), np.uint64(0x8080808080808080)
 
 
 def lower(column: Column) -> Column:
@@ -28,6 +27,15 @@ def lower(column: Column) -> Column:
     if isinstance(column, RaggedItems):
         return RaggedItems(column.offsets, _lower(_as_strings(column.items)))
     return _lower(_as_strings(column))
+
+
+def upper(column: Column) -> Column:
+    """Upper case."""
+    strings = _as_strings(column)
+    data, starts, ends = spans(strings)
+    raised, is_ascii = _upper_ascii(data, *extent(starts, ends))
+    plain = Strings(raised, starts, ends, strings.valid)
+    return plain if is_ascii else _map_non_ascii(plain, unicode14.upper, original=data)
 
 
 def normalize(column: Column) -> Column:
@@ -47,7 +55,7 @@ def split(column: Column, *, sep: str) -> Column:
 def unigrams(column: Column) -> Column:
     """The pieces between white space."""
     strings = _as_strings(column)
-    return _tokens(strings, _split_space(*spans(strings)))
+    return _tokens(strings, all_words(*spans(strings)))
 
 
 def char_ngrams(column: Column, *, n: int) -> Column:
@@ -137,6 +145,18 @@ def _lower_ascii(data: Array, low: int, high: int) -> tuple[Array, Any]:
 
 
 @compiled
+def _upper_ascii(data: Array, low: int, high: int) -> tuple[Array, Any]:
+    """The buffer with a to z raised between two positions, and whether all bytes there are ASCII."""
+    raised = np.empty(high, np.uint8)
+    seen = np.uint8(0)
+    for i in range(low, high):
+        byte = data[i]
+        seen |= byte
+        raised[i] = byte & np.uint8(0xDF) if np.uint8(97) <= byte <= np.uint8(122) else byte
+    return raised, seen < np.uint8(128)
+
+
+@compiled
 def _non_ascii(data: Array, starts: Array, ends: Array) -> Array:
     picks = np.empty(len(starts), np.int64)
     count = 0
@@ -148,75 +168,6 @@ def _non_ascii(data: Array, starts: Array, ends: Array) -> Array:
             picks[count] = i
             count += 1
     return picks[:count].copy()
-
-
-@compiled
-def _space_size(data: Array, at: Any, end: Any) -> int:
-    """Bytes of the white space character at a position; 0 if another character stands there."""
-    byte = data[at]
-    if byte <= 32:
-        return 1 if byte == 32 or 9 <= byte <= 13 or 28 <= byte <= 31 else 0
-    if byte == 0xC2 and at + 1 < end:  # U+0085, U+00A0
-        return 2 if data[at + 1] == 0x85 or data[at + 1] == 0xA0 else 0
-    if at + 2 >= end:
-        return 0
-    second, third = data[at + 1], data[at + 2]
-    if byte == 0xE1:  # U+1680
-        return 3 if second == 0x9A and third == 0x80 else 0
-    if byte == 0xE2 and second == 0x80:  # U+2000 to U+200A, U+2028, U+2029, U+202F
-        return 3 if third <= 0x8A or third == 0xA8 or third == 0xA9 or third == 0xAF else 0
-    if byte == 0xE2 and second == 0x81:  # U+205F
-        return 3 if third == 0x9F else 0
-    return 3 if byte == 0xE3 and second == 0x80 and third == 0x80 else 0  # U+3000
-
-
-@compiled
-def _next_unusual(data: Array, at: Any, end: Any) -> Any:
-    """The first position from ``at`` on whose byte may begin white space: at most 32, or beyond ASCII.
-
-    Eight bytes at a time: subtracting 33 from each borrows into the top bit of those below it. A borrow may spoil
-    bytes behind the first hit, never before it.
-    """
-    while at + 8 <= end:
-        word = load64(data, at)
-        unusual = (((word - _EACH_33) & ~word) | word) & _EACH_TOP
-        if unusual != 0:
-            return at + np.int64(trailing_zeros(unusual) >> np.uint64(3))
-        at += 8
-    while at < end and 32 < data[at] < 128:
-        at += 1
-    return at
-
-
-@compiled
-def _split_space(data: Array, starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-    bound = 0
-    for row in range(len(starts)):
-        bound += (ends[row] - starts[row] + 1) >> 1
-    offsets, begins, stops = np.empty(len(starts) + 1, np.int32), np.empty(bound, np.int32), np.empty(bound, np.int32)
-    count = 0
-    offsets[0] = 0
-    for row in range(len(starts)):
-        at, end = np.int64(starts[row]), np.int64(ends[row])
-        begin = at
-        while at < end:
-            at = _next_unusual(data, at, end)
-            if at >= end:
-                break
-            size = _space_size(data, at, end)
-            if size == 0:
-                at += 1
-                continue
-            if at > begin:
-                begins[count], stops[count] = begin, at
-                count += 1
-            at += size
-            begin = at
-        if end > begin:
-            begins[count], stops[count] = begin, end
-            count += 1
-        offsets[row + 1] = count
-    return offsets, begins[:count], stops[:count]
 
 
 @compiled
