@@ -7,20 +7,17 @@ a straight line of 153 days in five months, rounded.
 from __future__ import annotations
 
 from transforms.kernels.compiled import compiled
-
-#: From 0000-03-01 to 1970-01-01, and from 0001-01-01.
-_DAYS_FROM_MARCH, DAYS_FROM_YEAR_ONE = 719_468, 719_162
-_CYCLE_DAYS = 146_097
+from transforms.operators.timestamps import CYCLE_DAYS, CYCLE_YEARS, DAYS_FROM_MARCH, DAYS_FROM_YEAR_ONE
 
 
 @compiled
 def _from_march(days: int) -> tuple[int, int]:
     """(the year that began in March, days since then)."""
-    shifted = days + _DAYS_FROM_MARCH
-    cycle = shifted // _CYCLE_DAYS
-    day = shifted - cycle * _CYCLE_DAYS
+    shifted = days + DAYS_FROM_MARCH
+    cycle = shifted // CYCLE_DAYS
+    day = shifted - cycle * CYCLE_DAYS
     year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
-    return cycle * 400 + year, day - (365 * year + year // 4 - year // 100)
+    return cycle * CYCLE_YEARS + year, day - (365 * year + year // 4 - year // 100)
 
 
 @compiled

@@ -14,12 +14,10 @@ from transforms.operators.timestamps import (
     HOUR_US,
     MINUTE_US,
     SECOND_US,
+    SHIFT_SAFE_US,
     UNITS_US,
     WEEK_START_US,
 )
-
-#: Nothing nearer to zero than this leaves int64 by a shift of a day.
-_FAR_US = 2**62
 
 
 def hour_of_day(column: Column) -> Column:
@@ -93,7 +91,9 @@ def in_zone(column: Column, *, zone: str, starts: tuple[int, ...], offsets_secs:
     begins = frozen(np.array(starts, np.int64) * SECOND_US)
     ahead = frozen(np.array(offsets_secs, np.int64) * SECOND_US)
     local = _shifted(frozen(times), begins, ahead)
-    fits = (times < _FAR_US) & (times > -_FAR_US) | ((times ^ local) >= 0)  # far from zero, a change of sign is a wrap
+    fits = (times < SHIFT_SAFE_US) & (times > -SHIFT_SAFE_US) | (
+        (times ^ local) >= 0
+    )  # far from zero, a change of sign is a wrap
     return Numbers(local, None if fits.all() else fits)
 
 

@@ -24,6 +24,10 @@ UNITS_US = {"second": SECOND_US, "minute": MINUTE_US, "hour": HOUR_US, "day": DA
 
 #: The calendar repeats after 400 years, which are this many days and whole weeks.
 CYCLE_YEARS, CYCLE_DAYS = 400, 146_097
+#: From 0000-03-01 to 1970-01-01, and from 0001-01-01.
+DAYS_FROM_MARCH, DAYS_FROM_YEAR_ONE = 719_468, 719_162
+#: Nothing nearer to the epoch than this leaves int64 by a shift of a day.
+SHIFT_SAFE_US = 2**62
 
 _KERNELS = "transforms.kernels.timestamps"
 _TWINS = "transforms.twins.times"

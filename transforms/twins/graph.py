@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from transforms.errors import InputError
@@ -52,7 +53,9 @@ def _value(
         case RawColumn():
             return columns[node.name]
         case Literal():
-            return DenseTensor(tf.fill([rows], tf.constant(node.value, ELEMENT[node.type.dtype])))
+            # By way of numpy: TensorFlow keeps the tensors of plain numbers, and takes -0.0 for the 0.0 it has.
+            value = np.array(node.value, ELEMENT[node.type.dtype].as_numpy_dtype)
+            return DenseTensor(tf.fill([rows], tf.constant(value)))
         case Artifact():
             return ConstantsTensor(_constants(artifacts(node.digest), node.type))
         case Operation():
