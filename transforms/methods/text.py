@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from transforms.methods.base import Methods
+from transforms.operators.signatures import INT64_MAX
+from transforms.operators.tokens import ENGLISH_STOP_WORDS
 
 if TYPE_CHECKING:
-    from transforms.expression import Expr
+    from transforms.expression import Expr, Value
 
 
 class TextMethods(Methods):
@@ -18,6 +21,10 @@ class TextMethods(Methods):
     def lower(self) -> Expr:
         """Text in lower case, all of Unicode."""
         return self._apply("lower")
+
+    def upper(self) -> Expr:
+        """Text in upper case, all of Unicode."""
+        return self._apply("upper")
 
     def normalize(self) -> Expr:
         """Text in Unicode normal form NFKC."""
@@ -42,3 +49,43 @@ class TextMethods(Methods):
     def length(self) -> Expr:
         """Code points in a text."""
         return self._apply("length")
+
+    def strip(self, characters: str = "") -> Expr:
+        """Text without white space, or without any of the ``characters``, at its ends."""
+        return self._apply("strip", characters=characters)
+
+    def substring(self, start: int, length: int = INT64_MAX) -> Expr:
+        """``length`` code points from ``start`` on, or all; a negative start counts from the end."""
+        return self._apply("substring", start=start, length=length)
+
+    def replace(self, old: str, new: str) -> Expr:
+        """Text with every ``old`` replaced by ``new``."""
+        return self._apply("replace", old=old, new=new)
+
+    def starts_with(self, prefix: str) -> Expr:
+        """Whether a text begins with ``prefix``."""
+        return self._apply("starts_with", prefix=prefix)
+
+    def ends_with(self, suffix: str) -> Expr:
+        """Whether a text ends with ``suffix``."""
+        return self._apply("ends_with", suffix=suffix)
+
+    def contains(self, text: str) -> Expr:
+        """Whether ``text`` occurs in a text."""
+        return self._apply("contains", text=text)
+
+    def edit_distance(self, other: Expr | Value) -> Expr:
+        """How many code points to insert, delete or replace to turn one text into the other."""
+        return self._apply("edit_distance", other)
+
+    def regex_extract(self, pattern: str, group: int = 0) -> Expr:
+        """The first match of an RE2 ``pattern``, or a group of it; null without a match."""
+        return self._apply("regex_extract", pattern=pattern, group=group)
+
+    def regex_replace(self, pattern: str, replacement: str) -> Expr:
+        r"""Text with every match of an RE2 ``pattern`` replaced; ``\1`` is its first group."""
+        return self._apply("regex_replace", pattern=pattern, replacement=replacement)
+
+    def remove_stop_words(self, words: Sequence[str] = ENGLISH_STOP_WORDS) -> Expr:
+        """Tokens but for ``words``, by default 33 English ones; a list or tuple."""
+        return self._apply("remove_stop_words", words=words)

@@ -1,4 +1,4 @@
-"""Lower case and NFKC as Unicode 14.0 defines them, whatever Python runs them.
+"""Lower case, upper case and NFKC as Unicode 14.0 defines them, whatever Python runs them.
 
 Python's tables follow its version (3.11 has Unicode 14.0, 3.12 has 15.0, 3.13 has 15.1), and a memo must not. Unicode
 never changes how characters that exist are normalised; new versions only add characters. So a text is cut at the
@@ -79,9 +79,19 @@ def lower(text: str) -> str:
     return text.lower() if unicodedata.unidata_version == VERSION else _piecewise(text, str.lower)
 
 
+def upper(text: str) -> str:
+    """Full upper case, as ``str.upper`` of a Python with Unicode 14.0."""
+    return text.upper() if unicodedata.unidata_version == VERSION else _piecewise(text, str.upper)
+
+
 def normalize(text: str) -> str:
     """NFKC, as ``unicodedata.normalize`` of a Python with Unicode 14.0."""
     return _nfkc(text) if unicodedata.unidata_version == VERSION else _piecewise(text, _nfkc)
+
+
+def known_pieces(text: str) -> list[str]:
+    """What remains of a text when it is cut at the characters that Unicode 14.0 did not know."""
+    return _KNOWN.findall(text)
 
 
 def _nfkc(text: str) -> str:

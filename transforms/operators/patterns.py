@@ -1,0 +1,196 @@
+r"""Operators that read a regular expression, in RE2's syntax and meaning: linear time, the leftmost match, the first alternative.
+
+``\d``, ``\w``, ``\s`` and ``\b`` know ASCII only, ``$`` is the end of the text. Back references and look-around do not
+exist in RE2, and ``\C``, one byte, is refused besides, since it would cut characters in pieces: all three when the
+expression is written. The reference is Python's ``re`` for the patterns that mean the same in both, else RE2 itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from transforms.errors import InputError
+from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.signatures import TEXT, at_least, unicode_text
+from transforms.types import ColumnType, Dense, DType
+
+_KERNELS, _TWINS = "transforms.kernels.text_patterns", "transforms.twins.patterns"
+_TEXT = Arg("text", dense=TEXT)
+
+#: The name under which a pattern's one group is asked for.
+GROUP = "it"
+
+#: A pattern's parts: quotation, escape, class, and the four ways to open a group.
+_PART = re.compile(
+    r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|(?P<escape>\\.)|(?P<cls>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])"
+    r"|(?P<named>\(\?P?<[^>]+>)|(?P<other>\(\?)|(?P<group>\()|(?P<plain>.)",
+    re.DOTALL,
+)
+
+_ATOM = r"(?:[^\\\[\](){}?*+|^$.]|\.|\\[dDwW]|\\[^\w\s]|\[\^?(?:[^\\\[\]^-]|\\[dw]|\\[^\w\s]|\w-\w)+\])"
+_TIMES = r"(?:(?:[*+?]|\{\d+(?:,\d*)?\})\??)?"
+_PLAIN_GROUP = rf"\((?:\?:)?{_ATOM}+(?:\|{_ATOM}+)*\){_TIMES}"
+_ALIKE = re.compile(rf"(?:{_PLAIN_GROUP}|{_ATOM}{_TIMES}|\\[bB]|\^|\||\((?:\?:)?|\)(?![*+?{{]))*", re.ASCII)
+
+
+def escaped(text: str) -> str:
+    """A pattern of ``text`` itself, and nothing else, in RE2's syntax."""
+    return "".join(c if c.isalnum() or not c.isascii() else f"\\x{{{ord(c):x}}}" for c in text)
+
+
+def only_group(pattern: str, group: int, opening: str) -> str:
+    """``pattern`` in which the given group opens as ``opening`` says and no other group is kept; group 0 is all of it."""
+    parts, seen = [], 0
+    for kind, text in _parts(pattern):
+        if kind in ("named", "group"):
+            seen += 1
+            text = opening if seen == group else "(?:"
+        parts.append(text)
+    return f"{opening if group == 0 else '(?:'}{''.join(parts)})"
+
+
+def unnamed(pattern: str) -> str:
+    """``pattern`` with its groups' names left out: not every RE2 reads each way of writing them."""
+    return "".join("(" if kind == "named" else text for kind, text in _parts(pattern))
+
+
+def _parts(pattern: str) -> Iterator[tuple[str, str]]:
+    for part in _PART.finditer(pattern):
+        kind = str(part.lastgroup)
+        yield kind, escaped(part["quoted"]) if kind == "quoted" else part.group()
+
+
+@cache
+def groups_of(pattern: str) -> int:
+    """How many groups a pattern that RE2 takes has."""
+    return sum(kind in ("named", "group") for kind, _ in _parts(pattern))
+
+
+@cache
+def refusal(pattern: str) -> str:
+    """Why ``pattern`` cannot be used, or ''."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if any(part == ("escape", r"\C") for part in _parts(pattern)):
+        return r"RE2 syntax without \C, which cuts characters in pieces"
+    try:  # as it is, so that nothing unbalanced passes, and as it is used
+        pc.match_substring_regex(pa.array([""]), pattern)
+        pc.extract_regex(pa.array([""]), rf"\A(?s:.*?){only_group(pattern, 0, f'(?P<{GROUP}>')}(?s:.*)\z")
+    except pa.ArrowInvalid as error:
+        return f"RE2 syntax, of which this is not: {error}"
+    return ""
+
+
+def _pattern(value: Scalar) -> str:
+    return unicode_text(value) or refusal(str(value))
+
+
+def _extract_type(types: Types, params: Params) -> ColumnType:
+    groups = groups_of(str(params["pattern"]))
+    if int(params["group"]) > groups:  # type: ignore[arg-type]
+        raise InputError("the pattern has no such group", where="operator regex_extract, parameter group",
+                         value=params["group"], allowed=f"0 .. {groups}")  # fmt: skip
+    return Dense(DType.STRING)
+
+
+def _replace_type(types: Types, params: Params) -> ColumnType:
+    groups = groups_of(str(params["pattern"]))
+    for escape in re.findall(r"\\(.?)", str(params["replacement"]), re.DOTALL):
+        if escape != "\\" and not (escape in "0123456789" and escape and int(escape) <= groups):
+            raise InputError("the replacement names no group of the pattern", where="operator regex_replace",
+                             value=params["replacement"], allowed=rf"\0 .. \{min(groups, 9)}, and \\ for a backslash")  # fmt: skip
+    return Dense(DType.STRING)
+
+
+def means_the_same_in_python(pattern: str) -> bool:
+    """Whether Python's ``re`` with ``re.ASCII`` surely finds what RE2 finds; False says nothing."""
+    return _ALIKE.fullmatch(pattern) is not None
+
+
+def _regex_extract(text: str, *, pattern: str, group: int) -> str | None:
+    if not means_the_same_in_python(pattern):
+        return _by_re2("regex_extract", text, pattern=pattern, group=group)
+    match = re.search(pattern, text, re.ASCII)
+    return None if match is None else match[group] or ""
+
+
+def _regex_replace(text: str, *, pattern: str, replacement: str) -> str | None:
+    if not means_the_same_in_python(pattern):
+        return _by_re2("regex_replace", text, pattern=pattern, replacement=replacement)
+    compiled, pieces, at, behind = re.compile(pattern, re.ASCII), [], 0, -1
+    while match := compiled.search(text, at):
+        pieces.append(text[at : match.start()])
+        if match.end() == behind:  # an empty match right behind the last one does not count
+            if at == len(text):
+                return "".join(pieces)
+            pieces.append(text[at])
+            at += 1
+            continue
+        pieces.append(_filled(replacement, match))
+        at = behind = match.end()
+    return "".join([*pieces, text[at:]])
+
+
+def _filled(replacement: str, match: re.Match[str]) -> str:
+    return re.sub(r"\\(.)", lambda escape: escape[1] if escape[1] == "\\" else match[int(escape[1])] or "", replacement)
+
+
+def _by_re2(operator: str, text: str, **params: Scalar) -> str | None:
+    import pyarrow as pa
+
+    from transforms.columns import from_arrow, to_arrow
+
+    one = from_arrow(pa.array([text]), Dense(DType.STRING))
+    found: str | None = to_arrow(KernelAt(_KERNELS, operator)(one, **params), Dense(DType.STRING))[0].as_py()
+    return found
+
+
+_PATTERN = Param("pattern", str, check=_pattern, doc="a regular expression in RE2's syntax")
+
+REGEX_EXTRACT = Operator(
+    name="regex_extract",
+    version=1,
+    family="text",
+    summary="The first match of an RE2 pattern, or one group of it; null without a match, empty for a group that took no part.",
+    args=(_TEXT,),
+    result=_extract_type,
+    reference=_regex_extract,
+    kernel=KernelAt(_KERNELS, "regex_extract"),
+    params=(_PATTERN, Param("group", int, 0, check=at_least(0), doc="which group; 0 is the whole match")),
+    cost_ns=300,
+    lifts=True,
+    twin=TwinAt(_TWINS, "regex_extract"),
+    example=Example(
+        r"""hr.text("size").regex_extract(r"(\d+) ?ml", group=1)""",
+        {"size": ["Shampoo 250 ml", "3 x 50ml", "one litre"]},
+        ["250", "50", None],
+    ),
+)
+
+REGEX_REPLACE = Operator(
+    name="regex_replace",
+    version=1,
+    family="text",
+    summary="Every match of an RE2 pattern replaced, from the left; an empty match right behind another one does not count.",
+    args=(_TEXT,),
+    result=_replace_type,
+    reference=_regex_replace,
+    kernel=KernelAt(_KERNELS, "regex_replace"),
+    params=(
+        _PATTERN,
+        Param("replacement", str, check=unicode_text, doc=r"what is put there: \1 is group 1, \0 the match, \\ a backslash"),
+    ),
+    cost_ns=400,
+    lifts=True,
+    twin=TwinAt(_TWINS, "regex_replace"),
+    example=Example(
+        r"""hr.text("query").regex_replace(r"(\d+)\s*(gb|tb)", r"\1\2")""",
+        {"query": ["ssd 512 gb or 2  tb", "keyboard"]},
+        ["ssd 512gb or 2tb", "keyboard"],
+    ),
+)  # fmt: skip
+
+OPERATORS = (REGEX_EXTRACT, REGEX_REPLACE)
