@@ -51,6 +51,11 @@ class Expr(
 
         return f"{expression_text(self.node)}: {self.type}"
 
+    def _repr_html_(self) -> str:
+        from transforms.render import graph_svg
+
+        return f'<div style="overflow: auto">{graph_svg(self.node)}</div>'
+
     def __bool__(self) -> NoReturn:
         raise InputError("an expression has no truth value while a model is described",
                          value=repr(self), next_step="use if_else(condition, a, b)")  # fmt: skip

@@ -49,6 +49,12 @@ class Model:
         self.table = table
         self.inputs: dict[str, ModelInput] = {}
 
+    def _repr_html_(self) -> str:
+        from transforms.render import model_svg
+
+        drawing = model_svg({name: given.component for name, given in self.inputs.items()})
+        return f'<div style="overflow: auto">{drawing}</div>'
+
     def input(self, name: str, expression: Expr) -> None:
         """Add one input.
 

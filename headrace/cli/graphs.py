@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.output import emit
+from headrace.cli.output import emit, write_output
 from headrace.cli.session import AsJson, Home, open_warehouse
 
 app = typer.Typer(help="List, show, search and evict memoized components.", no_args_is_help=True, rich_markup_mode=None)
@@ -59,12 +59,13 @@ def _search(home: str, as_json: bool, limit: int, **conditions: str) -> None:
 @app.command("show")
 def show(
     fingerprint: Annotated[str, typer.Argument(help="A fingerprint, or its first digits.")],
+    svg: Annotated[str, typer.Option(metavar="FILE", help="Also draw the component into this SVG file.")] = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
     """Show one component: its tree, who reads it, what is kept."""
     from headrace.screens.graphs import GraphScreen
-    from transforms.render import tree_text
+    from transforms.render import graph_svg, tree_text
     from warehouse.search import get_component
 
     with open_warehouse(home) as warehouse:
@@ -81,6 +82,8 @@ def show(
         secs=found.secs,
         tree=tree_text(found.component),
     )
+    if svg:
+        write_output(svg, graph_svg(found.component) + "\n", option="--svg")
     emit(screen, as_json=as_json)
 
 

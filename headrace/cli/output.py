@@ -36,10 +36,7 @@ def emit(screen: Screen, *, as_json: bool) -> None:
     """Print a screen on standard output."""
     text = json.dumps(document(screen), indent=2, ensure_ascii=False) + "\n"
     if record_to.get():
-        try:
-            Path(record_to.get()).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise StorageError("the answer cannot be recorded", where="--record", value=str(error)) from error
+        write_output(record_to.get(), text, option="--record")
     if as_json:
         sys.stdout.write(text)
         return
@@ -47,6 +44,15 @@ def emit(screen: Screen, *, as_json: bool) -> None:
     # A narrow terminal wraps long lines by itself; cutting names would lose what they say.
     console.width = max(console.width, LEAST_WIDTH) if console.is_terminal else PLAIN_WIDTH
     console.print(screen.render(), soft_wrap=False)
+
+
+def write_output(file: str, text: str, *, option: str) -> None:
+    """Write what ``option`` asked for into a file. Raises :class:`StorageError`."""
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError("the answer cannot be written", where=option, value=str(error),
+                           next_step="name a file in a folder that exists")  from error  # fmt: skip
 
 
 def document(value: Any) -> Any:

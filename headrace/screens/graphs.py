@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
+from rich.text import Text
 
 from headrace.screens.grid import facts, grid
 from headrace.screens.units import bytes_text, count_text, secs_text
@@ -73,7 +74,7 @@ class GraphScreen:
                 ("computed in", secs_text(self.secs)),
             )
         )
-        return Group(head, "", self.tree)
+        return Group(head, "", Text(self.tree, no_wrap=True, overflow="ignore"))
 
 
 @dataclass(frozen=True, slots=True)

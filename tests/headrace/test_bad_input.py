@@ -342,7 +342,7 @@ def test_an_import_without_a_row(cli, tmp_path):
 
 def test_small_mistakes_are_no_defects(cli, table, tmp_path):
     assert "--limit" in cli("graphs", "ls", "--limit", "-1", status=2).err
-    assert "cannot be recorded" in _record_nowhere(tmp_path)
+    assert "cannot be written" in _record_nowhere(tmp_path)
     assert "local folder" in _home_elsewhere()
     assert "a condition is an expression" in submit(cli, tmp_path, "m.input('p', hr.if_else(True, 1, 2))\n", 2)
 

@@ -85,7 +85,13 @@ def test_from_a_folder_of_parquet_to_a_trained_model(cli, small_log, models_file
     check_golden("graphs_search", cli("graphs", "search", "--operator", "intersect").out)
     found = cli("graphs", "search", "--column", "price", "--json").json["graphs"]
     assert [graph["expression"] for graph in found] == ["log1p(fill_null(price, value=0.0))"]
-    check_golden("graphs_show", cli("graphs", "show", found[0]["fingerprint"][:12]).out)
+    drawing = tmp_path / "price.svg"
+    check_golden("graphs_show", cli("graphs", "show", found[0]["fingerprint"][:12], "--svg", str(drawing)).out)
+    assert drawing.read_text(encoding="utf-8").count("<title>") == 5, "three nodes and two edges"
+    assert (
+        "cannot be written"
+        in cli("graphs", "show", found[0]["fingerprint"], "--svg", "no/such/folder.svg", status=6).err
+    )
     check_golden("status", cli("status").out)
     check_golden("work_idle", cli("work", "--until-idle").out)
     settings = tmp_path / "training.json"

@@ -1,4 +1,4 @@
-"""Expressions as people read them: one line, or a tree."""
+"""Expressions as text: one line, or a tree."""
 
 from __future__ import annotations
 
@@ -77,6 +77,26 @@ def tree_text(root: Node) -> str:
         ]
         stack.extend(reversed(children))
     return "\n".join(lines)
+
+
+def node_name(node: Node) -> str:
+    """What one node is called: its column, its value, the first digits of its artifact, or its operator."""
+    match node:
+        case RawColumn():
+            return node.name
+        case Literal():
+            return repr(node.value)
+        case Artifact():
+            return node.digest[:12]
+        case Operation():
+            return node.op
+        case _:
+            return "?"
+
+
+def node_params(node: Node) -> str:
+    """The parameters of an operation that are not at their defaults, as one line."""
+    return ", ".join(_params(node)) if isinstance(node, Operation) else ""
 
 
 def _label(node: Node) -> str:
