@@ -9,8 +9,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import pairwise
-from xml.sax.saxutils import escape
 
 from transforms.graph import Artifact, Literal, Node, RawColumn, topological
 from transforms.render.layout import Box, Edge, Layout, Point, lay_out
@@ -190,7 +190,7 @@ def _note(text: str) -> str:
 
 def _xml(text: str) -> str:
     """``text`` as the content of an element: escaped, and without the characters that XML does not have."""
-    return escape("".join(sign if sign.isprintable() or sign == "\n" else "·" for sign in text))
+    return escape("".join(sign if sign.isprintable() or sign == "\n" else "·" for sign in text), quote=False)
 
 
 def _cut(text: str) -> str:
