@@ -20,7 +20,7 @@ from tests.transforms.adversarial import (
     operation,
     values_of,
 )
-from tests.transforms.parameters import params_of
+from tests.transforms.parameters import aligned, params_of
 from transforms.graph import Artifact, Operation
 from transforms.operators import Operator
 from transforms.types import ColumnType, DType
@@ -60,7 +60,7 @@ def drawn_trial(operator: Operator, data: st.DataObject) -> Trial:
         st.just(constants) if isinstance(operand, Artifact) else values_of(column_type)
         for operand, column_type in zip(operands, types, strict=True)
     ]
-    events = data.draw(st.lists(st.tuples(*values), max_size=6))
+    events = [aligned(operator.name, event) for event in data.draw(st.lists(st.tuples(*values), max_size=6))]
     before, after = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 2))
     arrays = []
     for position, column_type in enumerate(types):

@@ -13,9 +13,16 @@ from transforms.kernels.compiled import compiled
 from transforms.kernels.spans import frozen
 
 
+def lists_of(column: Column) -> RaggedItems:
+    """A column that must be ragged."""
+    if not isinstance(column, RaggedItems):
+        raise DataError("a list kernel was given something else", value=type(column).__name__)
+    return column
+
+
 def concat(*columns: Column) -> Column:
     """The lists of each row one after another."""
-    lists = [_ragged(column) for column in columns]
+    lists = [lists_of(column) for column in columns]
     if len(lists) == 1:
         return lists[0]
     parts = [positions(ragged.offsets) for ragged in lists]
@@ -32,14 +39,14 @@ def concat(*columns: Column) -> Column:
 
 def head(column: Column, *, n: int) -> Column:
     """The first n items of each list."""
-    ragged = _ragged(column)
+    ragged = lists_of(column)
     offsets, picks = _head(positions(ragged.offsets), n)
     return RaggedItems(offsets, take(ragged.items, picks))
 
 
 def count(column: Column) -> Column:
     """The length of each list."""
-    return Numbers(np.diff(_ragged(column).offsets).astype(np.int64))
+    return Numbers(np.diff(lists_of(column).offsets).astype(np.int64))
 
 
 def emptied(column: Column, valid: Array) -> Column:
@@ -97,12 +104,6 @@ def take_vectors(vectors: Vectors, rows: Array) -> Vectors:
     """The vectors of the given rows, which may repeat."""
     picks = (rows[:, None].astype(np.int64) * vectors.size + np.arange(vectors.size)).ravel()
     return Vectors(take(vectors.items, picks), vectors.size)
-
-
-def _ragged(column: Column) -> RaggedItems:
-    if not isinstance(column, RaggedItems):
-        raise DataError("a list kernel was given something else", value=type(column).__name__)
-    return column
 
 
 def _all_items(lists: list[RaggedItems]) -> Numbers | Strings:

@@ -1,44 +1,35 @@
-"""Operators over lists: as sequences (concat, head, count) and as sets (intersect, union, difference, unique).
+"""Operators over lists as sequences.
 
-Set operators other than ``unique`` give their values sorted, text by its UTF-8 bytes, integers by value, each once.
-That makes the order of their arguments immaterial bit for bit, which the canonical form relies on. With one argument
-``intersect`` and ``union`` sort and deduplicate it.
+Where an order of floats matters, -0.0 stands before 0.0, and NaN, which is neither less nor greater than a number,
+stands last in either direction.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
-from transforms.operators.declaration import Arg, KernelAt, Law, Operator, Param, Params, Types
-from transforms.operators.signatures import ANY, HASHABLE, always, at_least, common_ragged, first
-from transforms.types import ColumnType, Dense, DType
+from transforms.errors import DataError, InputError, TypeMismatch
+from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.signatures import (
+    ANY,
+    HASHABLE,
+    INT64_MAX,
+    INT64_MIN,
+    always,
+    at_least,
+    common_ragged,
+    first,
+)
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector
 
-_KERNELS = "transforms.kernels.sets"
-_SETS = Arg("lists", ragged=HASHABLE, variadic=True)
-_SET_LAWS = frozenset({Law.COMMUTATIVE, Law.ASSOCIATIVE, Law.IDEMPOTENT_ARGUMENTS})
-
-Item = str | int
-Items = Sequence[Item]
-
-
-def _in_order(items: set[Item]) -> list[Item]:
-    return sorted(items, key=lambda item: item.encode() if isinstance(item, str) else item)
-
-
-def _intersect(*lists: Items) -> list[Item]:
-    return _in_order(set(lists[0]).intersection(*lists[1:]))
-
-
-def _union(*lists: Items) -> list[Item]:
-    return _in_order(set().union(*lists))
-
-
-def _difference(items: Items, others: Items) -> list[Item]:
-    return _in_order(set(items) - set(others))
-
-
-def _unique(items: Items) -> list[Item]:
-    return list(dict.fromkeys(items))
+_KERNELS = "transforms.kernels.ragged"
+_ITEM_KERNELS = "transforms.kernels.items"
+_TWINS = "transforms.twins.lists"
+_ITEMS = Arg("items", ragged=ANY)
+#: The longest vector that ``pad`` makes.
+PAD_MAX = 65_536
 
 
 def _concat(*lists: Sequence[object]) -> list[object]:
@@ -49,61 +40,91 @@ def _head(items: Sequence[object], *, n: int) -> list[object]:
     return list(items[:n])
 
 
-def _difference_type(types: Types, params: Params) -> ColumnType:
-    common_ragged(types, params)
-    return types[0]
+def _tail(items: Sequence[object], *, n: int) -> list[object]:
+    return list(items[-n:])
 
 
-INTERSECT = Operator(
-    name="intersect",
-    version=1,
-    family="sets",
-    summary="The values that are in every list, sorted, each once.",
-    args=(_SETS,),
-    result=common_ragged,
-    reference=_intersect,
-    kernel=KernelAt(_KERNELS, "intersect"),
-    laws=_SET_LAWS,
-    cost_ns=120,
-)
+def sort_key(item: Any) -> Any:
+    """What the order of items goes by: text by its UTF-8 bytes, -0.0 before 0.0, NaN behind every number."""
+    if isinstance(item, float):
+        return math.isnan(item), 0.0 if math.isnan(item) else item, math.copysign(1.0, item)
+    return item.encode() if isinstance(item, str) else item
 
-UNION = Operator(
-    name="union",
-    version=1,
-    family="sets",
-    summary="The values that are in any list, sorted, each once.",
-    args=(_SETS,),
-    result=common_ragged,
-    reference=_union,
-    kernel=KernelAt(_KERNELS, "union"),
-    laws=_SET_LAWS,
-    cost_ns=200,
-)
 
-DIFFERENCE = Operator(
-    name="difference",
-    version=1,
-    family="sets",
-    summary="The values of the first list that are not in the second, sorted, each once.",
-    args=(Arg("items", ragged=HASHABLE), Arg("others", ragged=HASHABLE)),
-    result=_difference_type,
-    reference=_difference,
-    kernel=KernelAt(_KERNELS, "difference"),
-    cost_ns=120,
-)
+def _sort(items: Sequence[object], *, descending: bool) -> list[object]:
+    nans = [item for item in items if isinstance(item, float) and math.isnan(item)]
+    numbers = [item for item in items if not (isinstance(item, float) and math.isnan(item))]
+    return sorted(numbers, key=sort_key, reverse=descending) + nans
 
-UNIQUE = Operator(
-    name="unique",
-    version=1,
-    family="sets",
-    summary="Each value once, where it first stands.",
-    args=(Arg("items", ragged=HASHABLE),),
-    result=first,
-    reference=_unique,
-    kernel=KernelAt(_KERNELS, "unique"),
-    laws=frozenset({Law.IDEMPOTENT}),
-    cost_ns=80,
-)
+
+def _filter(items: Sequence[object], mask: Sequence[bool]) -> list[object]:
+    if len(items) != len(mask):
+        raise DataError("the list and its mask have different lengths", value=(len(items), len(mask)))
+    return [item for item, kept in zip(items, mask, strict=True) if kept]
+
+
+def _pad(items: Sequence[object], *, size: int, value: Scalar) -> list[object]:
+    return [*items[:size], *[value] * (size - len(items))]
+
+
+def _positions(items: Sequence[object], *, limit: int) -> list[int]:
+    return [min(i, limit - 1) if limit else i for i in range(len(items))]
+
+
+def _zip(items: Sequence[object], others: Sequence[object], *, joiner: str) -> list[str]:
+    return [f"{item}{joiner}{other}" for item, other in zip(items, others, strict=False)]
+
+
+def _contains_item(items: Sequence[object], *, value: Scalar) -> bool:
+    return any(item == value for item in items)
+
+
+_VALUES: dict[DType, tuple[type, ...]] = {
+    DType.BOOL: (bool,),
+    DType.INT64: (int,),
+    DType.FLOAT32: (int, float),
+    DType.FLOAT64: (int, float),
+    DType.STRING: (str,),
+    DType.TIMESTAMP: (int,),
+}
+
+
+def _check_value(operator: str, column_type: ColumnType, value: Scalar) -> None:
+    """Refuse a value that no item of the list can be."""
+    kinds = _VALUES[column_type.dtype]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise TypeMismatch(f"{operator} takes a value of the items' type", value=value,
+                           allowed=" or ".join(kind.__name__ for kind in kinds))  # fmt: skip
+    if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
+        raise InputError("the value does not fit int64", value=value, allowed=f"{INT64_MIN} .. {INT64_MAX}")
+
+
+def _pad_type(types: Types, params: Params) -> ColumnType:
+    size, value = params["size"], params["value"]
+    assert isinstance(size, int)
+    _check_value("pad", types[0], value)
+    buckets = types[0].buckets if isinstance(types[0], Ragged) else None
+    inside = buckets is not None and isinstance(value, int) and 0 <= value < buckets
+    return Vector(types[0].dtype, size, buckets if inside else None)
+
+
+def _positions_type(types: Types, params: Params) -> ColumnType:
+    limit = params["limit"]
+    assert isinstance(limit, int)
+    return Ragged(DType.INT64, limit or None)
+
+
+def _contains_type(types: Types, params: Params) -> ColumnType:
+    _check_value("contains_item", types[0], params["value"])
+    return Dense(DType.BOOL)
+
+
+def _pad_size(value: Scalar) -> str:
+    return "" if isinstance(value, int) and 1 <= value <= PAD_MAX else f"1 .. {PAD_MAX}"
+
+
+_N = Param("n", int, check=at_least(1), doc="values kept of each list")
+_VALUE_KINDS = (bool, int, float, str)
 
 CONCAT = Operator(
     name="concat",
@@ -113,9 +134,15 @@ CONCAT = Operator(
     args=(Arg("lists", ragged=ANY, variadic=True),),
     result=common_ragged,
     reference=_concat,
-    kernel=KernelAt("transforms.kernels.ragged", "concat"),
+    kernel=KernelAt(_KERNELS, "concat"),
     laws=frozenset({Law.ASSOCIATIVE}),
     cost_ns=40,
+    twin=TwinAt(_TWINS, "concat"),
+    example=Example(
+        'hr.concat(hr.text("query").unigrams(), hr.text("title").unigrams())',
+        {"query": ["red shoes", "hat"], "title": ["boots", None]},
+        [["red", "shoes", "boots"], ["hat"]],
+    ),
 )
 
 HEAD = Operator(
@@ -123,13 +150,31 @@ HEAD = Operator(
     version=1,
     family="ragged",
     summary="The first n values of each list.",
-    args=(Arg("items", ragged=ANY),),
+    args=(_ITEMS,),
     result=first,
     reference=_head,
-    kernel=KernelAt("transforms.kernels.ragged", "head"),
-    params=(Param("n", int, check=at_least(1), doc="values kept of each list"),),
+    kernel=KernelAt(_KERNELS, "head"),
+    params=(_N,),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=20,
+    twin=TwinAt(_TWINS, "head"),
+    example=Example('hr.ragged("clicks", "int64").head(2)', {"clicks": [[7, 3, 9], [4]]}, [[7, 3], [4]]),
+)
+
+TAIL = Operator(
+    name="tail",
+    version=1,
+    family="ragged",
+    summary="The last n values of each list, in their order.",
+    args=(_ITEMS,),
+    result=first,
+    reference=_tail,
+    kernel=KernelAt(_ITEM_KERNELS, "tail"),
+    params=(_N,),
+    laws=frozenset({Law.IDEMPOTENT}),
+    cost_ns=20,
+    twin=TwinAt(_TWINS, "tail"),
+    example=Example('hr.ragged("clicks", "int64").tail(2)', {"clicks": [[7, 3, 9], [4]]}, [[3, 9], [4]]),
 )
 
 COUNT = Operator(
@@ -137,11 +182,122 @@ COUNT = Operator(
     version=1,
     family="ragged",
     summary="The number of values in each list; 0 for an empty or missing one, never null.",
-    args=(Arg("items", ragged=ANY),),
+    args=(_ITEMS,),
     result=always(Dense(DType.INT64)),
     reference=len,
-    kernel=KernelAt("transforms.kernels.ragged", "count"),
+    kernel=KernelAt(_KERNELS, "count"),
     cost_ns=2,
+    twin=TwinAt(_TWINS, "count"),
+    example=Example('hr.ragged("clicks", "int64").count()', {"clicks": [[7, 3, 9], []]}, [3, 0]),
 )
 
-OPERATORS = (INTERSECT, UNION, DIFFERENCE, UNIQUE, CONCAT, HEAD, COUNT)
+SORT = Operator(
+    name="sort",
+    version=1,
+    family="ragged",
+    summary="The values of each list in order: text by its UTF-8 bytes, -0.0 before 0.0, NaN last in either direction.",
+    args=(_ITEMS,),
+    result=first,
+    reference=_sort,
+    kernel=KernelAt("transforms.kernels.ordering", "sort"),
+    params=(Param("descending", bool, False, doc="from the greatest to the least"),),
+    laws=frozenset({Law.IDEMPOTENT}),
+    cost_ns=150,
+    twin=TwinAt(_TWINS, "sort"),
+    example=Example(
+        'hr.ragged("prices", "float64").sort()', {"prices": [[2.5, -1.0, 7.0], []]}, [[-1.0, 2.5, 7.0], []]
+    ),
+)
+
+FILTER = Operator(
+    name="filter",
+    version=1,
+    family="ragged",
+    summary="The values of each list where the mask, a list of as many bools, holds; other lengths are an error.",
+    args=(_ITEMS, Arg("mask", ragged=frozenset({DType.BOOL}))),
+    result=first,
+    reference=_filter,
+    kernel=KernelAt(_ITEM_KERNELS, "keep"),
+    cost_ns=20,
+    twin=TwinAt(_TWINS, "keep"),
+    example=Example(
+        'hr.ragged("clicks", "int64").filter(hr.ragged("clicks", "int64") > 3)',
+        {"clicks": [[7, 3, 9], [1], []]},
+        [[7, 9], [], []],
+    ),
+)
+
+PAD = Operator(
+    name="pad",
+    version=1,
+    family="ragged",
+    summary="The first size values of each list as a vector, filled up with value. Buckets stay if value is one of them.",
+    args=(_ITEMS,),
+    result=_pad_type,
+    reference=_pad,
+    kernel=KernelAt(_ITEM_KERNELS, "pad"),
+    params=(
+        Param("size", int, check=_pad_size, doc="values of each vector"),
+        Param("value", _VALUE_KINDS, doc="what fills it up: of the items' type; microseconds for timestamps"),
+    ),
+    cost_ns=10,
+    twin=TwinAt(_TWINS, "pad"),
+    example=Example(
+        'hr.ragged("clicks", "int64").pad(2, -1)', {"clicks": [[7, 3, 9], [4], []]}, [[7, 3], [4, -1], [-1, -1]]
+    ),
+)
+
+POSITIONS = Operator(
+    name="positions",
+    version=1,
+    family="ragged",
+    summary="0, 1, 2 and so on, for the values of each list; with limit n the n-th and all behind it are n - 1.",
+    args=(_ITEMS,),
+    result=_positions_type,
+    reference=_positions,
+    kernel=KernelAt(_ITEM_KERNELS, "item_positions"),
+    params=(Param("limit", int, 0, check=at_least(0), doc="how many different positions, as buckets; 0 is no limit"),),
+    cost_ns=5,
+    twin=TwinAt(_TWINS, "item_positions"),
+    example=Example('hr.ragged("clicks", "int64").positions(limit=2)', {"clicks": [[7, 3, 9], []]}, [[0, 1, 1], []]),
+)
+
+ZIP = Operator(
+    name="zip",
+    version=1,
+    family="ragged",
+    summary="Two lists value by value as joined text, integers in decimal; the longer list's surplus is dropped.",
+    args=(Arg("items", ragged=HASHABLE), Arg("others", ragged=HASHABLE)),
+    result=always(Ragged(DType.STRING)),
+    reference=_zip,
+    kernel=KernelAt("transforms.kernels.joining", "zip_lists"),
+    params=(Param("joiner", str, doc="text between the two values"),),
+    cost_ns=60,
+    twin=TwinAt(_TWINS, "zip_lists"),
+    example=Example(
+        'hr.ragged("shops", "string").zip(hr.ragged("aisles", "int64"), "/")',
+        {"shops": [["a", "b"], ["c"]], "aisles": [[1, 2, 3], []]},
+        [["a/1", "b/2"], []],
+    ),
+)
+
+CONTAINS_ITEM = Operator(
+    name="contains_item",
+    version=1,
+    family="ragged",
+    summary="Whether a value of the list equals value. 0.0 equals -0.0, NaN equals nothing; False for an empty list.",
+    args=(_ITEMS,),
+    result=_contains_type,
+    reference=_contains_item,
+    kernel=KernelAt(_ITEM_KERNELS, "contains_item"),
+    params=(Param("value", _VALUE_KINDS, doc="of the items' type; microseconds for timestamps"),),
+    cost_ns=10,
+    twin=TwinAt(_TWINS, "contains_item"),
+    example=Example(
+        'hr.text("title").unigrams().contains_item("sale")',
+        {"title": ["big sale", "sales", None]},
+        [True, False, False],
+    ),
+)
+
+OPERATORS = (CONCAT, HEAD, TAIL, COUNT, SORT, FILTER, PAD, POSITIONS, ZIP, CONTAINS_ITEM)

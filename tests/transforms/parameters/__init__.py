@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -18,8 +19,18 @@ GOLDEN_PARAMS: dict[str, list[dict[str, Any]]] = {}
 for _family in _FAMILIES:
     PARAMS |= _family.PARAMS
     GOLDEN_PARAMS |= _family.GOLDEN_PARAMS
+#: Operators that refuse lists of different lengths in one row.
+ALIGNED = frozenset(name for family in _FAMILIES for name in getattr(family, "ALIGNED", ()))
 
 
 def params_of(name: str) -> st.SearchStrategy[dict[str, Any]]:
     """Parameters that an operator takes."""
     return PARAMS.get(name, st.just({}))
+
+
+def aligned(name: str, event: Sequence[Any]) -> tuple[Any, ...]:
+    """One event's arguments, lists cut to the length of the shortest if the operator asks for equal lengths."""
+    if name not in ALIGNED:
+        return tuple(event)
+    shortest = min(len(value) for value in event if isinstance(value, list))
+    return tuple(value[:shortest] if isinstance(value, list) else value for value in event)
