@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.columns import Array, Column, Numbers, RaggedItems, Strings, WeightedItems
 from transforms.kernels.buffers import check_positions, dense, rows_of, spans
 from transforms.kernels.compiled import compiled
 from transforms.kernels.decimals import write_decimal
@@ -22,6 +22,8 @@ def hash_buckets(column: Column, *, buckets: int, salt: str) -> Column:
     prefix = frozen(np.frombuffer(salt.encode(), np.uint8))
     if isinstance(column, RaggedItems):
         return RaggedItems(column.offsets, Numbers(_buckets_of(column.items, buckets, prefix)))
+    if isinstance(column, WeightedItems):
+        return WeightedItems(column.offsets, Numbers(_buckets_of(column.items, buckets, prefix)), column.weights)
     return Numbers(_buckets_of(dense(column), buckets, prefix))
 
 

@@ -58,6 +58,14 @@ class ListMethods(Methods):
         """Whether an item equals ``value``."""
         return self._apply("contains_item", value=self._item(value))
 
+    def session_index(self, gap_secs: float) -> Expr:
+        """The session of each timestamp, from 0; more than ``gap_secs`` since the one before begins a new one."""
+        return self._apply("session_index", gap_secs=gap_secs)
+
+    def gaps_secs(self) -> Expr:
+        """Seconds from the timestamp before to each; 0 for the first."""
+        return self._apply("gaps_secs")
+
     def overlap_count(self, other: Expr) -> Expr:
         """How many distinct values both lists have."""
         return self._apply("overlap_count", other)

@@ -16,22 +16,31 @@ from collections.abc import Sequence
 from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, TwinAt, Types
 from transforms.operators.farmhash import fingerprint64, fingerprint_cat64
 from transforms.operators.signatures import HASHABLE, at_least
-from transforms.types import ColumnType, Dense, DType, Ragged
+from transforms.types import ColumnType, Dense, DType, Ragged, Weighted
 
 #: TensorFlow's default key of hashed crosses.
 CROSS_KEY = 0xDECAFCAFFE
 
 _KERNELS = "transforms.kernels.hashing"
-_VALUES = Arg("values", dense=HASHABLE, ragged=HASHABLE)
+_VALUES = Arg("values", dense=HASHABLE, ragged=HASHABLE, weighted=HASHABLE)
 _BUCKETS = Param("buckets", int, check=at_least(1), doc="ids lie in [0, buckets)")
 
 Hashable = str | int
 
 
-def _hash_buckets(values: Hashable | Sequence[Hashable], *, buckets: int, salt: str) -> int | list[int]:
+Pair = tuple[Hashable, float]
+
+
+def _hash_buckets(values: Hashable | Sequence[Hashable | Pair], *, buckets: int, salt: str) -> object:
     if isinstance(values, str | int):
         return fingerprint64(f"{salt}{values}".encode()) % buckets
-    return [fingerprint64(f"{salt}{value}".encode()) % buckets for value in values]
+    return [_hash_item(value, buckets=buckets, salt=salt) for value in values]
+
+
+def _hash_item(value: Hashable | Pair, *, buckets: int, salt: str) -> object:
+    if isinstance(value, tuple):
+        return _hash_buckets(value[0], buckets=buckets, salt=salt), value[1]
+    return _hash_buckets(value, buckets=buckets, salt=salt)
 
 
 def _cross(*values: Hashable | Sequence[Hashable], buckets: int) -> int | list[int]:
@@ -50,6 +59,8 @@ def _cross_one(row: Sequence[Hashable], buckets: int) -> int:
 def _hashed(types: Types, params: Params) -> ColumnType:
     buckets = params["buckets"]
     assert isinstance(buckets, int)
+    if isinstance(types[0], Weighted):
+        return Weighted(DType.INT64, buckets)
     ragged = any(isinstance(column_type, Ragged) for column_type in types)
     return Ragged(DType.INT64, buckets) if ragged else Dense(DType.INT64, buckets)
 
@@ -58,7 +69,8 @@ HASH_BUCKETS = Operator(
     name="hash_buckets",
     version=1,
     family="hash",
-    summary="FarmHash Fingerprint64 of salt + value, unsigned modulo buckets; integers are hashed as their decimal text.",
+    summary="FarmHash Fingerprint64 of salt + value, unsigned modulo buckets; integers are hashed as their decimal text. "
+    "Weights stay with their ids.",
     args=(_VALUES,),
     result=_hashed,
     reference=_hash_buckets,

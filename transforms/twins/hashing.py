@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from transforms.operators.hashing import CROSS_KEY
-from transforms.twins.tensors import DenseTensor, TensorColumn
+from transforms.twins.tensors import DenseTensor, TensorColumn, WeightedTensor
 
 Tensor = Any
 
@@ -16,6 +16,8 @@ def hash_buckets(column: TensorColumn, *, buckets: int, salt: str) -> TensorColu
     """The bucket of every value."""
     if isinstance(column, tf.RaggedTensor):
         return column.with_values(_buckets_of(column.values, buckets, salt))
+    if isinstance(column, WeightedTensor):
+        return WeightedTensor(column.ids.with_values(_buckets_of(column.ids.values, buckets, salt)), column.weights)
     return DenseTensor(_buckets_of(column.values, buckets, salt))
 
 
