@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+#: As many as every side may use.
+THREADS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,13 @@ def measure(sides: Sequence[Side], rounds: int, report: Callable[[str], None] = 
             secs[side.name].append(time.perf_counter() - begun)
             report(f"round {number + 1}/{rounds}  {side.name}: {secs[side.name][-1]:.2f} s")
     return tuple(Measured(name, tuple(values)) for name, values in secs.items())
+
+
+def afresh(run: Callable[[Path, Path], None], source: Path, target: Path) -> None:
+    """``run(source, target)`` with nothing at ``target``."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.unlink(missing_ok=True)
+    run(source, target)
 
 
 def table(measured: Sequence[Measured], rows: int) -> str:
