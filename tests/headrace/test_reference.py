@@ -1,0 +1,69 @@
+"""The operators' reference page: it is what the declarations give, and nothing is undocumented."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.reference import forms, main, operators_page
+from transforms.operators import REGISTRY, Operator
+
+PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
+#: Computed only after an analysis, or only of a graph that TensorFlow made: no line of columns and results shows them.
+NOT_SHOWN = {"vocabulary_lookup", "tensorflow_graph"} | {op.name for op in REGISTRY if op.family == "full pass"}
+
+every_operator = pytest.mark.parametrize("operator", list(REGISTRY), ids=lambda operator: operator.name)
+
+
+def test_page_is_what_the_declarations_give() -> None:
+    written = PAGE.read_text(encoding="utf-8")
+    assert written == operators_page(), "run: python -m headrace.reference --output docs/operators.md"
+
+
+@every_operator
+def test_operator_is_documented(operator: Operator) -> None:
+    assert operator.summary.endswith("."), "a summary is a sentence"
+    assert forms(operator.name), "no method or function applies it"
+    assert all(param.doc for param in operator.params), "a parameter without a doc"
+    assert operator.twin or operator.untwinned, "without a TensorFlow twin it says why"
+    assert operator.example or operator.name in NOT_SHOWN, "no example"
+
+
+def test_entry_says_how_it_is_written_and_shows_its_example() -> None:
+    entry = operators_page([REGISTRY["url_query_parameter"]])
+    for line in (
+        "| [web](#web-operators) | [url_query_parameter](#url_query_parameter) |",
+        "### url_query_parameter",
+        "* **Written** `x.url_query_parameter(name)`",
+        "* **Takes** `url` Dense of string; also item by item. **Gives** `Dense[string]`",
+        "    * `name` (str, required): the parameter's name, decoded; case counts",
+        'hr.text("url").url_query_parameter("q")',
+        '| `"https://example.com/?page=2&q=red+shoes%21&q=x"` | `"red shoes!"` |',
+        '| `"https://example.com/"` | `null` |',
+    ):
+        assert f"\n{line}\n" in entry
+
+
+def test_signs_of_python_are_found_and_a_missing_twin_is_explained() -> None:
+    assert forms("intersect") == forms("and") == ["x & y"]
+    assert "`x - y`" in operators_page([REGISTRY["subtract"]])
+    assert "no TensorFlow twin: TensorFlow has no graph operation that reads JSON" in operators_page(
+        [REGISTRY["json_extract"]]
+    )
+    assert forms("no_such_operator") == []
+
+
+def test_page_is_equal_in_every_process_and_is_written_where_it_is_asked(tmp_path: Path) -> None:
+    output = tmp_path / "page.md"
+    command = [sys.executable, "-m", "headrace.reference", "--output", str(output)]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
+    assert output.read_text(encoding="utf-8") == operators_page()
+
+
+def test_page_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    main([])
+    assert capsys.readouterr().out == operators_page()
