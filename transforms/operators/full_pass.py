@@ -136,3 +136,6 @@ OPERATORS = (VOCABULARY_IDS, LABELLED_VOCABULARY_IDS, QUANTILE_BUCKETS, STANDARD
 
 #: The names of these operators, which nothing can compute as they stand.
 FULL_PASS = frozenset(operator.name for operator in OPERATORS)
+
+#: Those whose artifact is terms; that of the others is numbers.
+VOCABULARIES = frozenset({VOCABULARY_IDS.name, LABELLED_VOCABULARY_IDS.name})

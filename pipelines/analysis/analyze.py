@@ -1,0 +1,137 @@
+"""Analyze what models need: find what is missing, read only the partitions that are new, keep what is found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from pipelines.analysis.analyzers import merged
+from pipelines.analysis.contributions import accumulators, is_known
+from pipelines.analysis.passes import run_passes
+from pipelines.analysis.values import Part, PartitionWork
+from pipelines.beam_runner import RunnerOptions
+from pipelines.progress import Progress
+from transforms.errors import DataError
+from transforms.graph import Node, component_document
+from transforms.model import Model
+from transforms.render import expression_text
+from warehouse.analyses import PartitionData, PlacedAnalysis, record_analysis, resolve_components
+from warehouse.artifacts import write_artifact
+from warehouse.manifests import get_table
+from warehouse.storage import Storage
+from warehouse.submit import check_model
+from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class Analyzed:
+    """One analysis that was made.
+
+    ``partitions_read`` of the range were read now, with ``fragments_read`` and ``rows_read``; what the others contributed
+    was known. ``size``: values of the artifact. ``secs``: wall-clock of the job that this analysis was part of.
+    """
+
+    operator: str
+    expression: str
+    over: str
+    partitions: int
+    partitions_read: int
+    fragments_read: int
+    rows: int
+    rows_read: int
+    size: int
+    artifact: str
+    secs: float
+
+
+def analyze_model(
+    warehouse: Warehouse,
+    model: Model,
+    *,
+    table: str | None = None,
+    options: RunnerOptions | None = None,
+    progress: Progress | None = None,
+) -> tuple[Analyzed, ...]:
+    """Make every analysis that ``model`` needs and that is not known yet; nothing if all are known.
+
+    An analysis over the outcome of another one comes after it. Raises what a submission raises for a wrong model,
+    :class:`DataError` for a range without values, and what reading raw data raises.
+    """
+    name = table or model.table or ""
+    with warehouse.catalog.read() as connection:
+        check_model(model, get_table(connection, name))
+    components: Mapping[str, Node] = {item.name: item.component for item in model.inputs.values()}
+    made: list[Analyzed] = []
+    while True:
+        resolution = resolve_components(warehouse, components, name)
+        if not resolution.missing:
+            return tuple(made)
+        made += _make(warehouse, resolution.missing, options, progress)
+        components = resolution.components
+
+
+def _make(
+    warehouse: Warehouse, missing: Sequence[PlacedAnalysis], options: RunnerOptions | None, progress: Progress | None
+) -> list[Analyzed]:
+    storage, begun = warehouse.storage, time.monotonic()
+    works = missing_work(storage, missing)
+    run_passes(works, storage.home, options, progress)
+    read = {part.contribution for work in works for part in work.parts}
+    made = []
+    for placed in missing:
+        artifact, size = _keep(storage, placed)
+        secs = time.monotonic() - begun
+        with warehouse.catalog.write() as connection:
+            record_analysis(connection, placed, artifact, secs, warehouse.clock())
+        made.append(_report(placed, read, artifact, size, secs))
+    return made
+
+
+def missing_work(storage: Storage, missing: Sequence[PlacedAnalysis]) -> list[PartitionWork]:
+    """The partitions that have to be read, each once for all analyses that need it beside the same label."""
+    parts: dict[tuple[str, tuple[str, ...], str], dict[str, Part]] = {}
+    sources: dict[tuple[str, tuple[str, ...], str], tuple[PartitionData, Node | None]] = {}
+    for placed in missing:
+        analysis, label = placed.analysis, placed.analysis.label
+        document = component_document(analysis.expression)
+        for partition in placed.partitions:
+            if is_known(storage, partition.contribution):
+                continue
+            content = tuple(fragment.fragment_id for fragment in partition.fragments)
+            source = (partition.partition, content, "" if label is None else label.identity)
+            sources[source] = (partition, label)
+            part = Part(partition.contribution, analysis.operator, document)
+            parts.setdefault(source, {})[partition.contribution] = part
+    return [
+        PartitionWork(partition.partition, partition.fragments, tuple(parts[source].values()),
+                      None if label is None else component_document(label))
+        for source, (partition, label) in sources.items()
+    ]  # fmt: skip
+
+
+def _keep(storage: Storage, placed: PlacedAnalysis) -> tuple[str, int]:
+    """The artifact of an analysis whose partitions are all known, written."""
+    try:
+        values = merged(placed.analysis, (accumulators(storage, one.contribution) for one in placed.partitions))
+    except DataError as error:
+        error.where = error.where or placed.describe()
+        raise
+    return write_artifact(storage, values), len(values)
+
+
+def _report(placed: PlacedAnalysis, contributions: Set[str], artifact: str, size: int, secs: float) -> Analyzed:
+    read = [partition for partition in placed.partitions if partition.contribution in contributions]
+    return Analyzed(
+        operator=placed.analysis.operator,
+        expression=expression_text(placed.analysis.expression),
+        over=str(placed.analysis.over),
+        partitions=len(placed.partitions),
+        partitions_read=len(read),
+        fragments_read=sum(len(partition.fragments) for partition in read),
+        rows=placed.rows,
+        rows_read=sum(partition.rows for partition in read),
+        size=size,
+        artifact=artifact,
+        secs=secs,
+    )

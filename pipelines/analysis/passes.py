@@ -1,0 +1,125 @@
+"""The pass: every partition that is missing, read once, through tf.Transform's analyzers, in one Beam job.
+
+    partition ── ReadPartition ── record batches ── AnalyzeDatasetWithCache ──> the partition's accumulators
+
+A partition is one tf.Transform dataset and one Beam element. Its batches go through the analyzer in order, in one bundle,
+so its accumulators are the same on every run. Partitions and analyses run side by side.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import apache_beam as beam
+import pyarrow as pa
+import tensorflow_transform.beam as tft_beam
+from tensorflow_transform.beam.analyzer_cache import DatasetCache, DatasetKey, WriteAnalysisCacheToFS
+
+from pipelines.analysis.analyzers import adapter_config, part_of, preprocessing_fn
+from pipelines.analysis.contributions import job_folder, publish
+from pipelines.analysis.values import PartitionWork, batches
+from pipelines.beam_runner import RunnerOptions, run_pipeline
+from pipelines.outcomes import error_document, error_from_document
+from pipelines.progress import Progress, watched
+from transforms.errors import HeadraceError
+from warehouse.storage import Storage
+
+_DONE = "done"
+
+
+def run_passes(
+    works: Sequence[PartitionWork], home: str, options: RunnerOptions | None = None, progress: Progress | None = None
+) -> None:
+    """Analyze partitions and make what they contribute known. ``progress`` counts partitions; each is read once.
+
+    All or nothing: if one fails, the others' work is dropped. Raises the :class:`HeadraceError` that a worker met, or what
+    the runner raises.
+    """
+    if not works:
+        return
+    storage, job = Storage(home), uuid.uuid4().hex
+    done = f"{job_folder(job)}/{_DONE}"
+    temporary = tempfile.mkdtemp(prefix="headrace-analyze-")
+    try:
+        with watched("analyzing", lambda: len(storage.list(f"{storage.home}/{done}")), len(works), progress):
+            _run(works, storage, job, options or RunnerOptions(), temporary)
+        for work in works:
+            for part in work.parts:
+                publish(storage, job, part.contribution)
+    except BaseException:
+        _delete_all(storage, job_folder(job))
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _delete_all(storage, done)
+
+
+def _delete_all(storage: Storage, folder: str) -> None:
+    for file in storage.list(f"{storage.home}/{folder}"):
+        storage.delete(file.path)
+
+
+def _run(works: Sequence[PartitionWork], storage: Storage, job: str, options: RunnerOptions, temporary: str) -> None:
+    try:
+        run_pipeline(lambda pipeline: _build(pipeline, works, storage.home, job, temporary), options)
+    except Exception:
+        for file in storage.list(f"{storage.home}/{job_folder(job)}/{_DONE}"):
+            document = json.loads(storage.read_bytes(file.path))
+            if "error" in document:
+                raise error_from_document(document["error"]) from None
+        raise
+
+
+def _build(pipeline: beam.Pipeline, works: Sequence[PartitionWork], home: str, job: str, temporary: str) -> None:
+    def analyzed(work: PartitionWork) -> str:
+        return json.dumps([work.label, [(part.operator, part.expression) for part in work.parts]], sort_keys=True)
+
+    for number, (_, group) in enumerate(groupby(sorted(works, key=analyzed), analyzed)):
+        alike = {DatasetKey(f"{i:06d}"): work for i, work in enumerate(group)}
+        data = {
+            key: pipeline
+            | f"Partition{number}.{key.key}" >> beam.Create([work.to_json()], reshuffle=False).with_output_types(str)
+            | f"ReadPartition{number}.{key.key}" >> beam.ParDo(ReadPartition(home, job))
+            for key, work in alike.items()
+        }
+        first = next(iter(alike.values()))
+        operators = [part.operator for part in first.parts]
+        with tft_beam.Context(temp_dir=f"{temporary}/{number}"):
+            analysis = tft_beam.AnalyzeDatasetWithCache(preprocessing_fn(operators))
+            config = adapter_config(operators, labelled=first.label is not None)
+            _, cache = (data, {}, config) | f"Analyze{number}" >> analysis
+        by_contribution = {
+            DatasetKey(alike[key].parts[part_of(entry)].contribution): DatasetCache({entry: accumulators}, None)
+            for key, entries in cache.items()
+            for entry, accumulators in entries.items()
+        }
+        _ = by_contribution | f"Keep{number}" >> WriteAnalysisCacheToFS(pipeline, f"{home}/{job_folder(job)}")
+
+
+@beam.typehints.with_input_types(str)
+@beam.typehints.with_output_types(pa.RecordBatch)
+class ReadPartition(beam.DoFn):
+    """The record batches of one partition; when all are out, a document says so, or what went wrong."""
+
+    def __init__(self, home: str, job: str) -> None:
+        self._home = home
+        self._job = job
+
+    def process(self, element: str) -> Iterator[pa.RecordBatch]:
+        """One partition of work in, its batches out, in order."""
+        work = PartitionWork.from_json(element)
+        try:
+            yield from batches(self._home, work)
+        except HeadraceError as error:
+            self._say(work, {"error": error_document(error)})
+            raise
+        self._say(work, {"fragments": len(work.fragments), "rows": work.rows})
+
+    def _say(self, work: PartitionWork, document: dict[str, object]) -> None:
+        path = f"{job_folder(self._job)}/{_DONE}/{work.parts[0].contribution}.json"
+        Storage(self._home).write_atomic(path, json.dumps(document, sort_keys=True).encode())
