@@ -127,5 +127,8 @@ class NumberMethods(Methods):
     def __mod__(self, n: int) -> Expr:
         return self._apply("modulo", n=n)
 
+    def __neg__(self) -> Expr:
+        return self._apply("multiply", -1)
+
     def __abs__(self) -> Expr:
         return self._apply("abs")

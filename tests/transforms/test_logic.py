@@ -1,0 +1,75 @@
+"""Logic of three values, membership, and what is missing."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from tests.transforms.test_numeric import run
+from transforms.canonical import canonicalize
+from transforms.errors import InputError, TypeMismatch
+
+a, b, c = hr.boolean("a"), hr.boolean("b"), hr.boolean("c")
+_VALUES = [True, False, None]
+
+
+def test_de_morgan_holds_for_all_three_values() -> None:
+    rows = list(itertools.product(_VALUES, repeat=3))
+    columns = {name: pa.array([row[i] for row in rows], pa.bool_()) for i, name in enumerate("abc")}
+    assert run(~(a & b & c), **columns) == run(~a | ~b | ~c, **columns)
+    assert run(a & (b | c), **columns) == run((a & b) | (a & c), **columns)
+
+
+def test_the_order_and_repetition_of_conditions_mean_nothing() -> None:
+    assert canonicalize((a & b & a).node).identity == canonicalize((b & a).node).identity
+    assert canonicalize(((a | b) | c).node).identity == canonicalize((c | (a | b)).node).identity
+
+
+def test_lists_of_text_are_still_sets() -> None:
+    words = hr.ragged("x", "string")
+    assert str(words & words).startswith("intersect(")
+    assert str(words | words).startswith("union(")
+    with pytest.raises(TypeMismatch):
+        _ = words & a
+
+
+def test_membership() -> None:
+    assert run(hr.int64("x").is_in([3, -(2**63)]), x=[3, 4, -(2**63), None]) == [True, False, True, None]
+    assert run(hr.int64("x").is_in([2**53 + 1]), x=[2**53, 2**53 + 1]) == [False, True]
+    long = "x" * 1_000_000
+    assert run(hr.text("x").is_in([long, ""]), x=[long, long[1:], "", "\x00"]) == [True, False, True, False]
+    assert run(hr.ragged("x", "string").is_in(["a"]), x=pa.array([["a", "b"], []], pa.list_(pa.string()))) == [
+        [True, False],
+        [],
+    ]
+    assert hr.int64("x").is_in([2, 1, 2]).node == hr.int64("x").is_in({1, 2}).node
+    assert run(hr.int64("x").is_in([]), x=[1]) == [False]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "says"),
+    [
+        (lambda: hr.int64("x").is_in(["a"]), "one type"),
+        (lambda: hr.text("x").is_in([1]), "one type"),
+        (lambda: hr.text("x").is_in("ab"), "several values"),
+        (lambda: hr.int64("x").is_in([1.5]), "wrong type"),
+        (lambda: hr.int64("x").is_in([2**63]), "does not fit"),
+        (lambda: hr.int64("x") & hr.boolean("b"), "does not take"),
+        (lambda: ~hr.int64("x"), "does not take"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told(mistake, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        mistake()
+
+
+def test_what_is_missing_is_told_from_what_is_not_a_number() -> None:
+    values = pa.array([1.0, None, float("nan")])
+    assert run(hr.float64("x").is_null(), x=values) == [False, True, False]
+    assert run(hr.float64("x").is_nan(), x=values) == [False, None, True]
+    assert run(hr.float64("x").missing_indicator(), x=values) == [0, 1, 0]
+    assert run(hr.float64("x").fill_nan(2).fill_null(3), x=values) == [1.0, 3.0, 2.0]
+    assert run(~hr.float64("x").is_null(), x=values) == [True, False, True]
