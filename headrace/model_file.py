@@ -5,9 +5,10 @@ from __future__ import annotations
 import runpy
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 
-from transforms.errors import HeadraceError, InputError
+from transforms.errors import HeadraceError, InputError, nearest
 from transforms.model import Model
 
 
@@ -37,6 +38,16 @@ def load_models(path: str | Path) -> tuple[Model, ...]:
         raise ModelFileError("two models of one file have the same name", where=str(file), value=", ".join(twice),
                              next_step="rename one of them")  # fmt: skip
     return tuple(models.values())
+
+
+def chosen_models(path: str, names: Iterable[str] | None = None) -> tuple[Model, ...]:
+    """The models of a file, or those of ``names`` in that order. Raises :class:`InputError` for a name it does not define."""
+    models = {each.name: each for each in load_models(path)}
+    for name in names or ():
+        if name not in models:
+            raise InputError("the file defines no model of this name", where=path, value=name,
+                             allowed=nearest(name, models))  # fmt: skip
+    return tuple(models[name] for name in names or models)
 
 
 def _run(file: Path) -> dict[str, object]:

@@ -13,14 +13,14 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import demo, graphs, models, status, tables, train, work
+from headrace.cli import analyze, demo, graphs, models, status, tables, train, work
 from headrace.cli.output import record_to
 from transforms.errors import HeadraceError, InputError
 
 DEFECT_STATUS = 70
 
 #: Packages that the core installs without, and the extra that brings each.
-EXTRAS = {"apache_beam": "beam", "tensorflow": "train", "keras": "train"}
+EXTRAS = {"apache_beam": "beam", "tensorflow": "train", "keras": "train", "tensorflow_transform": "tft"}
 
 app = typer.Typer(
     help="Computes each feature once for all models, keeps it, and feeds the trainers.",
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.add_typer(tables.app, name="table")
 app.add_typer(models.app, name="model")
 app.add_typer(graphs.app, name="graphs")
+app.command("analyze")(analyze.analyze)
 app.command("work")(work.work)
 app.command("train")(train.train)
 app.command("status")(status.status)

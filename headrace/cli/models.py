@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.analyze import make_analyses
 from headrace.cli.output import emit
 from headrace.cli.session import AsJson, Home, open_warehouse
 
@@ -27,31 +29,31 @@ def submit(
     file: Annotated[str, typer.Argument(help="A Python file that defines models, such as examples/search_ads.py.")],
     table: Annotated[str, typer.Option(help="The table to read. Default: what the model names.")] = "",
     model: Annotated[list[str] | None, typer.Option(help="Only this model of the file; may be repeated.")] = None,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="First make the full passes that are missing, as headrace analyze does.")
+    ] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
     """Submit the models of a file: match what is memoized, queue what is missing."""
-    from headrace.model_file import load_models
+    from headrace.model_file import chosen_models
     from headrace.screens.models import SubmittedRow, SubmittedScreen
-    from transforms.errors import InputError, nearest
     from warehouse.submit import submit_model
 
-    models = {each.name: each for each in load_models(file)}
-    for name in model or ():
-        if name not in models:
-            raise InputError("the file defines no model of this name", where=file, value=name,
-                             allowed=nearest(name, models))  # fmt: skip
+    models = chosen_models(file, model)
     rows = []
     with open_warehouse(home) as warehouse:
-        _check_all(warehouse, [models[name] for name in model or models], table)
-        for name in model or models:
-            done = submit_model(warehouse, models[name], table=table or None)
+        if analyze:
+            make_analyses(warehouse, models, table)
+        _check_all(warehouse, models, table)
+        for each in models:
+            done = submit_model(warehouse, each, table=table or None)
             row = SubmittedRow(
-                model=name,
+                model=each.name,
                 version=done.version,
-                client=models[name].client,
+                client=each.client,
                 table=done.solution.table,
-                inputs=len(models[name].inputs),
+                inputs=len(each.inputs),
                 hits=done.hits,
                 shared=done.shared,
                 queued=done.queued,
@@ -62,16 +64,19 @@ def submit(
     emit(SubmittedScreen(tuple(rows)), as_json=as_json)
 
 
-def _check_all(warehouse: Warehouse, models: list[Model], table: str) -> None:
+def _check_all(warehouse: Warehouse, models: Sequence[Model], table: str) -> None:
     """Raise for any of the models before the first is submitted: a file is submitted as a whole or not at all."""
     from warehouse.manifests import get_table
-    from warehouse.submit import check_model
+    from warehouse.submit import check_model, resolve_checked
 
     with warehouse.catalog.read() as connection:
         for model in models:
             name = table or model.table
             if name:
                 check_model(model, get_table(connection, name))
+    for model in models:
+        if name := table or model.table:
+            resolve_checked(warehouse, model, name)
 
 
 @app.command("ls")

@@ -11,11 +11,16 @@ from importlib import import_module
 
 
 def import_tensorflow_quietly() -> None:
-    """Load the model's libraries for the CPU. What they print is dropped if they load and shown if they do not."""
+    """Load the model's libraries for the CPU."""
+    import_quietly("trainer.dlrm")
+
+
+def import_quietly(module: str) -> None:
+    """Load a module that loads TensorFlow, for the CPU. What that prints is dropped if it loads and shown if it does not."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     with _native_stderr_held_back():
-        import_module("trainer.dlrm")
+        import_module(module)
 
 
 @contextmanager
