@@ -31,8 +31,13 @@ if TYPE_CHECKING:
     from transforms.expression import ragged as ragged
     from transforms.expression import text as text
     from transforms.expression import timestamp as timestamp
+    from transforms.expression import vector as vector
+    from transforms.expression import weighted as weighted
     from transforms.functions import op as op
     from transforms.model import Model as Model
+    from transforms.preprocessing import from_preprocessing_fn as from_preprocessing_fn
+    from transforms.preprocessing import from_transform_output as from_transform_output
+    from transforms.time_range import between as between
     from transforms.types import Dense as Dense
     from transforms.types import Ragged as Ragged
     from transforms.types import Vector as Vector
@@ -41,11 +46,13 @@ if TYPE_CHECKING:
 _HOME = {
     "HeadraceError": "transforms.errors",
     "Model": "transforms.model",
+    "between": "transforms.time_range",
     "op": "transforms.functions",
+    **dict.fromkeys(("from_preprocessing_fn", "from_transform_output"), "transforms.preprocessing"),
     **dict.fromkeys(("Dense", "Ragged", "Vector", "Weighted"), "transforms.types"),
     **dict.fromkeys(
         ("Expr", "boolean", "coalesce", "column", "concat", "cross", "float32", "float64", "if_else", "int64",
-         "literal", "maximum", "minimum", "ragged", "text", "timestamp"),
+         "literal", "maximum", "minimum", "ragged", "text", "timestamp", "vector", "weighted"),
         "transforms.expression",
     ),
 }  # fmt: skip

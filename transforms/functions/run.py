@@ -43,9 +43,9 @@ def python_function(*columns: Column, bundle: str, keywords: str, takes: Sequenc
 
 def one_event(*row: Any, bundle: str, keywords: str, takes: Sequence[str], gives: str) -> object:
     """The function over arrays of one row: its meaning for one event."""
-    arrays = [_array([value], column_type_of(text)) for value, text in zip(row, takes, strict=True)]
+    arrays = [array_of([value], column_type_of(text)) for value, text in zip(row, takes, strict=True)]
     result = computed(arrays, bundle, keywords, column_type_of(gives))
-    return _python_value(result, column_type_of(gives))
+    return python_value(result, column_type_of(gives))
 
 
 @lru_cache(maxsize=1024)
@@ -160,7 +160,8 @@ def _no_reference(kind: str, content: object) -> object:
     raise DataError("a parameter of a function is no plain value", value=kind)
 
 
-def _array(values: list[Any], column_type: ColumnType) -> pa.Array:
+def array_of(values: list[Any], column_type: ColumnType) -> pa.Array:
+    """Python values as Arrow: pairs for weighted items, microseconds for timestamps."""
     target = arrow_type(column_type)
     if isinstance(column_type, Weighted):
         values = [None if row is None else [{"id": item, "weight": weight} for item, weight in row] for row in values]
@@ -170,7 +171,8 @@ def _array(values: list[Any], column_type: ColumnType) -> pa.Array:
     return pa.array(values, target)
 
 
-def _python_value(array: pa.Array, column_type: ColumnType) -> object:
+def python_value(array: pa.Array, column_type: ColumnType) -> object:
+    """The first value of an array, as :func:`array_of` takes it."""
     if column_type.dtype is DType.TIMESTAMP:
         whole = pa.int64() if isinstance(column_type, Dense) else pa.list_(pa.int64())
         return array.cast(whole)[0].as_py()

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from transforms.errors import TypeMismatch
-from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Types
+from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, TwinAt, Types
 from transforms.operators.signatures import ANY, not_empty
 from transforms.types import ColumnType, type_document, type_from_document
 
@@ -67,4 +67,47 @@ PYTHON_FUNCTION = Operator(
     ),
 )
 
-OPERATORS: tuple[Operator, ...] = (PYTHON_FUNCTION,)
+
+@lru_cache(maxsize=1024)
+def _graph(text: str) -> tuple[tuple[dict[str, object], ...], ColumnType]:
+    """The types that a graph takes, and the one it gives."""
+    document = json.loads(text)
+    return tuple(entry["type"] for entry in document["inputs"]), type_from_document(document["type"])
+
+
+def _graph_gives(types: Types, params: Params) -> ColumnType:
+    takes, gives = _graph(str(params["graph"]))
+    if [_without_buckets(column_type) for column_type in types] != list(takes):
+        raise TypeMismatch("a TensorFlow graph was traced for other types than it is given now",
+                           value=", ".join(map(str, types)),
+                           allowed=", ".join(str(type_from_document(document)) for document in takes),
+                           next_step="trace the function again for these columns")  # fmt: skip
+    return gives
+
+
+def _one_event_of_graph(*row: object, **params: Any) -> object:
+    return importlib.import_module("transforms.twins.traced").one_event(*row, **params)
+
+
+TENSORFLOW_GRAPH = Operator(
+    name="tensorflow_graph",
+    version=1,
+    family="functions",
+    summary="One output of a tf.Transform preprocessing_fn, traced by hr.from_preprocessing_fn; see functions.md.",
+    args=(Arg("columns", dense=ANY, ragged=ANY, vector=ANY, variadic=True),),
+    result=_graph_gives,
+    reference=_one_event_of_graph,
+    kernel=KernelAt("transforms.twins.traced", "tensorflow_graph"),
+    params=(Param("graph", str, check=not_empty, doc="the canonical graph, which hr.from_preprocessing_fn writes"),),
+    nulls="see",
+    cost_ns=500,
+    twin=TwinAt("transforms.twins.traced", "twin"),
+    example=Example(
+        'hr.from_preprocessing_fn(lambda inputs: {"it": __import__("tensorflow").strings.lower(inputs["query"])}, '
+        '{"query": hr.text("query")})["it"]',
+        {"query": ["Red", None]},
+        ["red", None],
+    ),
+)
+
+OPERATORS: tuple[Operator, ...] = (PYTHON_FUNCTION, TENSORFLOW_GRAPH)
