@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import random
+import struct
 import zoneinfo
 from importlib import resources
 
@@ -15,7 +16,7 @@ import headrace as hr
 from tests.transforms.test_numeric import run
 from transforms.errors import InputError
 from transforms.fingerprint import fingerprint
-from transforms.operators.zones import clock_changes
+from transforms.operators.zones import STRIDE_SECS, clock_changes
 from transforms.types import Dense, DType, arrow_type
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -87,6 +88,29 @@ def test_wall_clocks_show_what_python_says(zone: str) -> None:
     assert [value.replace(tzinfo=None) for value in got] == [
         _moment((at + offset) * 10**6) for at, offset in zip(seconds, offsets, strict=True)
     ]
+
+
+def _stored_changes(zone: str) -> list[int]:
+    """When the offset changes, as written in the second block of a TZif file (RFC 8536)."""
+    stored = resources.files("tzdata").joinpath("zoneinfo", *zone.split("/")).read_bytes()
+    counts = struct.unpack_from(">6l", stored, 20)
+    at = 44 + 4 * counts[3] + counts[3] + 6 * counts[4] + counts[5] + 8 * counts[2] + counts[1] + counts[0]
+    moments, kinds = struct.unpack_from(">6l", stored, at + 20)[3:5]
+    times = struct.unpack_from(f">{moments}q", stored, at + 44)
+    which = [0, *stored[at + 44 + 8 * moments : at + 44 + 9 * moments]]
+    offsets = [struct.unpack_from(">l", stored, at + 44 + 9 * moments + 6 * kind)[0] for kind in range(kinds)]
+    return [time for time, (a, b) in zip(times, itertools.pairwise(which), strict=True) if offsets[a] != offsets[b]]
+
+
+def test_no_clock_was_changed_twice_within_a_stride() -> None:
+    for zone in resources.files("tzdata").joinpath("zones").read_text().split():
+        assert all(b - a > STRIDE_SECS for a, b in itertools.pairwise(_stored_changes(zone))), zone
+
+
+def test_changes_are_those_in_the_stored_tables() -> None:
+    for zone in _ZONES:
+        stored = _stored_changes(zone)
+        assert set(stored) <= set(clock_changes(zone)[0]), zone
 
 
 @pytest.mark.slow
