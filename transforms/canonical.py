@@ -42,6 +42,8 @@ def _canonical_node(node: Node, args: tuple[Node, ...]) -> Node:
 
 
 def _with_operands(node: Operation, operands: tuple[Node, ...]) -> Operation:
+    if operands == node.operands:
+        return node  # most nodes are canonical already, and an identity is not cheap
     return Operation(node.type, node.op, node.version, operands, node.params)
 
 

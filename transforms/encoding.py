@@ -18,9 +18,12 @@ import hashlib
 import math
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 
 from transforms.errors import InputError
 
+#: Characters of a text that is likely to come again, such as an operator's or a parameter's name.
+_SHORT = 40
 _QUIET_NAN = bytes.fromhex("7ff8000000000000")
 
 
@@ -30,6 +33,8 @@ def encode(value: object) -> bytes:
     Raises :class:`InputError` for any other type and for text with lone surrogates.
     """
     match value:
+        case str():
+            return _short_text(value) if len(value) <= _SHORT else _tagged(b"s", _utf8(value))
         case None:
             return _tagged(b"0", b"")
         case bool():
@@ -38,8 +43,6 @@ def encode(value: object) -> bytes:
             return _tagged(b"i", value.to_bytes((value.bit_length() + 8) // 8, "big", signed=True))
         case float():
             return _tagged(b"f", _QUIET_NAN if math.isnan(value) else struct.pack(">d", value))
-        case str():
-            return _tagged(b"s", _utf8(value))
         case bytes():
             return _tagged(b"y", value)
         case list() | tuple():
@@ -59,6 +62,11 @@ def digest(value: object) -> str:
 
 def _tagged(tag: bytes, payload: bytes) -> bytes:
     return tag + len(payload).to_bytes(8, "big") + payload
+
+
+@lru_cache(maxsize=4096)
+def _short_text(value: str) -> bytes:
+    return _tagged(b"s", _utf8(value))
 
 
 def _utf8(text: str) -> bytes:

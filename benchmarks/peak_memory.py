@@ -1,0 +1,78 @@
+"""How much memory one fragment takes: the peak of a process that reads, computes and writes it, against its Arrow bytes.
+
+    python benchmarks/peak_memory.py [--rows N]
+
+The fragment is a file of the search log, the components those of transform_throughput.py. The process does what a worker
+does with a fragment, all row groups at once: registers the log, memoizes it, and reports its peak; what it had taken
+before the fragment (the interpreter, libraries, compiled kernels) is subtracted. Arrow bytes are those of the raw columns
+as plain, uncompressed Arrow arrays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import pyarrow.parquet as pq
+
+from benchmarks.harness import machine
+from benchmarks.search_log import generate
+
+
+def main() -> int:
+    """Generate, run in a process of its own, report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--in-folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.in_folder:
+        print(json.dumps(_peak(options.in_folder)))
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        partition = Path(name) / "log" / "date=2026-01-01"
+        partition.mkdir(parents=True)
+        generate(partition / "part.parquet", options.rows)
+        arrow_bytes = pq.read_table(partition / "part.parquet").nbytes
+        command = [sys.executable, __file__, "--in-folder", name]
+        peak = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    taken = peak["after_bytes"] - peak["before_bytes"]
+    print(machine())
+    print(f"{options.rows:,} rows, {arrow_bytes / 1e6:.0f} MB as Arrow: peak {peak['after_bytes'] / 1e6:.0f} MB, "
+          f"{peak['before_bytes'] / 1e6:.0f} MB of it before the fragment; for the fragment {taken / 1e6:.0f} MB, "
+          f"{taken / arrow_bytes:.1f}x its Arrow bytes")  # fmt: skip
+    return 0
+
+
+def _peak(folder: Path) -> dict[str, int]:
+    from benchmarks.transform_throughput import components
+    from pipelines.memoize import FragmentWork, PlanCache, WantedComponent, memoize_fragment
+    from transforms.canonical import canonicalize
+    from transforms.graph import component_document
+    from transforms.memory import keep_freed_memory
+    from warehouse import Warehouse
+    from warehouse.config import WarehouseConfig
+    from warehouse.manifests import read_manifest
+    from warehouse.register import register_table
+
+    keep_freed_memory()
+    with Warehouse.open(WarehouseConfig(home=str(folder / "home"))) as warehouse:
+        register_table(warehouse, "log", str(folder / "log"))
+        manifest = read_manifest(warehouse, "log", "date=2026-01-01")
+        roots = [canonicalize(root) for root in components().values()]
+        wanted = tuple(WantedComponent(root.identity, root.identity, component_document(root)) for root in roots)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        for number, fragment in enumerate(manifest.fragments):
+            memoize_fragment(warehouse.storage, FragmentWork(fragment, wanted, f"memos/{number}.arrow"), PlanCache())
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"before_bytes": before, "after_bytes": after}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
