@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import pyarrow as pa
 import pytest
@@ -238,6 +240,50 @@ def test_json_extract_takes_the_last_of_equal_names() -> None:
     assert run("json_extract", documents, path="$.a") == ['{"c":2}', "2", "3", '{"b":1,"b":null}']
 
 
+@given(document=_documents | st.text('[]{}",:\\\\ue0019.-+ tn', max_size=12))
+@thorough
+def test_json_is_accepted_and_read_as_pythons_parser_does(document: str) -> None:
+    [whole], [item] = run("json_extract", [document], path="$"), run("json_extract", [document], path="$.a")
+    try:
+        value = json.loads(document, parse_constant=lambda name: pytest.fail("not drawn"))
+    except json.JSONDecodeError:
+        assert whole is None and item is None  # noqa: PT018 - one event, one statement
+        return
+    member = value.get("a") if isinstance(value, dict) else None
+    for text, meant in ((whole, value), (item, member)):
+        if isinstance(meant, str) and not _is_text(meant):
+            assert text is None
+        else:
+            assert text == meant if isinstance(meant, str) or text is None else json.loads(text) == meant
+
+
+def _is_text(value: str) -> bool:
+    return not any("\ud800" <= sign <= "\udfff" for sign in value)
+
+
+_WORD = st.text("abcÉé%+ &=/?#:@\n漢😀", max_size=6)
+
+
+@given(
+    host=st.from_regex(r"[A-Za-z0-9]{1,5}(\.[A-Za-z]{2,4}){1,2}", fullmatch=True),
+    port=st.sampled_from(["", ":", ":8080"]),
+    segments=st.lists(_WORD.filter(bool), max_size=4),
+    query=st.lists(st.tuples(st.sampled_from(["q", "né", "a b"]), _WORD), max_size=4),
+)
+@thorough
+def test_urls_made_by_urllib_are_taken_apart_again(
+    host: str, port: str, segments: list[str], query: list[tuple[str, str]]
+) -> None:
+    path = "/".join(quote(segment, safe="") for segment in segments)
+    url = f"HTTPS://ann:pw@{host}{port}/{path}?{urlencode(query)}#part/?q=no"
+    assert run("url_scheme", [url]) == [urlsplit(url).scheme] == ["https"]
+    assert run("url_host", [url]) == [urlsplit(url).hostname] == [host.lower()]
+    assert run("url_path_tokens", [url]) == [segments]
+    first = dict(reversed(parse_qsl(urlsplit(url).query, keep_blank_values=True)))
+    for name in ("q", "né", "a b"):
+        assert run("url_query_parameter", [url], name=name) == [first.get(name)]
+
+
 def test_json_extract_refuses_what_the_rfc_does_not_have() -> None:
     bad = ["", "NaN", "[1,]", '{"a":1,}', "{'a':1}", "[01]", "[1.]", "[.5]", "[+1]", '["\t"]', '["\\x"]', '["\\u12g4"]', "[1]x", "[1", "\ufeff1",
            '{"a"}', "{1:2}", "[1 2]", "tru", "nulll", '"', "[" * 300 + "]" * 300, "[}", "-"]  # fmt: skip
@@ -271,6 +317,23 @@ def test_device_spellings_meet() -> None:
         (["", " ", "/", " build/x", "_"], None),
     ):
         assert run("device_model", spellings) == [model] * len(spellings)
+
+
+@pytest.mark.parametrize(
+    ("op", "values"),
+    [
+        ("url_scheme", ["a" * MB + ":", "http://x"]),
+        ("url_host", ["http://" + "a." * (MB // 2) + "com", "http://u" + "@" * MB + "x"]),
+        ("url_registered_domain", ["http://" + "a." * (MB // 2) + "com", "é." * (MB // 4) + "co.uk"]),
+        ("url_path_tokens", ["http://a/" + "b%20/" * (MB // 5)]),
+        ("url_query_parameter", ["?" + "a=%41&" * (MB // 6) + "q=%41+"]),
+        ("ip_prefix", ["1" * MB, ":" * MB, "1:" * (MB // 2)]),
+        ("device_model", ["Samsung " * 100_000 + "x", " " * MB + "x/" + "y" * MB]),
+    ],
+)
+def test_twins_equal_kernels_over_a_megabyte(op: str, values: list[str | None]) -> None:
+    params = REGISTRY[op].bind_params(TRIALS[op][1][0])
+    assert _by_twin(op, values, params) == run(op, values, **params)
 
 
 def test_texts_of_a_megabyte_and_a_hundred_thousand_items() -> None:

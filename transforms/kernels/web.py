@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
-import pyarrow.compute as pc
 
-from transforms.columns import Array, Column, RaggedItems, Strings, from_arrow, to_arrow
+from transforms.columns import Array, Column, RaggedItems, Strings
 from transforms.errors import DataError
-from transforms.kernels import web_addresses, web_json, web_suffixes, web_urls
+from transforms.kernels import web_addresses, web_devices, web_json, web_suffixes, web_urls
 from transforms.kernels.buffers import check_positions, spans
 from transforms.kernels.spans import frozen
-from transforms.operators.devices import STEPS
 from transforms.operators.json_path import Step, steps_of
 from transforms.operators.public_suffixes import Rule, rules_by_ending
-from transforms.types import Dense, DType
 
 
 def url_scheme(column: Column) -> Column:
@@ -62,14 +58,11 @@ def ip_prefix(column: Column, *, v4_bits: int, v6_bits: int) -> Column:
 
 
 def device_model(column: Column) -> Column:
-    """The canonical form of each device string, by the steps of the rule."""
-    array = pc.ascii_lower(to_arrow(_strings(column), Dense(DType.STRING)))
-    for pattern, replacement in STEPS:
-        array = pc.replace_substring_regex(array, pattern, replacement)
-    models = from_arrow(array, Dense(DType.STRING))
-    assert isinstance(models, Strings), "text stays text"
-    left = models.ends > models.starts
-    return replace(models, valid=left if models.valid is None else left & models.valid)
+    """The canonical form of each device string."""
+    strings = _strings(column)
+    data, starts, ends = web_devices.models(*spans(strings))
+    left = ends > starts
+    return Strings(data, starts, ends, left if strings.valid is None else left & strings.valid)
 
 
 def json_extract(column: Column, *, path: str) -> Column:

@@ -5,7 +5,8 @@ r"""Device strings made canonical, without a user agent: the rule of ``device_mo
 3. Names of makers at the front go, if what remains begins with a letter: ``samsung sm-g991b`` and ``samsung-sm-g991b``
    are ``sm-g991b``, but ``nokia 6.1`` stays.
 
-Nothing left is null. Each step is one replacement in the syntax of RE2, so that Arrow and TensorFlow follow the same rule.
+Nothing left is null. Each step is one replacement in the syntax of RE2, which TensorFlow follows
+as it stands.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ URL_SCHEME = Operator(
     result=_ONE,
     reference=addresses.url_scheme,
     kernel=KernelAt(_KERNELS, "url_scheme"),
-    cost_ns=10,
+    cost_ns=30,
     lifts=True,
     twin=TwinAt(_TWINS, "url_scheme"),
     example=Example(
@@ -59,7 +59,7 @@ URL_HOST = Operator(
     result=_ONE,
     reference=addresses.url_host,
     kernel=KernelAt(_KERNELS, "url_host"),
-    cost_ns=50,
+    cost_ns=90,
     lifts=True,
     twin=TwinAt(_TWINS, "url_host"),
     example=Example(
@@ -78,7 +78,7 @@ URL_REGISTERED_DOMAIN = Operator(
     result=_ONE,
     reference=_registered_domain,
     kernel=KernelAt(_KERNELS, "url_registered_domain"),
-    cost_ns=100,
+    cost_ns=250,
     lifts=True,
     twin=TwinAt(_TWINS, "url_registered_domain"),
     example=Example(
@@ -97,7 +97,7 @@ URL_PATH_TOKENS = Operator(
     result=always(Ragged(DType.STRING)),
     reference=addresses.url_path_tokens,
     kernel=KernelAt(_KERNELS, "url_path_tokens"),
-    cost_ns=80,
+    cost_ns=110,
     twin=TwinAt(_TWINS, "url_path_tokens"),
     example=Example(
         'hr.text("url").url_path_tokens()',
@@ -116,7 +116,7 @@ URL_QUERY_PARAMETER = Operator(
     reference=addresses.url_query_parameter,
     kernel=KernelAt(_KERNELS, "url_query_parameter"),
     params=(Param("name", str, check=not_empty, doc="the parameter's name, decoded; case counts"),),
-    cost_ns=60,
+    cost_ns=110,
     lifts=True,
     twin=TwinAt(_TWINS, "url_query_parameter"),
     example=Example(
@@ -139,7 +139,7 @@ IP_PREFIX = Operator(
         Param("v4_bits", int, 24, check=_bits(32), doc="leading bits kept of an IPv4 address"),
         Param("v6_bits", int, 48, check=_bits(128), doc="leading bits kept of an IPv6 address"),
     ),
-    cost_ns=60,
+    cost_ns=70,
     lifts=True,
     twin=TwinAt(f"{_TWINS}_addresses", "ip_prefix"),
     example=Example(
@@ -159,7 +159,7 @@ DEVICE_MODEL = Operator(
     reference=devices.device_model,
     kernel=KernelAt(_KERNELS, "device_model"),
     laws=frozenset({Law.IDEMPOTENT}),
-    cost_ns=1500,
+    cost_ns=130,
     lifts=True,
     twin=TwinAt(_TWINS, "device_model"),
     example=Example(
@@ -181,7 +181,7 @@ JSON_EXTRACT = Operator(
     params=(
         Param("path", str, check=_a_path, doc="$ and then steps .name, ['any name'] or [0]: a subset of RFC 9535"),
     ),
-    cost_ns=200,
+    cost_ns=250,
     lifts=True,
     untwinned="TensorFlow has no graph operation that reads JSON, and its regular expressions cannot count nesting.",
     example=Example(
