@@ -79,11 +79,9 @@ def test_a_change_in_an_imported_source_is_a_change_of_the_digest(tmp_path, monk
     monkeypatch.setattr(compiled, "_TOP", tmp_path)
     before = compiled.digest_of_sources(kernels / "a.py")
     (kernels / "b.py").write_text("x = 2\n")
-    compiled.sources_of.cache_clear()
-    compiled.digest_of_sources.cache_clear()
+    for cached in (compiled.digest_of_sources, compiled.sources_of, compiled._imported):
+        cached.cache_clear()
     assert compiled.digest_of_sources(kernels / "a.py") != before
-    compiled.sources_of.cache_clear()
-    compiled.digest_of_sources.cache_clear()
 
 
 @pytest.mark.parametrize("size", [*range(70), 127, 128, 129, 191, 192, 193, 1000])

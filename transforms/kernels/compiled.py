@@ -34,9 +34,10 @@ def sources_of(file: Path) -> tuple[Path, ...]:
     return tuple(sorted(found))
 
 
+@cache
 def _imported(file: Path) -> set[Path]:
-    tree = ast.parse(file.read_bytes())
-    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    top = ast.parse(file.read_bytes()).body
+    froms = [node for node in top if isinstance(node, ast.ImportFrom) and node.module]
     modules = {str(node.module) for node in froms}
     modules |= {f"{node.module}.{name.name}" for node in froms if node.module in _PACKAGES for name in node.names}
     paths = (_TOP.joinpath(*module.split(".")).with_suffix(".py") for module in modules if module.startswith(_PACKAGES))
