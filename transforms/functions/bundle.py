@@ -91,6 +91,8 @@ class _Bundler:
     def _function_or_class(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
         module = str(getattr(value, "__module__", None) or "")
         cached = isinstance(value, functools._lru_cache_wrapper)
+        if isinstance(value, FunctionType):  # what wraps another function bears the name of the other's module
+            module = str(value.__globals__.get("__name__") or "__main__")
         if module and is_project(module) and not isinstance(value, MethodType):
             if cached:
                 return self.bind(inspect.unwrap(value), name, chains)  # type: ignore[arg-type]
