@@ -17,12 +17,14 @@ _TOP = Path(__file__).resolve().parents[2]
 def is_project(module_name: str) -> bool:
     """Whether a module is the user's own: neither of the standard library, nor installed, nor Headrace's."""
     top = module_name.partition(".")[0]
-    if top in sys.stdlib_module_names and top != "__main__":
+    if top == "__main__":
+        return True
+    if top in sys.stdlib_module_names:
         return False
     module = sys.modules.get(module_name)
     file = getattr(module, "__file__", None)
     if file is None:
-        return top == "__main__" or module is None or top not in _distributions()
+        return module is None or top not in _distributions()
     parts = Path(file).resolve().parts
     return not (_is_headrace(top, Path(file)) or {"site-packages", "dist-packages"} & set(parts))
 
