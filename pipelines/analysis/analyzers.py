@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import tensorflow as tf
 import tensorflow_transform as tft
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -43,7 +44,7 @@ def preprocessing_fn(operators: Sequence[str]) -> Callable[[Tensors], Tensors]:
     def analyze(inputs: Tensors) -> Tensors:
         for i, operator in enumerate(operators):
             _analyzer(operator, inputs[values_name(i)], inputs.get(LABEL), f"{_SCOPE}{i}.")
-        return {"any": inputs[values_name(0)]}
+        return {"events": tf.zeros(inputs[values_name(0)].dense_shape[:1], tf.int64)}
 
     return analyze
 
