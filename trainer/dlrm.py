@@ -56,7 +56,7 @@ class Dlrm:
 
     def __init__(self, layout: InputLayout, config: TrainConfig) -> None:
         self._config = config
-        self._dense_width = len(layout.dense)
+        self._dense_width = layout.dense_width
         self._widths = [feature.table.dim for feature in layout.features]
         self._layers_made = 0
         self._projections = {

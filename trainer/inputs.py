@@ -1,13 +1,16 @@
 """What a model does with each input, decided by the input's type alone. Pure.
 
-=============================  =========================================================
-type                           use
-=============================  =========================================================
-``Ragged[int64, buckets=n]``   a bag of ids, embedded in a table of n rows
-``Dense[int64, buckets=n]``    one id, embedded; null is the empty bag
-``Dense`` number or bool       one float32 of the dense vector; null is 0
-anything else                  refused, with what to add to the expression
-=============================  =========================================================
+==============================  ========================================================
+type                            use
+==============================  ========================================================
+``Ragged[int64, buckets=n]``    a bag of ids, embedded in a table of n rows
+``Weighted[int64, buckets=n]``  the same; each row counts as much as its weight says
+``Vector[int64, buckets=n]``    the same; every event has equally many ids
+``Dense[int64, buckets=n]``     one id, embedded; null is the empty bag
+``Dense`` number or bool        one float32 of the dense vector; null is 0
+``Vector`` numbers or bools     as many float32 of the dense vector
+anything else                   refused, with what to add to the expression
+==============================  ========================================================
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from trainer.config import TrainConfig
 from trainer.embedding.spec import SGD, Adagrad, FeatureSpec, Normal, Optimizer, TableSpec, tables_of
 from trainer.errors import ConfigError, UntrainableInput
 from transforms.errors import nearest
-from transforms.types import ColumnType, Dense, DType, Ragged
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,21 @@ class InputLayout:
     dense: tuple[TypedInput, ...]
     features: tuple[FeatureSpec, ...]
 
+    @property
+    def dense_width(self) -> int:
+        """Columns of the matrix."""
+        return sum(width_of(item.type) for item in self.dense)
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether the ids of any input have weights."""
+        return any(isinstance(item.type, Weighted) for item in self.embedded)
+
+
+def width_of(column_type: ColumnType) -> int:
+    """How many floats of the dense vector an input of this type gives."""
+    return column_type.size if isinstance(column_type, Vector) else 1
+
 
 def lay_out(inputs: Sequence[TypedInput], config: TrainConfig) -> InputLayout:
     """Decide the use of every input.
@@ -47,8 +65,8 @@ def lay_out(inputs: Sequence[TypedInput], config: TrainConfig) -> InputLayout:
     """
     for item in inputs:
         _check_type(item)
-    embedded = tuple(item for item in inputs if _buckets(item.type) is not None)
-    dense = tuple(item for item in inputs if _buckets(item.type) is None)
+    embedded = tuple(item for item in inputs if item.type.buckets is not None)
+    dense = tuple(item for item in inputs if item.type.buckets is None)
     if not inputs:
         raise ConfigError("a model needs at least one input", next_step="add inputs with model.input(name, expression)")
     _check_names(embedded, config)
@@ -57,20 +75,16 @@ def lay_out(inputs: Sequence[TypedInput], config: TrainConfig) -> InputLayout:
     return InputLayout(embedded, dense, features)
 
 
-def _buckets(column_type: ColumnType) -> int | None:
-    return column_type.buckets if isinstance(column_type, (Dense, Ragged)) else None
-
-
 def _check_type(item: TypedInput) -> None:
-    if isinstance(item.type, (Dense, Ragged)) and item.type.buckets is not None:
+    if item.type.buckets is not None:
         return
-    if isinstance(item.type, Dense) and (item.type.dtype.is_numeric or item.type.dtype is DType.BOOL):
+    if isinstance(item.type, (Dense, Vector)) and (item.type.dtype.is_numeric or item.type.dtype is DType.BOOL):
         return
     raise UntrainableInput(
         "no part of the model takes an input of this type",
         where=f"input {item.name}",
         value=str(item.type),
-        allowed="ids with buckets (Ragged or Dense int64), or one number or bool an event",
+        allowed="int64 ids with buckets, or one number or bool, or a vector of them, an event",
         next_step=_remedy(item.type),
     )
 
@@ -78,11 +92,13 @@ def _check_type(item: TypedInput) -> None:
 def _remedy(column_type: ColumnType) -> str:
     if column_type.dtype is DType.TIMESTAMP:
         return "derive a number from the time, such as .hour_of_day(), or add .hash_buckets(n) to it"
-    if isinstance(column_type, (Dense, Ragged)) and column_type.dtype in (DType.STRING, DType.INT64):
+    if isinstance(column_type, Vector):
+        return "read it as a list with hr.ragged, and add .hash_buckets(n) and, for a vector, .pad(size, 0)"
+    if column_type.dtype in (DType.STRING, DType.INT64):
         return "add .hash_buckets(n) to the expression"
     if isinstance(column_type, Ragged):
-        return "reduce it to one number an event, such as .count(), or turn its items into ids with .hash_buckets(n)"
-    return "split it into inputs of a type that is taken"
+        return "reduce it to one number an event, such as .count() or .pool(), or make it a vector with .pad(size, 0.0)"
+    return "take its parts with .ids() and .weights()"
 
 
 def _check_names(embedded: Sequence[TypedInput], config: TrainConfig) -> None:
@@ -97,7 +113,7 @@ def _check_names(embedded: Sequence[TypedInput], config: TrainConfig) -> None:
 def _table(item: TypedInput, config: TrainConfig) -> TableSpec:
     return TableSpec(
         name=config.tables.get(item.name, item.name),
-        vocabulary_size=_buckets(item.type) or 0,
+        vocabulary_size=item.type.buckets or 0,
         dim=config.dims.get(item.name, config.dim),
         optimizer=_optimizer(config),
         combiner=config.combiners.get(item.name, config.combiner),

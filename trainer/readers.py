@@ -4,7 +4,7 @@ A fragment is decoded whole, in a background thread, one or a few ahead of train
 Batches are then slices; events keep the order in which they are stored. Loads neither TensorFlow nor Beam.
 
 Written rules: a null id is the empty bag; a null number is 0; a number that is NaN or infinite (in float32) is an
-error that names its row, since it would spread over every weight: handle it in the expression (``if_else(x == x, x, 0.0)`` for NaN, ``clip`` for infinities).
+error that names its row, since it would spread over every weight, and so is the weight of an id: handle it in the expression (``if_else(x == x, x, 0.0)`` for NaN, ``clip`` for infinities).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from trainer.embedding.engine import IdBatch
 from trainer.errors import BadFeature, BadLabel
-from trainer.inputs import InputLayout, TypedInput
-from transforms.columns import Numbers, RaggedItems, conform, from_arrow
+from trainer.inputs import InputLayout, TypedInput, width_of
+from transforms.columns import Numbers, RaggedItems, Vectors, WeightedItems, conform, from_arrow
 from transforms.errors import DataError
 from transforms.types import Dense, DType
 from warehouse.solution import SolutionFragment
@@ -51,13 +51,15 @@ class FragmentRef:
 
 @dataclass(frozen=True, slots=True)
 class DecodedFragment:
-    """One fragment in memory. Per embedded input ``ids`` (int64) and ``offsets`` (int64, rows + 1 of them);
-    ``dense`` is float32 [rows, dense inputs], ``labels`` float32 [rows]."""
+    """One fragment in memory. Per embedded input ``ids`` (int64), ``offsets`` (int64, rows + 1 of them) and ``weights``
+    (float32 beside the ids, or None if they have none); ``dense`` is float32 [rows, width of the dense inputs],
+    ``labels`` float32 [rows]."""
 
     key: str
     rows: int
     ids: tuple[Array, ...]
     offsets: tuple[Array, ...]
+    weights: tuple[Array | None, ...]
     dense: Array
     labels: Array
 
@@ -75,7 +77,7 @@ class Span:
 class Batch:
     """One optimizer step's events, padded to a fixed shape: ``rows`` real ones, then empty bags and zeros of weight 0.
 
-    ``dense``: float32 [batch_rows, dense inputs]; ``labels`` and ``weights``: float32 [batch_rows].
+    ``dense``: float32 [batch_rows, width of the dense inputs]; ``labels`` and ``weights``: float32 [batch_rows].
     """
 
     rows: int
@@ -125,15 +127,21 @@ def decode(table: pa.Table, layout: InputLayout, key: str, *, labelled: bool = T
     Raises :class:`BadFeature` or :class:`BadLabel` naming the fragment, the input and the row.
     """
     bags = [_bags(_column(table, item, key), item, key) for item in layout.embedded]
-    dense = np.zeros((table.num_rows, len(layout.dense)), np.float32)
-    for j, item in enumerate(layout.dense):
-        dense[:, j] = _numbers(_column(table, item, key), item, key)
+    dense = np.zeros((table.num_rows, layout.dense_width), np.float32)
+    at = 0
+    for item in layout.dense:
+        width = width_of(item.type)
+        dense[:, at : at + width] = _numbers(_column(table, item, key), item, key).reshape(-1, width)
+        at += width
     labels = _labels(table, key) if labelled else np.zeros(table.num_rows, np.float32)
     ids, offsets = tuple(bag[0] for bag in bags), tuple(bag[1] for bag in bags)
-    return DecodedFragment(key, table.num_rows, ids, offsets, dense, labels)
+    return DecodedFragment(key, table.num_rows, ids, offsets, tuple(bag[2] for bag in bags), dense, labels)
 
 
-def _column(table: pa.Table, item: TypedInput, key: str) -> Numbers | RaggedItems:
+_Stored = Numbers | RaggedItems | WeightedItems | Vectors
+
+
+def _column(table: pa.Table, item: TypedInput, key: str) -> _Stored:
     if item.name not in table.column_names:
         raise BadFeature("a fragment lacks the column of an input", where=f"{_where(key)}, input {item.name}",
                          allowed=", ".join(table.column_names))  # fmt: skip
@@ -143,38 +151,56 @@ def _column(table: pa.Table, item: TypedInput, key: str) -> Numbers | RaggedItem
         raise BadFeature("a fragment's column is not of its input's type",
                          where=f"{_where(key)}, input {item.name}", value=str(table.column(item.name).type),
                          allowed=str(item.type)) from error  # fmt: skip
-    assert isinstance(column, (Numbers, RaggedItems))  # inputs of text do not pass lay_out
+    assert isinstance(column, (Numbers, RaggedItems, WeightedItems, Vectors))  # inputs of text do not pass lay_out
     return column
 
 
-def _bags(column: Numbers | RaggedItems, item: TypedInput, key: str) -> tuple[Array, Array]:
-    if isinstance(column, RaggedItems):
-        assert isinstance(column.items, Numbers)
-        ids, offsets = column.items.values, column.offsets.astype(np.int64)
-    elif column.valid is None:
-        ids, offsets = column.values, np.arange(len(column) + 1, dtype=np.int64)
-    else:
-        ids, offsets = column.values[column.valid], np.concatenate([[0], np.cumsum(column.valid)]).astype(np.int64)
-    buckets = getattr(item.type, "buckets", None) or 0
+def _bags(column: _Stored, item: TypedInput, key: str) -> tuple[Array, Array, Array | None]:
+    ids, offsets = _ids_and_offsets(column)
+    buckets = item.type.buckets or 0
     if len(ids) and (ids.min() < 0 or ids.max() >= buckets):
         at = int(np.flatnonzero((ids < 0) | (ids >= buckets))[0])
         row = int(np.searchsorted(offsets, at, side="right")) - 1
         raise BadFeature("an id is outside its buckets", where=f"{_where(key)}, row {row}, input {item.name}",
                          value=int(ids[at]), allowed=f"[0, {buckets})",
                          next_step="hash the input with .hash_buckets(n)")  # fmt: skip
-    return ids, offsets
+    return ids, offsets, _weights(column, offsets, item, key) if isinstance(column, WeightedItems) else None
 
 
-def _numbers(column: Numbers | RaggedItems, item: TypedInput, key: str) -> Array:
-    assert isinstance(column, Numbers)  # ragged inputs without buckets do not pass lay_out
+def _ids_and_offsets(column: _Stored) -> tuple[Array, Array]:
+    if isinstance(column, Numbers):
+        if column.valid is None:
+            return column.values, np.arange(len(column) + 1, dtype=np.int64)
+        return column.values[column.valid], np.concatenate([[0], np.cumsum(column.valid)]).astype(np.int64)
+    assert isinstance(column.items, Numbers)
+    if isinstance(column, Vectors):
+        return column.items.values, np.arange(len(column) + 1, dtype=np.int64) * column.size
+    return column.items.values, column.offsets.astype(np.int64)
+
+
+def _weights(column: WeightedItems, offsets: Array, item: TypedInput, key: str) -> Array:
+    if not np.isfinite(column.weights).all():
+        at = int(np.flatnonzero(~np.isfinite(column.weights))[0])
+        row = int(np.searchsorted(offsets, at, side="right")) - 1
+        raise BadFeature("the weight of an id is NaN or infinite", where=f"{_where(key)}, row {row}, input {item.name}",
+                         value=float(column.weights[at]), allowed="a finite float32",
+                         next_step="keep it out in the expression: ids.weighted_by(weights.clip(low, high))")  # fmt: skip
+    return column.weights
+
+
+def _numbers(column: _Stored, item: TypedInput, key: str) -> Array:
+    """float32, as many of an event as its type has."""
+    numbers = column.items if isinstance(column, Vectors) else column
+    assert isinstance(numbers, Numbers)  # lists without buckets do not pass lay_out
     with np.errstate(over="ignore"):
-        values: Array = column.values.astype(np.float32)
-    if column.valid is not None:
-        values[~column.valid] = 0.0
+        values: Array = numbers.values.astype(np.float32)
+    if numbers.valid is not None:
+        values[~numbers.valid] = 0.0
     if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        at = int(np.flatnonzero(~np.isfinite(values))[0])
+        row = at // width_of(item.type)
         raise BadFeature("a dense input is NaN or infinite", where=f"{_where(key)}, row {row}, input {item.name}",
-                         value=float(column.values[row]), allowed="a finite float32, or null",
+                         value=float(numbers.values[at]), allowed="a finite float32, or null",
                          next_step="keep it out in the expression: hr.if_else(x == x, x, 0.0) replaces NaN, .clip(low, high) infinities")  # fmt: skip
     return values
 
@@ -227,7 +253,7 @@ def batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, batch_ro
 def _assemble(
     pieces: Sequence[tuple[DecodedFragment, int, int]], rows: int, batch_rows: int, layout: InputLayout
 ) -> Batch:
-    dense = np.zeros((batch_rows, len(layout.dense)), np.float32)
+    dense = np.zeros((batch_rows, layout.dense_width), np.float32)
     labels = np.zeros(batch_rows, np.float32)
     at = 0
     for fragment, start, stop in pieces:
@@ -237,12 +263,14 @@ def _assemble(
     weights = np.zeros(batch_rows, np.float32)
     weights[:rows] = 1.0
     spans = tuple(Span(fragment.key, start, stop) for fragment, start, stop in pieces)
-    return Batch(rows, _assemble_ids(pieces, batch_rows, len(layout.embedded)), dense, labels, weights, spans)
+    return Batch(rows, _assemble_ids(pieces, batch_rows, layout), dense, labels, weights, spans)
 
 
-def _assemble_ids(pieces: Sequence[tuple[DecodedFragment, int, int]], batch_rows: int, features: int) -> IdBatch:
+def _assemble_ids(pieces: Sequence[tuple[DecodedFragment, int, int]], batch_rows: int, layout: InputLayout) -> IdBatch:
+    features = len(layout.embedded)
     offsets = np.zeros((features, batch_rows + 1), np.int64)
     parts: list[Array] = [np.zeros(0, np.int64)]
+    weights: list[Array] = [np.zeros(0, np.float32)]
     total = 0
     for f in range(features):
         offsets[f, 0] = total
@@ -250,8 +278,13 @@ def _assemble_ids(pieces: Sequence[tuple[DecodedFragment, int, int]], batch_rows
         for fragment, start, stop in pieces:
             ends = fragment.offsets[f]
             parts.append(fragment.ids[f][ends[start] : ends[stop]])
+            if layout.is_weighted:
+                given = fragment.weights[f]
+                weights.append(
+                    np.ones(len(parts[-1]), np.float32) if given is None else given[ends[start] : ends[stop]]
+                )
             offsets[f, at : at + stop - start] = ends[start + 1 : stop + 1] + (total - ends[start])
             total += int(ends[stop] - ends[start])
             at += stop - start
         offsets[f, at:] = total
-    return IdBatch(np.concatenate(parts), offsets)
+    return IdBatch(np.concatenate(parts), offsets, np.concatenate(weights) if layout.is_weighted else None)

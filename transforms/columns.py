@@ -254,7 +254,10 @@ def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Ar
 
 
 def _conform_ragged(array: pa.Array | pa.ChunkedArray, column_type: Ragged) -> pa.Array:
-    offsets, items = _lists_of(_one_array(array))
+    array = _one_array(array)
+    if pa.types.is_fixed_size_list(array.type):
+        array = array.cast(pa.list_(array.type.value_field))
+    offsets, items = _lists_of(array)
     if items.null_count:
         offsets, items = _kept(offsets, np.asarray(items.is_valid())), items.drop_null()
     items = conform(items, Dense(column_type.dtype))
@@ -302,7 +305,8 @@ def conforms(stored: pa.DataType, column_type: ColumnType) -> bool:
     element = Dense(column_type.dtype)
     match column_type:
         case Ragged():
-            return _is_list(stored) and conforms(stored.value_type, element)
+            fixed = pa.types.is_fixed_size_list(stored)
+            return (fixed or _is_list(stored)) and conforms(stored.value_type, element)
         case Weighted():
             return _is_list(stored) and _are_pairs(stored.value_type, element)
         case Vector():

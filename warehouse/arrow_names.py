@@ -8,12 +8,16 @@ import pyarrow as pa
 
 _NESTED = re.compile(r"(list|large_list|list_view|large_list_view)<\w+: (.+?)(?: not null)?>")
 _FIXED = re.compile(r"fixed_size_list<\w+: (.+?)(?: not null)?>\[(\d+)\]")
+_PAIR = re.compile(r"struct<(id|weight): (.+?)(?: not null)?, (id|weight): (.+?)(?: not null)?>")
 _DICTIONARY = re.compile(r"dictionary<values=(.+), indices=\w+, ordered=\d>")
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 
 
 def parse_arrow_type(spelled: str) -> pa.DataType | None:
-    """The type that prints as ``spelled``, or None for a type that no model column is read from (maps, structs)."""
+    """The type that prints as ``spelled``, or None for a type that no model column is read from.
+
+    Of structs there are only the pairs of ``id`` and ``weight`` in weighted lists.
+    """
     if match := _NESTED.fullmatch(spelled):
         item = parse_arrow_type(match.group(2))
         wrap = pa.large_list if match.group(1).startswith("large") else pa.list_
@@ -21,6 +25,9 @@ def parse_arrow_type(spelled: str) -> pa.DataType | None:
     if match := _FIXED.fullmatch(spelled):
         item = parse_arrow_type(match.group(1))
         return None if item is None else pa.list_(item, int(match.group(2)))
+    if match := _PAIR.fullmatch(spelled):
+        fields = {match.group(i): parse_arrow_type(match.group(i + 1)) for i in (1, 3)}
+        return None if len(fields) < 2 or None in fields.values() else pa.struct(fields)
     if match := _DICTIONARY.fullmatch(spelled):
         value = parse_arrow_type(match.group(1))
         return None if value is None else pa.dictionary(pa.int32(), value)

@@ -147,8 +147,17 @@ def _narrow(array: pa.Array) -> pa.Array:
         items = _narrow(array.values)
         if items.type == array.type.value_type:
             return array
-        field = pa.field(array.type.value_field.name, items.type, array.type.value_field.nullable)
+        field = array.type.value_field.with_type(items.type)
         return pa.ListArray.from_arrays(array.offsets, items, type=pa.list_(field), mask=_mask(array))
+    if pa.types.is_struct(array.type) and not array.null_count:
+        parts = [_narrow(part) for part in array.flatten()]
+        fields = [field.with_type(part.type) for field, part in zip(array.type.fields, parts, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=fields)
+    if pa.types.is_fixed_size_list(array.type) and not array.null_count:
+        items = _narrow(array.flatten())
+        return pa.FixedSizeListArray.from_arrays(
+            items, type=pa.list_(array.type.value_field.with_type(items.type), array.type.list_size)
+        )
     if pa.types.is_int64(array.type) and len(array) > array.null_count:
         lowest, highest = (int(value.as_py()) for value in pc.min_max(array).values())
         for narrow in _NARROW:

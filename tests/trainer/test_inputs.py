@@ -27,10 +27,11 @@ def test_types_decide_the_use():
         (Dense(DType.STRING), ".hash_buckets(n)"),
         (Ragged(DType.STRING), ".hash_buckets(n)"),
         (Ragged(DType.INT64), ".hash_buckets(n)"),
-        (Ragged(DType.FLOAT32), ".count()"),
+        (Ragged(DType.FLOAT32), ".pool()"),
         (Dense(DType.TIMESTAMP), ".hour_of_day()"),
-        (Vector(DType.FLOAT32, 3), "split"),
-        (Weighted(DType.INT64, 5), "split"),
+        (Vector(DType.STRING, 3), ".pad(size, 0)"),
+        (Weighted(DType.INT64), ".hash_buckets(n)"),
+        (Weighted(DType.FLOAT32), ".ids()"),
     ],
 )
 def test_other_types_are_refused_with_what_to_add(column_type, remedy):
@@ -39,6 +40,16 @@ def test_other_types_are_refused_with_what_to_add(column_type, remedy):
     assert caught.value.where == "input odd"
     assert caught.value.value == str(column_type)
     assert remedy in caught.value.next_step
+
+
+def test_weighted_lists_and_vectors_of_ids_are_embedded_and_vectors_of_numbers_are_dense():
+    topics, slots = TypedInput("topics", Weighted(DType.INT64, 30)), TypedInput("slots", Vector(DType.INT64, 3, 40))
+    numbers, counts = TypedInput("numbers", Vector(DType.FLOAT64, 4)), TypedInput("counts", Vector(DType.INT64, 2))
+    layout = lay_out([topics, numbers, PRICE, slots, counts], config("run"))
+    assert [(f.name, f.table.vocabulary_size) for f in layout.features] == [("topics", 30), ("slots", 40)]
+    assert layout.dense == (numbers, PRICE, counts)
+    assert (layout.dense_width, layout.is_weighted) == (7, True)
+    assert not lay_out([slots, PRICE], config("run")).is_weighted
 
 
 def test_options_by_input_are_honoured():

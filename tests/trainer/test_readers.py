@@ -14,7 +14,7 @@ from trainer.errors import BadFeature, BadLabel
 from trainer.inputs import TypedInput, lay_out
 from trainer.loop import fragment_refs
 from trainer.readers import batches, decode, fragment_stream
-from transforms.types import Dense, DType, Ragged
+from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
 
 LAYOUT = lay_out([TypedInput(name, kind) for name, kind in TYPES.items()], config("run"))
 
@@ -178,3 +178,70 @@ def test_a_model_may_have_only_one_kind_of_input():
         (batch,) = batches([decode(table, layout, "f")], layout, batch_rows=8)
         assert batch.dense.shape == (8, len(layout.dense))
         assert batch.ids.offsets.shape == (len(layout.embedded), 9)
+
+
+RICH = {
+    "topics": Weighted(DType.INT64, 50),
+    "words": Ragged(DType.INT64, 500),
+    "slots": Vector(DType.INT64, 2, 9),
+    "price": Dense(DType.FLOAT32),
+    "numbers": Vector(DType.FLOAT64, 3),
+}
+RICH_LAYOUT = lay_out([TypedInput(name, kind) for name, kind in RICH.items()], config("run"))
+
+
+def rich_table(rows=6, **replaced):
+    """Weighted ids and vectors; ``replaced`` values by column."""
+    columns = {
+        "topics": [[{"id": (i + j) % 50, "weight": j - 0.5 * i} for j in range(i % 4)] for i in range(rows)],
+        "words": [list(range(i % 3)) for i in range(rows)],
+        "slots": [[i % 9, 8] for i in range(rows)],
+        "price": [None if i == 1 else float(i) for i in range(rows)],
+        "numbers": [[i + 0.5, -1.0, 0.0] for i in range(rows)],
+    }
+    arrays = {name: pa.array(replaced.get(name, values), arrow_type(RICH[name])) for name, values in columns.items()}
+    return pa.table({**arrays, "__label__": pa.array([i % 2 for i in range(rows)])})
+
+
+@pytest.mark.parametrize("batch_rows", [1, 4, 5, 20])
+def test_weights_and_vectors_come_with_their_events(batch_rows):
+    tables = [rich_table(), rich_table(9).slice(2)]
+    decoded = [decode(table, RICH_LAYOUT, str(k)) for k, table in enumerate(tables)]
+    rows = [row for table in tables for row in table.to_pylist()]
+    found = []
+    for batch in batches(decoded, RICH_LAYOUT, batch_rows=batch_rows):
+        ids, at = batch.ids, batch.ids.offsets
+        for b in range(batch.rows):
+            bags = [slice(at[f, b], at[f, b + 1]) for f in range(3)]
+            found.append(
+                (
+                    [list(ids.ids[bag]) for bag in bags],
+                    [list(ids.weights[bag]) for bag in bags],
+                    batch.dense[b].tolist(),
+                )
+            )
+    assert found == [
+        (
+            [[pair["id"] for pair in row["topics"]], row["words"], row["slots"]],
+            [[pair["weight"] for pair in row["topics"]], [1.0] * len(row["words"]), [1.0, 1.0]],
+            [row["price"] or 0.0, *row["numbers"]],
+        )
+        for row in rows
+    ]
+
+
+def test_ids_without_weights_carry_none():
+    (batch,) = batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
+    assert batch.ids.weights is None
+
+
+def test_bad_weights_ids_and_numbers_are_named_by_row():
+    for column, values, problem, row in (
+        ("topics", [[{"id": 1, "weight": 1.0}]] * 2 + [[{"id": 1, "weight": np.nan}]] * 4, "weight of an id", 2),
+        ("topics", [[]] * 5 + [[{"id": 50, "weight": 1.0}]], "outside its buckets", 5),
+        ("slots", [[1, 1]] * 3 + [[0, 9]] * 3, "outside its buckets", 3),
+        ("numbers", [[0.0, 0.0, 0.0]] * 4 + [[0.0, np.inf, 0.0]] * 2, "NaN or infinite", 4),
+    ):
+        with pytest.raises(BadFeature, match=problem) as caught:
+            decode(rich_table(**{column: values}), RICH_LAYOUT, "f")
+        assert caught.value.where == f"fragment f, row {row}, input {column}"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from transforms.types import ARROW_ELEMENT, Dense, Ragged, Vector, arrow_type
+from transforms.types import ARROW_ELEMENT, Dense, Ragged, Vector, Weighted, arrow_type
 from warehouse.arrow_names import parse_arrow_type
 
 KINDS = [
@@ -12,6 +12,8 @@ KINDS = [
     pa.dictionary(pa.int32(), pa.string()), pa.list_(pa.dictionary(pa.int32(), pa.string())),
     *(arrow_type(Ragged(dtype)) for dtype in ARROW_ELEMENT), *(arrow_type(Dense(dtype)) for dtype in ARROW_ELEMENT),
     *(arrow_type(Vector(dtype, 4)) for dtype in ARROW_ELEMENT),
+    *(arrow_type(Weighted(dtype)) for dtype in ARROW_ELEMENT),
+    pa.large_list(pa.struct([("weight", pa.float16()), ("id", pa.dictionary(pa.int32(), pa.string()))])),
 ]  # fmt: skip
 
 
@@ -25,7 +27,16 @@ def test_what_arrow_spells_is_understood(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize(
-    "spelled", ["struct<a: int64>", "map<string, int64>", "list<item: struct<a: int64>>", "nonsense"]
+    "spelled",
+    [
+        "struct<a: int64>",
+        "map<string, int64>",
+        "list<item: struct<a: int64>>",
+        "nonsense",
+        "struct<id: int64, id: float>",
+        "struct<id: struct<a: int64>, weight: float>",
+        "struct<id: int64>",
+    ],
 )
 def test_types_no_model_reads_are_none(spelled: str) -> None:
     assert parse_arrow_type(spelled) is None

@@ -152,3 +152,22 @@ def test_the_path_is_a_function_of_the_content() -> None:
     assert path == memo_path("log", "date=2026-01-01", "f" * 64, ["a", "b"])
     assert path.startswith("memos/log/date=2026-01-01/" + "f" * 16 + "-")
     assert path != memo_path("log", "date=2026-01-01", "f" * 64, ["a"])
+
+
+def test_weighted_ids_and_vectors_take_the_fewest_bytes_and_come_back(storage: Storage) -> None:
+    def columns(limit: int) -> dict[str, pa.Array]:
+        ids = [[pow(i + 2, 9, 2**61 - 1) % limit, pow(i + 3, 11, 2**61 - 1) % limit] for i in range(5000)]
+        pairs = [[{"id": item, "weight": 1.0} for item in row[: i % 3]] for i, row in enumerate(ids)]
+        return {
+            "weighted": pa.array(pairs, arrow_type(Weighted(DType.INT64, 2**62))),
+            "vector": pa.array(ids, arrow_type(Vector(DType.INT64, 2))),
+        }
+
+    sizes = {}
+    for limit in (100, 2**60):
+        whole = columns(limit)
+        file = write_memo_file(storage, f"{limit}", {name: array.slice(7) for name, array in whole.items()})
+        read = read_memo_columns(storage, f"{limit}", {name: it.checksum for name, it in file.columns.items()})
+        assert all(read[name].equals(array.slice(7)) and read[name].type == array.type for name, array in whole.items())
+        sizes[limit] = file.size_bytes
+    assert sizes[100] * 3 < sizes[2**60]

@@ -21,17 +21,21 @@ from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_NO_SHARES = np.zeros(0, np.float32)
+
 
 @dataclass(frozen=True, slots=True)
 class IdBatch:
     """Bags of ids for every feature of an engine, in its order. The arrays are not to be changed afterwards.
 
     ``ids``: int64, all features one after the other. ``offsets``: int64 of shape [features, events + 1]; the bag of
-    feature f and event b is ``ids[offsets[f, b]:offsets[f, b + 1]]``.
+    feature f and event b is ``ids[offsets[f, b]:offsets[f, b + 1]]``. ``weights``: float32 beside ``ids``, or None where
+    all of them are 1; sums and means are those of ``tf.nn.embedding_lookup_sparse`` with ``sp_weights``.
     """
 
     ids: Array
     offsets: Array
+    weights: Array | None = None
 
     @property
     def rows(self) -> int:
@@ -132,7 +136,7 @@ class CpuEngine:
         self._initialise_rows(batch)
         out = np.empty((batch.rows, self.width), np.float32)
         kernels.combine_bags(
-            batch.ids, batch.offsets, self._table_of, self._weight_base, self._dims, self._is_mean, self._column,
+            batch.ids, batch.offsets, self._shares(batch), self._table_of, self._weight_base, self._dims, self._is_mean, self._column,
             self._weights, out,
         )  # fmt: skip
         return out
@@ -152,10 +156,17 @@ class CpuEngine:
         if batch is not self._looked_up:
             self._initialise_rows(batch)
         kernels.apply_gradients(
-            batch.ids, batch.offsets, gradients, self._first_feature, self._features_of, self._row_base,
+            batch.ids, batch.offsets, self._shares(batch), gradients, self._first_feature, self._features_of, self._row_base,
             self._weight_base, self._slot_base, self._dims, self._is_mean, self._column, self._optimizer, self._rate,
             self._place, self._rows, self._sums, self._weights, self._slots, self._row_state,
         )  # fmt: skip
+
+    def _shares(self, batch: IdBatch) -> Array:
+        """What each id counts for; nothing for a batch without weights."""
+        if batch.weights is None:
+            return _NO_SHARES
+        shares: Array = kernels.shares_of(batch.weights, batch.offsets, self._table_of, self._is_mean)
+        return shares
 
     def _initialise_rows(self, batch: IdBatch) -> None:
         kernels.initialise_missing(
@@ -174,6 +185,9 @@ class CpuEngine:
         ids, offsets = batch.ids, batch.offsets
         if ids.dtype != np.int64 or offsets.dtype != np.int64 or ids.ndim != 1 or offsets.ndim != 2:
             raise BadBatch("a batch is int64 ids and int64 offsets by feature", value=(str(ids.dtype), offsets.shape))
+        if batch.weights is not None and (batch.weights.shape != ids.shape or batch.weights.dtype != np.float32):
+            raise BadBatch("a weighted batch has a float32 weight for every id", value=(str(batch.weights.dtype),
+                           batch.weights.shape), allowed=f"float32 {ids.shape}")  # fmt: skip
         if offsets.shape[0] != len(self.features) or offsets.shape[1] < 1:
             raise BadBatch("a batch has offsets for every feature", value=offsets.shape[0],
                            allowed=str(len(self.features)))  # fmt: skip

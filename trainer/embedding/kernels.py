@@ -115,12 +115,36 @@ def initialise_missing(
 
 
 @compiled
-def combine_bags(
-    ids: Array, offsets: Array, table_of: Array, weight_base: Array, dims: Array, is_mean: Array, column: Array,
-    weights: Array, out: Array,
-) -> None:  # fmt: skip
-    """``out[b, columns of f]`` = sum or mean of the rows of each bag; zeros for an empty bag. Bags in id order."""
+def shares_of(id_weights: Array, offsets: Array, table_of: Array, is_mean: Array) -> Array:
+    """What each id of a weighted batch counts for: its weight, of a mean divided by the sum of its bag's weights.
+
+    A bag whose weights sum to 0 has no mean: its ids count for 0, as in TensorFlow's ``embedding_lookup_sparse``.
+    """
+    shares = id_weights.copy()
     features, ends = offsets.shape
+    for f in range(features):
+        if not is_mean[table_of[f]]:
+            continue
+        for b in range(ends - 1):
+            total = np.float32(0.0)
+            for i in range(offsets[f, b], offsets[f, b + 1]):
+                total += id_weights[i]
+            for i in range(offsets[f, b], offsets[f, b + 1]):
+                shares[i] = id_weights[i] / total if total != 0 else np.float32(0.0)
+    return shares
+
+
+@compiled
+def combine_bags(
+    ids: Array, offsets: Array, shares: Array, table_of: Array, weight_base: Array, dims: Array, is_mean: Array,
+    column: Array, weights: Array, out: Array,
+) -> None:  # fmt: skip
+    """``out[b, columns of f]`` = sum or mean of the rows of each bag; zeros for an empty bag. Bags in id order.
+
+    With ``shares`` (:func:`shares_of`, or empty) it is the sum of each row times its id's share.
+    """
+    features, ends = offsets.shape
+    shared = len(shares) > 0
     for f in range(features):
         t = table_of[f]
         dim, base, at = dims[t], weight_base[t], column[f]
@@ -129,6 +153,13 @@ def combine_bags(
             first, last = offsets[f, b], offsets[f, b + 1]
             if first == last:
                 activation[:] = np.float32(0.0)
+                continue
+            if shared:
+                activation[:] = np.float32(0.0)
+                for i in range(first, last):
+                    start = base + ids[i] * dim
+                    for d in range(dim):
+                        activation[d] += shares[i] * weights[start + d]
                 continue
             start = base + ids[first] * dim
             for d in range(dim):
@@ -145,8 +176,8 @@ def combine_bags(
 
 @compiled
 def sum_gradients(
-    t: int, ids: Array, offsets: Array, features: Array, row_base: int, dim: int, is_mean: bool, column: Array,
-    gradients: Array, place: Array, rows: Array, sums: Array,
+    t: int, ids: Array, offsets: Array, shares: Array, features: Array, row_base: int, dim: int, is_mean: bool,
+    column: Array, gradients: Array, place: Array, rows: Array, sums: Array,
 ) -> int:  # fmt: skip
     """Sum the gradients of one table's rows over all their occurrences: features, events and ids in order.
 
@@ -154,6 +185,7 @@ def sum_gradients(
     and ``sums``. Returns the number of distinct rows.
     """
     distinct = 0
+    shared = len(shares) > 0
     for f in features:
         at = column[f]
         for b in range(offsets.shape[1] - 1):
@@ -163,6 +195,8 @@ def sum_gradients(
                 share = np.float32(1.0) / np.float32(last - first)
             for i in range(first, last):
                 row = ids[i]
+                if shared:
+                    share = shares[i]
                 position = place[row_base + row]
                 if position == 0:
                     distinct += 1
@@ -178,8 +212,8 @@ def sum_gradients(
 
 @compiled
 def apply_gradients(
-    ids: Array, offsets: Array, gradients: Array, first_feature: Array, features_of: Array, row_base: Array,
-    weight_base: Array, slot_base: Array, dims: Array, is_mean: Array, column: Array, optimizer: Array, rate: Array,
+    ids: Array, offsets: Array, shares: Array, gradients: Array, first_feature: Array, features_of: Array,
+    row_base: Array, weight_base: Array, slot_base: Array, dims: Array, is_mean: Array, column: Array, optimizer: Array, rate: Array,
     place: Array, rows: Array, sums: Array, weights: Array, slots: Array, row_state: Array,
 ) -> None:  # fmt: skip
     """One optimizer update for every distinct row of the batch, with the sum of its gradients.
@@ -190,7 +224,7 @@ def apply_gradients(
         dim = dims[t]
         features = features_of[first_feature[t] : first_feature[t + 1]]
         distinct = sum_gradients(
-            t, ids, offsets, features, row_base[t], dim, is_mean[t], column, gradients, place, rows, sums
+            t, ids, offsets, shares, features, row_base[t], dim, is_mean[t], column, gradients, place, rows, sums
         )
         for k in range(distinct):
             w = weight_base[t] + rows[k] * dim
