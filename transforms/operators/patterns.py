@@ -1,17 +1,24 @@
 r"""Operators that read a regular expression, in RE2's syntax and meaning: linear time, the leftmost match, the first alternative.
 
 ``\d``, ``\w``, ``\s`` and ``\b`` know ASCII only, ``$`` is the end of the text. Back references and look-around do not
-exist in RE2, and ``\C``, one byte, is refused besides, since it would cut characters in pieces: all three when the
-expression is written. The reference is Python's ``re`` for the patterns that mean the same in both, else RE2 itself.
+exist in RE2. ``\C`` and ``\B`` are refused besides, since they match inside a character, whose halves are no text. What
+does not exist or is refused is so when the expression is written.
+
+RE2's Unicode tables follow its release, which is not the same in Arrow and in TensorFlow. So general categories such as
+``\pL`` are written out as ranges of Unicode 14.0, and scripts, whose tables nothing here holds, are refused.
+
+The reference is Python's ``re`` for the patterns that mean the same in both, else RE2 itself.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 
 from transforms.errors import InputError
+from transforms.operators import unicode14
 from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
 from transforms.operators.signatures import TEXT, at_least, unicode_text
 from transforms.types import ColumnType, Dense, DType
@@ -22,17 +29,21 @@ _TEXT = Arg("text", dense=TEXT)
 #: The name under which a pattern's one group is asked for.
 GROUP = "it"
 
-#: A pattern's parts: quotation, escape, class, and the four ways to open a group.
+_PROPERTY = r"(?P<property>\\[pP](?:\{[^}]*\}|.))"
+#: A pattern's parts: quotation, property, escape, class, and the ways to open a group.
 _PART = re.compile(
-    r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|(?P<escape>\\.)|(?P<cls>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])"
+    rf"\\Q(?P<quoted>.*?)(?:\\E|\Z)|{_PROPERTY}"
+    r"|(?P<escape>\\.)|(?P<cls>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])"
     r"|(?P<named>\(\?P?<[^>]+>)|(?P<other>\(\?)|(?P<group>\()|(?P<plain>.)",
     re.DOTALL,
 )
 
+_PROPERTY_OR_ESCAPE = re.compile(rf"{_PROPERTY}|\\.", re.DOTALL)
+
 _ATOM = r"(?:[^\\\[\](){}?*+|^$.]|\.|\\[dDwW]|\\[^\w\s]|\[\^?(?:[^\\\[\]^-]|\\[dw]|\\[^\w\s]|\w-\w)+\])"
 _TIMES = r"(?:(?:[*+?]|\{\d+(?:,\d*)?\})\??)?"
 _PLAIN_GROUP = rf"\((?:\?:)?{_ATOM}+(?:\|{_ATOM}+)*\){_TIMES}"
-_ALIKE = re.compile(rf"(?:{_PLAIN_GROUP}|{_ATOM}{_TIMES}|\\[bB]|\^|\||\((?:\?:)?|\)(?![*+?{{]))*", re.ASCII)
+_ALIKE = re.compile(rf"(?:{_PLAIN_GROUP}|{_ATOM}{_TIMES}|\\b|\^|\||\((?:\?:)?|\)(?![*+?{{]))*", re.ASCII)
 
 
 def escaped(text: str) -> str:
@@ -41,7 +52,10 @@ def escaped(text: str) -> str:
 
 
 def only_group(pattern: str, group: int, opening: str) -> str:
-    """``pattern`` in which the given group opens as ``opening`` says and no other group is kept; group 0 is all of it."""
+    """``pattern`` as every RE2 reads it, in which the given group opens as ``opening`` says and no other is kept.
+
+    Group 0 is the whole pattern.
+    """
     parts, seen = [], 0
     for kind, text in _parts(pattern):
         if kind in ("named", "group"):
@@ -52,14 +66,8 @@ def only_group(pattern: str, group: int, opening: str) -> str:
 
 
 def unnamed(pattern: str) -> str:
-    """``pattern`` with its groups' names left out: not every RE2 reads each way of writing them."""
+    """``pattern`` as every RE2 reads it, its groups' names left out."""
     return "".join("(" if kind == "named" else text for kind, text in _parts(pattern))
-
-
-def _parts(pattern: str) -> Iterator[tuple[str, str]]:
-    for part in _PART.finditer(pattern):
-        kind = str(part.lastgroup)
-        yield kind, escaped(part["quoted"]) if kind == "quoted" else part.group()
 
 
 @cache
@@ -74,14 +82,57 @@ def refusal(pattern: str) -> str:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if any(part == ("escape", r"\C") for part in _parts(pattern)):
-        return r"RE2 syntax without \C, which cuts characters in pieces"
     try:  # as it is, so that nothing unbalanced passes, and as it is used
         pc.match_substring_regex(pa.array([""]), pattern)
+        properties, escapes = _properties_and_escapes(pattern)
+        if not unicode14.CATEGORIES.issuperset(map(_category, properties)):
+            return (
+                r"of Unicode classes, general categories such as \p{Lu}; a script as ranges, such as [\x{370}-\x{3ff}]"
+            )
+        if not escapes.isdisjoint((r"\B", r"\C")):
+            return r"RE2 syntax without \B and \C, which match inside a character"
         pc.extract_regex(pa.array([""]), rf"\A(?s:.*?){only_group(pattern, 0, f'(?P<{GROUP}>')}(?s:.*)\z")
     except pa.ArrowInvalid as error:
         return f"RE2 syntax, of which this is not: {error}"
     return ""
+
+
+def _parts(pattern: str) -> Iterator[tuple[str, str]]:
+    """(kind, text) of each part; quotations and properties are written out."""
+    for part in _PART.finditer(pattern):
+        kind, text = str(part.lastgroup), part.group()
+        match kind:
+            case "quoted":
+                text = escaped(part["quoted"])
+            case "property":
+                text = f"[{_ranges(text)}]"
+            case "cls":
+                text = _PROPERTY_OR_ESCAPE.sub(lambda it: _ranges(it.group()) if it["property"] else it.group(), text)
+        yield kind, text
+
+
+def _properties_and_escapes(pattern: str) -> tuple[set[str], set[str]]:
+    properties, escapes = set(), set()
+    for part in _PART.finditer(pattern):
+        if part.lastgroup == "escape":
+            escapes.add(part.group())
+        elif part.lastgroup in ("property", "cls"):
+            properties |= {it.group() for it in _PROPERTY_OR_ESCAPE.finditer(part.group()) if it["property"]}
+    return properties, escapes
+
+
+def _category(named: str) -> str:
+    return named[2:].strip("{^}")
+
+
+def _ranges(named: str) -> str:
+    """The members of a property, or of all but it, as a class has them."""
+    ranges = unicode14.category_ranges(_category(named))
+    if (named[1] == "P") != ("^" in named):
+        edges = [-1, *(edge for pair in ranges for edge in pair), sys.maxunicode + 1]
+        gaps = ((last + 1, first - 1) for last, first in zip(edges[::2], edges[1::2], strict=True))
+        ranges = tuple((first, last) for first, last in gaps if first <= last)
+    return "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in ranges)
 
 
 def _pattern(value: Scalar) -> str:

@@ -8,9 +8,12 @@ an unassigned character neither combines nor has case, which makes the pieces in
 
 from __future__ import annotations
 
+import itertools
 import re
+import sys
 import unicodedata
 from collections.abc import Callable
+from functools import cache
 
 VERSION = "14.0.0"
 
@@ -72,6 +75,38 @@ FE6C-FE6F FE75 FEFD-FEFE FF00 FFBF-FFC1 FFC8-FFC9 FFD0-FFD1 FFD8-FFD9 FFDD-FFDF 
 1FAE8-1FAEF 1FAF7-1FAFF 1FB93 1FBCB-1FBEF 1FBFA-1FFFF 2A6E0-2A6FF 2B739-2B73F 2B81E-2B81F 2CEA2-2CEAF 2EBE1-2F7FF
 2FA1E-2FFFF 3134B-E0000 E0002-E001F E0080-E00FF E01F0-EFFFF FFFFE-FFFFF 10FFFE-10FFFF
 """
+
+
+#: General categories by which a character may be asked for: one letter stands for all that begin with it.
+CATEGORIES = frozenset({
+    "L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf",
+    "Po", "S", "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "C", "Cc", "Cf", "Co",
+})  # fmt: skip
+
+
+@cache
+def category_ranges(name: str) -> tuple[tuple[int, int], ...]:
+    """The characters of one of ``CATEGORIES``, as ranges (first, last), ascending. Those without a character are in none."""
+    ranges: list[tuple[int, int]] = []
+    for category, first, last in _runs():
+        if category.startswith(name):
+            joined = bool(ranges) and ranges[-1][1] == first - 1
+            ranges.append((ranges.pop()[0] if joined else first, last))
+    return tuple(ranges)
+
+
+@cache
+def _runs() -> list[tuple[str, int, int]]:
+    """(category, first, last) of all characters in order."""
+    runs = []
+    every = "".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))))
+    for piece in _KNOWN.finditer(every):
+        at = ord(piece.group()[0])
+        for category, run in itertools.groupby(map(unicodedata.category, piece.group())):
+            size = sum(1 for _ in run)
+            runs.append((category, at, at + size - 1))
+            at += size
+    return runs
 
 
 def lower(text: str) -> str:

@@ -24,8 +24,8 @@ def substring(text: DenseTensor, *, start: int, length: int) -> DenseTensor:
 
 
 def replace(text: DenseTensor, *, old: str, new: str) -> DenseTensor:
-    """The pieces between ``old``, joined by ``new``."""
-    return DenseTensor(tf.strings.reduce_join(tf.strings.split(text.values, old), axis=-1, separator=new))
+    """By a pattern of ``old`` itself."""
+    return DenseTensor(tf.strings.regex_replace(text.values, escaped(old), new.replace("\\", r"\\")))
 
 
 def length(text: DenseTensor) -> DenseTensor:
