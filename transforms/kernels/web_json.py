@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from transforms.columns import Array
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, inlined
 from transforms.kernels.web_urls import HEX, is_digit
 from transforms.operators.json_path import DEPTH_MAX
 
@@ -169,6 +169,32 @@ def _is_member(data: Array, start: Any, end: Any, names: Array, name_start: Any,
     return True
 
 
+@inlined
+def _child_on_path(
+    data: Array,
+    at: Any,
+    end: Any,
+    levels: Array,
+    step: Any,
+    indices: Array,
+    name_ends: Array,
+    names: Array,
+    scratch: Array,
+) -> tuple[Any, Any]:
+    """(Where the next child's value begins, behind its name if it has one; whether the path leads into it)."""
+    leads = levels[step, 2] == 1
+    if levels[step, 0] == _CLOSE_LIST:
+        return at, leads and levels[step, 1] == indices[step]
+    name = _skip_space(data, at, end)
+    at = _string_end(data, name, end)
+    if at < 0:
+        return at, False
+    if leads:
+        leads = indices[step] < 0 and _is_member(data, name, at, names, name_ends[step], name_ends[step + 1], scratch)
+    at = _skip_space(data, at, end)
+    return (at + 1 if at < end and data[at] == _COLON else np.int64(-1)), leads
+
+
 @compiled
 def _value_at(
     data: Array, start: Any, end: Any, indices: Array, name_ends: Array, names: Array, levels: Array, scratch: Array
@@ -191,52 +217,31 @@ def _value_at(
             if depth == DEPTH_MAX:
                 return absent
             levels[depth, 0] = _CLOSE_OBJECT if data[at] == _OPEN_OBJECT else _CLOSE_LIST
-            levels[depth, 1] = 0
-            levels[depth, 2] = on_path and depth < len(indices)
-            depth += 1
+            levels[depth, 1], levels[depth, 2] = 0, on_path and depth < len(indices)
             at = _skip_space(data, at + 1, end)
-            opens = at == end or data[at] != levels[depth - 1, 0]
-            if not opens:
-                at += 1
-                depth -= 1
+            opens = at == end or data[at] != levels[depth, 0]
+            depth, at = (depth + 1, at) if opens else (depth, at + 1)
         else:
             at = _scalar_end(data, at, end)
             if at < 0:
                 return absent
-        while not opens:  # a value has ended
+        while not opens:  # a value has ended: what contains it ends as well, or goes on behind a comma
             if found >= 0 and found_end < 0 and depth == found_depth:
                 found_end = at
             at = _skip_space(data, at, end)
             if depth == 0:
                 return (found, found_end) if at == end else absent
-            if at == end:
+            if at == end or (data[at] != levels[depth - 1, 0] and data[at] != _COMMA):
                 return absent
-            if data[at] == levels[depth - 1, 0]:
-                depth -= 1
-            elif data[at] == _COMMA:
-                levels[depth - 1, 1] += 1
-                opens = True
-            else:
-                return absent
+            opens = data[at] == _COMMA
+            levels[depth - 1, 1] += 1
+            depth -= not opens
             at += 1
-        on_path = levels[depth - 1, 2] == 1
-        if levels[depth - 1, 0] == _CLOSE_LIST:
-            on_path = on_path and levels[depth - 1, 1] == indices[depth - 1]
-        else:
-            name = _skip_space(data, at, end)
-            at = _string_end(data, name, end)
-            if at < 0:
-                return absent
-            on_path = on_path and indices[depth - 1] < 0 and _is_member(
-                data, name, at, names, name_ends[depth - 1], name_ends[depth], scratch
-            )  # fmt: skip
-            at = _skip_space(data, at, end)
-            if at == end or data[at] != _COLON:
-                return absent
-            at += 1
+        at, on_path = _child_on_path(data, at, end, levels, depth - 1, indices, name_ends, names, scratch)
+        if at < 0:
+            return absent
         if on_path:
             found = np.int64(-1)  # of members with one name the last counts
-    return absent
 
 
 @compiled
