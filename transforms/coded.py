@@ -6,6 +6,8 @@ the result has the same codes. Columns are decoded where columns with different 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,3 +85,26 @@ def decoded(coded: Coded) -> Column:
 
         return Numbers(taken(values.values, coded.codes), valid)
     return Strings(values.data, np.take(values.starts, coded.codes), np.take(values.ends, coded.codes), valid)
+
+
+def alike(columns: Sequence[Coded]) -> tuple[Coded, ...] | None:
+    """The same columns over common codes, one for each combination of values that occurs; None if these are too many.
+
+    Only combinations that occur: an operator may refuse others.
+    """
+    distinct = list({id(column.codes): column for column in columns}.values())
+    combinations = math.prod(len(column.values) for column in distinct)
+    rows = len(distinct[0])
+    if 2 * combinations > rows:
+        return None
+    from transforms.kernels.codes import combined, occurring
+
+    codes = distinct[0].codes
+    for column in distinct[1:]:
+        codes = combined(codes, column.codes, len(column.values))
+    codes, present = occurring(codes, combinations)
+    picks: dict[int, Array] = {}
+    for column in reversed(distinct):
+        picks[id(column.codes)] = (present % len(column.values)).astype(np.int32)
+        present = present // len(column.values)
+    return tuple(Coded(codes, decoded(Coded(picks[id(column.codes)], column.values))) for column in columns)

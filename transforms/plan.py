@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from transforms.coded import Coded, coded_from_arrow, decoded
+from transforms.coded import Coded, alike, coded_from_arrow, decoded
 from transforms.columns import (
     NUMPY_ELEMENT,
     Array,
@@ -76,6 +76,9 @@ class _Step:
     outputs: tuple[str, ...] = ()
     released: tuple[int, ...] = ()
 
+
+#: Nanoseconds an event from which on an operator is worth finding the combinations of its arguments' values.
+_WORTH_COMMON_CODES_NS = 20.0
 
 _Value = Column | Coded | Literal | ComponentFailure | None
 
@@ -210,20 +213,31 @@ def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.Record
             return arg
     assert step.operator is not None, "an operation was compiled without its operator"
     try:
-        coded = _common_codes(args)
-        rows = batch.num_rows if coded is None else len(coded.values)
-        columns = [_column(arg, rows, as_coded=coded is not None) for arg in args]
+        args, codes = _common_codes(args, step.operator.cost_ns)
+        rows = batch.num_rows if codes is None else _distinct_rows(args)
+        columns = [_column(arg, rows, as_coded=codes is not None) for arg in args]
         result = apply(step.operator, columns, step.params, node.type, rows)
-        return result if coded is None else Coded(coded.codes, result)
+        return result if codes is None else Coded(codes, result)
     except Exception as error:  # any operator may fail in any way; the failure is the component's result
         return _failure(node, error)
 
 
-def _common_codes(args: Sequence[_Value]) -> Coded | None:
-    """One of the arguments, if all of them but literals are coded alike; else None."""
+def _common_codes(args: Sequence[_Value], cost_ns: float) -> tuple[Sequence[_Value], Array | None]:
+    """The arguments and the codes they share, if all but literals are coded alike or are worth to be made so."""
     coded = [arg for arg in args if isinstance(arg, Coded)]
-    alike = len({id(arg.codes) for arg in coded}) == 1
-    return coded[0] if alike and all(isinstance(arg, Coded | Literal | Constants) for arg in args) else None
+    if not coded or not all(isinstance(arg, Coded | Literal | Constants) for arg in args):
+        return args, None
+    if len({id(arg.codes) for arg in coded}) == 1:
+        return args, coded[0].codes
+    common = alike(coded) if cost_ns >= _WORTH_COMMON_CODES_NS else None
+    if common is None:
+        return args, None
+    ahead = iter(common)
+    return [next(ahead) if isinstance(arg, Coded) else arg for arg in args], common[0].codes
+
+
+def _distinct_rows(args: Sequence[_Value]) -> int:
+    return next(len(arg.values) for arg in args if isinstance(arg, Coded))
 
 
 def _column(value: _Value, rows: int, *, as_coded: bool = False) -> Column:

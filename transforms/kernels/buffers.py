@@ -40,8 +40,8 @@ def spans(strings: Strings) -> tuple[Array, Array, Array]:
 def take(items: Numbers | Strings, picks: Array) -> Numbers | Strings:
     """The items at the positions ``picks``. Moves spans, not bytes."""
     if isinstance(items, Numbers):
-        return Numbers(items.values[picks])
-    return Strings(items.data, positions(items.starts)[picks], positions(items.ends)[picks])
+        return Numbers(taken(items.values, picks))
+    return Strings(items.data, taken(positions(items.starts), picks), taken(positions(items.ends), picks))
 
 
 def dense(column: Column) -> Numbers | Strings:

@@ -28,13 +28,26 @@ def concat(*columns: Column) -> Column:
     parts = [positions(ragged.offsets) for ragged in lists]
     offsets = np.sum(np.stack(parts).astype(np.int64), axis=0)
     check_positions(int(offsets[-1]), "items")
-    cursors = offsets[:-1].copy()
-    picks = np.empty(int(offsets[-1]), np.int32)
-    base = 0
-    for part in parts:
-        _place(part, base, cursors, picks)
-        base += int(part[-1])
-    return RaggedItems(offsets.astype(np.int32), take(_all_items(lists), picks))
+    items = _joined(parts, [ragged.items for ragged in lists], offsets)
+    return RaggedItems(offsets.astype(np.int32), items)
+
+
+def _joined(parts: list[Array], items: list[Numbers | Strings], offsets: Array) -> Numbers | Strings:
+    texts = [item for item in items if isinstance(item, Strings)]
+    if texts:
+        merged = one_buffer(texts)
+        starts = _joined_values(parts, [positions(text.starts) for text in merged], offsets)
+        return Strings(
+            merged[0].data, starts, _joined_values(parts, [positions(text.ends) for text in merged], offsets)
+        )
+    return Numbers(_joined_values(parts, [item.values for item in items if isinstance(item, Numbers)], offsets))
+
+
+def _joined_values(parts: list[Array], values: list[Array], offsets: Array) -> Array:
+    cursors, joined = offsets[:-1].copy(), np.empty(int(offsets[-1]), values[0].dtype)
+    for part, its in zip(parts, values, strict=True):
+        _place(part, frozen(its), cursors, joined)
+    return joined
 
 
 def head(column: Column, *, n: int) -> Column:
@@ -96,8 +109,11 @@ def take_lists(lists: RaggedItems | WeightedItems, rows: Array) -> RaggedItems |
     """The lists of the given rows, which may repeat. Moves spans, not bytes."""
     offsets = _taken_offsets(positions(lists.offsets), positions(rows))
     check_positions(int(offsets[-1]), "items")
-    picks = _taken_picks(positions(lists.offsets), positions(rows), offsets)
-    return picked(lists, offsets.astype(np.int32), picks)
+    kept = offsets.astype(np.int32)
+    if isinstance(lists, RaggedItems) and isinstance(lists.items, Numbers):
+        values = _taken_values(positions(lists.offsets), frozen(lists.items.values), positions(rows), offsets)
+        return RaggedItems(kept, Numbers(values))
+    return picked(lists, kept, _taken_picks(positions(lists.offsets), positions(rows), offsets))
 
 
 def take_vectors(vectors: Vectors, rows: Array) -> Vectors:
@@ -106,22 +122,13 @@ def take_vectors(vectors: Vectors, rows: Array) -> Vectors:
     return Vectors(take(vectors.items, picks), vectors.size)
 
 
-def _all_items(lists: list[RaggedItems]) -> Numbers | Strings:
-    texts = [ragged.items for ragged in lists if isinstance(ragged.items, Strings)]
-    if not texts:
-        return Numbers(np.concatenate([ragged.items.values for ragged in lists if isinstance(ragged.items, Numbers)]))
-    merged = one_buffer(texts)
-    starts = np.concatenate([positions(text.starts) for text in merged])
-    return Strings(merged[0].data, starts, np.concatenate([positions(text.ends) for text in merged]))
-
-
 @compiled
-def _place(offsets: Array, base: int, cursors: Array, picks: Array) -> None:
-    """Put the positions of each row's items, counted from ``base``, where the row's cursor stands, and move it."""
+def _place(offsets: Array, values: Array, cursors: Array, joined: Array) -> None:
+    """Put each row's values where the row's cursor stands, and move it."""
     for row in range(len(cursors)):
         at = cursors[row]
         for i in range(offsets[row], offsets[row + 1]):
-            picks[at] = base + i
+            joined[at] = values[i]
             at += 1
         cursors[row] = at
 
@@ -172,3 +179,14 @@ def _taken_picks(offsets: Array, rows: Array, taken: Array) -> Array:
             picks[at] = item
             at += 1
     return picks
+
+
+@compiled
+def _taken_values(offsets: Array, values: Array, rows: Array, taken: Array) -> Array:
+    out = np.empty(taken[-1], values.dtype)
+    for i in range(len(rows)):
+        at = taken[i]
+        for item in range(offsets[rows[i]], offsets[rows[i] + 1]):
+            out[at] = values[item]
+            at += 1
+    return out
