@@ -26,6 +26,7 @@ from pipelines.errors import MemoizeFailed
 from pipelines.outcomes import error_document, error_from_document
 from transforms.errors import HeadraceError, StorageError
 from transforms.graph import component_from_document
+from transforms.memory import keep_freed_memory
 from transforms.plan import Artifacts, Plan, compile_plan, no_artifacts
 from warehouse.artifacts import ArtifactSource
 from warehouse.memo_file import memo_path_of, write_memo_file
@@ -262,6 +263,10 @@ class MemoizeFragments(beam.DoFn):
         self._job = job
         names = ("fragments", "rows", "raw_bytes_read", "memos", "components_failed")
         self._counters = {name: Metrics.counter(NAMESPACE, name) for name in names}
+
+    def setup(self) -> None:
+        """Keep memory from fragment to fragment."""
+        keep_freed_memory()
 
     def process(self, element: str) -> list[str]:
         """One fragment of work in, the path of its result document out."""

@@ -143,6 +143,10 @@ def _opened(storage: Storage, path: str, coded: Sequence[str] = (), groups: Sequ
             raise storage_error(error, path, "read") from error
 
 
+#: Bytes a value below which a text column must be stored as codes; text by itself takes 4 and its own.
+_CODED_BYTES = 6
+
+
 def _stored_as_codes(metadata: Any, coded: Sequence[str], groups: Sequence[int]) -> list[str]:
     if not coded or not groups or groups[0] >= metadata.num_row_groups:
         return []
@@ -153,7 +157,7 @@ def _stored_as_codes(metadata: Any, coded: Sequence[str], groups: Sequence[int])
         for column in found
         if column.path_in_schema in coded
         and column.physical_type == "BYTE_ARRAY"
-        and column.total_uncompressed_size < 4 * column.num_values
+        and column.total_uncompressed_size < _CODED_BYTES * column.num_values
     ]
 
 

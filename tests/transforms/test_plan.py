@@ -17,7 +17,7 @@ from transforms import plan as plan_module
 from transforms.canonical import canonicalize
 from transforms.columns import Column, Numbers
 from transforms.errors import DataError, InputError, UnknownColumn
-from transforms.expression import Expr, concat, float32, int64, literal, ragged, text, timestamp
+from transforms.expression import Expr, concat, cross, float32, int64, literal, ragged, text, timestamp
 from transforms.graph import Literal, Operation, RawColumn
 from transforms.operators import REGISTRY
 from transforms.plan import compile_plan
@@ -305,8 +305,44 @@ def test_operators_over_a_dictionary_see_distinct_values_only(monkeypatch: pytes
     assert result.columns["same"].to_pylist() == [True, False, None, True] * 100
 
 
-def test_a_dictionary_with_other_codes_on_each_side_is_decoded() -> None:
+def test_dictionaries_with_other_codes_give_the_same_values() -> None:
     batch = pa.table({name: pa.array(values * 9).dictionary_encode() for name, values in {
         "query": ["a b", "c", None, "a b"], "title": ["b", "b", "c", "c a"], "category": ["k", "k", "k", "k"]}.items()})  # fmt: skip
     plain = pa.table({name: batch[name].cast(pa.string()) for name in batch.column_names})
     assert run(batch, o=OVERLAP).columns["o"].equals(run(plain, o=OVERLAP).columns["o"])
+
+
+@pytest.mark.parametrize("repeats", [1, 300])
+def test_a_costly_operator_sees_each_combination_that_occurs_once(
+    monkeypatch: pytest.MonkeyPatch, repeats: int
+) -> None:
+    seen = []
+    real = REGISTRY["cross"].kernel
+
+    def counted(*columns: Column, **params: Any) -> Column:
+        seen.append(len(columns[0]))
+        return real(*columns, **params)
+
+    monkeypatch.setitem(REGISTRY._by_name, "cross", replace(REGISTRY["cross"], kernel=counted))
+    rows = [("a", "x", 1), ("b", "x", 2), ("a", None, 1), (None, "y", 3), ("b", "x", 2)] * repeats
+    names = ("query", "title", "number")
+    plain = pa.table({name: pa.array([row[i] for row in rows]) for i, name in enumerate(names)})
+    coded = pa.table({name: plain[name].combine_chunks().dictionary_encode() for name in names})
+    crossed = cross(text("query"), text("title"), int64("number"), buckets=1000)
+    expected = run(plain, it=crossed).columns["it"]
+    seen.clear()
+    assert run(coded, it=crossed).columns["it"].equals(expected)
+    assert seen == ([4] if repeats > 1 else [5])
+
+
+def test_combinations_that_do_not_occur_cannot_fail() -> None:
+    batch = pa.table(
+        {
+            "query": pa.array(["a b", "c"] * 200).dictionary_encode(),
+            "title": pa.array(["1 0", "0"] * 200).dictionary_encode(),
+        }
+    )
+    kept = text("query").unigrams().filter(text("title").unigrams() == "1")
+    result = run(batch, it=kept)
+    assert not result.failures
+    assert result.columns["it"].to_pylist() == [["a"], []] * 200
