@@ -3,6 +3,7 @@
     python -m headrace.reference --output docs/operators.md
 
 The page is a function of the registry and of the methods that apply its operators: equal declarations, equal text.
+The examples need what they use, TensorFlow among it.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _entry(operator: Operator) -> str:
     lines = [
         f"### {operator.name}",
         "",
-        operator.summary,
+        _linked(operator.summary),
         "",
         f"* **Written** {written}",
         f"* **Takes** {_takes(operator)}. **Gives** {_gives(operator)}",
@@ -107,6 +108,10 @@ def _entry(operator: Operator) -> str:
     if operator.example is not None:
         lines += [*_example(operator.example), ""]
     return "\n".join(lines)
+
+
+def _linked(text: str) -> str:
+    return re.sub(r"\b[a-z-]+\.md\b", r"[\g<0>](\g<0>)", text)
 
 
 def _takes(operator: Operator) -> str:

@@ -13,8 +13,8 @@ from headrace.reference import forms, main, operators_page
 from transforms.operators import REGISTRY, Operator
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
-#: Computed only after an analysis, or only of a graph that TensorFlow made: no line of columns and results shows them.
-NOT_SHOWN = {"vocabulary_lookup", "tensorflow_graph"} | {op.name for op in REGISTRY if op.family == "full pass"}
+#: Computed only after an analysis, so no line of columns and results shows them.
+NOT_SHOWN = {"vocabulary_lookup"} | {op.name for op in REGISTRY if op.family == "full pass"}
 
 every_operator = pytest.mark.parametrize("operator", list(REGISTRY), ids=lambda operator: operator.name)
 

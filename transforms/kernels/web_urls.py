@@ -166,11 +166,12 @@ def _is_name(data: Array, start: Any, end: Any, name: Array) -> bool:
 
 
 @compiled
-def _find(data: Array, start: Any, end: Any, wanted: Any) -> Any:
+def _query_start(data: Array, start: Any, end: Any) -> Any:
+    """Where the query begins; ``end`` without one."""
     at = start
-    while at < end and data[at] != wanted:
+    while at < end and data[at] != _QUESTION and data[at] != _HASH:
         at += 1
-    return at
+    return at + 1 if at < end and data[at] == _QUESTION else end
 
 
 @compiled
@@ -178,15 +179,18 @@ def parameter_values(data: Array, starts: Array, ends: Array, name: Array) -> tu
     """The span of the value of each URL's first query parameter of this name, still encoded."""
     begins, stops = np.full(len(starts), -1, np.int32), np.full(len(starts), -1, np.int32)
     for row in range(len(starts)):
-        end = _find(data, np.int64(starts[row]), np.int64(ends[row]), _HASH)
-        at = _find(data, np.int64(starts[row]), end, _QUESTION) + 1
+        end = np.int64(ends[row])
+        at = _query_start(data, np.int64(starts[row]), end)
         while at < end:
-            stop = _find(data, at, end, _AND)
-            key_end = _find(data, at, stop, _EQUALS)
-            if _is_name(data, at, key_end, name):
-                begins[row], stops[row] = min(key_end + 1, stop), stop
+            stop, key_end = at, np.int64(-1)
+            while stop < end and data[stop] != _AND and data[stop] != _HASH:
+                if key_end < 0 and data[stop] == _EQUALS:
+                    key_end = stop
+                stop += 1
+            if _is_name(data, at, key_end if key_end >= 0 else stop, name):
+                begins[row], stops[row] = key_end + 1 if key_end >= 0 else stop, stop
                 break
-            at = stop + 1
+            at = stop + 1 if stop < end and data[stop] == _AND else end
     return begins, stops
 
 
