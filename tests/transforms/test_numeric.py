@@ -158,3 +158,16 @@ def test_compiled_and_plain_agree_on_every_bit() -> None:
         assert [value.hex() for value in got] == [plain(x).hex() for x in bits.tolist()]
     got = run(hr.float64("x").sin_periodic(0.3), x=bits)
     assert [value.hex() for value in got] == [elementary.sine_of_period(x, 0.3, 0).hex() for x in bits.tolist()]
+
+
+def test_remainders_are_exact() -> None:
+    from transforms.kernels.elementary import _remainders
+
+    source = np.random.default_rng(6)
+    for period in (24.0, 0.1, 1 / 3, 2.0 - 2.0**-52, 1.0 + 2.0**-52, 86_400.0, 365.2425, 2.0**-256, 2.0**256):
+        near = source.uniform(-(2.0**27), 2.0**27, 20_000) * period
+        whole = np.round(source.uniform(-100, 100, 5000)) * period
+        values = np.concatenate(
+            [near, near * 1e-7, whole, np.nextafter(whole, 0), np.nextafter(whole, np.inf), near * 1e30]
+        )
+        assert np.array_equal(_remainders(values, period), np.fmod(values, period))

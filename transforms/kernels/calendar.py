@@ -1,42 +1,69 @@
-"""The Gregorian calendar by whole numbers: days since 1970-01-01 to years, months and days, and back.
+"""The Gregorian calendar: days since 1970-01-01 to years, months and days, and back, in float64 that holds whole numbers.
 
 Years are counted from March, so that the leap day is the last of its year and the lengths of the months before it are
-a straight line of 153 days in five months, rounded.
+a straight line of 153 days in five months, rounded. Floats, since several at a time can be divided; ``over`` is exact
+as long as a whole number is below 2**50.
 """
 
 from __future__ import annotations
 
-from transforms.kernels.compiled import compiled
+import numpy as np
+
+from transforms.kernels.compiled import vectorised
 from transforms.operators.timestamps import CYCLE_DAYS, CYCLE_YEARS, DAYS_FROM_MARCH, DAYS_FROM_YEAR_ONE
 
+#: A day is this many times 2**13 microseconds.
+_DAY_PARTS = 10_546_875.0
 
-@compiled
-def _from_march(days: int) -> tuple[int, int]:
+
+@vectorised
+def day_of(time: int) -> float:
+    """The day of a time in microseconds. A time without its last 13 bits fits float64 to the half."""
+    day: float = np.floor(((time >> 13) + 0.5) / _DAY_PARTS)
+    return day
+
+
+@vectorised
+def over(number: float, size: float) -> float:
+    """``number // size``: half a unit more keeps what rounding does away from whole numbers."""
+    whole: float = np.floor((number + 0.5) * (1.0 / size))
+    return whole
+
+
+@vectorised
+def _from_march(days: float) -> tuple[float, float]:
     """(the year that began in March, days since then)."""
     shifted = days + DAYS_FROM_MARCH
-    cycle = shifted // CYCLE_DAYS
+    cycle = over(shifted, CYCLE_DAYS)
     day = shifted - cycle * CYCLE_DAYS
-    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
-    return cycle * CYCLE_YEARS + year, day - (365 * year + year // 4 - year // 100)
+    year = over(day - over(day, 1460.0) + over(day, 36_524.0) - over(day, 146_096.0), 365.0)
+    return cycle * CYCLE_YEARS + year, day - (365.0 * year + over(year, 4.0) - over(year, 100.0))
 
 
-@compiled
-def year_of(days: int) -> int:
+@vectorised
+def year_of(days: float) -> float:
     """The calendar year."""
     year, day = _from_march(days)
-    return year + 1 if day >= 306 else year
+    return year + 1.0 if day >= 306.0 else year
 
 
-@compiled
-def month_and_day(days: int) -> tuple[int, int]:
+@vectorised
+def month_and_day(days: float) -> tuple[float, float]:
     """(1 to 12, 1 to 31)."""
     _, day = _from_march(days)
-    month = (5 * day + 2) // 153
-    return month + 3 if month < 10 else month - 9, day - (153 * month + 2) // 5 + 1
+    month = over(5.0 * day + 2.0, 153.0)
+    return month + 3.0 if month < 10.0 else month - 9.0, day - over(153.0 * month + 2.0, 5.0) + 1.0
 
 
-@compiled
-def days_before_year(year: int) -> int:
+@vectorised
+def days_before_year(year: float) -> float:
     """Days from 1970-01-01 to January 1st of the year."""
-    before = year - 1
-    return 365 * before + before // 4 - before // 100 + before // 400 - DAYS_FROM_YEAR_ONE
+    before = year - 1.0
+    return 365.0 * before + over(before, 4.0) - over(before, 100.0) + over(before, 400.0) - DAYS_FROM_YEAR_ONE
+
+
+@vectorised
+def weekday(days: float) -> float:
+    """0 for Monday to 6 for Sunday."""
+    from_monday = days + 3.0
+    return from_monday - 7.0 * over(from_monday, 7.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -11,7 +10,8 @@ import numpy as np
 
 from transforms.columns import Array, Column, Numbers
 from transforms.errors import DataError
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import vectorised
+from transforms.kernels.floats import bits_of
 from transforms.kernels.spans import frozen
 
 
@@ -54,23 +54,25 @@ def _of_several(whole: Any, floating: Callable[[Array, Array], Array], columns: 
     if dtype == np.int64:
         return Numbers(reduce(whole, arrays))
     floats = [frozen(as_float64(array)) for array in arrays]
-    return Numbers(rounded(reduce(floating, floats).copy(), dtype))
+    if len(floats) == 1:
+        return Numbers(rounded(floats[0].copy(), dtype))
+    return Numbers(rounded(reduce(floating, floats), dtype))
 
 
-@compiled
+@vectorised
 def _lesser(a: Array, b: Array) -> Array:
     chosen = np.empty(len(a), np.float64)
     for i in range(len(a)):
-        first = a[i] != a[i] or a[i] < b[i] or (a[i] == b[i] and math.copysign(1.0, a[i]) < 0.0)
+        first = (a[i] != a[i]) | (a[i] < b[i]) | ((a[i] == b[i]) & (bits_of(a[i]) < 0))
         chosen[i] = a[i] if first else b[i]
     return chosen
 
 
-@compiled
+@vectorised
 def _greater(a: Array, b: Array) -> Array:
     chosen = np.empty(len(a), np.float64)
     for i in range(len(a)):
-        first = a[i] != a[i] or a[i] > b[i] or (a[i] == b[i] and math.copysign(1.0, a[i]) > 0.0)
+        first = (a[i] != a[i]) | (a[i] > b[i]) | ((a[i] == b[i]) & (bits_of(a[i]) >= 0))
         chosen[i] = a[i] if first else b[i]
     return chosen
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.columns import Column, Numbers
+from transforms.columns import Array, Column, Numbers
+from transforms.kernels.compiled import vectorised
 from transforms.kernels.numeric import as_float64, float_type, numbers, rounded
+from transforms.kernels.spans import frozen
 from transforms.operators.ranges import whole_bound
+
+#: Comparing with so many edges is faster than looking for the place.
+_FEW_EDGES = 32
 
 
 def scale(column: Column, *, factor: float, offset: float) -> Column:
@@ -25,7 +30,7 @@ def min_max(column: Column, *, low: float, high: float, clip: bool) -> Column:
         shares = as_float64(values) - low
         shares /= high - low
         if clip:
-            shares = np.where(shares < 0.0, 0.0, np.where(shares > 1.0, 1.0, shares))
+            shares = _held(frozen(shares), 0.0, 1.0)
     return Numbers(rounded(shares, float_type(values)))
 
 
@@ -46,16 +51,33 @@ def clip(column: Column, *, low: float, high: float) -> Column:
     values = numbers(column)
     if values.dtype == np.int64:
         return Numbers(np.clip(values, whole_bound(low), whole_bound(high)))
-    wide = as_float64(values)
-    with np.errstate(all="ignore"):
-        clipped = np.where(wide < low, low, np.where(wide > high, high, wide))
-    return Numbers(rounded(clipped, values.dtype))
+    return Numbers(rounded(_held(frozen(as_float64(values)), low, high), values.dtype))
+
+
+@vectorised
+def _held(values: Array, low: float, high: float) -> Array:
+    held = np.empty(len(values), np.float64)
+    for i in range(len(values)):
+        above = high if values[i] > high else values[i]
+        held[i] = low if values[i] < low else above
+    return held
 
 
 def bucketize(column: Column, *, boundaries: tuple[float, ...]) -> Column:
     """How many boundaries are <= x; all of them for NaN, which sorts last."""
-    edges = np.array(boundaries, np.float64)
-    return Numbers(np.searchsorted(edges, as_float64(numbers(column)), side="right").astype(np.int64))
+    edges, values = np.array(boundaries, np.float64), as_float64(numbers(column))
+    if len(edges) <= _FEW_EDGES:
+        return Numbers(_passed(frozen(values), frozen(edges)))
+    return Numbers(np.searchsorted(edges, values, side="right").astype(np.int64, copy=False))
+
+
+@vectorised
+def _passed(values: Array, edges: Array) -> Array:
+    passed = np.zeros(len(values), np.int64)
+    for edge in edges:
+        for i in range(len(values)):
+            passed[i] += not values[i] < edge  # which NaN is not
+    return passed
 
 
 def modulo(column: Column, *, n: int) -> Column:

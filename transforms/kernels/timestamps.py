@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 import numpy as np
 
 from transforms.columns import Array, Column, Numbers
-from transforms.kernels.calendar import days_before_year, month_and_day, year_of
-from transforms.kernels.compiled import compiled
+from transforms.kernels.calendar import day_of, days_before_year, month_and_day, over, weekday, year_of
+from transforms.kernels.compiled import compiled, vectorised
 from transforms.kernels.numeric import numbers
 from transforms.kernels.spans import frozen
 from transforms.operators.timestamps import (
@@ -18,6 +21,9 @@ from transforms.operators.timestamps import (
     UNITS_US,
     WEEK_START_US,
 )
+
+#: A stretch of 2**39 microseconds, six days, holds at most one change of any clock; no table has more than 2**16 of them.
+_STRETCH_BITS, _TABLE_BITS = 39, 16
 
 
 def hour_of_day(column: Column) -> Column:
@@ -47,22 +53,22 @@ def is_weekend(column: Column) -> Column:
 
 def day_of_month(column: Column) -> Column:
     """1 to 31."""
-    return Numbers(_months_and_days(frozen(numbers(column)))[1])
+    return Numbers(_days_of_month(frozen(numbers(column))))
 
 
 def month(column: Column) -> Column:
     """1 to 12."""
-    return Numbers(_months_and_days(frozen(numbers(column)))[0])
+    return Numbers(_months(frozen(numbers(column))))
 
 
 def day_of_year(column: Column) -> Column:
     """1 to 366."""
-    return Numbers(_years_and_days(frozen(numbers(column)))[1])
+    return Numbers(_days_of_year(frozen(numbers(column))))
 
 
 def year(column: Column) -> Column:
     """The year."""
-    return Numbers(_years_and_days(frozen(numbers(column)))[0])
+    return Numbers(_years(frozen(numbers(column))))
 
 
 def week_of_year(column: Column) -> Column:
@@ -79,66 +85,90 @@ def truncate_time(column: Column, *, unit: str) -> Column:
 
 def age_secs(now: Column, then: Column) -> Column:
     """Seconds from then to now; a difference that int64 cannot hold is null."""
-    a, b = numbers(now), numbers(then)
-    ages = a - b
-    fits = ((a ^ b) & (a ^ ages)) >= 0
-    return Numbers(ages.astype(np.float64) / SECOND_US, None if fits.all() else fits)
+    ages, fits = _ages(frozen(numbers(now)), frozen(numbers(then)))
+    return Numbers(ages, None if fits.all() else fits)
 
 
 def in_zone(column: Column, *, zone: str, starts: tuple[int, ...], offsets_secs: tuple[int, ...]) -> Column:
     """The time on the wall clock; what a timestamp cannot hold is null."""
-    times = numbers(column)
-    begins = frozen(np.array(starts, np.int64) * SECOND_US)
-    ahead = frozen(np.array(offsets_secs, np.int64) * SECOND_US)
-    local = _shifted(frozen(times), begins, ahead)
+    times, clock = numbers(column), _clock(starts, offsets_secs)
+    local = _shifted(frozen(times), clock.begins, clock.ahead, clock.stretch_bits, clock.passed)
     fits = (times < SHIFT_SAFE_US) & (times > -SHIFT_SAFE_US) | (
         (times ^ local) >= 0
     )  # far from zero, a change of sign is a wrap
     return Numbers(local, None if fits.all() else fits)
 
 
-@compiled
+@vectorised
 def _counted(times: Array, unit: int, many: int) -> Array:
+    """Which of the ``many`` units of a larger unit, both of at most a day."""
     counts = np.empty(len(times), np.int64)
     for i in range(len(times)):
-        counts[i] = times[i] // unit % many
+        of_day = float(times[i] - np.int64(day_of(times[i])) * DAY_US)
+        passed = over(of_day, float(unit))
+        counts[i] = np.int64(passed - many * over(passed, float(many)))
     return counts
 
 
-@compiled
+@vectorised
 def _weekdays(times: Array) -> Array:
     days = np.empty(len(times), np.int64)
     for i in range(len(times)):
-        days[i] = (times[i] // DAY_US + 3) % 7
+        days[i] = np.int64(weekday(day_of(times[i])))
     return days
 
 
-@compiled
-def _months_and_days(times: Array) -> tuple[Array, Array]:
-    months, days = np.empty(len(times), np.int64), np.empty(len(times), np.int64)
+@vectorised
+def _months(times: Array) -> Array:
+    months = np.empty(len(times), np.int64)
     for i in range(len(times)):
-        months[i], days[i] = month_and_day(times[i] // DAY_US)
-    return months, days
+        months[i] = np.int64(month_and_day(day_of(times[i]))[0])
+    return months
 
 
-@compiled
-def _years_and_days(times: Array) -> tuple[Array, Array]:
-    years, days = np.empty(len(times), np.int64), np.empty(len(times), np.int64)
+@vectorised
+def _days_of_month(times: Array) -> Array:
+    days = np.empty(len(times), np.int64)
     for i in range(len(times)):
-        day = times[i] // DAY_US
-        years[i] = year_of(day)
-        days[i] = day - days_before_year(years[i]) + 1
-    return years, days
+        days[i] = np.int64(month_and_day(day_of(times[i]))[1])
+    return days
 
 
-@compiled
+@vectorised
+def _years(times: Array) -> Array:
+    years = np.empty(len(times), np.int64)
+    for i in range(len(times)):
+        years[i] = np.int64(year_of(day_of(times[i])))
+    return years
+
+
+@vectorised
+def _days_of_year(times: Array) -> Array:
+    days = np.empty(len(times), np.int64)
+    for i in range(len(times)):
+        day = day_of(times[i])
+        days[i] = np.int64(day - days_before_year(year_of(day)) + 1.0)
+    return days
+
+
+@vectorised
 def _weeks(times: Array) -> Array:
     weeks = np.empty(len(times), np.int64)
     for i in range(len(times)):
-        day = times[i] // DAY_US
-        thursday = day + 3 - (day + 3) % 7
-        weeks[i] = (thursday - days_before_year(year_of(thursday))) // 7 + 1
+        day = day_of(times[i])
+        thursday = day + 3.0 - weekday(day)
+        weeks[i] = np.int64(over(thursday - days_before_year(year_of(thursday)), 7.0) + 1.0)
     return weeks
+
+
+@vectorised
+def _ages(now: Array, then: Array) -> tuple[Array, Array]:
+    ages, fits = np.empty(len(now), np.float64), np.empty(len(now), np.bool_)
+    for i in range(len(now)):
+        age = now[i] - then[i]
+        ages[i] = float(age) / SECOND_US
+        fits[i] = ((now[i] ^ then[i]) & (now[i] ^ age)) >= 0
+    return ages, fits
 
 
 @compiled
@@ -149,14 +179,34 @@ def _starts(times: Array, unit: int, origin: int) -> Array:
     return starts
 
 
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """When a clock changed, and a table of how often it had at the start of each of many short stretches of time."""
+
+    begins: Array
+    ahead: Array
+    stretch_bits: int
+    passed: Array
+
+
+@lru_cache(maxsize=64)
+def _clock(starts: tuple[int, ...], offsets_secs: tuple[int, ...]) -> _Clock:
+    begins, ahead = np.array(starts, np.int64) * SECOND_US, np.array(offsets_secs, np.int64) * SECOND_US
+    first, last = (begins[0], begins[-1]) if starts else (0, 0)
+    bits = max(_STRETCH_BITS, (int(last) - int(first)).bit_length() - _TABLE_BITS)
+    edges = np.arange(int(first) >> bits, (int(last) >> bits) + 1) << bits
+    passed = np.searchsorted(begins, edges, side="left")
+    return _Clock(frozen(begins), frozen(ahead), bits, frozen(passed))
+
+
 @compiled
-def _shifted(times: Array, begins: Array, ahead: Array) -> Array:
+def _shifted(times: Array, begins: Array, ahead: Array, bits: int, passed: Array) -> Array:
     local = np.empty(len(times), np.int64)
-    passed = 0
+    first = begins[0] >> bits if len(begins) else 0
     for i in range(len(times)):
-        # Neighbouring events mostly lie between the same two changes.
-        before = passed > 0 and times[i] < begins[passed - 1]
-        if before or (passed < len(begins) and times[i] >= begins[passed]):
-            passed = np.searchsorted(begins, times[i], side="right")
-        local[i] = times[i] + ahead[passed]
+        stretch = min(max((times[i] >> bits) - first, 0), len(passed) - 1)
+        changes = passed[stretch]
+        while changes < len(begins) and begins[changes] <= times[i]:
+            changes += 1
+        local[i] = times[i] + ahead[changes]
     return local

@@ -71,7 +71,7 @@ def _field(
     result: ColumnType,
     reference: Callable[[int], int | bool],
     gives: Sequence[int | None],
-    cost_ns: float = 3,
+    cost_ns: float = 1,
 ) -> Operator:
     return Operator(
         name=name,
@@ -111,18 +111,18 @@ IS_WEEKEND = _field(
     lambda time: _date(time)[0].weekday() >= 5, [False, False, None],
 )  # fmt: skip
 DAY_OF_MONTH = _field(
-    "day_of_month", "The day of the month, 1 to 31.", _below(32), lambda time: _date(time)[0].day, [21, 31, None], 6
+    "day_of_month", "The day of the month, 1 to 31.", _below(32), lambda time: _date(time)[0].day, [21, 31, None], 2
 )
 DAY_OF_YEAR = _field(
     "day_of_year", "The day of the year, 1 to 366.", _below(367),
-    lambda time: _date(time)[0].timetuple().tm_yday, [325, 365, None], 6,
+    lambda time: _date(time)[0].timetuple().tm_yday, [325, 365, None], 2,
 )  # fmt: skip
 WEEK_OF_YEAR = _field(
     "week_of_year", "The week of ISO 8601, 1 to 53: weeks begin on Monday, and week 1 holds January 4th.", _below(54),
-    lambda time: _date(time)[0].isocalendar().week, [47, 1, None], 8,
+    lambda time: _date(time)[0].isocalendar().week, [47, 1, None], 3,
 )  # fmt: skip
-MONTH = _field("month", "The month, 1 to 12.", _below(13), lambda time: _date(time)[0].month, [11, 12, None], 6)
-YEAR = _field("year", "The year; 0 is the year before year 1.", Dense(DType.INT64), _year, [2025, 1969, None], 6)
+MONTH = _field("month", "The month, 1 to 12.", _below(13), lambda time: _date(time)[0].month, [11, 12, None], 2)
+YEAR = _field("year", "The year; 0 is the year before year 1.", Dense(DType.INT64), _year, [2025, 1969, None], 2)
 
 TRUNCATE_TIME = Operator(
     name="truncate_time",
@@ -152,7 +152,7 @@ AGE_SECS = Operator(
     result=always(Dense(DType.FLOAT64)),
     reference=_age_secs,
     kernel=KernelAt(_KERNELS, "age_secs"),
-    cost_ns=3,
+    cost_ns=1,
     lifts=True,
     twin=TwinAt(_TWINS, "age_secs"),
     example=Example(

@@ -125,7 +125,7 @@ IN_ZONE = Operator(
             doc="how far the clock is ahead of UTC before, between and after",
         ),
     ),
-    cost_ns=8,
+    cost_ns=10,
     lifts=True,
     twin=TwinAt("transforms.twins.times", "in_zone"),
     example=Example(
