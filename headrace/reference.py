@@ -179,7 +179,7 @@ def _accepted(arg: Arg) -> list[ColumnType]:
 def _some_params(operator: Operator) -> Mapping[str, Scalar]:
     """The example's parameters, for the types that depend on them; without an example any."""
     if operator.example is not None:
-        for node in topological([_expression(operator.example).node]):
+        for node in topological([_expression(operator.example.expression).node]):
             if isinstance(node, Operation) and node.op == operator.name:
                 return dict(node.params)
     return {param.name: _ANY[param.kind] if param.default is None else param.default for param in operator.params}
@@ -192,7 +192,7 @@ def _plain(column_type: ColumnType) -> str:
 
 
 def _example(example: Example) -> list[str]:
-    expression = _expression(example)
+    expression = _expression(example.expression)
     types = {column.name: column.type for column in raw_columns(expression.node)}
     columns = [[_cell(value, types[name]) for value in values] for name, values in example.columns.items()]
     columns.append([_cell(value, expression.type) for value in example.gives])
@@ -201,8 +201,9 @@ def _example(example: Example) -> list[str]:
     return ["```python", example.expression, "```", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows]
 
 
-def _expression(example: Example) -> Expr:
-    expression: Expr = eval(example.expression, {"hr": headrace})  # ours: declared beside the operator
+@cache
+def _expression(written: str) -> Expr:
+    expression: Expr = eval(written, {"hr": headrace})  # ours: declared beside the operator
     return expression
 
 
