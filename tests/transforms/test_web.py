@@ -191,6 +191,10 @@ def test_registered_domain_of_odd_hosts() -> None:
     assert run("url_registered_domain", odd) == gives
 
 
+def test_a_wildcard_does_not_make_its_parent_a_suffix() -> None:
+    assert run("url_registered_domain", ["kobe.jp", "c.kobe.jp", "b.c.kobe.jp"]) == ["kobe.jp", None, "b.c.kobe.jp"]
+
+
 def test_a_newer_public_suffix_list_needs_a_new_version() -> None:
     lists = {1: "0232f4df0831911356e8ee1f4d5c3b6b12c0ed3f6bd66b0f81c8ab5d3d49e9ca"}
     version = REGISTRY["url_registered_domain"].version
