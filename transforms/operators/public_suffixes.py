@@ -4,7 +4,9 @@
 Mozilla Public License 2.0 that its head names. Both sections count: domains of registries (ICANN) and of companies that
 give out names beneath theirs (private), so that ``ann.github.io`` and ``ben.github.io`` are two domains. Rules match
 names written as UTF-8 and as punycode. As the list's published algorithm has it, ``*.kobe.jp`` says nothing of
-``kobe.jp`` itself, which is registered under ``jp``; some browsers take it for a suffix too. A newer list changes outputs: raise the version of the operators that read it.
+``kobe.jp`` itself, which is registered under ``jp``; some browsers take it for a suffix too.
+
+A newer list changes outputs: raise the version of the operators that read it.
 """
 
 from __future__ import annotations
