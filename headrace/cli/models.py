@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.analyze import make_analyses
+from headrace.cli.export import export
 from headrace.cli.output import emit
 from headrace.cli.session import AsJson, Home, open_warehouse
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from transforms.model import Model
     from warehouse.warehouse import Warehouse
 
-app = typer.Typer(help="Submit models; list, show and explain them.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Submit models; list, show, explain and export them.", no_args_is_help=True, rich_markup_mode=None)
+app.command("export")(export)
 
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
 Version = Annotated[

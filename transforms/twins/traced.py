@@ -21,6 +21,7 @@ from transforms.functions.run import array_of, python_value
 from transforms.kernels.spans import gather_spans
 from transforms.twins.canonical_graph import FORMAT
 from transforms.twins.graph import both, emptied, zeroed
+from transforms.twins.tables import tables_of
 from transforms.twins.tensors import ELEMENT, DenseTensor, VectorTensor, rows_of
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, arrow_type, type_from_document
 
@@ -263,9 +264,7 @@ def twin(*columns: Any, graph: str) -> Any:
             valid = both(valid, column.valid if isinstance(column, DenseTensor) else None)
         for part, tensor in enumerate(_parts(_taken(column, padded), entry["as"])):
             feeds[f"in{position}_{part}:0"] = tensor
-    if document["initializers"]:
-        raise InputError("a graph that looks a table up cannot be put into another graph yet",
-                         next_step="compute this input before serving")  # fmt: skip
+    feeds |= tables_of(document)
     out = _imported(definition, feeds, list(document["output"]))
     return _as_column(out, document["as"], type_from_document(document["type"]), rows, valid)
 

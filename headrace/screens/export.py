@@ -1,0 +1,48 @@
+"""The screen of ``headrace model export``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+
+from headrace.screens.grid import facts, grid
+from headrace.screens.units import bytes_text
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An input that is not in the SavedModel, the operator at fault, and why."""
+
+    input: str
+    operator: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportScreen:
+    """What was written, where, and what was left out."""
+
+    model: str
+    version: int
+    path: str
+    inputs: int
+    columns: int
+    signatures: tuple[str, ...]
+    size_bytes: int
+    left_out: tuple[LeftOut, ...]
+
+    def render(self) -> RenderableType:
+        """The facts, then a line for each input that was left out."""
+        table = facts((
+            ("model", f"{self.model} version {self.version}"),
+            ("written", self.path),
+            ("inputs", str(self.inputs)),
+            ("raw columns", str(self.columns)),
+            ("signatures", ", ".join(self.signatures)),
+            ("size", bytes_text(self.size_bytes)),
+        ))  # fmt: skip
+        if not self.left_out:
+            return table
+        rows = ((each.input, each.operator, each.reason) for each in self.left_out)
+        return Group(table, "", grid(("left out", "operator", "why"), rows))
