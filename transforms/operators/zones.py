@@ -9,16 +9,18 @@ from __future__ import annotations
 import bisect
 import datetime
 import itertools
-import zoneinfo
 from collections.abc import Sequence
 from functools import cache
-from importlib import resources
+from typing import TYPE_CHECKING
 
 from transforms.errors import InputError, TypeMismatch, nearest
 from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
 from transforms.operators.signatures import INT64_MAX, INT64_MIN, not_empty
 from transforms.operators.timestamps import SECOND_US
 from transforms.types import ColumnType, Dense, DType
+
+if TYPE_CHECKING:
+    import zoneinfo
 
 #: No zone kept a time of its own before the first; after the last, clocks stay as they are.
 FIRST_YEAR, LAST_YEAR = 1800, 2100
@@ -54,6 +56,9 @@ def _changed_at(info: zoneinfo.ZoneInfo, before: int, after: int) -> int:
 
 
 def _zone(zone: str) -> zoneinfo.ZoneInfo:
+    import zoneinfo  # only few models need it and what it imports
+    from importlib import resources
+
     data = resources.files("tzdata")
     known = data.joinpath("zones").read_text(encoding="utf-8").split()
     if zone not in known:
