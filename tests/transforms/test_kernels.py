@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import functools
 import itertools
 import math
 import random
@@ -209,16 +210,19 @@ def test_tokens_are_spans_over_the_text_they_came_from() -> None:
     assert np.shares_memory(ragged.concat(tokens, same).items.data, column.data)
 
 
-def test_only_distinct_texts_beyond_ascii_reach_python() -> None:
+def test_only_distinct_texts_that_change_beyond_ascii_reach_python(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
-    def record(value: str) -> str:
-        seen.append(value)
+    def record(change: str, value: str) -> str:
+        seen.append(f"{change} {value}")
         return value
 
-    column = from_arrow(pa.array(["plain", "é", "é", "ü", "é"]), _TEXTS)
-    text._map_non_ascii(column, record)
-    assert sorted(seen) == ["é", "ü"]
+    for change in ("lower", "upper", "normalize"):
+        monkeypatch.setattr(unicode14, change, functools.partial(record, change))
+    column = from_arrow(pa.array(["Plain", "É", "É", "ü", "搜索", "e\u0301", "É"]), _TEXTS)
+    for kernel in (text.lower, text.upper, text.normalize):
+        kernel(column)
+    assert seen == ["lower É", "upper ü", "normalize e\u0301"]
 
 
 def test_a_cross_too_large_for_arrow_is_refused() -> None:

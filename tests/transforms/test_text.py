@@ -248,7 +248,7 @@ def test_twins_of_case_and_normal_form_on_mixed_text() -> None:
     parts = [unicodedata.normalize("NFD", sample) for sample in samples[:5000]]
     for name, change in _TWINNED_TABLES.items():
         texts = samples + parts
-        assert _twin(getattr(_TEXT, name)(), texts) == [change(text) for text in texts], name
+        assert _both(getattr(_TEXT, name)(), texts) == [change(text) for text in texts], name
 
 
 def test_final_sigma_depends_on_the_nearest_characters_that_count() -> None:

@@ -1,7 +1,7 @@
 """Kernels of the text family. Tokens are spans over the text they came from: no bytes move.
 
-ASCII text is lowered and normalised without leaving the compiled code. A text with other characters goes through
-Python, once for each distinct one (dictionary encoding): full case mapping and normalisation need its tables.
+Text is lowered and normalised in the compiled code as far as ASCII goes. A text with other characters that a change
+touches goes through Python, once for each distinct one (dictionary encoding), which has the tables.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import pyarrow.compute as pc
 
 from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
+from transforms.kernels import text_tables
 from transforms.kernels.buffers import check_positions, positions, spans
 from transforms.kernels.compiled import compiled
 from transforms.kernels.spans import copy_bytes, extent, frozen, gather_spans
+from transforms.kernels.text_tables import rows_with
 from transforms.kernels.words import all_words
 from transforms.operators import unicode14
 
@@ -35,14 +37,16 @@ def upper(column: Column) -> Column:
     data, starts, ends = spans(strings)
     raised, is_ascii = _upper_ascii(data, *extent(starts, ends))
     plain = Strings(raised, starts, ends, strings.valid)
-    return plain if is_ascii else _map_non_ascii(plain, unicode14.upper, original=data)
+    if is_ascii:
+        return plain
+    return _map_rows(plain, rows_with(text_tables.raised(), data, starts, ends), unicode14.upper, original=data)
 
 
 def normalize(column: Column) -> Column:
     """NFKC, for text or lists of text. ASCII is in that form already."""
     if isinstance(column, RaggedItems):
-        return RaggedItems(column.offsets, _map_non_ascii(_as_strings(column.items), unicode14.normalize))
-    return _map_non_ascii(_as_strings(column), unicode14.normalize)
+        return RaggedItems(column.offsets, _normalize(_as_strings(column.items)))
+    return _normalize(_as_strings(column))
 
 
 def split(column: Column, *, sep: str) -> Column:
@@ -106,19 +110,25 @@ def _lower(strings: Strings) -> Strings:
     low, high = extent(starts, ends)
     lowered, is_ascii = _lower_ascii(data, low, high)
     plain = Strings(lowered, starts, ends, strings.valid)
-    return plain if is_ascii else _map_non_ascii(plain, unicode14.lower, original=data)
+    if is_ascii:
+        return plain
+    return _map_rows(plain, rows_with(text_tables.lowered(), data, starts, ends), unicode14.lower, original=data)
 
 
-def _map_non_ascii(strings: Strings, change: Callable[[str], str], original: Array | None = None) -> Strings:
-    """``change`` applied to every distinct text that is not ASCII; the results are put behind the buffer.
-
-    ``original`` is the buffer to read those texts from, if it is not the column's own.
-    """
+def _normalize(strings: Strings) -> Strings:
     data, starts, ends = spans(strings)
-    picks = _non_ascii(data, starts, ends)
+    if _is_ascii(data, *extent(starts, ends)):
+        return strings
+    picks = rows_with(text_tables.normalized(), data, starts, ends)
+    return _map_rows(strings, picks, unicode14.normalize, original=data)
+
+
+def _map_rows(strings: Strings, picks: Array, change: Callable[[str], str], original: Array) -> Strings:
+    """``change`` applied to every distinct text of some rows, read from ``original``; the results are put behind the buffer."""
+    data, starts, ends = spans(strings)
     if len(picks) == 0:
         return strings
-    offsets, texts = gather_spans(data if original is None else original, starts[picks], ends[picks])
+    offsets, texts = gather_spans(original, starts[picks], ends[picks])
     check_positions(int(offsets[-1]), "bytes of text")
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(texts))]
     encoded = pc.dictionary_encode(pa.Array.from_buffers(pa.string(), len(picks), buffers))
@@ -157,17 +167,11 @@ def _upper_ascii(data: Array, low: int, high: int) -> tuple[Array, Any]:
 
 
 @compiled
-def _non_ascii(data: Array, starts: Array, ends: Array) -> Array:
-    picks = np.empty(len(starts), np.int64)
-    count = 0
-    for i in range(len(starts)):
-        seen = np.uint8(0)
-        for j in range(starts[i], ends[i]):
-            seen |= data[j]
-        if seen >= np.uint8(128):
-            picks[count] = i
-            count += 1
-    return picks[:count].copy()
+def _is_ascii(data: Array, low: int, high: int) -> Any:
+    seen = np.uint8(0)
+    for i in range(low, high):
+        seen |= data[i]
+    return seen < np.uint8(128)
 
 
 @compiled

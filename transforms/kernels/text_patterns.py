@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.columns import Column, Numbers, RaggedItems, Strings, from_arrow
+from transforms.columns import Column, Constants, Numbers, RaggedItems, Strings, from_arrow
 from transforms.errors import DataError
 from transforms.kernels.buffers import check_positions
+from transforms.kernels.lookup import texts, vocabulary_lookup
 from transforms.kernels.ragged import picked
 from transforms.kernels.spans import gather_spans
 from transforms.operators.patterns import GROUP, only_group, unnamed
@@ -51,8 +52,11 @@ def remove_stop_words(column: Column, *, words: tuple[str, ...]) -> Column:
     """The tokens that are none of the words."""
     if not isinstance(column, RaggedItems):
         raise DataError("remove_stop_words reads lists of tokens", value=type(column).__name__)
-    stops = pc.is_in(arrow_text(column.items), value_set=pa.array(words, pa.string()))
-    kept = ~_booleans(stops).values
+    if not words:
+        return column
+    found = vocabulary_lookup(column.items, Constants(texts(words)), oov_buckets=1)
+    assert isinstance(found, Numbers), "an id for each token"
+    kept = found.values >= len(words)
     offsets = np.concatenate([[0], np.cumsum(kept)])[column.offsets].astype(np.int32)
     return picked(column, offsets, np.flatnonzero(kept))
 

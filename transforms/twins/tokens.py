@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from transforms.operators.patterns import escaped
 from transforms.operators.text import WHITE_SPACE
-from transforms.twins.tensors import DenseTensor
+from transforms.twins.lookup import vocabulary_lookup
+from transforms.twins.tensors import ConstantsTensor, DenseTensor
 
 #: TensorFlow's widest n-gram; no list is as long.
 _WIDEST = 2**31 - 2
@@ -35,11 +36,13 @@ def char_ngrams(text: DenseTensor, *, n: int) -> tf.RaggedTensor:
 
 
 def remove_stop_words(tokens: tf.RaggedTensor, *, words: tuple[str, ...]) -> tf.RaggedTensor:
-    """Each token compared with each word."""
+    """Each token looked up among the words."""
     if not words:
         return tokens
-    kept = tf.reduce_all(tokens.values[:, tf.newaxis] != tf.constant(words)[tf.newaxis, :], axis=1)
-    return tf.ragged.boolean_mask(tokens, tokens.with_values(kept))
+    distinct = list(dict.fromkeys(words))
+    found = vocabulary_lookup(DenseTensor(tokens.values), ConstantsTensor(tf.constant(distinct)), oov_buckets=1)
+    assert isinstance(found, DenseTensor), "an id for each token"
+    return tf.ragged.boolean_mask(tokens, tokens.with_values(found.values == len(distinct)))
 
 
 def _not_empty(pieces: Any) -> tf.RaggedTensor:
