@@ -4,6 +4,7 @@ Two things stand between TensorFlow's operations and that. Its kernels on the CP
 (subnormals) for zero, as arguments and as results: here they are seen as bits, scaled and rounded by hand, in a branch
 that runs only if a batch holds one. And its graph optimiser rewrites sums and products as if they were exact, such as
 x / 3 into x * (1 / 3): here every operand passes through an operation that the optimiser does not look behind.
+XLA does look behind it and divides by constants in that way: what it compiles may differ in the last bit.
 """
 
 from __future__ import annotations
