@@ -38,8 +38,9 @@ check: $(READY) ## format, lint, types, import rules
 	$(BIN)/lint-imports --no-cache
 
 bench: $(READY) ## the measurements that README and docs quote
-	$(BIN)/python benchmarks/transform_throughput.py
-	$(BIN)/python benchmarks/memo_format.py
+	@for script in transform_throughput movielens_throughput kernels_and_reading shared_components peak_memory \
+	  cold_start submit_scale memo_format; do echo "== benchmarks/$$script.py"; \
+	  $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 clean: ## remove the environment and what the demo made
 	rm -rf $(VENV) .headrace
