@@ -35,10 +35,11 @@ def sort(column: Column, *, descending: bool) -> Column:
 
 
 def keyed(items: Numbers | Strings, *, descending: bool = False) -> Keyed:
-    """The items with their keys. The keys of numbers turn the order around if ``descending``; those of text do not."""
+    """The items with their keys, which turn the order around if ``descending``."""
     if isinstance(items, Strings):
         data, starts, ends = spans(items)
-        return frozen(prefixes(data, starts, ends)), data, starts, ends
+        keys = prefixes(data, starts, ends)
+        return frozen(~keys if descending else keys), data, starts, ends
     return frozen(number_keys(items.values, descending=descending)), _NO_BYTES, _NO_SPANS, _NO_SPANS
 
 
@@ -71,40 +72,42 @@ def compare(items: Any, i: int, j: int) -> int:
 
 
 @inlined
-def _is_after(items: Any, i: int, j: int, text_descending: bool) -> bool:
-    """Whether item ``i``, which stands before ``j``, belongs behind it."""
-    order = compare(items, i, j)
-    return order < 0 if text_descending else order > 0
+def _is_after(items: Any, key: Any, pick: int, other_key: Any, other: int, descending: bool) -> bool:
+    """Whether an item, which stands before another, belongs behind it."""
+    if key != other_key or len(items[2]) == 0:
+        return bool(key > other_key)
+    order = compare(items, pick, other)
+    return order < 0 if descending else order > 0
 
 
-@compiled
-def _insertion_sort(items: Any, picks: Array, begin: int, end: int, text_descending: bool) -> None:
+@inlined
+def _insertion_sort(items: Any, keys: Array, picks: Array, begin: int, end: int, descending: bool) -> None:
     for i in range(begin + 1, end):
-        item, at = picks[i], i
-        while at > begin and _is_after(items, picks[at - 1], item, text_descending):
-            picks[at] = picks[at - 1]
+        key, pick, at = keys[i], picks[i], i
+        while at > begin and _is_after(items, keys[at - 1], picks[at - 1], key, pick, descending):
+            keys[at], picks[at] = keys[at - 1], picks[at - 1]
             at -= 1
-        picks[at] = item
+        keys[at], picks[at] = key, pick
 
 
 @compiled
-def _merge_sort(items: Any, picks: Array, begin: int, end: int, text_descending: bool) -> None:
+def _merge_sort(items: Any, keys: Array, picks: Array, begin: int, end: int, descending: bool) -> None:
     for low in range(begin, end, _FEW):
-        _insertion_sort(items, picks, low, min(low + _FEW, end), text_descending)
-    spare = np.empty(end - begin, picks.dtype)
+        _insertion_sort(items, keys, picks, low, min(low + _FEW, end), descending)
+    spare_keys, spare_picks = np.empty(end - begin, keys.dtype), np.empty(end - begin, picks.dtype)
     width = _FEW
     while width < end - begin:
         for low in range(begin, end, 2 * width):
             middle, high = min(low + width, end), min(low + 2 * width, end)
             i, j = low, middle
             for at in range(low - begin, high - begin):
-                if i < middle and (j >= high or not _is_after(items, picks[i], picks[j], text_descending)):
-                    spare[at] = picks[i]
+                if i < middle and (j >= high or not _is_after(items, keys[i], picks[i], keys[j], picks[j], descending)):
+                    spare_keys[at], spare_picks[at] = keys[i], picks[i]
                     i += 1
                 else:
-                    spare[at] = picks[j]
+                    spare_keys[at], spare_picks[at] = keys[j], picks[j]
                     j += 1
-        picks[begin:end] = spare
+        keys[begin:end], picks[begin:end] = spare_keys, spare_picks
         width *= 2
 
 
@@ -112,14 +115,13 @@ def _merge_sort(items: Any, picks: Array, begin: int, end: int, text_descending:
 def sorted_positions(offsets: Array, items: Any, descending: bool) -> Array:
     """The positions of all items, those of each list in order; equal items stay in theirs.
 
-    The keys of numbers know of ``descending`` already; see :func:`keyed`.
+    ``descending`` as the keys were made; see :func:`keyed`.
     """
-    picks = np.arange(offsets[-1]).astype(np.int32)
-    text_descending = descending and len(items[2]) > 0
+    keys, picks = items[0].copy(), np.arange(offsets[-1]).astype(np.int32)
     for row in range(len(offsets) - 1):
         begin, end = offsets[row], offsets[row + 1]
         if end - begin <= _FEW:
-            _insertion_sort(items, picks, begin, end, text_descending)
+            _insertion_sort(items, keys, picks, begin, end, descending)
         else:
-            _merge_sort(items, picks, begin, end, text_descending)
+            _merge_sort(items, keys, picks, begin, end, descending)
     return picks

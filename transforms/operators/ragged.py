@@ -202,7 +202,7 @@ SORT = Operator(
     kernel=KernelAt("transforms.kernels.ordering", "sort"),
     params=(Param("descending", bool, False, doc="from the greatest to the least"),),
     laws=frozenset({Law.IDEMPOTENT}),
-    cost_ns=150,
+    cost_ns=120,
     twin=TwinAt(_TWINS, "sort"),
     example=Example(
         'hr.ragged("prices", "float64").sort()', {"prices": [[2.5, -1.0, 7.0], []]}, [[-1.0, 2.5, 7.0], []]
@@ -240,7 +240,7 @@ PAD = Operator(
         Param("size", int, check=_pad_size, doc="values of each vector"),
         Param("value", _VALUE_KINDS, doc="what fills it up: of the items' type; microseconds for timestamps"),
     ),
-    cost_ns=10,
+    cost_ns=60,
     twin=TwinAt(_TWINS, "pad"),
     example=Example(
         'hr.ragged("clicks", "int64").pad(2, -1)', {"clicks": [[7, 3, 9], [4], []]}, [[7, 3], [4, -1], [-1, -1]]
@@ -272,7 +272,7 @@ ZIP = Operator(
     reference=_zip,
     kernel=KernelAt("transforms.kernels.joining", "zip_lists"),
     params=(Param("joiner", str, doc="text between the two values"),),
-    cost_ns=60,
+    cost_ns=400,
     twin=TwinAt(_TWINS, "zip_lists"),
     example=Example(
         'hr.ragged("shops", "string").zip(hr.ragged("aisles", "int64"), "/")',
@@ -291,7 +291,7 @@ CONTAINS_ITEM = Operator(
     reference=_contains_item,
     kernel=KernelAt(_ITEM_KERNELS, "contains_item"),
     params=(Param("value", _VALUE_KINDS, doc="of the items' type; microseconds for timestamps"),),
-    cost_ns=10,
+    cost_ns=50,
     twin=TwinAt(_TWINS, "contains_item"),
     example=Example(
         'hr.text("title").unigrams().contains_item("sale")',

@@ -172,7 +172,7 @@ JACCARD = Operator(
     reference=_jaccard,
     kernel=KernelAt(_OVERLAPS, "jaccard"),
     laws=frozenset({Law.COMMUTATIVE}),
-    cost_ns=250,
+    cost_ns=150,
     twin=TwinAt(_TWINS, "jaccard"),
     example=Example(
         'hr.text("query").unigrams().jaccard(hr.text("title").unigrams())',

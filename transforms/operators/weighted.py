@@ -125,7 +125,7 @@ WEIGHTED_BY = Operator(
     result=_weighted_type,
     reference=_weighted_by,
     kernel=KernelAt(_KERNELS, "weighted_by"),
-    cost_ns=10,
+    cost_ns=30,
     twin=TwinAt(_TWINS, "weighted_by"),
     example=Example(
         'hr.ragged("shops", "string").weighted_by(hr.ragged("visits", "int64"))',
@@ -144,7 +144,7 @@ TERM_FREQUENCY = Operator(
     reference=_term_frequency,
     kernel=KernelAt(_KERNELS, "term_frequency"),
     params=(Param("relative", bool, False, doc="divide by the length of the list"),),
-    cost_ns=150,
+    cost_ns=200,
     twin=TwinAt(_TWINS, "term_frequency"),
     example=Example(
         'hr.text("title").unigrams().term_frequency()',
@@ -207,7 +207,7 @@ SCALE_WEIGHTS = Operator(
     reference=_scale_weights,
     kernel=KernelAt(_KERNELS, "scale_weights"),
     params=(Param("factor", float, check=_factor, doc="multiplied with each weight"),),
-    cost_ns=10,
+    cost_ns=30,
     twin=TwinAt(_TWINS, "scale_weights"),
     example=Example(f"{_TOPICS}.scale_weights(0.5)", _DEMO, [[("cars", 0.5), ("boats", 1.5)], []]),
 )
@@ -223,7 +223,7 @@ NORMALIZE_WEIGHTS = Operator(
     reference=_normalize_weights,
     kernel=KernelAt(_KERNELS, "normalize_weights"),
     params=(Param("norm", str, "l1", check=_one_of(NORMS), doc="l1, l2 or max"),),
-    cost_ns=20,
+    cost_ns=60,
     twin=TwinAt(_TWINS, "normalize_weights"),
     example=Example(f"{_TOPICS}.normalize_weights()", _DEMO, [[("cars", 0.25), ("boats", 0.75)], []]),
 )
@@ -239,7 +239,7 @@ POOL = Operator(
     reference=_pool,
     kernel=KernelAt(_KERNELS, "pool"),
     params=(Param("how", str, "sum", check=_one_of(POOLS), doc="sum, mean, max or min"),),
-    cost_ns=15,
+    cost_ns=40,
     twin=TwinAt(_TWINS, "pool"),
     example=Example('hr.ragged("prices", "float64").pool("mean")', {"prices": [[1.0, 4.0], []]}, [2.5, None]),
 )
