@@ -352,9 +352,20 @@ def test_texts_of_a_megabyte(name: str) -> None:
     assert _kernel(_TEXT.substring(-5, 3), [text]) == [text[-5:-2]]
 
 
-def test_marks_that_never_end_are_composed_in_few_steps() -> None:
-    text = "e" + "\u0301" * 20_000 + "a\u0323\u0301" + "\u1161" * 1000
-    assert _twin(_TEXT.normalize(), [text]) == [unicode14.normalize(text)]
+def test_every_mark_is_put_in_order() -> None:
+    marks = "".join(
+        character for character in EVERY if unicodedata.combining(unicodedata.normalize("NFKD", character)[0])
+    )
+    known = "".join(unicode14.known_pieces(marks))
+    assert unicode14._marks(1).fullmatch(known)
+    assert unicode14.normalize("a" + known + known) == unicodedata.normalize("NFKC", "a" + known + known)
+
+
+@pytest.mark.parametrize("marks", ["\u0301", "\u0301\u0323\u0327", "\u0f73", "\u0344\u0345"], ids=ascii)
+def test_marks_that_never_end_take_no_endless_time(marks: str) -> None:
+    few = "ab" + marks * 400 + "\u1161" * 9 + "e\u0323\u0301"
+    assert _both(_TEXT.normalize(), [few]) == [unicodedata.normalize("NFKC", few)]
+    assert len(_both(_TEXT.normalize(), ["e" + marks * (MEGABYTE // 6)])[0]) >= MEGABYTE // 6
 
 
 def test_lists_of_a_hundred_thousand_tokens() -> None:

@@ -109,6 +109,10 @@ def _runs() -> list[tuple[str, int, int]]:
     return runs
 
 
+#: So many marks in a row are put in order before Python sees them.
+_MANY_MARKS = 64
+
+
 def lower(text: str) -> str:
     """Full lower case, as ``str.lower`` of a Python with Unicode 14.0."""
     return text.lower() if unicodedata.unidata_version == VERSION else _piecewise(text, str.lower)
@@ -130,7 +134,22 @@ def known_pieces(text: str) -> list[str]:
 
 
 def _nfkc(text: str) -> str:
-    return unicodedata.normalize("NFKC", text)
+    # Python orders marks by insertion, in a time that is quadratic in how many stand in a row. In order they cost nothing.
+    return unicodedata.normalize("NFKC", _in_order(text) if _marks(_MANY_MARKS).search(text) else text)
+
+
+def _in_order(text: str) -> str:
+    """The full decomposition, in canonical order."""
+    parts = "".join(unicodedata.normalize("NFKD", character) for character in text)
+    return _marks(1).sub(lambda run: "".join(sorted(run.group(), key=unicodedata.combining)), parts)
+
+
+@cache
+def _marks(least: int) -> re.Pattern[str]:
+    """Runs of at least so many characters whose decompositions hold nothing but marks."""
+    characters = map(chr, (*range(0x300, 0xAC00), *range(0xF900, 0x20000)))  # where Unicode 14.0 has marks
+    marks = (c for c in characters if unicodedata.combining(unicodedata.normalize("NFKD", c)[0]))
+    return re.compile(f"[{''.join(marks)}]{{{least},}}")
 
 
 def _character_class() -> str:
