@@ -190,6 +190,10 @@ def test_literals_fold_by_the_meaning_that_columns_have() -> None:
     assert canonicalize(hr.literal("abxd").regex_replace("(?i)X*", "-").node).value == "-a-b-d-"  # type: ignore[union-attr]
 
 
+#: SHA-256 over the ranges of every general category, under every Python.
+_CATEGORIES = "d463ca588b78f1a17258b91917544e06082744114741a0f54982118d400d4b84"
+
+
 def test_general_categories_are_those_of_unicode_14() -> None:
     known = "".join(unicode14.known_pieces("".join(EVERY)))
     for name in unicode14.CATEGORIES:
@@ -197,6 +201,8 @@ def test_general_categories_are_those_of_unicode_14() -> None:
         members = [code for first, last in ranges for code in range(first, last + 1)]
         assert members == [ord(character) for character in known if unicodedata.category(character).startswith(name)]
         assert all(last + 1 < first for (_, last), (first, _) in itertools.pairwise(ranges))
+    spelled = repr([(name, unicode14.category_ranges(name)) for name in sorted(unicode14.CATEGORIES)])
+    assert hashlib.sha256(spelled.encode()).hexdigest() == _CATEGORIES
 
 
 @pytest.mark.parametrize("name", ["L", "Nd", "Co"])

@@ -211,7 +211,7 @@ REGEX_EXTRACT = Operator(
     reference=_regex_extract,
     kernel=KernelAt(_KERNELS, "regex_extract"),
     params=(_PATTERN, Param("group", int, 0, check=at_least(0), doc="which group; 0 is the whole match")),
-    cost_ns=300,
+    cost_ns=150,
     lifts=True,
     twin=TwinAt(_TWINS, "regex_extract"),
     example=Example(
@@ -234,7 +234,7 @@ REGEX_REPLACE = Operator(
         _PATTERN,
         Param("replacement", str, check=unicode_text, doc=r"what is put there: \1 is group 1, \0 the match, \\ a backslash"),
     ),
-    cost_ns=400,
+    cost_ns=300,
     lifts=True,
     twin=TwinAt(_TWINS, "regex_replace"),
     example=Example(

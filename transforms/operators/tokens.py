@@ -127,7 +127,7 @@ REMOVE_STOP_WORDS = Operator(
         ),
     ),
     laws=frozenset({Law.IDEMPOTENT}),
-    cost_ns=60,
+    cost_ns=200,
     twin=TwinAt(_TWINS, "remove_stop_words"),
     example=Example(
         'hr.text("query").unigrams().remove_stop_words()',
