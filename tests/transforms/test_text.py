@@ -97,6 +97,7 @@ def test_groups_that_do_not_exist_are_refused() -> None:
         with pytest.raises(InputError, match="the replacement names no group") as caught:
             _TEXT.regex_replace("(a)", replacement)
         assert caught.value.value == replacement
+        assert caught.value.where == "operator regex_replace, parameter replacement"
 
 
 def test_text_parameters_with_half_a_surrogate_pair_are_refused() -> None:

@@ -151,7 +151,7 @@ def _replace_type(types: Types, params: Params) -> ColumnType:
     groups = groups_of(str(params["pattern"]))
     for escape in re.findall(r"\\(.?)", str(params["replacement"]), re.DOTALL):
         if escape != "\\" and not (escape in "0123456789" and escape and int(escape) <= groups):
-            raise InputError("the replacement names no group of the pattern", where="operator regex_replace",
+            raise InputError("the replacement names no group of the pattern", where="operator regex_replace, parameter replacement",
                              value=params["replacement"], allowed=rf"\0 .. \{min(groups, 9)}, and \\ for a backslash")  # fmt: skip
     return Dense(DType.STRING)
 
