@@ -143,7 +143,7 @@ def requests_of(described, raw, size, signature):
 
 def replayed(cli, tmp_path, model, events=EVENTS):
     """Export a model, serve its first events, compare; returns how many events were replayed."""
-    exported = cli("model", "export", model, "--output", tmp_path / "serving", "--json").json
+    exported = cli("model", "export", model, "--output", tmp_path / "serving" / model, "--json").json
     described = json.loads((Path(exported["path"]) / "assets.extra" / "headrace.json").read_text(encoding="utf-8"))
     assert exported["inputs"] == len(described["inputs"])
     assert not exported["left_out"]

@@ -49,7 +49,7 @@ def _with_inner(code: CodeType) -> Iterator[CodeType]:
 
 def _follow(code: CodeType, free: frozenset[str], found: Reach) -> None:
     steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
-    local = {step.argval for step in steps if step.opname == "STORE_NAME"} | {"__name__"}
+    local = {step.argval for step in steps if step.opname == "STORE_NAME"} | {"__name__", "__annotations__"}
     for at, step in enumerate(steps):
         name = step.argval
         if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (
