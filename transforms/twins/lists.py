@@ -84,7 +84,8 @@ def _equal(values: tf.Tensor, value: Value) -> tf.Tensor:
     """By the bits of floats, since arithmetic may take numbers below the normal ones for zero."""
     if not values.dtype.is_floating:
         return tf.equal(values, tf.constant(value, values.dtype))
-    held = np.array(value, values.dtype.as_numpy_dtype)
+    with np.errstate(over="ignore"):
+        held = np.array(value, values.dtype.as_numpy_dtype)
     if np.isnan(held) or float(held) != float(value):
         return tf.zeros_like(values, tf.bool)
     as_integer = tf.int32 if values.dtype == tf.float32 else tf.int64
