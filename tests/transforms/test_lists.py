@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import transforms.expression as hr
-from tests.transforms.adversarial import arrow_column, bits, python_values
+from tests.transforms.adversarial import arrow_column, bits, columns_for, operation, python_values
 from tests.transforms.traced import by_graph, by_kernels, lists
 from transforms.errors import InputError, TypeMismatch
 from transforms.graph import raw_columns
@@ -98,6 +98,16 @@ def test_the_order_of_floats_is_total() -> None:
     for found in (by_kernels, by_graph):
         assert found(prices.sort(), columns) == [bits([*upwards, math.nan], prices.type)]
         assert found(prices.sort(descending=True), columns) == [bits([*upwards[::-1], math.nan], prices.type)]
+
+
+def test_a_whole_number_is_looked_for_among_floats_as_a_float() -> None:
+    columns = {"prices": [[2.0**63], [2.0**53], []]}
+    for value, wanted in ((2**63 - 1, [True, False, False]), (2**53 + 1, [False, True, False])):
+        root = operation("contains_item", columns_for([prices.type]), {"value": value})
+        table = pa.table({"c0": arrow_column(columns["prices"], prices.type)})
+        assert compile_plan({"it": root}).run(table).columns["it"].to_pylist() == wanted
+        rows = [REGISTRY["contains_item"].evaluate([prices.type], [row], {"value": value}) for row in columns["prices"]]
+        assert rows == wanted
 
 
 def test_jaccard_is_the_share_of_common_values() -> None:

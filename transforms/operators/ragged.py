@@ -76,7 +76,7 @@ def _zip(items: Sequence[object], others: Sequence[object], *, joiner: str) -> l
 
 
 def _contains_item(items: Sequence[object], *, value: Scalar) -> bool:
-    return any(item == value for item in items)
+    return any(item == (float(value) if isinstance(item, float) else value) for item in items)
 
 
 _VALUES: dict[DType, tuple[type, ...]] = {
