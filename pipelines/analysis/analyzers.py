@@ -31,7 +31,6 @@ from transforms.operators.full_pass import QUANTILE_EPSILON, VOCABULARIES
 Accumulators = Iterable[Sequence[bytes]]
 Tensors = Mapping[str, Any]
 
-_DENSE = 'dense_tensor { column_name: "%s" shape {} }'
 _LISTS = 'varlen_sparse_tensor { column_name: "%s" }'
 #: How many quantiles are asked of a partition: its accumulator is the same for any number.
 _ANY = 2
@@ -43,18 +42,16 @@ def preprocessing_fn(operators: Sequence[str]) -> Callable[[Tensors], Tensors]:
 
     def analyze(inputs: Tensors) -> Tensors:
         for i, operator in enumerate(operators):
-            _analyzer(operator, inputs[values_name(i)], inputs.get(LABEL), f"{_SCOPE}{i}.")
+            _analyzer(operator, inputs[values_name(i)], f"{_SCOPE}{i}.")
         return {"events": tf.zeros(inputs[values_name(0)].dense_shape[:1], tf.int64)}
 
     return analyze
 
 
-def _analyzer(operator: str, lists: Any, label: Any, name: str) -> None:
+def _analyzer(operator: str, lists: Any, name: str) -> None:
     match operator:
         case "vocabulary_ids":
             tft.vocabulary(lists, top_k=1, vocab_filename=name, file_format="tfrecord_gzip", name=name)
-        case "labelled_vocabulary_ids":
-            tft.vocabulary(lists, labels=label, top_k=1, vocab_filename=name, file_format="tfrecord_gzip", name=name)
         case "quantile_buckets":
             tft.quantiles(lists.values, _ANY, epsilon=QUANTILE_EPSILON, name=name)
         case "standardize_over":
@@ -71,20 +68,42 @@ def part_of(entry: bytes) -> int:
     return int(found.group(1))
 
 
-def adapter_config(operators: Sequence[str], *, labelled: bool) -> TensorAdapterConfig:
+def adapter_config(operators: Sequence[str]) -> TensorAdapterConfig:
     """How the record batches of :func:`pipelines.analysis.values.batches` become tensors."""
     types = {
         values_name(i): pa.binary() if operator in VOCABULARIES else pa.float64()
         for i, operator in enumerate(operators)
     }
-    spelled = dict.fromkeys(types, _LISTS)
-    if labelled:
-        types[LABEL], spelled[LABEL] = pa.int64(), _DENSE
     arrow_schema = pa.schema([(name, pa.list_(item)) for name, item in types.items()])
-    representations = {
-        name: text_format.Parse(text % name, schema_pb2.TensorRepresentation()) for name, text in spelled.items()
-    }
+    representations = {name: text_format.Parse(_LISTS % name, schema_pb2.TensorRepresentation()) for name in types}
     return TensorAdapterConfig(arrow_schema, representations)
+
+
+def labelled_accumulators(batches: Iterable[pa.RecordBatch], position: int) -> list[bytes]:
+    """What tf.Transform's analyzer cache would hold of the values at ``position`` beside their label.
+
+    The steps are tft.vocabulary's own: co-occurrences of a batch, then a combiner a term. They run here because Beam's
+    in-process runner could not carry these accumulators for partitions of more than some ten thousand terms.
+    """
+    combiner, totals = _label_combiner(), dict[bytes, Any]()
+    for batch in batches:
+        lists = batch.column(values_name(position))
+        ragged = tf.RaggedTensor.from_row_lengths(
+            tf.constant(np.array(lists.flatten().to_pylist(), object), tf.string), np.asarray(lists.value_lengths())
+        )
+        label = tf.constant(batch.column(LABEL).flatten().to_numpy(), tf.int64)
+        found = tf_utils.reduce_batch_weighted_cooccurrences(ragged.to_sparse(), label)
+        parts = (found.unique_x.numpy(), found.summed_positive_per_x_and_y.numpy(), found.counts_per_x.numpy())
+        for term, one in analyzer_impls._flatten_to_key_and_means_accumulator_list(parts, compute_weighted=False):
+            totals[term] = combiner.add_input(totals.get(term, combiner.create_accumulator()), one)
+    coder = _vocabulary_coder()
+    return [coder.encode_cache((term, combiner.extract_output(total))) for term, total in totals.items()]
+
+
+def _label_combiner() -> Any:
+    return analyzers.WeightedMeanAndVarCombiner(
+        np.float32, output_shape=(None,), compute_variance=False, compute_weighted=False
+    )
 
 
 def merged(analysis: Analysis, contributions: Accumulators) -> pa.Array:
@@ -122,9 +141,7 @@ def _frequent(contributions: Accumulators, params: Mapping[str, Scalar]) -> pa.A
 def _informative(contributions: Accumulators, params: Mapping[str, Scalar]) -> pa.Array:
     """Terms by falling mutual information, then by falling bytes: tft.vocabulary's order, by its own formulas."""
     coder = _vocabulary_coder()
-    combiner = analyzers.WeightedMeanAndVarCombiner(
-        np.float32, output_shape=(None,), compute_variance=False, compute_weighted=False
-    )
+    combiner = _label_combiner()
     merged_by_term: dict[bytes, Any] = {}
     for encoded in contributions:
         for term, accumulator in map(coder.decode_cache, encoded):
@@ -142,7 +159,7 @@ def _informative(contributions: Accumulators, params: Mapping[str, Scalar]) -> p
 
 
 def _information(term: bytes, found: Any, everything: Any, least: int) -> float:
-    # The only place where a private function of tf.Transform is used; the pinned version is tested against tft.vocabulary.
+    # tf.Transform's private function; a test holds the outcome against tft.vocabulary.
     _, (information, _, _) = analyzer_impls._calculate_mutual_information_for_feature_value(
         (term, found), everything, use_adjusted_mutual_info=False, min_diff_from_avg=least
     )

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 
 import apache_beam as beam
@@ -20,8 +21,8 @@ import pyarrow as pa
 import tensorflow_transform.beam as tft_beam
 from tensorflow_transform.beam.analyzer_cache import DatasetCache, DatasetKey, WriteAnalysisCacheToFS
 
-from pipelines.analysis.analyzers import adapter_config, part_of, preprocessing_fn
-from pipelines.analysis.contributions import job_folder, publish
+from pipelines.analysis.analyzers import adapter_config, labelled_accumulators, part_of, preprocessing_fn
+from pipelines.analysis.contributions import job_folder, publish, write_accumulators
 from pipelines.analysis.values import PartitionWork, batches
 from pipelines.beam_runner import RunnerOptions, run_pipeline
 from pipelines.outcomes import error_document, error_from_document
@@ -79,7 +80,16 @@ def _build(pipeline: beam.Pipeline, works: Sequence[PartitionWork], home: str, j
     def analyzed(work: PartitionWork) -> str:
         return json.dumps([work.label, [(part.operator, part.expression) for part in work.parts]], sort_keys=True)
 
-    for number, (_, group) in enumerate(groupby(sorted(works, key=analyzed), analyzed)):
+    labelled = [work.to_json() for work in works if work.label is not None]
+    if labelled:
+        _ = (
+            pipeline
+            | "Labelled" >> beam.Create(labelled, reshuffle=False).with_output_types(str)
+            | "SpreadLabelled" >> beam.Reshuffle().with_input_types(str).with_output_types(str)
+            | "AccumulateLabelled" >> beam.ParDo(AccumulateLabelled(home, job))
+        )
+    others = sorted((work for work in works if work.label is None), key=analyzed)
+    for number, (_, group) in enumerate(groupby(others, analyzed)):
         alike = {DatasetKey(f"{i:06d}"): work for i, work in enumerate(group)}
         data = {
             key: pipeline
@@ -87,12 +97,10 @@ def _build(pipeline: beam.Pipeline, works: Sequence[PartitionWork], home: str, j
             | f"ReadPartition{number}.{key.key}" >> beam.ParDo(ReadPartition(home, job))
             for key, work in alike.items()
         }
-        first = next(iter(alike.values()))
-        operators = [part.operator for part in first.parts]
+        operators = [part.operator for part in next(iter(alike.values())).parts]
         with tft_beam.Context(temp_dir=f"{temporary}/{number}"):
             analysis = tft_beam.AnalyzeDatasetWithCache(preprocessing_fn(operators))
-            config = adapter_config(operators, labelled=first.label is not None)
-            _, cache = (data, {}, config) | f"Analyze{number}" >> analysis
+            _, cache = (data, {}, adapter_config(operators)) | f"Analyze{number}" >> analysis
         by_contribution = {
             DatasetKey(alike[key].parts[part_of(entry)].contribution): DatasetCache({entry: accumulators}, None)
             for key, entries in cache.items()
@@ -101,20 +109,17 @@ def _build(pipeline: beam.Pipeline, works: Sequence[PartitionWork], home: str, j
         _ = by_contribution | f"Keep{number}" >> WriteAnalysisCacheToFS(pipeline, f"{home}/{job_folder(job)}")
 
 
-@beam.typehints.with_input_types(str)
-@beam.typehints.with_output_types(pa.RecordBatch)
-class ReadPartition(beam.DoFn):
-    """The record batches of one partition; when all are out, a document says so, or what went wrong."""
+class _Reader(beam.DoFn):
+    """When a partition is done a document says so, or what went wrong."""
 
     def __init__(self, home: str, job: str) -> None:
         self._home = home
         self._job = job
 
-    def process(self, element: str) -> Iterator[pa.RecordBatch]:
-        """One partition of work in, its batches out, in order."""
-        work = PartitionWork.from_json(element)
+    @contextmanager
+    def _told(self, work: PartitionWork) -> Iterator[None]:
         try:
-            yield from batches(self._home, work)
+            yield
         except HeadraceError as error:
             self._say(work, {"error": error_document(error)})
             raise
@@ -123,3 +128,30 @@ class ReadPartition(beam.DoFn):
     def _say(self, work: PartitionWork, document: dict[str, object]) -> None:
         path = f"{job_folder(self._job)}/{_DONE}/{work.parts[0].contribution}.json"
         Storage(self._home).write_atomic(path, json.dumps(document, sort_keys=True).encode())
+
+
+@beam.typehints.with_input_types(str)
+@beam.typehints.with_output_types(pa.RecordBatch)
+class ReadPartition(_Reader):
+    """The record batches of one partition, in order."""
+
+    def process(self, element: str) -> Iterator[pa.RecordBatch]:
+        """One partition of work in, its batches out."""
+        work = PartitionWork.from_json(element)
+        with self._told(work):
+            yield from batches(self._home, work)
+
+
+@beam.typehints.with_input_types(str)
+@beam.typehints.with_output_types(str)
+class AccumulateLabelled(_Reader):
+    """The accumulators of what stands beside a label in one partition, written where the analyzer cache writes its own."""
+
+    def process(self, element: str) -> list[str]:
+        """One partition of work in, its contributions out."""
+        work = PartitionWork.from_json(element)
+        with self._told(work):
+            for position, part in enumerate(work.parts):
+                found = labelled_accumulators(batches(self._home, work), position)
+                write_accumulators(self._home, self._job, part.contribution, found)
+        return [part.contribution for part in work.parts]
