@@ -76,7 +76,8 @@ def _zip(items: Sequence[object], others: Sequence[object], *, joiner: str) -> l
 
 
 def _contains_item(items: Sequence[object], *, value: Scalar) -> bool:
-    return any(item == (float(value) if isinstance(item, float) else value) for item in items)
+    among_floats = float(value) if isinstance(value, int) else value
+    return any(item == (among_floats if isinstance(item, float) else value) for item in items)
 
 
 _VALUES: dict[DType, tuple[type, ...]] = {
