@@ -199,6 +199,10 @@ REFUSED = {
     "z-score": (lambda i: {"it": tft.scale_to_z_score(i["price"])}, "scale_to_z_score"),
     "vocabulary": (lambda i: {"it": tft.compute_and_apply_vocabulary(i["query"])}, "compute_and_apply_vocabulary"),
     "chance": (lambda i: {"it": i["price"] * tf.random.uniform([])}, "RandomUniform"),
+    "chance in a loop": (
+        lambda i: {"it": tf.map_fn(lambda x: x * tf.random.uniform([]), i["price"])}, "RandomUniform",
+    ),
+    "a key": (lambda i: {"it": i["prices"] + 1}, "prices"),
     "time": (lambda i: {"it": tf.cast(i["price"], tf.float64) + tf.timestamp()}, "Timestamp"),
     "a scalar": (lambda i: {"it": tf.reduce_mean(i["price"])}, "shape ()"),
     "unknown width": (lambda i: {"it": tf.strings.split(i["query"]).to_tensor()}, "shape (None, None)"),

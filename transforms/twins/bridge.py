@@ -15,6 +15,7 @@ from google.protobuf import json_format
 from tensorflow.core.framework import tensor_pb2, types_pb2
 
 from transforms.encoding import digest
+from transforms.errors import UnknownColumn
 from transforms.expression import Expr, apply
 from transforms.functions.packages import version_of
 from transforms.graph import Node
@@ -48,11 +49,20 @@ def bridged(
     def traced(inputs: Tensors) -> Tensors:
         copy = tf.nest.map_structure(tf.identity, dict(inputs), expand_composites=True)
         with _transform_context(module):
-            return dict(function(copy))
+            return dict(function(_Given(copy)))
 
     concrete = tf.function(traced, input_signature=[specs], autograph=False).get_concrete_function()
     _refuse_analyzers(concrete.graph)
     return _Tracing(concrete, specs, columns).expressions()
+
+
+class _Given(dict[str, Any]):
+    """The function's inputs, by key."""
+
+    def __missing__(self, key: str) -> Any:
+        raise UnknownColumn("the preprocessing_fn reads a column that was not given", value=key,
+                            allowed=", ".join(sorted(self)),
+                            next_step=f'add it, as in columns={{{key!r}: hr.text({key!r})}}')  # fmt: skip
 
 
 def from_saved(

@@ -276,9 +276,13 @@ class Canonical:
         values = [value for node in self._nodes for value in node["attr"].values()]
         bodies = {value["func"]["name"] for value in values if "func" in value}
         bodies |= {each["name"] for value in values for each in value.get("list", {}).get("func", [])}
+        functions = self._graph.functions({name for name in bodies if name.startswith(_BODY)})
+        for body in functions.values():
+            for node in body["nodeDef"]:
+                _check(node["op"], node["name"])
         return {
             "nodes": self._nodes,
-            "functions": self._graph.functions({name for name in bodies if name.startswith(_BODY)}),
+            "functions": functions,
             "output": self._output,
             "initializers": self._initializers,
         }
@@ -302,7 +306,7 @@ class Canonical:
             self._names[identity] = label
             return identity
         vertex = self._graph.vertices[name]
-        _check(vertex, name)
+        _check(vertex.op, name)
         refs = [self._graph.resolved(ref) for ref in vertex.inputs]
         inputs = [(self._identity[at], index) for at, index in refs]
         if vertex.op in _COMMUTATIVE and not (vertex.op == "Add" and _of_text(vertex)):
@@ -338,11 +342,11 @@ def _of_text(vertex: Vertex) -> bool:
     return bool(vertex.attributes.get("T", {}).get("type") == "DT_STRING")
 
 
-def _check(vertex: Vertex, name: str) -> None:
-    declared = op_def_registry.get(vertex.op)
-    if vertex.op in ("Placeholder", "PlaceholderV2"):
+def _check(op: str, name: str) -> None:
+    declared = op_def_registry.get(op)
+    if op in ("Placeholder", "PlaceholderV2"):
         raise NotBridged("an output needs a value that only a run of the pipeline gives", value=name,
                          next_step="bridge what tf.Transform's analysis wrote: from_transform_output")  # fmt: skip
-    if declared is None or (declared.is_stateful and vertex.op not in _HARMLESS):
+    if declared is None or (declared.is_stateful and op not in _HARMLESS | _CALLS):
         raise NotBridged("an output needs a TensorFlow operation whose result may differ from run to run",
-                         value=f"{vertex.op} ({name})", next_step="leave it out of the function")  # fmt: skip
+                         value=f"{op} ({name})", next_step="leave it out of the function")  # fmt: skip
