@@ -225,6 +225,8 @@ def test_mistakes():
         hr.from_preprocessing_fn(one, {"query": "query"})
     with pytest.raises(InputError, match="no column has this name"):
         hr.from_preprocessing_fn(one, QUERY, sparse=["pric"])
+    with pytest.raises(InputError, match="no SavedModel can be read here"):
+        hr.from_transform_output("/nowhere", QUERY)
     whole = hr.from_preprocessing_fn(lambda i: {"it": i["price"] - tf.reduce_mean(i["price"])}, QUERY)["it"]
     failed = compile_plan({"it": whole.node}).run(pa.table({"price": pa.array([1.0, 2.0, 9.0], pa.float32())})).failures
     assert "other rows are beside it" in failed["it"].error

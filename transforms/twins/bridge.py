@@ -33,6 +33,9 @@ _ELEMENT: dict[tf.DType, DType] = {
     tf.int32: DType.INT64, tf.int64: DType.INT64, tf.uint8: DType.INT64, tf.uint16: DType.INT64, tf.uint32: DType.INT64,
 }  # fmt: skip
 
+#: The next step where there is another SavedModel, or none.
+_FOLDER = "give the transform_fn folder of a tf.Transform output"
+
 Tensors = Mapping[str, Any]
 
 
@@ -69,19 +72,22 @@ def from_saved(
     path: str, columns: Mapping[str, Expr], sparse: Collection[str], ragged: Collection[str]
 ) -> dict[str, Expr]:
     """See :func:`transforms.preprocessing.from_transform_output`."""
-    loaded = tf.saved_model.load(path)
+    try:
+        loaded = tf.saved_model.load(path)
+    except (OSError, ValueError) as error:
+        raise NotBridged("no SavedModel can be read here", value=path, next_step=_FOLDER) from error
     if not hasattr(loaded, "transform_fn"):
-        raise NotBridged("the SavedModel is not one that tf.Transform wrote", value=path,
-                         next_step="give the transform_fn folder of a tf.Transform output")  # fmt: skip
+        raise NotBridged("the SavedModel is not one that tf.Transform wrote", value=path, next_step=_FOLDER)
     (signature,), _ = loaded.transform_fn.structured_input_signature
-    needed = {name: columns[name] for name in signature if name in columns}
-    if missing := sorted(set(signature) - set(needed)):
-        raise NotBridged("the analysed function reads columns that were not given", value=", ".join(missing),
-                         allowed=", ".join(sorted(signature)))  # fmt: skip
-    made = bridged(lambda inputs: loaded.transform_fn(inputs), needed,
-                   {*sparse, *(name for name, spec in signature.items() if isinstance(spec, tf.SparseTensorSpec))},
-                   ragged)  # fmt: skip
-    return made
+    if missing := sorted(set(signature) - set(columns)):
+        raise UnknownColumn("the analysed function reads columns that were not given", value=", ".join(missing),
+                            allowed=", ".join(sorted(signature)), next_step="add them to columns")  # fmt: skip
+    as_sparse = {name for name, spec in signature.items() if isinstance(spec, tf.SparseTensorSpec)}
+    as_ragged = {name for name, spec in signature.items() if isinstance(spec, tf.RaggedTensorSpec)}
+    needed = {name: columns[name] for name in signature}
+    return bridged(
+        lambda inputs: loaded.transform_fn(dict(inputs)), needed, {*sparse, *as_sparse}, {*ragged, *as_ragged}
+    )
 
 
 def _transform_context(module: tf.Module) -> Any:
