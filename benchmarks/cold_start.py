@@ -17,10 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.harness import machine
+
+ROOT = Path(__file__).resolve().parent.parent
 
 FIRST_TRANSFORM = """
 import sys

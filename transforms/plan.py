@@ -207,7 +207,7 @@ def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.Record
         return node
     if step.constants is not None:
         return step.constants
-    args = [values[position] for position in step.args]
+    args: Sequence[_Value] = [values[position] for position in step.args]
     for arg in args:
         if isinstance(arg, ComponentFailure):
             return arg

@@ -71,9 +71,15 @@ def _samples(dtype: DType) -> list[Any]:
 
 @st.composite
 def argument_types(draw: st.DrawFn, operator: Operator, params: dict[str, Any]) -> tuple[ColumnType, ...]:
-    """Argument types that the operator takes together."""
-    accepted = acceptable_types(operator, params)
-    return draw(st.sampled_from(accepted))
+    """Argument types that the operator takes together, or a list in place of one of them where it lifts."""
+    types = draw(st.sampled_from(acceptable_types(operator, params)))
+    lifted = [
+        (*types[:i], Ragged(at.dtype), *types[i + 1 :])
+        for i, at in enumerate(types)
+        if operator.lifts and isinstance(at, Dense)
+    ]
+    lifted = [others for others in lifted if operator.lifted(others) is not None and _accepts(operator, others, params)]
+    return draw(st.sampled_from([types, types, *lifted]))
 
 
 def acceptable_types(operator: Operator, params: dict[str, Any]) -> list[tuple[ColumnType, ...]]:

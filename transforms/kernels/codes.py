@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from transforms.columns import Array
@@ -21,7 +23,7 @@ def occurring(codes: Array, distinct: int) -> tuple[Array, Array]:
 
 
 @compiled
-def _combined(codes: Array, others: Array, distinct_others: int) -> Array:
+def _combined(codes: Array, others: Array, distinct_others: Any) -> Array:
     pairs = np.empty(len(codes), np.int32)
     for row in range(len(codes)):
         pairs[row] = codes[row] * distinct_others + others[row]

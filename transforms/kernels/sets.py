@@ -99,13 +99,13 @@ def _compare(keys: Array, data: Array, starts: Array, ends: Array, i: Any, j: An
 def _found(
     keys: Array, data: Array, starts: Array, ends: Array, i: Any,
     other_keys: Array, other_data: Array, other_starts: Array, other_ends: Array, low: Any, high: Any,
-) -> bool:  # fmt: skip
+) -> Any:  # fmt: skip
     """Whether an item is among others. All keys are compared: leaving early costs more in branches not foreseen."""
     key = keys[i]
-    last = np.int64(-1)
+    last: Any = np.int64(-1)
     for j in range(low, high):
         last = j if other_keys[j] == key else last
-    found = last >= 0
+    found: Any = last >= 0
     if len(starts):
         at = max(last, np.int64(0))
         size = ends[i] - starts[i]
@@ -121,7 +121,7 @@ def _found(
 
 
 @inlined
-def few_pairs(size: Any, others: Any) -> bool:
+def few_pairs(size: Any, others: Any) -> Any:
     """Whether comparing all pairs beats sorting."""
     return size * max(size, others) <= _FEW_PAIRS
 

@@ -29,11 +29,17 @@ def lookup(
 ) -> DenseTensor:
     """The value of each key, or the default, or null."""
     positions, known = _positions(_text(column.values), np.array([key.encode() for key in keys], object))
-    table = tf.constant([held(value, dtype) for value in values], ELEMENT[DType(dtype)])
+    table = _constant([held(value, dtype) for value in values], dtype)
     taken = tf.gather(table, positions)
     if not default:
         return DenseTensor(taken, known)
-    return DenseTensor(tf.where(known, taken, tf.constant(held(default[0], dtype), taken.dtype)))
+    return DenseTensor(tf.where(known, taken, _constant([held(default[0], dtype)], dtype)))
+
+
+def _constant(values: Sequence[Any], dtype: str) -> tf.Tensor:
+    """Through numpy: TensorFlow may take a constant of 0.0 it made before for -0.0."""
+    element = ELEMENT[DType(dtype)]
+    return tf.constant(np.array(values, element.as_numpy_dtype), element)
 
 
 def vocabulary_lookup(
