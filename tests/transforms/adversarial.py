@@ -66,7 +66,8 @@ def _samples(dtype: DType) -> list[Any]:
         DType.STRING: [*NASTY_TEXT[:30], "prefix--a", "prefix--b", "prefix--", "prefix-"],
         DType.INT64: [*INT64S, *range(20)],
         DType.BOOL: [True, False],
-    }.get(dtype, [0, 1, 2, 3])
+        DType.TIMESTAMP: [0, 1, 2, 3],
+    }.get(dtype, [0.0, 1.0, -0.0, 3.0])
 
 
 @st.composite
