@@ -27,7 +27,7 @@ from tests.transforms.adversarial import (
     operation,
     python_values,
 )
-from tests.transforms.parameters import GOLDEN_PARAMS, aligned
+from tests.transforms.parameters import GOLDEN_PARAMS, GOLDEN_TEXTS, aligned
 from transforms.operators import REGISTRY, Operator
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, type_document, type_from_document
 
@@ -50,9 +50,11 @@ INPUTS: dict[DType, list[Any]] = {
 }  # fmt: skip
 
 
-def _rows(column_type: ColumnType, argument: int) -> list[Any]:
+def _rows(operator: str, column_type: ColumnType, argument: int) -> list[Any]:
     """Twelve events; another argument starts elsewhere, and its lists are longer."""
     values = INPUTS[column_type.dtype]
+    if column_type.dtype is DType.STRING:
+        values = GOLDEN_TEXTS.get(operator, values)
     known = [value for value in values if value is not None]
     match column_type:
         case Dense():
@@ -60,7 +62,7 @@ def _rows(column_type: ColumnType, argument: int) -> list[Any]:
         case Vector(size=size):
             return [[known[(i + j * (argument + 1)) % len(known)] for j in range(size)] for i in range(12)]
         case Weighted(dtype=dtype):
-            items = _rows(Ragged(dtype), argument)
+            items = _rows(operator, Ragged(dtype), argument)
             return [
                 [(item, WEIGHTS[(i + j) % len(WEIGHTS)]) for j, item in enumerate(row)] for i, row in enumerate(items)
             ]
@@ -81,7 +83,8 @@ def _cases(operator: Operator) -> list[dict[str, Any]]:
 
 def _output(operator: Operator, case: dict[str, Any]) -> list[Any]:
     types = [type_from_document(document) for document in case["types"]]
-    events = [aligned(operator.name, row) for row in zip(*map(_rows, types, range(len(types))), strict=True)]
+    columns = [_rows(operator.name, column_type, i) for i, column_type in enumerate(types)]
+    events = [aligned(operator.name, row) for row in zip(*columns, strict=True)]
     arrays = [arrow_column([event[i] for event in events], column_type) for i, column_type in enumerate(types)]
     root = operation(operator.name, operands_for(operator, types), case["params"])
     got = computed(root, arrays, 12, CONSTANTS[:VECTOR_SIZE])

@@ -19,6 +19,10 @@ GOLDEN_PARAMS: dict[str, list[dict[str, Any]]] = {}
 for _family in _FAMILIES:
     PARAMS |= _family.PARAMS
     GOLDEN_PARAMS |= _family.GOLDEN_PARAMS
+#: Texts of the golden outputs, for operators that make nothing of ordinary ones.
+GOLDEN_TEXTS: dict[str, list[str | None]] = {
+    name: texts for family in _FAMILIES for name, texts in getattr(family, "GOLDEN_TEXTS", {}).items()
+}
 #: Operators that refuse lists of different lengths in one row.
 ALIGNED = frozenset(name for family in _FAMILIES for name in getattr(family, "ALIGNED", ()))
 
