@@ -25,7 +25,7 @@ def run_in_process(components: Mapping[str, Node], source: Path, target: Path) -
 
 
 def run_on_beam(components: Mapping[str, Node], source: Path, target: Path) -> None:
-    """The same on Beam's DirectRunner: a row group an element, a file an element."""
+    """The same on Beam's DirectRunner, in the shape of the memoize job: a row group an element, a file an element."""
     import apache_beam as beam
 
     from pipelines.beam_runner import RunnerOptions, run_pipeline
@@ -33,26 +33,31 @@ def run_on_beam(components: Mapping[str, Node], source: Path, target: Path) -> N
     target.mkdir()
     documents = {name: component_document(root) for name, root in components.items()}
     count = pq.read_metadata(source).num_row_groups
+    step = _on_beam(documents, str(source), str(target))
 
     def build(pipeline: Any) -> None:
-        _ = pipeline | beam.Create(range(count)) | beam.ParDo(_on_beam(documents, str(source), str(target)))
+        _ = pipeline | beam.Create(range(count), reshuffle=False) | beam.ParDo(step)
 
-    run_pipeline(build, RunnerOptions())
+    run_pipeline(build, RunnerOptions(), one_step=True)
 
 
 def _on_beam(documents: Mapping[str, Mapping[str, Any]], source: str, target: str) -> Any:
-    import apache_beam as beam
+    from pipelines.beam_runner import RunnerOptions
+    from pipelines.bundle_threads import BundleThreads
 
-    class ComputeRowGroup(beam.DoFn):  # type: ignore[misc]
+    class ComputeRowGroup(BundleThreads):
         def setup(self) -> None:
             keep_freed_memory()
             roots = {name: component_from_document(document) for name, document in documents.items()}
             self.groups = RowGroups(Path(source), compile_plan(roots))
 
-        def process(self, group: int) -> None:
+        def work(self, group: int) -> None:
             _write(iter([self.groups.computed(group)]), Path(target) / f"{group:06d}.arrow")
 
-    return ComputeRowGroup()
+        def emit(self, result: None) -> list[None]:
+            return []
+
+    return ComputeRowGroup(RunnerOptions().threads)
 
 
 class RowGroups:

@@ -34,14 +34,19 @@ class RunnerOptions:
             if not flag.startswith("--") or "=" not in flag:
                 raise InputError("not a Beam pipeline option", value=flag, allowed="--name=value")
 
+    @property
+    def threads(self) -> int:
+        """How many threads a step may use by itself: as many as workers in process, one where the runner has its own."""
+        return (self.workers or os.cpu_count() or 1) if self.runner == "DirectRunner" else 1
 
-def pipeline_options(options: RunnerOptions) -> PipelineOptions:
-    """Beam's options for ``options``."""
+
+def pipeline_options(options: RunnerOptions, *, one_step: bool = False) -> PipelineOptions:
+    """Beam's options for ``options``; see :func:`run_pipeline`."""
     flags = list(options.flags)
     if options.runner == "DirectRunner":
-        workers = options.workers or os.cpu_count() or 1
         flags += ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
-        flags += ["--direct_running_mode=multi_threading", f"--direct_num_workers={workers}"]
+        mode, workers = ("in_memory", 1) if one_step else ("multi_threading", options.threads)
+        flags += [f"--direct_running_mode={mode}", f"--direct_num_workers={workers}"]
     else:
         flags.append(f"--runner={options.runner}")
     built = PipelineOptions(flags)
@@ -49,13 +54,16 @@ def pipeline_options(options: RunnerOptions) -> PipelineOptions:
     return built
 
 
-def run_pipeline(build: Callable[[beam.Pipeline], None], options: RunnerOptions) -> PipelineResult:
+def run_pipeline(
+    build: Callable[[beam.Pipeline], None], options: RunnerOptions, *, one_step: bool = False
+) -> PipelineResult:
     """Build a pipeline with ``build``, run it to its end, and return Beam's result with its counters.
 
-    Raises :class:`InputError` for a runner that Beam does not know.
+    ``one_step``: the pipeline is one step that uses :attr:`RunnerOptions.threads` by itself, so the in-process runner
+    need not start workers that speak gRPC. Raises :class:`InputError` for a runner that Beam does not know.
     """
     try:
-        pipeline = beam.Pipeline(options=pipeline_options(options))
+        pipeline = beam.Pipeline(options=pipeline_options(options, one_step=one_step))
     except ValueError as error:
         raise InputError("Beam has no such runner, or refuses its options", value=options.runner,
                          allowed=str(error)) from error  # fmt: skip

@@ -22,6 +22,7 @@ import pyarrow as pa
 from apache_beam.metrics import Metrics
 
 from pipelines.beam_runner import RunnerOptions, run_pipeline
+from pipelines.bundle_threads import BundleThreads
 from pipelines.errors import MemoizeFailed
 from pipelines.outcomes import error_document, error_from_document
 from transforms.errors import HeadraceError, StorageError
@@ -255,10 +256,11 @@ _PROCESS_PLANS = PlanCache()
 
 @beam.typehints.with_input_types(str)
 @beam.typehints.with_output_types(str)
-class MemoizeFragments(beam.DoFn):
+class MemoizeFragments(BundleThreads):
     """:func:`memoize_fragment`, its result written to ``jobs/<job>-<index>.json`` of the home, and counted."""
 
-    def __init__(self, home: str, job: str) -> None:
+    def __init__(self, home: str, job: str, threads: int = 1) -> None:
+        super().__init__(threads)
         self._home = home
         self._job = job
         names = ("fragments", "rows", "raw_bytes_read", "memos", "components_failed")
@@ -268,19 +270,25 @@ class MemoizeFragments(beam.DoFn):
         """Keep memory from fragment to fragment."""
         keep_freed_memory()
 
-    def process(self, element: str) -> list[str]:
-        """One fragment of work in, the path of its result document out."""
+    def work(self, element: str) -> tuple[str, FragmentResult | None]:
+        """One fragment of work in; the path of its result document, and the result if there is one."""
         index, _, text = element.partition(" ")
         storage = Storage(self._home)
         path = f"{_JOBS}/{self._job}-{index}.json"
-        document: Mapping[str, object]
+        result: FragmentResult | None = None
         try:
             result = memoize_fragment(storage, FragmentWork.from_json(text), _PROCESS_PLANS)
-            document = {"result": result.to_document()}
-            self._count(result)
+            document: Mapping[str, object] = {"result": result.to_document()}
         except StorageError as error:
             document = {"error": error_document(error)}
         storage.write_atomic(path, json.dumps(document, sort_keys=True).encode("utf-8"))
+        return path, result
+
+    def emit(self, result: tuple[str, FragmentResult | None]) -> list[str]:
+        """The path of the result document."""
+        path, written = result
+        if written is not None:
+            self._count(written)
         return [path]
 
     def _count(self, result: FragmentResult) -> None:
@@ -291,15 +299,16 @@ class MemoizeFragments(beam.DoFn):
             self._counters[name].inc(count)
 
 
-def build(pipeline: beam.Pipeline, works: Sequence[FragmentWork], home: str, job: str) -> None:
-    """The pipeline's shape. Every element is text (StrUtf8Coder: deterministic, no pickle)."""
+def build(pipeline: beam.Pipeline, works: Sequence[FragmentWork], home: str, job: str, threads: int = 1) -> None:
+    """The pipeline's shape. Every element is text (StrUtf8Coder: deterministic, no pickle).
+
+    With several ``threads`` one step works on all fragments; else they are spread over the runner's workers.
+    """
     elements = [f"{index:06d} {work.to_json()}" for index, work in enumerate(works)]
-    _ = (
-        pipeline
-        | "Fragments" >> beam.Create(elements, reshuffle=False).with_output_types(str)
-        | "Spread" >> beam.Reshuffle().with_input_types(str).with_output_types(str)
-        | "MemoizeFragments" >> beam.ParDo(MemoizeFragments(home, job))
-    )
+    fragments = pipeline | "Fragments" >> beam.Create(elements, reshuffle=False).with_output_types(str)
+    if threads == 1:
+        fragments = fragments | "Spread" >> beam.Reshuffle().with_input_types(str).with_output_types(str)
+    _ = fragments | "MemoizeFragments" >> beam.ParDo(MemoizeFragments(home, job, threads))
 
 
 class JobResults:
@@ -365,7 +374,8 @@ def run_memoize(
         return ()
     results = JobResults(Storage(home), job, len(works))
     with attend(results):
-        run_pipeline(lambda pipeline: build(pipeline, works, home, job), options or RunnerOptions())
+        chosen = options or RunnerOptions()
+        run_pipeline(lambda pipeline: build(pipeline, works, home, job, chosen.threads), chosen, one_step=True)
     last = tuple(results.new())
     if results.missing:
         raise MemoizeFailed("a memoize job ended without all of its results", where=f"job {job}",

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Tests that train in their own process.
+TRAINING = ("tests/trainer/", "tests/headrace/")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Give TensorFlow the one thread that deterministic training asks for, before any other test starts it with more."""
+    nodes = [item.nodeid for item in session.items]
+    if any(node.startswith(TRAINING) for node in nodes) and not all(node.startswith(TRAINING) for node in nodes):
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        import tensorflow as tf
+
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
 @pytest.fixture(scope="session")
