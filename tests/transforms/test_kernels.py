@@ -7,8 +7,10 @@ import functools
 import importlib
 import itertools
 import math
+import os
 import pkgutil
 import random
+import subprocess
 import sys
 import unicodedata
 from pathlib import Path
@@ -66,7 +68,42 @@ def test_every_compiled_function_is_kept_under_the_digest_of_its_sources() -> No
             if isinstance(value, Dispatcher) and value.__module__ == module.__name__
         ]
         for value in own:
+            assert isinstance(value._cache._cache_file, compiled.KeptCode), value
             assert value._cache._cache_file._source_stamp == compiled.digest_of_sources(_file(module)), value
+
+
+def test_code_of_other_sources_is_never_run_even_if_its_successor_was_killed_while_it_was_kept(tmp_path) -> None:
+    body, kernels = tmp_path / "body.py", tmp_path / "kernels"
+    run = [sys.executable, "-c", "import body; print(body.f(1))"]
+    killed = [sys.executable, "-c", "import os; os.replace = lambda *_: os._exit(9); import body; body.f(1)"]
+    repository = str(Path(compiled.__file__).parents[2])
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(kernels), "PYTHONPATH": f"{repository}{os.pathsep}{tmp_path}"}
+
+    def given_by(source: str) -> str:
+        body.write_text(
+            f"from transforms.kernels.compiled import compiled\n\n@compiled\ndef f(x):\n    return {source}\n"
+        )
+        done = subprocess.run(run, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path)
+        return done.stdout.strip()
+
+    assert given_by("x + 1") == "2"
+    body.write_text(body.read_text().replace("x + 1", "x + 2"))
+    assert subprocess.run(killed, env=environment, cwd=tmp_path).returncode == 9
+    assert given_by("x + 2") == "3"
+    assert given_by("x + 1") == "2"
+
+
+def test_kept_code_is_what_its_key_says_whoever_else_writes(tmp_path) -> None:
+    first, second = (compiled.KeptCode(str(tmp_path), "f-1.py311", "sources") for _ in range(2))
+    assert first.load("int64") is None and second.load("float64") is None
+    first.save("int64", b"whole")
+    second.save("float64", b"broken")
+    assert (second.load("int64"), first.load("float64")) == (b"whole", b"broken")
+    assert compiled.KeptCode(str(tmp_path), "f-1.py311", "other sources").load("int64") is None
+    for path in tmp_path.iterdir():  # a power cut, half of the bytes zeros
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
+    assert first.load("int64") is None and first.load("float64") is None
 
 
 def test_sources_are_those_that_are_imported_however_indirectly() -> None:

@@ -3,21 +3,31 @@
 Numba notices that a function's own file changed, but not that a function it calls in another file did: after an update
 it would go on running old code, and a memo could be wrong. So what is kept is marked with a digest over the sources
 that the function's file imports, however indirectly, and is compiled anew when any of them changes.
+
+Nor does numba keep apart what several processes write: it numbers files and lists them in an index, written before the
+file that it names. A process that was killed between the two, or two that compiled for different types at once, left
+machine code under a name that meant another one's. So a file is named by what it holds, proves it when it is read, and
+there is no index.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import os
+import pickle
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from numba import njit
+from numba.core.caching import IndexDataCacheFile
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+#: A kept file begins with SHA-256 over the rest.
+_PROOF_BYTES = 32
 _TOP = Path(__file__).parents[2]
 #: Whose sources count: those with compiled functions, and those whose constants these use.
 _PACKAGES = ("transforms.kernels", "transforms.operators", "trainer.embedding")
@@ -73,9 +83,37 @@ def pasted(function: _F) -> _F:
     return _compile_marked(function, inline="always")
 
 
+class KeptCode(IndexDataCacheFile):  # type: ignore[misc, unused-ignore]
+    """Machine code of one function on disk: a file for each of numba's keys, such as argument types, and each digest."""
+
+    def save(self, key: object, data: object) -> None:
+        """Keep ``data``, whole or not at all."""
+        content: bytes = self._dump((self._version, self._source_stamp, key, data))
+        with self._open_for_write(self._path(key)) as file:
+            file.write(hashlib.sha256(content).digest() + content)
+
+    def load(self, key: object) -> object:
+        """What is kept under ``key``; None if nothing is, or if the file does not hold what its name says."""
+        try:
+            found = Path(self._path(key)).read_bytes()
+        except OSError:
+            return None
+        proof, content = found[:_PROOF_BYTES], found[_PROOF_BYTES:]
+        if hashlib.sha256(content).digest() != proof:
+            return None
+        version, stamp, kept, data = pickle.loads(content)
+        return data if (version, stamp, kept) == (self._version, self._source_stamp, key) else None
+
+    def _path(self, key: object) -> str:
+        name = hashlib.sha256(repr((self._version, self._source_stamp, key)).encode()).hexdigest()[:32]
+        return os.path.join(self._cache_path, f"{Path(self._index_name).stem}.{name}.nbc")
+
+
 def _compile_marked(function: _F, **options: Any) -> _F:
     dispatcher: Any = njit(cache=True, nogil=True, **options)(function)
-    # Not a public attribute; a test fails if a release of numba moves it.
-    dispatcher._cache._cache_file._source_stamp = digest_of_sources(Path(function.__code__.co_filename))
+    # Not public attributes; tests fail if a release of numba moves them.
+    cache = dispatcher._cache
+    stamp = digest_of_sources(Path(function.__code__.co_filename))
+    cache._cache_file = KeptCode(cache.cache_path, Path(cache._cache_file._index_name).stem, stamp)
     kernel: _F = dispatcher
     return kernel
