@@ -59,8 +59,13 @@ def _same_operation(node: Node, other: Operation) -> bool:
 
 
 def flatten_associative(node: Operation) -> Node | None:
-    """``f(f(a, b), c)`` becomes ``f(a, b, c)``."""
+    """``f(f(a, b), c)`` becomes ``f(a, b, c)``.
+
+    Not over the items of a list where f makes something of a null: ``f(list, b)`` drops items that ``f(list, b, c)`` keeps.
+    """
     if Law.ASSOCIATIVE not in _laws(node) or not any(_same_operation(arg, node) for arg in node.operands):
+        return None
+    if REGISTRY[node.op].nulls == "see" and REGISTRY[node.op].lifted([arg.type for arg in node.operands]) is not None:
         return None
     spliced = (arg.args if _same_operation(arg, node) else (arg,) for arg in node.operands)
     return _with_operands(node, tuple(arg for part in spliced for arg in part))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from tests.transforms.components import INPUTS, TOKENS, rebuilt
 from transforms.canonical import canonicalize
-from transforms.expression import coalesce, concat, float64, int64, literal, text
+from transforms.expression import boolean, coalesce, concat, float64, int64, literal, ragged, text
 from transforms.fingerprint import fingerprint
 from transforms.graph import Literal, Operation, component_document, component_from_document, topological
 from transforms.plan import compile_plan
@@ -43,6 +43,15 @@ def test_document_round_trip_keeps_the_identity(expression):
 def test_set_operations_ignore_order_grouping_and_repetition(a, b, c):
     assert fingerprint((a & b & c).node) == fingerprint((c & (b & a) & b).node)
     assert fingerprint((a | b | c).node) == fingerprint((c | (b | a) | a).node)
+
+
+def test_items_that_are_dropped_on_the_way_stay_dropped():
+    flags, a, b = ragged("flags", "bool"), boolean("a"), boolean("b")
+    batch = pa.table({"flags": [[True, False]] * 3, "a": [None, False, True], "b": pa.array([False, None, None])})
+    for expression in (flags & a & b, flags | a | b, flags & (a & b), (flags & a) | b):
+        plain, canonical = (compile_plan({"x": node}) for node in (expression.node, canonicalize(expression.node)))
+        assert canonical.run(batch).columns["x"].equals(plain.run(batch).columns["x"]), expression
+    assert fingerprint((flags & a & b).node) != fingerprint((flags & (a & b)).node)
 
 
 def test_order_matters_where_it_means_something():
