@@ -117,6 +117,115 @@ def test_a_default_given_is_a_default_left_out(tmp_path):
     assert identity(tmp_path, left_out) == identity(tmp_path, PRICES.replace('currency="USD")', 'currency="EUR")'))
 
 
+def test_a_default_given_as_another_type_is_kept(tmp_path):
+    text = """
+@hr.op(result="bool")
+def is_true(values, *, flag=1, flags=(1,)):
+    return pa.array([flag is True or flags[0] is True] * len(values))
+
+
+made = is_true(hr.int64("x")%s)
+"""
+    for given, expected in (("", False), (", flag=1", False), (", flag=True", True), (", flags=(True,)", True)):
+        assert run(made(tmp_path, text % given), x=pa.array([3])).to_pylist() == [expected], given
+    assert (
+        identity(tmp_path, text % ", flag=True")
+        != identity(tmp_path, text % ", flag=1")
+        == identity(tmp_path, text % "")
+    )
+
+
+CACHED = """
+import functools
+
+
+def plus(number):
+    def wrap(function):
+        @functools.wraps(function)
+        def wrapped(x):
+            return function(x) + number
+
+        return wrapped
+
+    return wrap
+
+
+@functools.lru_cache
+@plus(1)
+def doubled(x):
+    return 2 * x
+
+
+made = hr.op(result="int64")(lambda x: pc.add(x, doubled(3)))(hr.int64("x"))
+"""
+
+
+def test_a_cache_is_dropped_and_what_it_caches_is_kept(tmp_path):
+    assert run(made(tmp_path, CACHED), x=pa.array([10])).to_pylist() == [17]
+    assert identity(tmp_path, CACHED) != identity(tmp_path, CACHED.replace("@plus(1)", "@plus(2)"))
+
+
+SETS = """
+import enum
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Size(enum.Enum):
+    LARGE = 1
+
+
+class Shape(enum.Enum):
+    ROUND = 1
+
+
+KNOWN = frozenset({Color.RED, Size.LARGE, Shape.ROUND})
+
+
+@hr.op(result="int64")
+def f(x):
+    return pc.add(x, len(KNOWN))
+
+
+print(f(hr.int64("x")).node.identity)
+"""
+
+
+def test_what_a_set_holds_is_written_in_one_order_in_every_process(tmp_path):
+    place = tmp_path / "features.py"
+    place.write_text(HEAD + SETS, encoding="utf-8")
+    found = set()
+    for seed in ("0", "1", "2", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(TOP)}
+        answer = subprocess.run(
+            [sys.executable, str(place)], env=environment, capture_output=True, text=True, check=True
+        )
+        found.add(answer.stdout)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [("-O", "AssertionError"), ("-Xno_debug_ranges", "its source cannot be found")],
+)
+def test_how_python_was_started_changes_nothing_unseen(tmp_path, option, says):
+    place = tmp_path / "features.py"
+    place.write_text(HEAD + """
+def checked(x):
+    assert len(x) == 0
+    return x
+
+
+pair = (lambda x: x), (lambda x: checked(x))
+print(hr.op(result="int64")(pair[1])(pa.array([1])))
+""", encoding="utf-8")  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(TOP)}
+    answer = subprocess.run([sys.executable, option, str(place)], env=environment, capture_output=True, text=True)
+    assert says in answer.stderr
+
+
 def test_fingerprint_is_one_in_every_process(tmp_path):
     text = (
         HEAD
@@ -260,6 +369,9 @@ REFUSED = {
     "now by its name": ("from datetime import datetime\nnow = datetime.now", "now()", "now", "differs between runs"),
     "chance": ("import random", "random.random()", "random.random", "differs between runs"),
     "numpy's chance": ("import numpy as np", "np.random.default_rng(1)", "np.random", "differs between runs"),
+    "chance by the module": ("import random", "getattr(random, 'random')()", "random", "differs between runs"),
+    "a masked array": ("import numpy as np\nmasked = np.ma.array([1, 2], mask=[0, 1])", "masked.sum()", "masked", "type MaskedArray"),
+    "a set of what uses it": ("def g():\n    return both\ndef h():\n    return both\nboth = {g, h}", "both", "both", "items use it"),
     "the environment": ("import os", "os.environ['HOME']", "os.environ", "differs between runs"),
     "a file": ("", "open('x').read()", "open", "reads files"),
     "hash": ("", "hash('x')", "hash", "differs between processes"),

@@ -17,7 +17,7 @@ import importlib
 import inspect
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -33,6 +33,8 @@ FORMAT = "headrace.function/1"
 #: Methods of Arrow arrays that lead into other packages.
 _LEADS_TO = {"to_numpy": ("numpy",), "__array__": ("numpy",), "to_pandas": ("numpy", "pandas")}
 _WHOLE: frozenset[Chain] = frozenset({()})
+#: What reaches nothing.
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def bundled(function: object, name: str) -> str:
@@ -64,6 +66,7 @@ class _Bundler:
         self._positions: dict[int, int] = {}
         self._alive: list[object] = []  # so that no id is used twice
         self._reached: set[str] = {PYTHON, "pyarrow"}
+        self._ordering: frozenset[int] = frozenset()  # the sets whose items are being put in order
 
     def packages(self) -> dict[str, str]:
         """The version of every package that was reached."""
@@ -71,6 +74,8 @@ class _Bundler:
 
     def bind(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
         """What a name stands for."""
+        if type(value) in (set, frozenset):
+            self._place_items(value, name)  # type: ignore[arg-type]
         constant = encoded(value, lambda item, place: self.bind(item, name + place, _WHOLE))
         if constant is not NOT_A_CONSTANT:
             self._count_constant(value)
@@ -88,14 +93,28 @@ class _Bundler:
             return self._instance(value, name)
         return self._function_or_class(value, name, chains)
 
+    def _place_items(self, items: Set[object], name: str) -> None:
+        """Take up what a set reaches in an order that is the same in every process: that of what each item is by itself."""
+        if all(type(item) in _PLAIN for item in items):
+            return
+        if id(items) in self._ordering:
+            raise self._refusal("is a set whose items use it", name, next_step="use a tuple")
+
+        def alone(item: object) -> str:
+            inner = _Bundler(self._root, self._name)
+            inner._ordering = self._ordering | {id(items)}
+            return json.dumps([inner.bind(item, name, _WHOLE), inner.definitions], sort_keys=True)
+
+        for item in sorted(items, key=alone):
+            self.bind(item, name, _WHOLE)
+
     def _function_or_class(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
         module = str(getattr(value, "__module__", None) or "")
-        cached = isinstance(value, functools._lru_cache_wrapper)
         if isinstance(value, FunctionType):  # what wraps another function bears the name of the other's module
             module = str(value.__globals__.get("__name__") or "__main__")
         if module and is_project(module) and not isinstance(value, MethodType):
-            if cached:
-                return self.bind(inspect.unwrap(value), name, chains)  # type: ignore[arg-type]
+            if isinstance(value, functools._lru_cache_wrapper):
+                return self.bind(value.__wrapped__, name, chains)  # and not what that may wrap in turn
             if isinstance(value, FunctionType):
                 return {"definition": self._function(value, name)}
             if isinstance(value, type):
@@ -233,6 +252,8 @@ class _Bundler:
         if is_project(module.__name__):
             return self._project_module(module, name, chains)
         self._count(module.__name__, name)
+        if () in chains and (why := forbidden(module.__name__)):
+            raise self._refusal(why, name, next_step="pass what it gives as a column or a parameter")
         needed = {module.__name__}
         for chain in chains:
             needed |= self._walk(module, name, chain)

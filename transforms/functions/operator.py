@@ -84,7 +84,11 @@ class PythonFunction(Wrapped):
         for name, value in sorted(parameters.items()):
             document = self._document(name, value)
             known = self._signature.parameters.get(name)
-            if known is None or known.default is known.empty or encoded(known.default, _plain) != document:
+            if (
+                known is None
+                or known.default is known.empty
+                or _text(encoded(known.default, _plain)) != _text(document)
+            ):
                 documents[name] = document
         return json.dumps(documents, sort_keys=True)
 
@@ -98,6 +102,11 @@ class PythonFunction(Wrapped):
             raise InputError(f"function {self.name} cannot take this as a parameter", where=f"parameter {name}",
                              value=value, allowed="bool, int, float, str, or a tuple of these")  # fmt: skip
         return document
+
+
+def _text(document: object) -> str:
+    """A document as it is fingerprinted: to Python 1 and True are equal."""
+    return "" if document is NOT_A_CONSTANT else json.dumps(document, sort_keys=True)
 
 
 def _plain(item: object, place: str) -> object:

@@ -24,6 +24,8 @@ def source_of_function(function: FunctionType) -> str | None:
         return None
     found = [node for node in ast.walk(tree) if isinstance(node, _Definition) and _may_be(node, code)]
     if len(found) > 1:
+        if all(None in position for position in code.co_positions()):
+            return None  # Python was told to keep no columns, so that nobody knows which
         found = sorted((node for node in found if _spans(node, code)), key=_extent)[:1]
     return _function_source(found[0]) if found else None
 
@@ -42,7 +44,10 @@ def source_of_class(name: str, filename: str, namespace: dict[str, object]) -> s
 
 
 def compiled_function(source: str, free: Sequence[str]) -> CodeType:
-    """The code of the function in ``source``, compiled where the names ``free`` belong to an enclosing function."""
+    """The code of the function in ``source``, compiled where the names ``free`` belong to an enclosing function.
+
+    With its assertions, whatever this process was told to do with those.
+    """
     statement = ast.parse(source).body[0]
     if isinstance(statement, ast.Expr):
         statement = ast.Return(statement.value)
@@ -53,13 +58,13 @@ def compiled_function(source: str, free: Sequence[str]) -> CodeType:
     maker = ast.FunctionDef("maker", arguments, [*before, statement], [], None, None)
     setattr(maker, "type_params", [])  # noqa: B010 - a field since Python 3.12
     module = ast.fix_missing_locations(ast.Module([maker], []))
-    outer = _first_code(compile(module, "<function of a model>", "exec", dont_inherit=True))
+    outer = _first_code(compile(module, "<function of a model>", "exec", dont_inherit=True, optimize=0))
     return _first_code(outer)
 
 
 def compiled_class(source: str) -> CodeType:
     """The code that defines the class in ``source``, to be run in a namespace."""
-    return compile(source, "<class of a model>", "exec", dont_inherit=True)
+    return compile(source, "<class of a model>", "exec", dont_inherit=True, optimize=0)
 
 
 def _first_code(code: CodeType) -> CodeType:

@@ -57,6 +57,8 @@ def _container(value: object, inner: Callable[[object, str], Document]) -> Docum
 
 def _special(value: object) -> Document:
     match value:
+        case np.ndarray() if type(value) is not np.ndarray:
+            return NOT_A_CONSTANT  # a masked array is more than its values
         case np.generic() | np.ndarray():
             array = np.ascontiguousarray(value)
             if array.dtype.kind not in "biufUSmM" or array.nbytes > ARRAY_MAX_BYTES:
