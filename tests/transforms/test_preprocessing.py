@@ -195,6 +195,20 @@ def test_served_one_by_one_or_together_the_bits_are_the_same():
         assert pa.concat_arrays(parts).equals(memo)
 
 
+def test_a_column_may_enter_in_two_ways():
+    def fn(inputs):
+        known = tf.sparse.reduce_sum(tf.sparse.map_values(tf.ones_like, inputs["some"]), axis=1)
+        return {"it": tf.reshape(known, [-1]) * 100 + inputs["all"]}
+
+    units = hr.int64("units")
+    made = hr.from_preprocessing_fn(fn, {"all": units, "some": units}, sparse=["some"])["it"]
+    assert run({"it": made}, units=[3, None, 5])["it"].to_pylist() == [103, None, 105]
+    twice = hr.from_preprocessing_fn(lambda i: {"it": i["a"] * 2 + i["b"]}, {"a": units, "b": units})["it"]
+    once = hr.from_preprocessing_fn(lambda i: {"it": i["a"] * 2 + i["a"]}, {"a": units})["it"]
+    assert twice.node == once.node
+
+
+TABLE = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], tf.constant([1], tf.int64)), -1)
 REFUSED = {
     "z-score": (lambda i: {"it": tft.scale_to_z_score(i["price"])}, "scale_to_z_score"),
     "vocabulary": (lambda i: {"it": tft.compute_and_apply_vocabulary(i["query"])}, "compute_and_apply_vocabulary"),
@@ -207,6 +221,9 @@ REFUSED = {
     "a scalar": (lambda i: {"it": tf.reduce_mean(i["price"])}, "shape ()"),
     "unknown width": (lambda i: {"it": tf.strings.split(i["query"]).to_tensor()}, "shape (None, None)"),
     "complex": (lambda i: {"it": tf.cast(i["price"], tf.complex64)}, "complex64"),
+    "a table in a loop": (
+        lambda i: {"it": tf.map_fn(TABLE.lookup, i["query"], fn_output_signature=tf.int64)}, "in a loop or branch only",
+    ),
     "no column": (lambda i: {"it": tf.constant([1.0])}, "reads no column"),
 }  # fmt: skip
 

@@ -18,8 +18,7 @@ from transforms.encoding import digest
 from transforms.errors import UnknownColumn
 from transforms.expression import Expr, apply
 from transforms.functions.packages import version_of
-from transforms.graph import Node
-from transforms.twins.canonical_graph import FORMAT, Canonical, Graph, NotBridged, Ref, constant_vertex
+from transforms.twins.canonical_graph import FORMAT, UNWRITTEN_TABLE, Canonical, Graph, NotBridged, Ref, constant_vertex
 from transforms.twins.tensors import ELEMENT
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, type_document
 
@@ -159,25 +158,28 @@ class _Tracing:
         reached = self._reached(refs)
         if not reached:
             raise NotBridged("an output reads no column", where=f"output {name}", next_step="leave it out")
-        nodes: dict[str, Node] = {self._columns[column].node.identity: self._columns[column].node for column in reached}
-        order = {identity: position for position, identity in enumerate(sorted(nodes))}
+        inputs = {self._input(column): self._columns[column].node for column in reached}
+        order = {each: position for position, each in enumerate(sorted(inputs))}
         leaves = {
-            placeholder: f"in{order[self._columns[column].node.identity]}_{part}"
+            placeholder: f"in{order[self._input(column)]}_{part}"
             for placeholder, (column, part) in self._owner.items()
             if column in reached
         }
         graph, initializers = self._graph(leaves)
-        ways = {order[self._columns[column].node.identity]: _way(self._specs[column]) for column in sorted(reached)}
         document = {
             "format": FORMAT,
             **Canonical(graph, refs, initializers).document(),
-            "inputs": [{"as": ways[i], "type": _type_of(nodes[identity].type)} for identity, i in order.items()],
+            "inputs": [{"as": way, "type": _type_of(inputs[identity, way].type)} for identity, way in order],
             "as": kind,
             "type": type_document(column_type),
             "packages": {"tensorflow": str(version_of("tensorflow") or tf.__version__)},
         }
         text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-        return apply("tensorflow_graph", *(Expr(nodes[identity]) for identity in order), graph=text)
+        return apply("tensorflow_graph", *(Expr(inputs[each]) for each in order), graph=text)
+
+    def _input(self, column: str) -> tuple[str, str]:
+        """What a key enters as: keys of one column that enter the same way are one input."""
+        return self._columns[column].node.identity, _way(self._specs[column])
 
     def _reached(self, refs: Sequence[Ref]) -> set[str]:
         graph, _ = self._graph({placeholder: placeholder for placeholder in self._owner})
@@ -205,6 +207,7 @@ class _Tracing:
                  if vertex.inputs and graph.resolved(vertex.inputs[0])[0] == placeholder]  # fmt: skip
         finds = [vertex for vertex in users if vertex.op == "LookupTableFindV2"]
         if not finds:
+            graph.vertices[placeholder].op = UNWRITTEN_TABLE
             return
         types = {"key_dtype": finds[0].attributes["Tin"], "value_dtype": finds[0].attributes["Tout"]}
         filled = [vertex for vertex in users if vertex.op == "LookupTableImportV2"]

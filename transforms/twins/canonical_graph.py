@@ -29,6 +29,8 @@ FORMAT = "headrace.tensorflow_graph/1"
 
 Ref = tuple[str, int]
 
+#: Stands for a table that nothing outside loops and branches looks up, so that its types are not known.
+UNWRITTEN_TABLE = "UnwrittenTable"
 #: What the names of bodies begin with.
 _BODY = "body_"
 
@@ -347,6 +349,9 @@ def _check(op: str, name: str) -> None:
     if op in ("Placeholder", "PlaceholderV2"):
         raise NotBridged("an output needs a value that only a run of the pipeline gives", value=name,
                          next_step="bridge what tf.Transform's analysis wrote: from_transform_output")  # fmt: skip
+    if op == UNWRITTEN_TABLE:
+        raise NotBridged("an output looks a table up in a loop or branch only", value=name,
+                         next_step="look the whole tensor up outside of it")  # fmt: skip
     if declared is None or (declared.is_stateful and op not in _HARMLESS | _CALLS):
         raise NotBridged("an output needs a TensorFlow operation whose result may differ from run to run",
                          value=f"{op} ({name})", next_step="leave it out of the function")  # fmt: skip
