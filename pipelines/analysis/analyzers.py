@@ -193,7 +193,12 @@ def _least_and_greatest(contributions: Accumulators) -> list[float]:
     minus_least, greatest = combiner.extract_output(_in_order(combiner, contributions))
     if not math.isfinite(greatest):
         return []
-    return [0.0 - float(minus_least), float(greatest) + 0.0]
+    least, greatest = 0.0 - float(minus_least), float(greatest) + 0.0
+    if not least < greatest or math.isinf(greatest - least):
+        raise DataError("min_max needs a range", value=(least, greatest),
+                        allowed="least < greatest, and their difference a finite number",
+                        next_step="widen the range of time, or leave the input out")  # fmt: skip
+    return [least, greatest]
 
 
 def _in_order(combiner: Any, contributions: Accumulators, made: Callable[[Any], Any] = lambda decoded: decoded) -> Any:

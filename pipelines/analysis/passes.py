@@ -9,6 +9,7 @@ so its accumulators are the same on every run. Partitions and analyses run side 
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import tempfile
 import uuid
@@ -67,13 +68,26 @@ def _delete_all(storage: Storage, folder: str) -> None:
 
 def _run(works: Sequence[PartitionWork], storage: Storage, job: str, options: RunnerOptions, temporary: str) -> None:
     try:
-        run_pipeline(lambda pipeline: _build(pipeline, works, storage.home, job, temporary), options)
+        with _quiet_beam():
+            run_pipeline(lambda pipeline: _build(pipeline, works, storage.home, job, temporary), options)
     except Exception:
         for file in storage.list(f"{storage.home}/{job_folder(job)}/{_DONE}"):
             document = json.loads(storage.read_bytes(file.path))
             if "error" in document:
                 raise error_from_document(document["error"]) from None
         raise
+
+
+@contextmanager
+def _quiet_beam() -> Iterator[None]:
+    """An error in a worker is raised where the job was started; Beam would log it several times over, with its own stack."""
+    logger = logging.getLogger("apache_beam")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _build(pipeline: beam.Pipeline, works: Sequence[PartitionWork], home: str, job: str, temporary: str) -> None:

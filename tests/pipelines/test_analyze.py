@@ -250,6 +250,29 @@ def test_a_range_without_values_is_one_clear_error(tmp_path: Path) -> None:
     assert "standardize_over(price)" in caught.value.where
 
 
+def test_a_constant_column_has_no_min_max_and_the_error_names_the_operator(tmp_path: Path) -> None:
+    write_day(tmp_path / "log", 1, day(1).set_column(2, "price", pa.array([5.0] * ROWS)))
+    model = Model("constant", client="search", label="clicked", table="log")
+    model.input("price", hr.float64("price").min_max_over(over=between("2026-01-01", "2026-01-02")))
+    with open_home(tmp_path / "home") as warehouse:
+        register_table(warehouse, "log", str(tmp_path / "log"))
+        with pytest.raises(DataError, match="min_max needs a range") as caught:
+            analyze_model(warehouse, model)
+    assert "min_max_over(price) over" in caught.value.where
+
+
+def test_an_error_in_a_worker_is_told_once_and_not_by_beam(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_day(tmp_path / "log", 1, day(1).append_column("class", pa.array([-1] * ROWS)))
+    model = Model("negative", client="search", label="clicked", table="log")
+    words = hr.ragged("tags", "string")
+    model.input("words", words.vocabulary_ids(label=hr.int64("class"), over=between("2026-01-01", "2026-01-02")))
+    with open_home(tmp_path / "home") as warehouse:
+        register_table(warehouse, "log", str(tmp_path / "log"))
+        with pytest.raises(DataError, match="a label is a class"):
+            analyze_model(warehouse, model)
+    assert not [record for record in caplog.records if record.name.startswith("apache_beam")]
+
+
 def test_damaged_contributions_are_not_used(scene: Scene) -> None:
     with open_home(scene.home) as warehouse:
         storage = warehouse.storage
