@@ -79,6 +79,7 @@ class _Step:
 
 #: Nanoseconds an event from which on an operator is worth finding the combinations of its arguments' values.
 _WORTH_COMMON_CODES_NS = 20.0
+_ERROR_CHARACTERS = 2_000
 
 _Value = Column | Coded | Literal | ComponentFailure | None
 
@@ -362,4 +363,10 @@ def _output(step: _Step, value: _Value, rows: int) -> pa.Array | ComponentFailur
 
 def _failure(node: Node, error: Exception) -> ComponentFailure:
     operator = node.op if isinstance(node, Operation) else type(node).__name__
-    return ComponentFailure(operator, expression_text(node), f"{type(error).__name__}: {error}")
+    return ComponentFailure(operator, expression_text(node), f"{type(error).__name__}: {_one_line(error)}")
+
+
+def _one_line(error: Exception) -> str:
+    """What was wrong, where and with which value: a failure is kept and shown as one line."""
+    text = "; ".join(" ".join(line.split()) for line in str(error).splitlines() if line.strip())
+    return text if len(text) <= _ERROR_CHARACTERS else text[: _ERROR_CHARACTERS - 1] + "…"

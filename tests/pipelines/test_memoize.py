@@ -26,7 +26,7 @@ from pipelines.memoize import (
 from pipelines.worker import group_by_fragment
 from tests.pipelines.scenes import fill, model, open_home, write_log
 from transforms.columns import Column, Numbers
-from transforms.errors import StorageError
+from transforms.errors import DataError, StorageError
 from transforms.graph import component_from_document
 from transforms.operators import REGISTRY
 from transforms.plan import compile_plan
@@ -129,6 +129,20 @@ def test_a_failure_shows_an_event_that_causes_it(tmp_path: Path, monkeypatch: py
     (failed,) = (outcome for outcome in result.outcomes if outcome.error)
     event = json.loads(failed.error.partition(f"; event {culprit}: ")[2])
     assert event == {"price": prices[culprit]}
+
+
+def test_a_failure_says_where_and_why_on_its_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work,) = leased_works(tmp_path)
+
+    def refusing(*_: object, **__: object) -> None:
+        raise DataError("not as promised", where="row 3", value=(5, 2), allowed="equal lengths")
+
+    monkeypatch.setitem(REGISTRY._by_name, "log1p", replace(REGISTRY["log1p"], kernel=refusing))
+    result = memoize_fragment(Storage(str(tmp_path / "home")), work, PlanCache())
+    (failed,) = (outcome for outcome in result.outcomes if outcome.error)
+    assert "\n" not in failed.error, "what a memo's cause keeps is the first line"
+    assert "DataError: not as promised; where: row 3; value: (5, 2); allowed: equal lengths in log1p(" in failed.error
+    assert "; event 0: {" in failed.error
 
 
 def test_a_raw_file_that_changed_fails_what_reads_the_changed_column(tmp_path: Path) -> None:
