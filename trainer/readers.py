@@ -184,7 +184,7 @@ def _weights(column: WeightedItems, offsets: Array, item: TypedInput, key: str) 
         row = int(np.searchsorted(offsets, at, side="right")) - 1
         raise BadFeature("the weight of an id is NaN or infinite", where=f"{_where(key)}, row {row}, input {item.name}",
                          value=float(column.weights[at]), allowed="a finite float32",
-                         next_step="keep it out in the expression: ids.weighted_by(weights.clip(low, high))")  # fmt: skip
+                         next_step="keep it out in the expression: x.ids().weighted_by(x.weights().fill_nan(0).clip(low, high))")  # fmt: skip
     return column.weights
 
 
@@ -201,7 +201,7 @@ def _numbers(column: _Stored, item: TypedInput, key: str) -> Array:
         row = at // width_of(item.type)
         raise BadFeature("a dense input is NaN or infinite", where=f"{_where(key)}, row {row}, input {item.name}",
                          value=float(numbers.values[at]), allowed="a finite float32, or null",
-                         next_step="keep it out in the expression: hr.if_else(x == x, x, 0.0) replaces NaN, .clip(low, high) infinities")  # fmt: skip
+                         next_step="keep it out in the expression: .fill_nan(0.0) replaces NaN, .clip(low, high) infinities")  # fmt: skip
     return values
 
 

@@ -85,6 +85,7 @@ def test_numbers_that_are_not_finite_are_named(bad):
     with pytest.raises(BadFeature, match="NaN or infinite") as caught:
         decode(table_with(price=pa.array([0.0, 1.0, bad, 0.0], pa.float32())), LAYOUT, "hour=01#0")
     assert caught.value.where == "fragment hour=01#0, row 2, input price"
+    assert ".fill_nan(0.0)" in caught.value.next_step
 
 
 def test_a_double_that_no_float32_holds_is_named():
