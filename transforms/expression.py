@@ -58,7 +58,8 @@ class Expr(
 
     def __bool__(self) -> NoReturn:
         raise InputError("an expression has no truth value while a model is described",
-                         value=repr(self), next_step="use if_else(condition, a, b)")  # fmt: skip
+                         value=repr(self),
+                         next_step="use & | ~ for and, or, not, is_in for in, (a < x) & (x < b) for a < x < b, and if_else for if")  # fmt: skip
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -171,9 +172,9 @@ def if_else(condition: Expr, then: Expr | Value, otherwise: Expr | Value) -> Exp
     return apply("if_else", condition, operand(then, peer), operand(otherwise, peer))
 
 
-def coalesce(*parts: Expr) -> Expr:
-    """The first value that is not null."""
-    return apply("coalesce", *parts)
+def coalesce(*parts: Expr | Value) -> Expr:
+    """The first value that is not null; a plain value comes last, as in ``coalesce(price, old_price, 0)``."""
+    return apply("coalesce", *_operands(parts))
 
 
 def minimum(*parts: Expr | Value) -> Expr:
@@ -188,7 +189,9 @@ def maximum(*parts: Expr | Value) -> Expr:
 
 def _operands(parts: Sequence[Expr | Value]) -> list[Expr]:
     peer = next((part for part in parts if isinstance(part, Expr)), None)
-    return [part if isinstance(part, Expr) else literal(part) if peer is None else operand(part, peer) for part in parts]
+    return [
+        part if isinstance(part, Expr) else literal(part) if peer is None else operand(part, peer) for part in parts
+    ]
 
 
 def _dtype(dtype: DType | str) -> DType:

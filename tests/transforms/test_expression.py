@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import headrace as hr
@@ -24,6 +26,29 @@ def test_a_plain_number_beside_a_float_is_a_float():
     assert (hr.int64("n") - 1).type == Dense(DType.INT64)
 
 
+def test_plain_values_end_a_coalesce():
+    price, age = hr.float32("price"), hr.int64("age")
+    assert hr.coalesce(price, 0).node == hr.coalesce(price, 0.0).node
+    assert hr.coalesce(price, 0).type == Dense(DType.FLOAT32)
+    assert hr.coalesce(age, 0).type == Dense(DType.INT64)
+    assert hr.coalesce(hr.text("city"), "").type == Dense(DType.STRING)
+    with pytest.raises(TypeMismatch, match="do not mix"):
+        hr.coalesce(hr.text("city"), 0)
+
+
+def test_a_bound_of_clip_may_be_left_out():
+    assert hr.int64("age").clip(high=99).node == hr.int64("age").clip(-math.inf, 99).node
+    assert hr.float32("price").clip(low=0).node == hr.float32("price").clip(0, math.inf).node
+
+
+@pytest.mark.parametrize("ask", [lambda a: a and a, lambda a: not a, lambda a: 1 < a.cast("int64") < 3])
+def test_a_truth_value_is_refused_with_what_to_write_instead(ask):
+    with pytest.raises(InputError, match="no truth value") as caught:
+        ask(hr.boolean("a"))
+    for instead in ("& | ~", "is_in", "(a < x) & (x < b)", "if_else"):
+        assert instead in caught.value.next_step
+
+
 def test_a_wrong_type_names_operator_argument_and_what_it_takes():
     with pytest.raises(TypeMismatch) as caught:
         hr.float32("price").lower()
@@ -46,6 +71,9 @@ def test_sets_of_different_items_do_not_mix():
         (lambda: hr.text("a").split(""), "parameter sep"),
         (lambda: hr.text("a").unigrams().head(-1), "parameter n"),
         (lambda: hr.float32("a").bucketize([2, 1]), "parameter boundaries"),
+        (lambda: hr.float32("a").bucketize("159"), "operator bucketize"),
+        (lambda: hr.float32("a").bucketize(5), "operator bucketize"),
+        (lambda: hr.float32("a").bucketize([1, "2"]), "parameter boundaries"),
         (lambda: hr.float32("a").clip(3, 1), ""),
         (lambda: hr.column("a", "int9"), ""),
         (lambda: hr.text(""), ""),

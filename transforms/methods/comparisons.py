@@ -42,8 +42,11 @@ class ComparisonMethods(Methods):
         """Whether the value is one of ``values``, whose order and repetition mean nothing."""
         if isinstance(values, str):
             raise InputError("is_in takes several values", value=values, next_step=f"write [{values!r}]")
-        texts = sorted({value for value in values if isinstance(value, str)})
-        whole = [value for value in values if not isinstance(value, str)]
-        if all(type(value) is int for value in whole):
-            whole = sorted(set(whole))
+        given = list(values)
+        for value in given:
+            if not isinstance(value, int | str) or isinstance(value, bool):
+                raise InputError("a value of is_in has the wrong type", where="operator is_in", value="None" if value is None else value,
+                                 allowed="int or str", next_step="compare others by ==, and ask is_null() for null")  # fmt: skip
+        texts = sorted({value for value in given if isinstance(value, str)})
+        whole = sorted({int(value) for value in given if isinstance(value, int)})
         return self._apply("is_in", whole=tuple(whole), texts=tuple(texts))

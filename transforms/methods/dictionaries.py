@@ -17,7 +17,13 @@ def lookup_params(
 
     Raises :class:`TypeMismatch` for keys that are not of the column's type and for values of mixed types.
     """
-    kind = _KINDS.get(column_type.dtype, str)
+    kind = _KINDS.get(column_type.dtype)
+    if kind is None:
+        raise TypeMismatch(f"operator lookup does not take {column_type} here", where="argument 1 (values)",
+                           value=str(column_type), allowed="Dense[int64 | string]")  # fmt: skip
+    if not isinstance(table, Mapping):
+        raise TypeMismatch("lookup takes a dictionary", where="operator lookup", value=table,
+                           next_step="give each key its value, as in {'phone': 1, 'tablet': 2}")  # fmt: skip
     for key in table:
         if type(key) is not kind:
             raise TypeMismatch("a key of the dictionary is not of the column's type", where="operator lookup", value=key,

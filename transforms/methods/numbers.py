@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from transforms.errors import InputError
 from transforms.methods.base import Methods
 from transforms.types import DType, Ragged
 
@@ -52,8 +55,8 @@ class NumberMethods(Methods):
         """The least whole number that is not below x."""
         return self._apply("ceil")
 
-    def clip(self, low: float, high: float) -> Expr:
-        """Values held within [low, high]."""
+    def clip(self, low: float = -math.inf, high: float = math.inf) -> Expr:
+        """Values held within [low, high]; a bound left out is no bound."""
         return self._apply("clip", low=low, high=high)
 
     def scale(self, factor: float, offset: float = 0.0) -> Expr:
@@ -70,7 +73,12 @@ class NumberMethods(Methods):
 
     def bucketize(self, boundaries: list[float] | tuple[float, ...]) -> Expr:
         """The index of the interval a value falls in; a boundary belongs to the interval on its right."""
-        return self._apply("bucketize", boundaries=tuple(float(boundary) for boundary in boundaries))
+        if isinstance(boundaries, str) or not isinstance(boundaries, Iterable):
+            raise InputError("bucketize takes several boundaries", where="operator bucketize", value=boundaries,
+                             allowed="numbers in ascending order", next_step="write them as a list, as in [10, 100]")  # fmt: skip
+        bounds = tuple(boundaries)
+        numeric = not any(isinstance(bound, str | bytes | bool) or bound is None for bound in bounds)
+        return self._apply("bucketize", boundaries=tuple(float(bound) for bound in bounds) if numeric else bounds)
 
     def fill_null(self, value: Value) -> Expr:
         """``value`` where this is null."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from transforms.errors import InputError
 from transforms.methods.base import Methods
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ class TimeMethods(Methods):
         """What the wall clock of an IANA time zone shows, such as ``"Europe/Berlin"``; calendar fields are then local."""
         from transforms.operators.zones import clock_changes
 
+        if not isinstance(zone, str):
+            raise InputError("a time zone is named by text", where="in_zone", value="None" if zone is None else zone,
+                             next_step="name a zone of the IANA database, such as Europe/Berlin")  # fmt: skip
         starts, offsets_secs = clock_changes(zone)
         return self._apply("in_zone", zone=zone, starts=starts, offsets_secs=offsets_secs)
 
