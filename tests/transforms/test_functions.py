@@ -371,6 +371,7 @@ REFUSED = {
     "numpy's chance": ("import numpy as np", "np.random.default_rng(1)", "np.random", "differs between runs"),
     "chance by the module": ("import random", "getattr(random, 'random')()", "random", "differs between runs"),
     "a masked array": ("import numpy as np\nmasked = np.ma.array([1, 2], mask=[0, 1])", "masked.sum()", "masked", "type MaskedArray"),
+    "a time span of pandas": ("import pandas as pd\nspan = pd.Timedelta(1, 'ns')", "span.value", "span", "type Timedelta"),
     "a set of what uses it": ("def g():\n    return both\ndef h():\n    return both\nboth = {g, h}", "both", "both", "items use it"),
     "the environment": ("import os", "os.environ['HOME']", "os.environ", "differs between runs"),
     "a file": ("", "open('x').read()", "open", "reads files"),

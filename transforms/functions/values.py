@@ -72,7 +72,7 @@ def _special(value: object) -> Document:
         case re.Pattern():
             return {"pattern": [_base64(value.pattern) if isinstance(value.pattern, bytes) else value.pattern,
                                 isinstance(value.pattern, bytes), int(value.flags)]}  # fmt: skip
-        case datetime.timedelta():
+        case datetime.timedelta() if type(value) is datetime.timedelta:  # pandas' has nanoseconds too
             return {"timedelta": [value.days, value.seconds, value.microseconds]}
         case decimal.Decimal():
             return {"decimal": str(value)}
