@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.output import emit
+from headrace.cli.quiet import import_quietly
 from headrace.cli.session import AsJson, Home, open_warehouse
 from transforms.errors import InputError, StorageError
 
@@ -61,6 +62,7 @@ def export(
     if target.exists() and not force:
         raise ExportExists("this version of the model was exported already", where=f"model {name}", value=str(target),
                            next_step="give another --output, or --force to replace it")  # fmt: skip
+    import_quietly("transforms.twins.export")
     from transforms.twins.export import SIGNATURES, Serving, unservable
 
     left_out = unservable(components)

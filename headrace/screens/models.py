@@ -146,6 +146,11 @@ class DecisionRow:
     reason: str
 
 
+def _alike(decision: DecisionRow) -> str:
+    """What decisions of one line share: where fragments failed, each names a row and an event of its own."""
+    return decision.reason.partition("; ")[0] if decision.reason_code == "failed" else decision.reason
+
+
 @dataclass(frozen=True, slots=True)
 class ExplainScreen:
     """Hit or miss for every input and partition of a model, with reasons. ``summarised`` only changes the table."""
@@ -170,14 +175,16 @@ class ExplainScreen:
         return grid(("input", "partition", "fragment", "rows>", "", "why*"), rows)
 
     def _summary(self) -> RenderableType:
-        counts = Counter((d.input, d.hit, d.reason) for d in self.decisions)
+        counts = Counter((d.input, d.hit, _alike(d)) for d in self.decisions)
         order = {d.input: i for i, d in reversed(list(enumerate(self.decisions)))}
         rows_of = Counter[tuple[str, bool, str]]()
+        said: dict[tuple[str, bool, str], str] = {}
         for d in self.decisions:
-            rows_of[d.input, d.hit, d.reason] += d.rows
+            rows_of[d.input, d.hit, _alike(d)] += d.rows
+            said.setdefault((d.input, d.hit, _alike(d)), d.reason)
         ordered = sorted(counts.items(), key=lambda item: (order[item[0][0]], -item[1]))
         rows = (
-            (name, "hit" if hit else "miss", count_text(count), count_text(rows_of[name, hit, reason]), reason)
-            for (name, hit, reason), count in ordered
+            (key[0], "hit" if key[1] else "miss", count_text(count), count_text(rows_of[key]), said[key])
+            for key, count in ordered
         )
         return grid(("input", "", "fragments>", "rows>", "why*"), rows)

@@ -118,6 +118,29 @@ def test_a_raw_file_that_changed_after_it_was_registered(cli, tmp_path, table):
     assert all("changed" in row["reason"] for row in failed)
 
 
+PICKY = """
+import headrace as hr
+
+@hr.op(result="string")
+def picky(text):
+    raise ValueError(f"cannot read {text[0]}")
+
+m = hr.Model("picky", client="c", label="clicked", table="log")
+m.input("a", picky(hr.text("query")))
+"""
+
+
+def test_what_failed_alike_is_explained_on_one_line_with_an_event(cli, tmp_path, table):
+    (tmp_path / "models.py").write_text(PICKY, encoding="utf-8")
+    cli("model", "submit", tmp_path / "models.py")
+    cli("work", "--until-idle")
+    decisions = cli("model", "explain", "picky", "--json").json["decisions"]
+    assert len({one["reason"] for one in decisions}) > 1, "each fragment's failure names its own event"
+    shown = cli("model", "explain", "picky").out
+    for said in ("raised ValueError;", "value: 'cannot read", "picky(query", "event 0: {"):
+        assert shown.count(said) == 1
+
+
 def test_names_that_do_not_exist(cli, table):
     assert "allowed: log" in cli("table", "show", "lag", status=4).err
     assert "no such model" in cli("model", "explain", "m", status=4).err

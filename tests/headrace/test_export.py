@@ -291,6 +291,13 @@ def test_an_export_is_whole_and_is_not_overwritten(cli, submitted, tmp_path):
     assert "nobody" in cli("model", "export", "nobody", "--output", out, status=4).err
 
 
+def test_an_export_prints_nothing_of_tensorflows(cli, submitted, tmp_path):
+    model = submitted(MODEL)
+    command = ["model", "export", model, "--output", tmp_path / "out", "--home", tmp_path / "home"]
+    done = subprocess.run([sys.executable, "-m", "headrace", *command], capture_output=True, text=True, check=True)
+    assert (done.stderr, "serving_default" in done.stdout) == ("", True)
+
+
 BRIDGED = """
 import tensorflow as tf
 import headrace as hr
