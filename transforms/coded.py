@@ -52,7 +52,10 @@ def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType)
     if not conforms(array.type, column_type):
         return None
     if isinstance(array, pa.ChunkedArray):
-        array = array.unify_dictionaries().combine_chunks()
+        try:
+            array = array.unify_dictionaries().combine_chunks()
+        except pa.ArrowInvalid:  # Arrow unifies no dictionaries that hold a null
+            return None
         if isinstance(array, pa.ChunkedArray):
             return None
     dictionary, indices = array.dictionary, array.indices

@@ -214,13 +214,32 @@ def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.Record
             return arg
     assert step.operator is not None, "an operation was compiled without its operator"
     try:
-        args, codes = _common_codes(args, step.operator.cost_ns)
-        rows = batch.num_rows if codes is None else _distinct_rows(args)
-        columns = [_column(arg, rows, as_coded=codes is not None) for arg in args]
-        result = apply(step.operator, columns, step.params, node.type, rows)
-        return result if codes is None else Coded(codes, result)
+        coded = _over_codes(step, args)
+        return _over_rows(step, args, batch.num_rows) if coded is None else coded
     except Exception as error:  # any operator may fail in any way; the failure is the component's result
         return _failure(node, error)
+
+
+def _over_rows(step: _Step, args: Sequence[_Value], rows: int) -> Column:
+    assert step.operator is not None, "the caller has one"
+    return apply(step.operator, [_column(arg, rows) for arg in args], step.params, step.node.type, rows)
+
+
+def _over_codes(step: _Step, args: Sequence[_Value]) -> Coded | None:
+    """The operator over distinct values; None if its arguments are not coded, or it refuses one of the values.
+
+    That one may be a value that a dictionary has and no event: then the operator does not refuse the rows.
+    """
+    assert step.operator is not None, "the caller has one"
+    args, codes = _common_codes(args, step.operator.cost_ns)
+    if codes is None:
+        return None
+    rows = _distinct_rows(args)
+    columns = [_column(arg, rows, as_coded=True) for arg in args]
+    try:
+        return Coded(codes, apply(step.operator, columns, step.params, step.node.type, rows))
+    except Exception:  # whatever it is, the rows tell
+        return None
 
 
 def _common_codes(args: Sequence[_Value], cost_ns: float) -> tuple[Sequence[_Value], Array | None]:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from tests.transforms.adversarial import columns_for, operation
 from tests.transforms.components import INPUTS
 from transforms import plan as plan_module
 from transforms.canonical import canonicalize
-from transforms.columns import Column, Numbers
+from transforms.columns import Column, Numbers, to_arrow
 from transforms.errors import DataError, InputError, UnknownColumn
 from transforms.expression import Expr, concat, cross, float32, int64, literal, ragged, text, timestamp
 from transforms.graph import Literal, Operation, RawColumn
@@ -333,6 +334,26 @@ def test_a_costly_operator_sees_each_combination_that_occurs_once(
     seen.clear()
     assert run(coded, it=crossed).columns["it"].equals(expected)
     assert seen == ([4] if repeats > 1 else [5])
+
+
+def test_values_of_a_dictionary_that_no_event_has_cannot_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses_bad(column: Column) -> Column:
+        values = to_arrow(column, Dense(DType.STRING)).to_pylist()
+        if "bad" in values:
+            raise DataError("a bad value")
+        return Numbers(np.array([len(value) for value in values]))
+
+    monkeypatch.setitem(REGISTRY._by_name, "length", replace(REGISTRY["length"], kernel=refuses_bad))
+    whole = pa.table({"query": pa.array(["a", "bb"] * 4 + ["bad"] * 2).dictionary_encode()})
+    assert run(whole.slice(0, 8), n=QUERY.length()).columns["n"].to_pylist() == [1, 2] * 4
+    assert "a bad value" in run(whole, n=QUERY.length()).failures["n"].error
+
+
+def test_chunks_of_a_dictionary_with_a_null_in_it_are_read() -> None:
+    chunk = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, 0] * 3, pa.int8()), pa.array(["a b", None]))
+    other = pa.DictionaryArray.from_arrays(pa.array([0] * 4, pa.int8()), pa.array(["c"]))
+    batch = pa.table({"query": pa.chunked_array([chunk, other])})
+    assert run(batch, n=QUERY.length()).columns["n"].to_pylist() == [3, None, None, 3] * 3 + [1] * 4
 
 
 def test_combinations_that_do_not_occur_cannot_fail() -> None:
