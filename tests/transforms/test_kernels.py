@@ -93,6 +93,22 @@ def test_code_of_other_sources_is_never_run_even_if_its_successor_was_killed_whi
     assert given_by("x + 1") == "2"
 
 
+@pytest.mark.slow
+def test_nothing_is_read_of_no_words(tmp_path) -> None:
+    """Numba checks bounds where it is told to; its code is kept elsewhere, since the key of what it keeps does not say so."""
+    text = (
+        "import pyarrow as pa\nfrom transforms.expression import text\nfrom transforms.plan import compile_plan\n"
+        "words = {'it': (text('a').unigrams() & text('b').unigrams()).node}\n"
+        "for fused in (True, False):\n"
+        "    for row in (('x', None), (None, 'x'), (None, None)):\n"
+        "        batch = pa.table([pa.array([part], pa.string()) for part in row], ['a', 'b'])\n"
+        "        assert not compile_plan(words, fused=fused).run(batch).failures, row\n"
+    )
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment["PYTHONPATH"] = str(Path(compiled.__file__).parents[2])
+    subprocess.run([sys.executable, "-c", text], env=environment, check=True)
+
+
 def test_kept_code_is_what_its_key_says_whoever_else_writes(tmp_path) -> None:
     first, second = (compiled.KeptCode(str(tmp_path), "f-1.py311", "sources") for _ in range(2))
     assert first.load("int64") is None

@@ -106,7 +106,7 @@ def _found(
     for j in range(low, high):
         last = j if other_keys[j] == key else last
     found: Any = last >= 0
-    if len(starts):
+    if len(starts) and high > low:  # among no others there may be no first one to look at
         at = max(last, np.int64(0))
         size = ends[i] - starts[i]
         surely = (size == other_ends[at] - other_starts[at]) & (size <= 8)
