@@ -94,6 +94,8 @@ def _remedy(column_type: ColumnType) -> str:
         return "derive a number from the time, such as .hour_of_day(), or add .hash_buckets(n) to it"
     if isinstance(column_type, Vector):
         return "read it as a list with hr.ragged, and add .hash_buckets(n) and, for a vector, .pad(size, 0)"
+    if column_type.dtype is DType.INT64 and not isinstance(column_type, Weighted):
+        return "add .hash_buckets(n) to the expression, or .modulo(n) if its numbers are ids below n already"
     if column_type.dtype in (DType.STRING, DType.INT64):
         return "add .hash_buckets(n) to the expression"
     if isinstance(column_type, Ragged):

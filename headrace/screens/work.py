@@ -28,5 +28,7 @@ class WorkScreen:
         text = (f"{count_text(self.memos)} memos of {count_text(self.rows)} values from {bytes_text(self.raw_bytes_read)} "
                 f"of raw data in {secs_text(self.secs)}")  # fmt: skip
         if self.failures:
-            text += f"\n{count_text(self.failures)} tasks failed; next: headrace model explain MODEL says which and why"
+            text += (
+                f"\n{count_text(self.failures)} attempts failed; next: headrace model explain MODEL says which and why"
+            )
         return text

@@ -137,7 +137,7 @@ def test_what_failed_alike_is_explained_on_one_line_with_an_event(cli, tmp_path,
     decisions = cli("model", "explain", "picky", "--json").json["decisions"]
     assert len({one["reason"] for one in decisions}) > 1, "each fragment's failure names its own event"
     shown = cli("model", "explain", "picky").out
-    for said in ("raised ValueError;", "value: 'cannot read", "picky(query", "event 0: {"):
+    for said in ("raised ValueError;", "value: 'cannot read", "python_function(query, picky", "event 0: {"):
         assert shown.count(said) == 1
 
 

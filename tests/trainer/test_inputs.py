@@ -75,3 +75,11 @@ def test_options_about_unknown_inputs_are_refused():
             lay_out([USER, PRICE], config("run", **option))
     with pytest.raises(ConfigError, match="at least one input"):
         lay_out([], config("run"))
+
+
+@pytest.mark.parametrize("column_type", [Ragged(DType.INT64), Ragged(DType.STRING), Weighted(DType.INT64)])
+def test_only_numbers_that_modulo_takes_are_told_of_it(column_type):
+    with pytest.raises(UntrainableInput) as caught:
+        lay_out([IDS, TypedInput("odd", column_type)], config("run"))
+    assert ".hash_buckets(n)" in caught.value.next_step
+    assert (".modulo(n)" in caught.value.next_step) == (column_type == Ragged(DType.INT64))
