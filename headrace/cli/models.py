@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from transforms.model import Model
     from warehouse.warehouse import Warehouse
 
-app = typer.Typer(help="Submit models; list, show, explain and export them.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Submit models; list, show, explain and export them.", no_args_is_help=True, rich_markup_mode=None
+)
 app.command("export")(export)
 
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
