@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from transforms.errors import InputError, TypeMismatch
+from transforms.errors import InputError, TypeMismatch, nearest
 from transforms.graph import Literal, Node, Operation, RawColumn
 from transforms.methods.comparisons import ComparisonMethods
 from transforms.methods.full_pass import FullPassMethods
@@ -60,6 +60,10 @@ class Expr(
         raise InputError("an expression has no truth value while a model is described",
                          value=repr(self),
                          next_step="use & | ~ for and, or, not, is_in for in, (a < x) & (x < b) for a < x < b, and if_else for if")  # fmt: skip
+
+    def __getattr__(self, name: str) -> NoReturn:
+        methods = [method for method in dir(type(self)) if not method.startswith("_")]
+        raise AttributeError(f"an expression has no {name!r}; allowed: {nearest(name, methods)}")
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -108,3 +108,9 @@ def test_tree_prints_a_shared_subgraph_once():
 def test_nearest_names():
     assert nearest("qury", ["title", "query", "price"]) == "query"
     assert nearest("zzz", []) == "(none)"
+
+
+def test_a_misspelt_method_is_told_the_nearest() -> None:
+    with pytest.raises(AttributeError, match=r"no .lowr.; allowed: lower"):
+        hr.text("query").lowr()
+    assert not hasattr(hr.text("query"), "_ipython_display_")
