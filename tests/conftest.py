@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Tests that train in their own process.
-TRAINING = ("tests/trainer/", "tests/headrace/")
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Give TensorFlow the one thread that deterministic training asks for, before any other test starts it with more."""
-    nodes = [item.nodeid for item in session.items]
-    if any(node.startswith(TRAINING) for node in nodes) and not all(node.startswith(TRAINING) for node in nodes):
+def pytest_configure(config: pytest.Config) -> None:
+    """Give TensorFlow the one thread that deterministic training asks for, before any other test starts it with more.
+
+    Where tests of all rooms run in one process: in the workers of pytest-xdist, and when no files are named.
+    """
+    if hasattr(config, "workerinput") or config.args == config.getini("testpaths"):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import tensorflow as tf
 
