@@ -17,6 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if hasattr(config, "workerinput") or config.args == config.getini("testpaths"):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        import pyarrow.compute  # noqa: F401 - before TensorFlow, whose older RE2 Arrow's regular expressions would get
         import tensorflow as tf
 
         tf.config.threading.set_inter_op_parallelism_threads(1)
