@@ -30,7 +30,7 @@ from transforms.graph import component_from_document
 from transforms.memory import keep_freed_memory
 from transforms.plan import Artifacts, Plan, compile_plan, no_artifacts
 from warehouse.artifacts import ArtifactSource
-from warehouse.memo_file import memo_path_of, write_memo_file
+from warehouse.memo_file import MemoFile, NewFile, memo_path_of, write_memo_file
 from warehouse.reader import read_raw
 from warehouse.storage import Storage
 from warehouse.table import Fragment
@@ -65,17 +65,15 @@ class FragmentWork:
     def to_json(self) -> str:
         """The work as Beam carries it."""
         components = [list(component) for component in self.components]
-        document = {"fragment": asdict(self.fragment), "components": components, "output": self.output}
+        document = {"fragment": self.fragment.to_document(), "components": components, "output": self.output}
         return json.dumps(document, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> FragmentWork:
         """The inverse of :meth:`to_json`."""
         document = json.loads(text)
-        fragment = document["fragment"]
-        fragment["row_groups"] = tuple(fragment["row_groups"])
         components = tuple(WantedComponent(*component) for component in document["components"])
-        return cls(Fragment(**fragment), components, document["output"])
+        return cls(Fragment.from_document(document["fragment"]), components, document["output"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +96,13 @@ class ComponentOutcome:
 class FragmentResult:
     """What became of one :class:`FragmentWork`, known by its ``output``.
 
-    ``file`` holds the memos that were written; it is ``output`` when none failed. ``raw_bytes_read``: the raw columns
-    as they lay in memory.
+    ``file`` holds the memos that were written; its path is ``output`` when none failed, and empty when all did.
+    ``raw_bytes_read``: the raw columns as they lay in memory.
     """
 
     fragment_id: str
     output: str
-    file: str
+    file: NewFile
     rows: int
     raw_bytes_read: int
     outcomes: tuple[ComponentOutcome, ...]
@@ -117,7 +115,7 @@ class FragmentResult:
     def from_document(cls, document: Mapping[str, Any]) -> FragmentResult:
         """The inverse of :meth:`to_document`."""
         outcomes = tuple(ComponentOutcome(**outcome) for outcome in document["outcomes"])
-        return cls(**{**document, "outcomes": outcomes})
+        return cls(**{**document, "file": NewFile(**document["file"]), "outcomes": outcomes})
 
 
 class PlanCache:
@@ -175,17 +173,20 @@ def memoize_fragment(storage: Storage, work: FragmentWork, plans: PlanCache) -> 
     # A file with fewer columns has another name: a late worker whose component failed must not overwrite a whole one.
     keys = [memo_key for memo_key, column, _ in work.components if column in computed.columns]
     file = memo_path_of(work.output, keys)
-    written = write_memo_file(storage, file, computed.columns).columns if keys else {}
+    written = write_memo_file(storage, file, computed.columns) if keys else MemoFile("", 0, "", {})
     outcomes = []
     for memo_key, column, _ in work.components:
         if column in computed.errors:
             outcomes.append(ComponentOutcome(memo_key, column, computed.errors[column]))
             continue
-        stored = written[column]
+        stored = written.columns[column]
         outcomes.append(ComponentOutcome(memo_key, column, "", stored.checksum, stored.rows, stored.size_bytes,
                                          computed.secs[column]))  # fmt: skip
     fragment = work.fragment
-    return FragmentResult(fragment.fragment_id, work.output, file, fragment.rows, computed.raw_bytes, tuple(outcomes))
+    entered = NewFile(written.path, written.checksum, fragment.rows, written.size_bytes)
+    return FragmentResult(
+        fragment.fragment_id, work.output, entered, fragment.rows, computed.raw_bytes, tuple(outcomes)
+    )
 
 
 def _compute(storage: Storage, work: FragmentWork, plans: PlanCache) -> _Computed:

@@ -40,6 +40,7 @@ from warehouse.queue import (
     release_tasks,
 )
 from warehouse.submit import queue_missing
+from warehouse.table import Overlay
 from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
@@ -205,13 +206,13 @@ def _unfinished(warehouse: Warehouse) -> int:
 
 def group_by_fragment(tasks: Sequence[LeasedTask]) -> dict[str, tuple[FragmentWork, dict[str, LeasedTask]]]:
     """The work of each fragment by its output, with its tasks by memo key. Fragments keep the order of the lease."""
-    groups: defaultdict[tuple[str, str, str], list[LeasedTask]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str, str, tuple[Overlay, ...]], list[LeasedTask]] = defaultdict(list)
     for task in tasks:
-        groups[task.table, task.partition, task.fragment.fragment_id].append(task)
+        groups[task.table, task.partition, task.fragment.fragment_id, task.fragment.overlays].append(task)
     works = {}
-    for (table, partition, fragment_id), group in groups.items():
+    for (table, partition, fragment_id, _), group in groups.items():
         ordered = sorted(group, key=lambda task: task.fingerprint)
-        output = memo_path(table, partition, fragment_id, [task.memo_key for task in ordered])
+        output = memo_path(table, partition, fragment_id, [task.memo_key for task in ordered], ordered[0].lease)
         components = tuple(WantedComponent(task.memo_key, task.fingerprint, task.component) for task in ordered)
         work = FragmentWork(ordered[0].fragment, components, output)
         works[output] = (work, {task.memo_key: task for task in ordered})
@@ -308,8 +309,7 @@ class _Worker:
         """Commit a fragment's memos in one transaction, so that its file is in use as a whole or not at all."""
         outcomes = [outcome for outcome in result.outcomes if not outcome.error and outcome.memo_key in tasks]
         answers = commit_memos(self._warehouse, [
-            (tasks[outcome.memo_key], MemoWritten(result.file, outcome.column, outcome.checksum, outcome.rows,
-                                                  outcome.size_bytes, outcome.secs))
+            (tasks[outcome.memo_key], MemoWritten(result.file, outcome.rows, outcome.size_bytes, outcome.secs))
             for outcome in outcomes
         ])  # fmt: skip
         for outcome in outcomes:

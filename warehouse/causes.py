@@ -9,12 +9,11 @@ from typing import Literal
 
 from sqlalchemy import Connection, select
 
-from transforms.graph import Node, component_from_document, operator_versions, shape_identity
+from transforms.graph import Node, component_from_document, operator_versions, raw_columns, shape_identity
 from warehouse import schema
 from warehouse.manifests import PlacedFragment, earlier_fragments
 from warehouse.matching import Match, MemoRecord, Wanted, memo_key
 from warehouse.memos import find_memos
-from warehouse.models import StoredInput
 
 CauseCode = Literal["never_seen", "operator_version", "data_changed", "evicted"]
 
@@ -31,16 +30,16 @@ NEVER_SEEN = Cause("never_seen", "this component was never computed over this da
 
 
 def find_causes(
-    connection: Connection, table: str, missing: Sequence[Match], inputs: Sequence[StoredInput], current: Set[int]
+    connection: Connection, table: str, missing: Sequence[Match], components: Mapping[str, Node], current: Set[int]
 ) -> dict[str, Cause]:
-    """A cause for every missing memo, by memo key. ``current``: the rows of the table's fragments as they are now.
+    """A cause for every missing memo, by memo key. ``components``: those that are missing, and maybe others, by
+    fingerprint; ``current``: the rows of the table's fragments as they are now.
 
     In this order: it was evicted; the same structure with other operator versions is known over the same data; the
     same component is known over what this fragment held before; otherwise it was never seen.
     """
     causes = {item.wanted.memo_key: _evicted(item.record) for item in missing if item.record and item.record.evicted_at}
     unknown = [item.wanted for item in missing if item.wanted.memo_key not in causes]
-    components = {item.fingerprint: item for item in inputs}
     causes.update(_other_versions(connection, unknown, components))
     unknown = [item for item in unknown if item.memo_key not in causes]
     causes.update(_changed_data(connection, table, unknown, components, current))
@@ -53,28 +52,29 @@ def _evicted(record: MemoRecord) -> Cause:
 
 
 def _other_versions(
-    connection: Connection, unknown: Sequence[Wanted], components: Mapping[str, StoredInput]
+    connection: Connection, unknown: Sequence[Wanted], components: Mapping[str, Node]
 ) -> dict[str, Cause]:
     relatives = _relatives(connection, {item.fingerprint for item in unknown}, components)
+    columns_of = _columns_of(unknown, components)
     candidates: list[tuple[Wanted, Node, str]] = []
     for item in unknown:
-        columns = components[item.fingerprint].columns
+        columns = columns_of[item.fingerprint]
         for fingerprint, root in relatives.get(item.fingerprint, ()):
             key = memo_key(fingerprint, item.placed.fragment.digests, columns)
             candidates.append((item, root, key))
     known = find_memos(connection, [key for _, _, key in candidates])
     return {
-        item.memo_key: Cause("operator_version", _version_text(components[item.fingerprint].component, root))
+        item.memo_key: Cause("operator_version", _version_text(components[item.fingerprint], root))
         for item, root, key in candidates
         if key in known
     }
 
 
 def _relatives(
-    connection: Connection, fingerprints: set[str], components: Mapping[str, StoredInput]
+    connection: Connection, fingerprints: set[str], components: Mapping[str, Node]
 ) -> dict[str, list[tuple[str, Node]]]:
     """For every fingerprint, the other components of its shape, oldest first."""
-    shapes = {fingerprint: shape_identity(components[fingerprint].component) for fingerprint in sorted(fingerprints)}
+    shapes = {fingerprint: shape_identity(components[fingerprint]) for fingerprint in sorted(fingerprints)}
     of = schema.components.c
     query = select(of.fingerprint, of.shape, of.document).where(of.shape.in_(sorted(set(shapes.values()))))
     by_shape: dict[str, list[tuple[str, Node]]] = {}
@@ -100,7 +100,7 @@ def _changed_data(
     connection: Connection,
     table: str,
     unknown: Sequence[Wanted],
-    components: Mapping[str, StoredInput],
+    components: Mapping[str, Node],
     current: Set[int],
 ) -> dict[str, Cause]:
     partitions = {item.placed.partition for item in unknown if item.placed.partition_version > 1}
@@ -112,8 +112,9 @@ def _changed_data(
             continue  # it still stands there: nothing took its place
         earlier.setdefault(placed.partition, []).append(placed)
     candidates: list[tuple[Wanted, PlacedFragment, str]] = []
+    columns_of = _columns_of(unknown, components)
     for item in unknown:
-        columns = components[item.fingerprint].columns
+        columns = columns_of[item.fingerprint]
         for before in earlier.get(item.placed.partition, ()):
             if _stood_here(before, item.placed):
                 key = memo_key(item.fingerprint, before.fragment.digests, columns)
@@ -122,8 +123,13 @@ def _changed_data(
     causes = {}
     for item, before, key in candidates:
         if key in known:
-            causes[item.memo_key] = _changed_text(item, before, components[item.fingerprint].columns)
+            causes[item.memo_key] = _changed_text(item, before, columns_of[item.fingerprint])
     return causes
+
+
+def _columns_of(wanted: Sequence[Wanted], components: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
+    fingerprints = {item.fingerprint for item in wanted}
+    return {one: tuple(column.name for column in raw_columns(components[one])) for one in fingerprints}
 
 
 def _stood_here(before: PlacedFragment, now: PlacedFragment) -> bool:

@@ -12,7 +12,8 @@ from warehouse.models import StoredInput
 from warehouse.table import Fragment
 
 ReasonCode = Literal[
-    "ready", "raw", "never_seen", "operator_version", "data_changed", "evicted", "pending", "running", "failed"
+    "ready", "raw", "never_seen", "operator_version", "data_changed", "evicted", "pending", "running", "failed",
+    "not_kept",
 ]  # fmt: skip
 
 
@@ -40,6 +41,18 @@ def raw_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decis
     """A raw column is read as it stands: nothing is memoized."""
     return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, True, "", "raw",
                     "a raw column, read as it is stored")  # fmt: skip
+
+
+def ready_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decision:
+    """Its memo can be loaded."""
+    return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, True, "READY", "ready",
+                    "memoized")  # fmt: skip
+
+
+def unkept_decision(item: StoredInput, partition: str, fragment: Fragment, policy: str) -> Decision:
+    """The policy keeps no memo of it."""
+    return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, False, "", "not_kept",
+                    f"policy {policy} keeps no memo of it: it is computed when it is read")  # fmt: skip
 
 
 def match_decision(item: StoredInput, found: Match, cause: Cause | None, mine: frozenset[int]) -> Decision:

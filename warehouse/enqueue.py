@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
@@ -10,23 +10,37 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from warehouse import schema
 from warehouse.catalog import chunks, insert_absent
 from warehouse.causes import Cause, find_causes
-from warehouse.manifests import PlacedFragment, current_fragments
+from warehouse.coverage import Coverage, cover, find_coverage
+from warehouse.manifests import PlacedFragment
 from warehouse.matching import Action, Match, match, wanted_memos
 from warehouse.memos import find_memos, requeue_tasks
-from warehouse.models import ModelRecord, StoredInput
+from warehouse.merged import MergedGraph
+from warehouse.models import ModelRecord, StoredInput, write_components
+from warehouse.table import content_of
 from warehouse.task_states import MemoState, TaskState
 
 #: What a model waits for. A quarantined memo too: once somebody retries it, it has to be computed.
 _AWAITED = (Action.QUEUE, Action.WAIT, Action.QUARANTINED)
 
+#: Which operations to keep, given those that are ready: the matching policy over one merged graph.
+Keeps = Callable[[Collection[str]], Collection[str]]
+
 
 @dataclass(frozen=True)
 class Survey:
-    """Every component of a model over every fragment of its table. ``matches``: by fingerprint, in fragment order."""
+    """A model's merged graph over fragments of its table.
+
+    ``coverage``: what is ready, of every operation. ``kept``: for each pattern of it, what else should be kept.
+    ``matches``: what became of those, by fingerprint and the fragment's position; memos that turned out to be ready under
+    another content are among them.
+    """
 
     inputs: tuple[StoredInput, ...]
+    graph: MergedGraph
     fragments: tuple[PlacedFragment, ...]
-    matches: Mapping[str, tuple[Match, ...]]
+    coverage: Coverage
+    kept: tuple[Collection[str], ...]
+    matches: Mapping[str, Mapping[int, Match]]
 
     @property
     def rows(self) -> frozenset[int]:
@@ -35,41 +49,68 @@ class Survey:
 
     @property
     def all_matches(self) -> list[Match]:
-        """One match for every component and fragment."""
-        return [one for matches in self.matches.values() for one in matches]
+        """One match for every component that is wanted of a fragment and not ready there."""
+        return [one for found in self.matches.values() for one in found.values()]
+
+    def is_ready(self, fingerprint: str, position: int) -> bool:
+        """Whether the component's memo over the fragment at ``position`` can be loaded."""
+        if fingerprint in self.coverage.slots(position):
+            return True
+        one = self.matches.get(fingerprint, {}).get(position)
+        return one is not None and one.action is Action.LOAD
 
 
 def survey(
     connection: Connection,
-    table: str,
     inputs: Sequence[StoredInput],
-    fragments: tuple[PlacedFragment, ...] | None = None,
+    fragments: tuple[PlacedFragment, ...],
+    keeps: Callable[[MergedGraph], Keeps],
     *,
     requeue_evicted: bool = True,
 ) -> Survey:
-    """Match the memoizable inputs against the table's current fragments, or against the ones given."""
-    if fragments is None:
-        fragments = current_fragments(connection, table)
-    components = {item.fingerprint: item.columns for item in inputs if not item.is_raw}
-    wanted = wanted_memos(components, fragments)
+    """Match the model's graph against what is ready over the fragments, and look up what should be kept and is not."""
+    graph = MergedGraph(tuple(item.component for item in inputs))
+    coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
+    decide = keeps(graph)
+    kept = tuple(tuple(decide(pattern.slots)) for pattern in coverage.patterns)
+    columns = [graph.columns(chosen) for chosen in kept]
+    wanted = []
+    positions = []
+    for position, (placed, covered) in enumerate(zip(fragments, coverage.fragments, strict=True)):
+        here = wanted_memos(columns[covered.pattern], (placed,))
+        wanted += here
+        positions += [position] * len(here)
     memos = find_memos(connection, (item.memo_key for item in wanted))
-    matches: dict[str, list[Match]] = {fingerprint: [] for fingerprint in components}
-    for one in match(wanted, memos, requeue_evicted=requeue_evicted):
-        matches[one.wanted.fingerprint].append(one)
-    return Survey(tuple(inputs), fragments, {fingerprint: tuple(found) for fingerprint, found in matches.items()})
+    matches: dict[str, dict[int, Match]] = {}
+    for position, one in zip(positions, match(wanted, memos, requeue_evicted=requeue_evicted), strict=True):
+        matches.setdefault(one.wanted.fingerprint, {})[position] = one
+    return Survey(tuple(inputs), graph, fragments, coverage, kept, matches)
 
 
-def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now: float) -> dict[str, Cause]:
-    """Queue what is missing, wait for what is under way, note that the rest was asked for. Returns the causes."""
+def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now: float) -> set[str]:
+    """Queue what is missing and note what is ready under another content. Returns the memos the model waits for."""
     matches = found.all_matches
     missing = [one for one in matches if one.action is Action.QUEUE]
-    causes = find_causes(connection, model.table, missing, found.inputs, found.rows)
+    subgraphs = {one.wanted.fingerprint for one in missing} - found.graph.components.keys()
+    write_components(connection, {name: found.graph.operations[name] for name in sorted(subgraphs)}, now)
+    causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
     _write_memos(connection, model, missing, causes, now)
-    awaited = {one.wanted.memo_key for one in matches if one.action in _AWAITED}
-    _replace_waits(connection, model.id, awaited)
-    _note_requests(connection, {one.wanted.memo_key for one in matches if one.record is not None}, now)
+    _cover_again(connection, found.graph, [one for one in matches if one.action is Action.LOAD])
     _move_to_current(connection, matches, found.rows)
-    return causes
+    return {one.wanted.memo_key for one in matches if one.action in _AWAITED}
+
+
+def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[Match]) -> None:
+    """A memo that is ready under another content (a column that it does not read changed) is found at once from now on."""
+    places: dict[tuple[int, str], set[str]] = {}
+    for one in ready:
+        assert one.record is not None
+        assert one.record.file is not None
+        columns = graph.columns_of[one.wanted.fingerprint]
+        place = (one.record.file, content_of(one.wanted.placed.fragment, columns))
+        places.setdefault(place, set()).add(one.wanted.fingerprint)
+    if places:
+        cover(connection, places)
 
 
 def _write_memos(
@@ -79,7 +120,7 @@ def _write_memos(
     new = [one.wanted for one in missing if one.record is None]
     insert_absent(connection, schema.memos, (
         {"memo_key": item.memo_key, "fingerprint": item.fingerprint, "fragment": item.placed.row,
-         "state": MemoState.PENDING, "created_at": now, "changed_at": now, "requested_at": now, "requests": 1,
+         "state": MemoState.PENDING, "created_at": now, "changed_at": now,
          "queued_by": model.id, "cause_code": causes[item.memo_key].code, "cause": causes[item.memo_key].text}
         for item in new
     ))  # fmt: skip
@@ -102,21 +143,13 @@ def _write_memos(
         requeue_tasks(connection, [item.memo_key for item in back], now)
 
 
-def _replace_waits(connection: Connection, model: int, awaited: set[str]) -> None:
+def replace_waits(connection: Connection, model: int, awaited: set[str]) -> None:
     """The model waits for exactly these memos; what it no longer needs (replaced data) is not waited for."""
     of = schema.waits.c
     before = set(connection.execute(select(of.memo_key).where(of.model == model)).scalars())
     for chunk in chunks(sorted(before - awaited)):
         connection.execute(delete(schema.waits).where(of.model == model, of.memo_key.in_(chunk)))
     insert_absent(connection, schema.waits, ({"memo_key": key, "model": model} for key in sorted(awaited - before)))
-
-
-def _note_requests(connection: Connection, keys: set[str], now: float) -> None:
-    of = schema.memos.c
-    for chunk in chunks(sorted(keys)):
-        connection.execute(
-            update(schema.memos).where(of.memo_key.in_(chunk)).values(requests=of.requests + 1, requested_at=now)
-        )
 
 
 def _move_to_current(connection: Connection, matches: Sequence[Match], current: Set[int]) -> None:
@@ -153,28 +186,59 @@ def _current_rows(connection: Connection, rows: set[int]) -> list[int]:
     return found
 
 
-def write_submission(
-    connection: Connection, model: ModelRecord, found: Survey, *, unchanged: bool, now: float
-) -> tuple[int, int, int]:
-    """Record how much of a submission was there already; returns hits, shared and queued (input, fragment) pairs.
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of (input, fragment) pairs. ``failed``: quarantined, or evicted and left so. ``computed``: the policy
+    keeps no memo of them.
+    """
 
-    ``shared`` pairs were queued by an earlier request, of this model or of another one. Two inputs of one component
-    are two pairs: the second is a hit, or shared.
+    hits: int = 0
+    shared: int = 0
+    queued: int = 0
+    failed: int = 0
+    computed: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.hits + other.hits, self.shared + other.shared, self.queued + other.queued,
+                      self.failed + other.failed, self.computed + other.computed)  # fmt: skip
+
+
+def count_pairs(found: Survey) -> Counts:
+    """Count the (input, fragment) pairs. Two inputs of one component are two: the second is a hit, or shared.
+
+    ``shared`` pairs were queued by an earlier request, of this model or of another one.
     """
     actions: dict[Action, int] = dict.fromkeys(Action, 0)
-    for position, item in enumerate(found.inputs):
-        again = any(other.fingerprint == item.fingerprint for other in found.inputs[:position])
-        for one in found.matches.get(item.fingerprint, ()):
-            action = Action.WAIT if again and one.action is Action.QUEUE else one.action
-            actions[action] += 1
-    counts = actions[Action.LOAD], actions[Action.WAIT], actions[Action.QUEUE]
+    sizes = found.coverage.fragments_of_patterns
+    seen: set[str] = set()
+    for item in found.inputs:
+        if item.fingerprint not in found.graph.components:
+            continue
+        again = item.fingerprint in seen
+        seen.add(item.fingerprint)
+        covered = sum(
+            size
+            for size, pattern in zip(sizes, found.coverage.patterns, strict=True)
+            if item.fingerprint in pattern.slots
+        )
+        matches = found.matches.get(item.fingerprint, {}).values()
+        actions[Action.LOAD] += covered
+        actions[Action.COMPUTE] += len(found.fragments) - covered - len(matches)
+        for one in matches:
+            actions[Action.WAIT if again and one.action is Action.QUEUE else one.action] += 1
     failed = actions[Action.QUARANTINED] + actions[Action.LEAVE]
+    return Counts(actions[Action.LOAD], actions[Action.WAIT], actions[Action.QUEUE], failed, actions[Action.COMPUTE])
+
+
+def write_submission(
+    connection: Connection, model: ModelRecord, counts: Counts, *, unchanged: bool, now: float
+) -> None:
+    """Record how much of a submission was there already, and up to which version of its table the model was matched."""
     connection.execute(
         insert(schema.submissions).values(
-            model=model.id, submitted_at=now, unchanged=unchanged, hits=counts[0], shared=counts[1],
-            queued=counts[2], failed=failed)
+            model=model.id, submitted_at=now, unchanged=unchanged, hits=counts.hits, shared=counts.shared,
+            queued=counts.queued, failed=counts.failed)
     )  # fmt: skip
     connection.execute(
         update(schema.models).where(schema.models.c.id == model.id).values(table_version=model.table_version)
     )
-    return counts

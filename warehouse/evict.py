@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, func, select
 
 from transforms.errors import InputError
 from warehouse import schema
 from warehouse.catalog import chunks
 from warehouse.errors import UnknownComponent
-from warehouse.memos import NO_BYTES
+from warehouse.memos import evict_memos
 from warehouse.task_states import MemoState
 from warehouse.warehouse import Warehouse
 
@@ -56,24 +56,26 @@ def evict_component(warehouse: Warehouse, fingerprint: str, *, why: str, dry_run
         count, rows, size_bytes = connection.execute(
             select(func.count(), func.sum(of.rows), func.sum(of.size_bytes)).where(*ready)
         ).one()
-        touched = set(connection.execute(select(of.file).where(*ready).distinct()).scalars())
-        files = tuple(sorted(touched - _needed_by_others(connection, touched, fingerprint)))
+        keys: dict[str, str] = {}
+        touched: dict[int, set[str]] = {}
+        for key, file in connection.execute(select(of.memo_key, of.file).where(*ready)):
+            keys[key] = fingerprint
+            touched.setdefault(file, set()).add(fingerprint)
+        alone = set(touched) - _needed_by_others(connection, touched, fingerprint)
+        paths = select(schema.memo_files.c.path).where(schema.memo_files.c.id.in_(sorted(alone)))
+        files = tuple(sorted(connection.execute(paths).scalars()))
         models = _live_readers(connection, fingerprint)
         if not dry_run:
-            connection.execute(
-                update(schema.memos)
-                .where(*ready)
-                .values(state=MemoState.EVICTED, evicted_at=now, evicted_why=why, changed_at=now, **NO_BYTES)
-            )
+            evict_memos(connection, keys, touched, why, now)
     if not dry_run:
         for file in files:
             warehouse.storage.delete(file)
     return Eviction(fingerprint, dry_run, count, rows or 0, size_bytes or 0, files, models)
 
 
-def _needed_by_others(connection: Connection, files: Iterable[str], fingerprint: str) -> set[str]:
+def _needed_by_others(connection: Connection, files: Iterable[int], fingerprint: str) -> set[int]:
     of = schema.memos.c
-    needed: set[str] = set()
+    needed: set[int] = set()
     for chunk in chunks(sorted(files)):
         query = select(of.file).where(of.file.in_(chunk), of.fingerprint != fingerprint, of.state == MemoState.READY)
         needed.update(connection.execute(query.distinct()).scalars())
@@ -99,8 +101,8 @@ def sweep_orphans(warehouse: Warehouse, *, older_than_secs: float) -> tuple[str,
     """
     storage = warehouse.storage
     with warehouse.catalog.read() as connection:
-        of = schema.memos.c
-        known = set(connection.execute(select(of.file).where(of.state == MemoState.READY).distinct()).scalars())
+        of = schema.memo_files.c
+        known = set(connection.execute(select(of.path).where(of.condemned_at.is_(None))).scalars())
     home = storage.absolute(storage.home).rstrip("/")
     known_paths = {f"{home}/{file}" for file in known}
     deadline_ns = int((warehouse.clock() - older_than_secs) * 1e9)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from warehouse.causes import find_causes
-from warehouse.decision import Decision
-from warehouse.enqueue import survey
+from collections.abc import Iterator, Mapping
+
+from sqlalchemy import Connection, select
+
+from warehouse import schema
+from warehouse.causes import Cause, find_causes
+from warehouse.decision import Decision, match_decision, raw_decision, ready_decision, unkept_decision
+from warehouse.enqueue import Survey, survey
+from warehouse.keeping import keeps_of
+from warehouse.manifests import current_fragments
 from warehouse.matching import Action
-from warehouse.models import get_model, stored_inputs
-from warehouse.submit import decide, model_rows
+from warehouse.models import ModelRecord, get_model, stored_inputs
 from warehouse.warehouse import Warehouse
 
 __all__ = ["Decision", "explain_model"]
@@ -20,7 +26,30 @@ def explain_model(warehouse: Warehouse, model_name: str, version: int | None = N
     """
     with warehouse.catalog.read() as connection:
         model = get_model(connection, model_name, version)
-        found = survey(connection, model.table, stored_inputs(connection, model.id))
+        fragments = current_fragments(connection, model.table)
+        inputs = stored_inputs(connection, model.id)
+        found = survey(connection, inputs, fragments, keeps_of(connection, model.policy))
         missing = [one for one in found.all_matches if one.action is Action.QUEUE]
-        causes = find_causes(connection, model.table, missing, found.inputs, found.rows)
-        return decide(found, causes, model_rows(connection, model_name))
+        causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
+        return tuple(_decisions(model, found, causes, _versions_of(connection, model_name)))
+
+
+def _versions_of(connection: Connection, name: str) -> frozenset[int]:
+    """The rows of all versions of a model."""
+    return frozenset(connection.execute(select(schema.models.c.id).where(schema.models.c.name == name)).scalars())
+
+
+def _decisions(
+    model: ModelRecord, found: Survey, causes: Mapping[str, Cause], mine: frozenset[int]
+) -> Iterator[Decision]:
+    for item in found.inputs:
+        for position, placed in enumerate(found.fragments):
+            one = found.matches.get(item.fingerprint, {}).get(position)
+            if item.is_raw:
+                yield raw_decision(item, placed.partition, placed.fragment)
+            elif one is not None:
+                yield match_decision(item, one, causes.get(one.wanted.memo_key), mine)
+            elif found.is_ready(item.fingerprint, position):
+                yield ready_decision(item, placed.partition, placed.fragment)
+            else:
+                yield unkept_decision(item, placed.partition, placed.fragment, model.policy)

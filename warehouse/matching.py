@@ -1,7 +1,8 @@
-"""Matching at the grain of whole components: which memos a model can load, which it must wait for, which to queue.
+"""Matching one component over one fragment: load its memo, wait for it, or queue it.
 
-Pure functions over values. The paper's frontend does the same: it divides a model's input graph into connected
-components and looks each one up by its signature; here a component is looked up fragment by fragment.
+Pure functions over values. The paper's frontend divides a model's input graph into connected components and looks each
+one up by its signature; here a component, or a subgraph of one, is looked up fragment by fragment. What is ready by
+:mod:`warehouse.coverage` is not looked up again here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Action(StrEnum):
     LOAD = "load"  # the memo is ready
     WAIT = "wait"  # someone queued it, or is computing it
     QUEUE = "queue"  # nobody did: it is missing, or was evicted
+    COMPUTE = "compute"  # nobody keeps it: it is computed whenever it is read
     LEAVE = "leave"  # it was evicted, and nobody asks for it again
     QUARANTINED = "quarantined"  # it failed too often; it is computed on the fly, or the fault repaired first
 
@@ -44,9 +46,7 @@ class MemoRecord:
     fingerprint: str
     fragment: int
     state: MemoState
-    file: str = ""
-    column: str = ""
-    checksum: str = ""
+    file: int | None = None
     queued_by: int = 0
     cause_code: str = ""
     cause: str = ""

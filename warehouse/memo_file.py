@@ -1,7 +1,8 @@
 """Memo files: one file holds the columns of several memos of one fragment.
 
 The format was chosen by measurement (``docs/memo-format.md``): an Arrow IPC file, buffers compressed with ZSTD,
-integers stored in the fewest bytes that hold the column's values. The original types are kept in the file's metadata.
+integers stored in the fewest bytes that hold the column's values. The original types and the columns' checksums are kept in
+the file's metadata; the digest of those checksums is the file's own, so that one digest vouches for any of its columns.
 The same columns always give the same bytes.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
@@ -23,8 +25,10 @@ from warehouse.digests import column_digest, table_digests
 from warehouse.errors import MemoDamaged
 from warehouse.storage import Storage
 
-FORMAT = b"headrace.memo/1"
+FORMAT = b"headrace.memo/2"
 SUFFIX = "memo"
+#: The folder of the home that holds them.
+MEMOS = "memos"
 _NARROW = (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32())
 
 
@@ -42,22 +46,42 @@ class ColumnBytes:
 
 @dataclass(frozen=True)
 class MemoFile:
-    """A memo file that is in place."""
+    """A memo file that is in place. ``checksum`` is the digest of its columns' checksums."""
 
     path: str
     size_bytes: int
+    checksum: str
     columns: Mapping[str, ColumnBytes]
 
 
-def memo_path(table: str, partition: str, fragment_id: str, memo_keys: Iterable[str]) -> str:
-    """Where the memos of one fragment that are written together go, relative to the home: a function of the content."""
-    return memo_path_of(f"memos/{table}/{partition}/{fragment_id[:16]}-", memo_keys)
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """What the catalog keeps of a memo file: ``rows`` of its fragment, ``checksum`` of its columns' checksums."""
+
+    path: str
+    checksum: str
+    rows: int
+    size_bytes: int
+
+
+def memo_path(table: str, partition: str, fragment_id: str, memo_keys: Iterable[str], lease: str) -> str:
+    """Where the memos of one fragment that are written together under a lease go, relative to the home.
+
+    No other lease writes to this path, ever: a file that nobody names can be deleted without asking who may write it.
+    """
+    return memo_path_of(f"{MEMOS}/{table}/{partition}/{fragment_id[:16]}-{lease}-", memo_keys)
 
 
 def memo_path_of(path: str, memo_keys: Iterable[str]) -> str:
     """The path beside ``path`` for fewer of its memos: what is in a file is a function of its name."""
     keys = hashlib.sha256("\n".join(sorted(memo_keys)).encode("ascii")).hexdigest()
-    return f"{path.rpartition('-')[0]}-{keys[:32]}.{SUFFIX}"
+    return f"{path.rpartition('-')[0]}-{keys[:16]}.{SUFFIX}"
+
+
+def lease_of(path: str) -> str:
+    """The lease under which a memo file was written, from its path; empty for a path of another making."""
+    parts = path.rpartition("/")[2].split("-")
+    return parts[1] if len(parts) == 3 else ""
 
 
 def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]) -> MemoFile:
@@ -71,9 +95,12 @@ def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]
         raise InputError("the columns of a memo file have the same rows", where=path,
                          value={name: len(array) for name, array in whole.items()})  # fmt: skip
     narrowed = [_narrow(array) for array in whole.values()]
+    digests = table_digests(pa.table(whole))
+    checksums = json.dumps(digests, sort_keys=True, separators=(",", ":")).encode("utf-8")
     original = pa.schema([pa.field(name, array.type) for name, array in whole.items()])
     types = base64.b64encode(original.serialize().to_pybytes())
-    metadata = {b"format": FORMAT, b"schema": types, b"schema_sha256": hashlib.sha256(types).hexdigest().encode()}
+    metadata = {b"format": FORMAT, b"schema": types, b"schema_sha256": hashlib.sha256(types).hexdigest().encode(),
+                b"checksums": checksums}  # fmt: skip
     stored = pa.schema([pa.field(name, array.type) for name, array in zip(whole, narrowed, strict=True)], metadata)
     batch = pa.record_batch(narrowed, schema=stored)
 
@@ -82,11 +109,10 @@ def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]
             writer.write_batch(batch)
 
     size_bytes = storage.write_atomic(path, write)
-    digests = table_digests(pa.table(whole))
     plain = [max(array.nbytes, 1) for array in narrowed]
     shares = [size_bytes * part // sum(plain) for part in plain]
     shares[0] += size_bytes - sum(shares)
-    return MemoFile(path, size_bytes, {
+    return MemoFile(path, size_bytes, hashlib.sha256(checksums).hexdigest(), {
         name: ColumnBytes(digests[name], len(array), share)
         for (name, array), share in zip(whole.items(), shares, strict=True)
     })  # fmt: skip
@@ -97,26 +123,49 @@ def read_memo_columns(storage: Storage, path: str, columns: Mapping[str, str]) -
 
     Raises :class:`MemoDamaged` when the file is missing, is not whole, lacks a column, or holds other values.
     """
+    read, _ = _read(storage, path, list(columns), None)
+    return {name: _verified(path, name, array, columns[name]) for name, array in read.items()}
+
+
+def read_memo_file(storage: Storage, path: str, names: Iterable[str], checksum: str) -> dict[str, pa.Array]:
+    """The named columns of the file whose own ``checksum`` is known; see :func:`read_memo_columns`."""
+    read, promised = _read(storage, path, list(names), checksum)
+    return {name: _verified(path, name, array, promised[name]) for name, array in read.items()}
+
+
+def _verified(path: str, name: str, array: pa.Array, checksum: str) -> pa.Array:
+    found = column_digest(array)
+    if found != checksum:
+        raise MemoDamaged("a memo does not hold the values that were committed", where=f"{path}, column {name}",
+                          value=found, allowed=checksum, next_step="it is computed again")  # fmt: skip
+    return array
+
+
+def _read(
+    storage: Storage, path: str, names: list[str], checksum: str | None
+) -> tuple[dict[str, pa.Array], dict[str, str]]:
+    """The columns, and the checksums that the file itself states for all of its columns."""
     try:
-        read = _read(storage, path, list(columns))
+        return _read_unverified(storage, path, names, checksum)
     except (pa.ArrowException, OSError, ValueError, KeyError, DataError) as error:
         if isinstance(error, MemoDamaged):
             raise
         raise MemoDamaged("a memo file cannot be read", where=path, value=str(error).splitlines()[0][:200],
                           next_step="it is computed again") from error  # fmt: skip
-    for name, array in read.items():
-        if column_digest(array) != columns[name]:
-            raise MemoDamaged("a memo does not hold the values that were committed", where=f"{path}, column {name}",
-                              value=column_digest(array), allowed=columns[name], next_step="it is computed again")  # fmt: skip
-    return read
 
 
-def _read(storage: Storage, path: str, names: list[str]) -> dict[str, pa.Array]:
+def _read_unverified(
+    storage: Storage, path: str, names: list[str], checksum: str | None
+) -> tuple[dict[str, pa.Array], dict[str, str]]:
     with storage.open_input(path) as source:
         stored = ipc.open_file(source).schema
         metadata = stored.metadata or {}
         if metadata.get(b"format") != FORMAT:
             raise MemoDamaged("not a memo file", where=path, value=metadata.get(b"format"), allowed=FORMAT.decode())
+        stated = metadata.get(b"checksums", b"")
+        if checksum is not None and hashlib.sha256(stated).hexdigest() != checksum:
+            raise MemoDamaged("a memo file is not the one that was committed", where=path,
+                              value=hashlib.sha256(stated).hexdigest(), allowed=checksum)  # fmt: skip
         for name in names:
             if name not in stored.names:
                 raise MemoDamaged("a memo file lacks a column", where=path, value=name)
@@ -127,7 +176,8 @@ def _read(storage: Storage, path: str, names: list[str]) -> dict[str, pa.Array]:
         chosen = ipc.IpcReadOptions(included_fields=[stored.get_field_index(name) for name in names])
         table = ipc.open_file(source, options=chosen).read_all()
         table.validate(full=True)  # damaged offsets must not be followed
-        return {name: _widen(_one_array(table.column(name)), original.field(name).type) for name in names}
+        columns = {name: _widen(_one_array(table.column(name)), original.field(name).type) for name in names}
+        return columns, json.loads(stated)
 
 
 def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

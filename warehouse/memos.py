@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
 from warehouse import schema
 from warehouse.catalog import chunks
+from warehouse.coverage import uncover
 from warehouse.errors import MemoDamaged
 from warehouse.matching import MemoRecord
-from warehouse.solution import Read
 from warehouse.task_states import MemoState, TaskEvent, sources, target
 from warehouse.warehouse import Warehouse
 
@@ -31,9 +31,7 @@ def _record(row: Any) -> MemoRecord:
         fingerprint=row.fingerprint,
         fragment=row.fragment,
         state=MemoState(row.state),
-        file=row.file or "",
-        column=row.column_name or "",
-        checksum=row.checksum or "",
+        file=row.file,
         queued_by=row.queued_by,
         cause_code=row.cause_code,
         cause=row.cause,
@@ -43,40 +41,42 @@ def _record(row: Any) -> MemoRecord:
     )
 
 
-#: What a memo's row holds once its bytes are gone.
-NO_BYTES: Mapping[str, None] = {"file": None, "column_name": None, "checksum": None}
-
-
-def mark_damaged(warehouse: Warehouse, key: str, read: Read, why: str) -> bool:
-    """Record that the bytes of a ready memo, which ``read`` named, are missing or wrong, so that it is computed again.
+def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
+    """Record that the bytes of a ready memo, in ``file`` as a solution named it, are missing or wrong.
 
     If a live model reads it, it is queued at once; otherwise it is evicted. Returns False, and changes nothing, if
     the memo is not ready (another reader was first) or stands elsewhere by now: an older solution knows older files.
     """
-    of, now = schema.memos.c, warehouse.clock()
+    of, files, now = schema.memos.c, schema.memo_files.c, warehouse.clock()
     with warehouse.catalog.write() as connection:
-        changed = connection.execute(
-            update(schema.memos)
-            .where(
-                of.memo_key == key,
-                of.state == MemoState.READY,
-                of.file == read.file,
-                of.column_name == read.column,
-                of.checksum == read.checksum,
-            )
-            .values(state=MemoState.EVICTED, evicted_at=now, evicted_why=f"damaged: {why}", changed_at=now, **NO_BYTES)
-        )
-        if changed.rowcount == 0:
+        found = connection.execute(
+            select(of.fingerprint, of.file)
+            .join(schema.memo_files, files.id == of.file)
+            .where(of.memo_key == key, of.state == MemoState.READY, files.path == file)
+        ).first()
+        if found is None:
             return False
+        evict_memos(connection, {key: found.fingerprint}, {found.file: {found.fingerprint}}, f"damaged: {why}", now)
         _requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now)
     return True
 
 
-def damage_recorder(warehouse: Warehouse) -> Callable[[str, Read, MemoDamaged], None]:
+def evict_memos(
+    connection: Connection, memos: Mapping[str, str], files: Mapping[int, Collection[str]], why: str, now: float
+) -> tuple[int, ...]:
+    """Make ready memos (key to fingerprint), which lie in these files, tombstones; returns the files that are condemned."""
+    of = schema.memos.c
+    values = {"state": MemoState.EVICTED, "evicted_at": now, "evicted_why": why, "changed_at": now, "file": None}
+    for chunk in chunks(sorted(memos)):
+        connection.execute(update(schema.memos).where(of.memo_key.in_(chunk)).values(**values))
+    return uncover(connection, files, now)
+
+
+def damage_recorder(warehouse: Warehouse) -> Callable[[str, str, MemoDamaged], None]:
     """What to pass as ``on_damage`` to :func:`warehouse.reader.read_fragment` where the catalog is at hand."""
 
-    def record(key: str, read: Read, error: MemoDamaged) -> None:
-        mark_damaged(warehouse, key, read, error.what)
+    def record(key: str, file: str, error: MemoDamaged) -> None:
+        mark_damaged(warehouse, key, file, error.what)
 
     return record
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,10 +19,10 @@ from transforms.graph import (
     raw_columns,
     shape_identity,
 )
-from transforms.model import ModelInput
 from transforms.render import expression_text
+from transforms.subgraphs import subgraphs
 from warehouse import schema
-from warehouse.catalog import insert_absent
+from warehouse.catalog import chunks, insert_absent
 from warehouse.errors import UnknownModel
 
 
@@ -41,6 +41,7 @@ class ModelRecord:
     digest: str
     live: bool
     submitted_at: float
+    policy: str
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def all_models(connection: Connection, *, live: bool = False) -> tuple[ModelReco
 
 def _record(row: Any) -> ModelRecord:
     return ModelRecord(row.id, row.name, row.version, row.client, row.priority, row.label, row.table_name,
-                       row.table_version, row.digest, row.live, row.submitted_at)  # fmt: skip
+                       row.table_version, row.digest, row.live, row.submitted_at, row.policy)  # fmt: skip
 
 
 def stored_inputs(connection: Connection, model: int) -> tuple[StoredInput, ...]:
@@ -112,21 +113,30 @@ def stored_inputs(connection: Connection, model: int) -> tuple[StoredInput, ...]
     )
 
 
-def write_components(connection: Connection, inputs: Iterable[ModelInput], now: float) -> None:
-    """Make the components known; those that are known already stay as they are."""
-    by_fingerprint = {item.fingerprint: item.component for item in inputs}
+def write_components(connection: Connection, components: Mapping[str, Node], now: float) -> None:
+    """Make components known by fingerprint; those that are known already stay as they are."""
+    of = schema.components.c.fingerprint
+    known: set[str] = set()
+    for chunk in chunks(sorted(components)):
+        known.update(connection.execute(select(of).where(of.in_(chunk))).scalars())
+    new = {fingerprint: root for fingerprint, root in components.items() if fingerprint not in known}
     insert_absent(connection, schema.components, (
         {"fingerprint": fingerprint, "shape": shape_identity(root), "expression": expression_text(root),
          "document": component_document(root), "created_at": now}
-        for fingerprint, root in by_fingerprint.items()
+        for fingerprint, root in new.items()
     ))  # fmt: skip
     insert_absent(connection, schema.component_columns, (
         {"fingerprint": fingerprint, "column_name": name}
-        for fingerprint, root in by_fingerprint.items()
+        for fingerprint, root in new.items()
         for name in sorted({column.name for column in raw_columns(root)})
     ))  # fmt: skip
     insert_absent(connection, schema.component_operators, (
         {"fingerprint": fingerprint, "operator": operator, "version": version}
-        for fingerprint, root in by_fingerprint.items()
+        for fingerprint, root in new.items()
         for operator, version in operator_versions(root).items()
+    ))  # fmt: skip
+    insert_absent(connection, schema.component_subgraphs, (
+        {"fingerprint": fingerprint, "subgraph": node.identity}
+        for fingerprint, root in new.items()
+        for node in subgraphs(root)
     ))  # fmt: skip

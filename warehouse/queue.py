@@ -7,17 +7,21 @@ Every function is one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
-from sqlalchemy import Connection, and_, delete, func, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, or_, select, update
 
+from transforms.graph import component_from_document, raw_columns
 from warehouse import schema
 from warehouse.catalog import chunks
+from warehouse.coverage import count_live_bytes, cover, enter_files
 from warehouse.manifests import fragment_of
+from warehouse.memo_file import NewFile
 from warehouse.memos import requeue_tasks
-from warehouse.table import Fragment
+from warehouse.table import Fragment, content_of
 from warehouse.task_states import (
     MEMO_OF_TASK,
     MemoState,
@@ -33,14 +37,16 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class LeasedTask:
-    """A task that a worker owns until its lease runs out. ``fence`` is what it must show to commit.
+    """A task that a worker owns until its lease runs out. ``fence`` and ``lease`` are what it must show to commit.
 
-    ``client`` is the one whose turn it was; ``attempt`` counts from 1.
+    Files that are written for it carry the lease's name: while a task is leased, they are not swept away. ``client`` is
+    the one whose turn it was; ``attempt`` counts from 1.
     """
 
     task_id: int
     memo_key: str
     fence: int
+    lease: str
     fingerprint: str
     component: dict[str, Any]
     table: str
@@ -53,11 +59,12 @@ class LeasedTask:
 
 @dataclass(frozen=True, slots=True)
 class MemoWritten:
-    """A memo whose bytes are in place and synced: which column of which file, and what it cost."""
+    """A memo whose bytes are in place and synced: the file, as a whole, and the column's share of it and what it cost.
 
-    file: str
-    column: str
-    checksum: str
+    The column is named by the component's fingerprint.
+    """
+
+    file: NewFile
     rows: int
     size_bytes: int
     secs: float
@@ -78,14 +85,16 @@ class QueueDepth:
     top_priority: int | None
 
 
-def lease_tasks(warehouse: Warehouse, worker: str, *, limit: int) -> tuple[LeasedTask, ...]:
-    """Lease up to ``limit`` tasks for ``worker``.
+def lease_tasks(
+    warehouse: Warehouse, worker: str, *, limit: int, lease: Callable[[], str] = lambda: uuid4().hex
+) -> tuple[LeasedTask, ...]:
+    """Lease up to ``limit`` tasks for ``worker``, under a name that ``lease`` gives and nobody else ever has.
 
     The client that was served longest ago has its turn; its most urgent partitions come first (then the oldest);
     from each of them *every* leasable task is taken, other clients' too, most urgent first, since they share one read
     of the raw data. Empty when nothing can be leased now.
     """
-    now = warehouse.clock()
+    now, name = warehouse.clock(), lease()
     with warehouse.catalog.write() as connection:
         _quarantine_lost(connection, now, warehouse.config.max_attempts)
         client, partitions = _next_turn(connection, now)
@@ -97,9 +106,9 @@ def lease_tasks(warehouse: Warehouse, worker: str, *, limit: int) -> tuple[Lease
         if not rows:
             return ()
         until = now + warehouse.config.lease_secs
-        _take(connection, [row.task_id for row in rows], [row.memo_key for row in rows], worker, until, now)
+        _take(connection, rows, worker, name, until, now)
         _count_turn(connection, client, len(rows))
-        return tuple(_leased(row, client) for row in rows)
+        return tuple(_leased(row, client, name) for row in rows)
 
 
 def _leasable(now: float) -> Any:
@@ -154,18 +163,16 @@ def _leasable_in(table: str, partition: str, now: float) -> Any:
     )  # fmt: skip
 
 
-def _take(
-    connection: Connection, ids: Sequence[int], keys: Sequence[str], worker: str, until: float, now: float
-) -> None:
+def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, until: float, now: float) -> None:
     of = schema.tasks.c
-    for chunk in chunks(ids):
+    for chunk in chunks([row.task_id for row in rows]):
         connection.execute(
             update(schema.tasks)
             .where(of.id.in_(chunk), of.state.in_(sources(TaskEvent.LEASE)))
-            .values(state=target(TaskEvent.LEASE), worker=worker, lease_until=until, fence=of.fence + 1,
+            .values(state=target(TaskEvent.LEASE), worker=worker, lease=lease, lease_until=until, fence=of.fence + 1,
                     attempts=of.attempts + 1, changed_at=now)
         )  # fmt: skip
-    _set_memo_state(connection, keys, MEMO_OF_TASK[target(TaskEvent.LEASE)], now)
+    _set_memo_state(connection, [row.memo_key for row in rows], MEMO_OF_TASK[target(TaskEvent.LEASE)], now)
 
 
 def _set_memo_state(connection: Connection, keys: Sequence[str], state: MemoState, now: float) -> None:
@@ -181,8 +188,8 @@ def _count_turn(connection: Connection, client: str, tasks: int) -> None:
     connection.execute(update(schema.clients).where(of.name == client).values(**values))
 
 
-def _leased(row: Any, client: str) -> LeasedTask:
-    return LeasedTask(row.task_id, row.memo_key, row.fence + 1, row.fingerprint, row.document, row.task_table,
+def _leased(row: Any, client: str, lease: str) -> LeasedTask:
+    return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, row.document, row.task_table,
                       row.partition, fragment_of(row), client, row.priority, row.attempts + 1)  # fmt: skip
 
 
@@ -213,7 +220,7 @@ def _quarantine(connection: Connection, task_id: int, key: str, error: str, now:
 def _held(task: LeasedTask, event: TaskEvent) -> Any:
     """The compare of compare-and-swap: the task is in a state that allows ``event``, under the holder's fence."""
     of = schema.tasks.c
-    return and_(of.id == task.task_id, of.fence == task.fence, of.state.in_(sources(event)))
+    return and_(of.id == task.task_id, of.fence == task.fence, of.lease == task.lease, of.state.in_(sources(event)))
 
 
 def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
@@ -236,27 +243,55 @@ def commit_memo(warehouse: Warehouse, task: LeasedTask, written: MemoWritten) ->
 
 def commit_memos(warehouse: Warehouse, done: Iterable[tuple[LeasedTask, MemoWritten]]) -> tuple[bool, ...]:
     """:func:`commit_memo` for many tasks in one transaction; one answer for each."""
-    now = warehouse.clock()
+    now, listed = warehouse.clock(), list(done)
     with warehouse.catalog.write() as connection:
-        return tuple(_commit(connection, task, written, now) for task, written in done)
+        owned = _still_held(connection, [task for task, _ in listed])
+        ready = [(task, written) for task, written in listed if task.task_id in owned]
+        if ready:
+            _commit(connection, ready, now)
+    return tuple(task.task_id in owned for task, _ in listed)
 
 
-def _commit(connection: Connection, task: LeasedTask, written: MemoWritten, now: float) -> bool:
+def _still_held(connection: Connection, tasks: Sequence[LeasedTask]) -> set[int]:
+    """Which tasks their holders still own: the compare of a compare-and-swap that holds the write lock."""
+    of = schema.tasks.c
+    shown = {(task.task_id, task.fence, task.lease) for task in tasks}
+    owned: set[int] = set()
+    for chunk in chunks(sorted(task.task_id for task in tasks)):
+        query = select(of.id, of.fence, of.lease).where(of.id.in_(chunk), of.state.in_(sources(TaskEvent.COMMIT)))
+        owned.update(row.id for row in connection.execute(query) if tuple(row) in shown)
+    return owned
+
+
+def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritten]], now: float) -> None:
     state = target(TaskEvent.COMMIT)
-    swapped = connection.execute(
-        update(schema.tasks).where(_held(task, TaskEvent.COMMIT)).values(state=state, error=None, changed_at=now)
-    )
-    if swapped.rowcount == 0:
-        return False
+    tasks, memos, waits = schema.tasks, schema.memos, schema.waits
+    files = enter_files(connection, {written.file for _, written in ready}, now)
+    for chunk in chunks(ready):
+        ids, keys = [task.task_id for task, _ in chunk], [task.memo_key for task, _ in chunk]
+        connection.execute(update(tasks).where(tasks.c.id.in_(ids)).values(state=state, error=None, changed_at=now))
+        connection.execute(delete(waits).where(waits.c.memo_key.in_(keys)))
     connection.execute(
-        update(schema.memos)
-        .where(schema.memos.c.memo_key == task.memo_key)
-        .values(state=MEMO_OF_TASK[state], file=written.file, column_name=written.column, checksum=written.checksum,
-                rows=written.rows, size_bytes=written.size_bytes, secs=written.secs, changed_at=now,
-                evicted_at=None, evicted_why=None)
+        update(memos)
+        .where(memos.c.memo_key == bindparam("key"))
+        .values(state=MEMO_OF_TASK[state], file=bindparam("in_file"), rows=bindparam("held_rows"),
+                size_bytes=bindparam("held_bytes"), secs=bindparam("took_secs"), changed_at=now,
+                evicted_at=None, evicted_why=None),
+        [{"key": task.memo_key, "in_file": files[written.file.path], "held_rows": written.rows,
+          "held_bytes": written.size_bytes, "took_secs": written.secs} for task, written in ready],
     )  # fmt: skip
-    connection.execute(delete(schema.waits).where(schema.waits.c.memo_key == task.memo_key))
-    return True
+    places: dict[tuple[int, str], set[str]] = {}
+    for task, written in ready:
+        place = (files[written.file.path], content_of(task.fragment, _columns_of(task)))
+        places.setdefault(place, set()).add(task.fingerprint)
+    cover(connection, places)
+    count_live_bytes(connection, set(files.values()), now)
+
+
+def _columns_of(task: LeasedTask) -> tuple[str, ...]:
+    if not task.fragment.overlays:
+        return ()  # whatever it reads, it is the fragment's own content
+    return tuple(column.name for column in raw_columns(component_from_document(task.component)))
 
 
 def fail_task(warehouse: Warehouse, task: LeasedTask, error: str) -> TaskState | None:

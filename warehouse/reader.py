@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 
 import pyarrow as pa
 
 from transforms.columns import conform
 from transforms.errors import DataError
-from transforms.graph import Node, RawColumn, component_from_document, raw_columns
-from transforms.plan import Artifacts, compile_plan
+from transforms.graph import Node, Operation, RawColumn, fold, raw_columns
+from transforms.plan import Plan, compile_plan
+from transforms.subgraphs import subgraphs
 from transforms.types import arrow_type
 from warehouse.artifacts import ArtifactSource
 from warehouse.digests import column_digest
 from warehouse.errors import ChangedData, MemoDamaged
-from warehouse.memo_file import read_memo_columns
+from warehouse.memo_file import read_memo_file
 from warehouse.parquet_files import read_columns
-from warehouse.solution import Read, ReadSolution, SolutionFragment
+from warehouse.solution import MemoRef, ReadSolution, SolutionFragment
 from warehouse.storage import Storage
 from warehouse.table import Fragment, memo_key
 
 #: The name of the label's column in what :func:`read_fragment` returns.
 LABEL = "__label__"
 
-#: Called as ``on_damage(memo key, read, error)`` for a memo that did not verify, before it is computed instead.
-OnDamage = Callable[[str, Read, MemoDamaged], None]
+#: Called as ``on_damage(memo key, path of its file, error)`` for a memo that did not verify, before it is computed instead.
+OnDamage = Callable[[str, str, MemoDamaged], None]
 
 
 def read_raw(
@@ -61,61 +64,87 @@ def read_fragment(
     columns: Sequence[str] = (),
     on_damage: OnDamage | None = None,
 ) -> pa.Table:
-    """Everything a trainer needs of one fragment; row i is event i.
+    """Everything a trainer needs of one fragment; row i is its i-th event that was not retracted.
 
     One column per input, in the solution's order and in the Arrow layout of its type, then the label as stored under
     :data:`LABEL`, then the extra raw ``columns`` under their own names. Memos that are missing or do not verify are
     computed from the raw columns instead, with the same result. Raises :class:`DataError` when a component fails.
     """
-    roots = {item.name: component_from_document(item.component) for item in solution.inputs}
-    loaded, damaged = _load_memos(storage, fragment)
-    if on_damage is not None:
-        fingerprints = {item.name: item.fingerprint for item in solution.inputs}
-        for name, error in damaged.items():
-            names = (column.name for column in raw_columns(roots[name]))
-            on_damage(memo_key(fingerprints[name], fragment.digests, names), fragment.reads[name], error)
-    components = {name: root for name, root in roots.items() if name not in loaded}
-    needed = {column.name for root in components.values() for column in raw_columns(root)}
+    loaded, damaged = _load_memos(storage, fragment, solution.plans[fragment.plan].loads)
+    roots = {item.name: item.root for item in solution.inputs}
+    if on_damage is not None and damaged:
+        graph = {node.identity: node for root in roots.values() for node in subgraphs(root)}
+        for fingerprint, (path, error) in damaged.items():
+            names = (column.name for column in raw_columns(graph[fingerprint]))
+            on_damage(memo_key(fingerprint, fragment.digests, names), path, error)
+    computed = _joined({name: root for name, root in roots.items() if root.identity not in loaded}, loaded)
+    memoized = {f"{_MEMO}{fingerprint}": array for fingerprint, array in loaded.items()}
+    needed = {column.name for root in computed.values() for column in raw_columns(root)}
     plain = {solution.label, *columns}
-    raw = read_raw(storage, fragment, sorted({*needed, *plain}), coded=sorted(needed - plain))
-    values = {**loaded, **_compute(components, raw, fragment, ArtifactSource(storage.home))}
-    arrays = [values[item.name] for item in solution.inputs]
+    raw = read_raw(storage, fragment, sorted({*needed, *plain} - memoized.keys()), coded=sorted(needed - plain))
+    source = raw
+    for name in sorted(needed & memoized.keys()):
+        source = source.append_column(name, memoized[name])
+    values = _compute(computed, source, fragment, ArtifactSource(storage.home))
+    arrays = [values[name] if name in values else loaded[root.identity] for name, root in roots.items()]
     arrays += [raw.column(name) for name in (solution.label, *columns)]
-    return pa.table(arrays, names=[*(item.name for item in solution.inputs), LABEL, *columns])
+    table = pa.table(arrays, names=[*roots, LABEL, *columns])
+    return table
 
 
-def _load_memos(storage: Storage, fragment: SolutionFragment) -> tuple[dict[str, pa.Array], dict[str, MemoDamaged]]:
-    """The inputs whose memos verify, and what is wrong with the others by input. One read per file."""
-    by_file: dict[str, list[str]] = {}
-    for name, read in fragment.reads.items():
-        if read.action == "load":
-            by_file.setdefault(read.file, []).append(name)
+#: Before the fingerprint of a memoized subgraph, where it stands in for a raw column.
+_MEMO = "memo:"
+
+
+def _joined(roots: Mapping[str, Node], loaded: Collection[str]) -> dict[str, Node]:
+    """The components with every subgraph that is loaded replaced by a column that holds it."""
+    return {name: _substituted(root, loaded) for name, root in roots.items()} if loaded else dict(roots)
+
+
+def _substituted(root: Node, loaded: Collection[str]) -> Node:
+    def combine(node: Node, args: tuple[Node, ...]) -> Node:
+        if node.identity in loaded:
+            return RawColumn(node.type, f"{_MEMO}{node.identity}")
+        return replace(node, operands=args) if isinstance(node, Operation) and args != node.operands else node
+
+    return fold(root, combine)
+
+
+_Damaged = dict[str, tuple[str, MemoDamaged]]
+
+
+def _load_memos(
+    storage: Storage, fragment: SolutionFragment, loads: Mapping[str, int]
+) -> tuple[dict[str, pa.Array], _Damaged]:
+    """The memoized columns that verify by fingerprint, and what is wrong with the others. One read per file."""
+    by_file: dict[int, list[str]] = {}
+    for fingerprint, slot in loads.items():
+        by_file.setdefault(slot, []).append(fingerprint)
     loaded: dict[str, pa.Array] = {}
-    damaged: dict[str, MemoDamaged] = {}
-    for file, names in by_file.items():
-        _load_file(storage, fragment, file, names, loaded, damaged)
+    damaged: _Damaged = {}
+    for slot, fingerprints in by_file.items():
+        _load_file(storage, fragment, fragment.files[slot], fingerprints, loaded, damaged)
     return loaded, damaged
 
 
 def _load_file(
     storage: Storage,
     fragment: SolutionFragment,
-    file: str,
-    names: Sequence[str],
+    file: MemoRef,
+    fingerprints: Sequence[str],
     loaded: dict[str, pa.Array],
-    damaged: dict[str, MemoDamaged],
+    damaged: _Damaged,
 ) -> None:
     """Read one file's columns into ``loaded``; if that fails, one by one, so that only the bad ones are given up."""
-    checksums = {fragment.reads[name].column: fragment.reads[name].checksum for name in names}
     try:
-        columns = read_memo_columns(storage, file, checksums)
-        loaded.update({name: _of_rows(columns[fragment.reads[name].column], fragment, file) for name in names})
+        columns = read_memo_file(storage, file.path, fingerprints, file.checksum)
+        loaded.update({name: _of_rows(array, fragment, file.path) for name, array in columns.items()})
     except MemoDamaged as error:
-        if len(names) == 1:
-            damaged[names[0]] = error
+        if len(fingerprints) == 1:
+            damaged[fingerprints[0]] = (file.path, error)
             return
-        for name in names:
-            _load_file(storage, fragment, file, [name], loaded, damaged)
+        for fingerprint in fingerprints:
+            _load_file(storage, fragment, file, [fingerprint], loaded, damaged)
 
 
 def _of_rows(array: pa.Array, fragment: SolutionFragment, file: str) -> pa.Array:
@@ -126,7 +155,7 @@ def _of_rows(array: pa.Array, fragment: SolutionFragment, file: str) -> pa.Array
 
 
 def _compute(
-    components: Mapping[str, Node], raw: pa.Table, fragment: Fragment, artifacts: Artifacts
+    components: Mapping[str, Node], raw: pa.Table, fragment: Fragment, artifacts: ArtifactSource
 ) -> dict[str, pa.Array]:
     values = {
         name: conform(raw.column(root.name), root.type)
@@ -135,10 +164,16 @@ def _compute(
     }
     graphs = {name: root for name, root in components.items() if name not in values}
     if graphs:
-        plan = compile_plan(graphs, artifacts)
+        plan = _compiled(tuple(graphs.items()), artifacts)
         result = plan.run(raw.select([column.name for column in plan.columns]))
         for name, failure in result.failures.items():
             raise DataError(f"operator {failure.operator} failed", where=f"input {name}, {fragment.path}",
                             value=failure.error, next_step="repair the data or the expression")  # fmt: skip
         values.update({name: result.columns[name] for name in graphs})
     return {name: array.cast(arrow_type(components[name].type)) for name, array in values.items()}
+
+
+@lru_cache(maxsize=16)
+def _compiled(components: tuple[tuple[str, Node], ...], artifacts: ArtifactSource) -> Plan:
+    """Fragments that look alike are read by one compiled plan."""
+    return compile_plan(dict(components), artifacts)

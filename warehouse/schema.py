@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 metadata = MetaData(
@@ -116,6 +117,7 @@ models = Table(
     Column("table_version", Integer, nullable=False),  # what it misses was queued up to this version of the table
     Column("digest", _HASH, nullable=False),
     Column("live", Boolean, nullable=False),  # the newest version of its name
+    Column("policy", String(16), nullable=False, server_default="all"),
     Column("submitted_at", Float, nullable=False),
     UniqueConstraint("name", "version"),
 )
@@ -154,28 +156,76 @@ model_inputs = Table(
     Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False, index=True),
 )
 
+#: Which operations stand in a component: the identity of every subgraph of it, its root included.
+component_subgraphs = Table(
+    "component_subgraphs",
+    metadata,
+    Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
+    Column("subgraph", _HASH, primary_key=True, index=True),
+)
+
+#: Memo files that are in place. A path is never used twice. ``live_bytes``: what the columns that are ready take of it.
+#: A condemned file is named by no memo any more; ``gc`` deletes it.
+memo_files = Table(
+    "memo_files",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("path", Text, nullable=False, unique=True),
+    Column("checksum", _HASH, nullable=False),  # of the checksums of its columns
+    Column("rows", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("live_bytes", BigInteger, nullable=False),
+    Column("written_at", Float, nullable=False),
+    Column("condemned_at", Float, index=True),
+    sqlite_autoincrement=True,
+)
+
+#: Sets of components that lie together in files, each kept once.
+column_sets = Table(
+    "column_sets",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("digest", _HASH, nullable=False, unique=True),
+)
+
+set_members = Table(
+    "set_members",
+    metadata,
+    Column("column_set", ForeignKey("column_sets.id"), primary_key=True),
+    Column("fingerprint", _HASH, primary_key=True, index=True),
+)
+
+#: Which ready memos there are, a row a file and content instead of a row a memo. Always says what ``memos`` says.
+coverage = Table(
+    "coverage",
+    metadata,
+    Column("file", ForeignKey("memo_files.id"), primary_key=True),
+    Column("content", _HASH, primary_key=True),
+    Column("column_set", ForeignKey("column_sets.id"), nullable=False),
+    Index("ix_coverage_column_set_content", "column_set", "content"),
+)
+
 memos = Table(
     "memos",
     metadata,
     Column("memo_key", _HASH, primary_key=True),
     Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False, index=True),
-    Column("fragment", ForeignKey("fragments.id"), nullable=False),
-    Column("state", String(16), nullable=False, index=True),
-    Column("file", Text, index=True),
-    Column("column_name", Text),
-    Column("checksum", _HASH),
+    Column("fragment", ForeignKey("fragments.id"), nullable=False, index=True),
+    Column("state", String(16), nullable=False),
+    Column("file", ForeignKey("memo_files.id"), index=True),
     Column("rows", BigInteger),
     Column("size_bytes", BigInteger),
     Column("secs", Float),
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
-    Column("requested_at", Float, nullable=False),
-    Column("requests", BigInteger, nullable=False),
     Column("queued_by", ForeignKey("models.id"), nullable=False),
     Column("cause_code", String(32), nullable=False),  # why it was missing when it was queued
     Column("cause", Text, nullable=False),
     Column("evicted_at", Float),
     Column("evicted_why", Text),
+    Index(
+        "ix_memos_unready", "state", sqlite_where=text("state <> 'READY'"), postgresql_where=text("state <> 'READY'")
+    ),
 )
 
 tasks = Table(
@@ -187,6 +237,7 @@ tasks = Table(
     Column("partition", String(255), nullable=False),
     Column("state", String(16), nullable=False),
     Column("worker", Text),
+    Column("lease", String(32), index=True),  # the lease's name: files that its worker writes carry it
     Column("lease_until", Float),
     Column("fence", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
@@ -216,6 +267,27 @@ submissions = Table(
     Column("shared", BigInteger, nullable=False),
     Column("queued", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),
+)
+
+#: Read solutions in use. What a pin names is not evicted before ``expires_at``, which its holder moves on.
+pins = Table(
+    "pins",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("model", ForeignKey("models.id"), nullable=False),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("start_at", Float),
+    Column("end_at", Float),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False, index=True),
+)
+
+pin_components = Table(
+    "pin_components",
+    metadata,
+    Column("pin", ForeignKey("pins.id"), primary_key=True),
+    Column("fingerprint", _HASH, primary_key=True, index=True),
 )
 
 #: What full passes found. ``key`` covers what is sought and the data of every partition.

@@ -1,6 +1,6 @@
 """The read solution: for every input of a model and every fragment, which file and column to read or what to compute.
 
-It is an immutable JSON document, ``headrace.read_solution/1`` (described in ``docs/read-solution.md``), that a trainer
+It is an immutable JSON document, ``headrace.read_solution/2`` (described in ``docs/read-solution.md``), that a trainer
 can be handed without the catalog.
 """
 
@@ -8,35 +8,56 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 from transforms.errors import DataError
+from transforms.graph import Node, component_from_document, raw_columns
 from transforms.types import ColumnType, type_document, type_from_document
-from warehouse.table import Fragment
+from warehouse.table import Fragment, content_of, fragment_fields
 
 if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
-FORMAT = "headrace.read_solution/1"
+FORMAT = "headrace.read_solution/2"
 
-#: ``load``: read the memoized column; ``compute``: run the component on the raw columns; ``raw``: the input is a column.
+#: ``load``: read the memoized column; ``compute``: run the component, on raw columns and on the memoized subgraphs that
+#: the plan loads; ``raw``: the input is a column.
 Action = Literal["load", "compute", "raw"]
+_ACTIONS: tuple[Action, ...] = ("load", "compute", "raw")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoRef:
+    """A memo file: its path relative to the home, and the digest of its columns' checksums."""
+
+    path: str
+    checksum: str
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """How fragments that look alike are read. Many fragments share one.
+
+    ``actions``: one for every input, in order. ``loads``: the memoized columns to read, by fingerprint (which is also the
+    column's name), each with the position of its file among the fragment's ``files``: inputs, and subgraphs of inputs.
+    ``secs_a_row``: what reading and computing cost, as far as the catalog's measurements go.
+    """
+
+    actions: tuple[Action, ...]
+    loads: Mapping[str, int]
+    secs_a_row: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How to obtain one input over one fragment. ``file``, ``column`` and ``checksum`` are set for ``load`` only.
-
-    ``file`` is relative to the warehouse's home; ``checksum`` is the column's digest (:mod:`warehouse.digests`).
-    """
+    """How one input is obtained over one fragment. ``file`` is set for ``load`` only, relative to the home."""
 
     action: Action
     file: str = ""
-    column: str = ""
-    checksum: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,12 +69,18 @@ class SolutionInput:
     type: ColumnType
     component: Mapping[str, Any]
 
+    @cached_property
+    def root(self) -> Node:
+        """The component as a graph."""
+        return component_from_document(dict(self.component))
+
 
 @dataclass(frozen=True)
 class SolutionFragment(Fragment):
-    """A fragment and, for every input name, how to read it."""
+    """A fragment, the number of the plan by which it is read, and the memo files that the plan's loads name."""
 
-    reads: Mapping[str, Read]
+    plan: int
+    files: tuple[MemoRef, ...]
 
 
 @dataclass(frozen=True)
@@ -68,15 +95,16 @@ class SolutionPartition:
 
     @property
     def rows(self) -> int:
-        """Events in the partition."""
-        return sum(fragment.rows for fragment in self.fragments)
+        """Events in the partition that were not retracted."""
+        return sum(fragment.live_rows for fragment in self.fragments)
 
 
 @dataclass(frozen=True)
 class ReadSolution:
     """What to read to train ``model`` at ``model_version`` on ``table``; partitions are in time order.
 
-    ``label`` is the raw column that holds the label.
+    ``label`` is the raw column that holds the label. Fragments refer to ``plans``, so that a solution takes the memory
+    of its fragments, however many inputs there are.
     """
 
     model: str
@@ -85,17 +113,31 @@ class ReadSolution:
     table_version: int
     label: str
     inputs: tuple[SolutionInput, ...]
+    plans: tuple[ReadPlan, ...]
     partitions: tuple[SolutionPartition, ...]
 
     @property
     def rows(self) -> int:
-        """Events in all partitions."""
+        """Events in all partitions that were not retracted."""
         return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def fragments(self) -> Iterator[SolutionFragment]:
+        """All fragments in reading order."""
+        return (fragment for partition in self.partitions for fragment in partition.fragments)
 
     def count(self, action: Action) -> int:
         """(input, fragment) pairs that are obtained this way."""
-        fragments = (fragment for partition in self.partitions for fragment in partition.fragments)
-        return sum(read.action == action for fragment in fragments for read in fragment.reads.values())
+        of_plan = [plan.actions.count(action) for plan in self.plans]
+        return sum(of_plan[fragment.plan] for fragment in self.fragments)
+
+    def read_of(self, fragment: SolutionFragment, name: str) -> Read:
+        """How the input of this name is obtained over a fragment of this solution."""
+        plan = self.plans[fragment.plan]
+        at = next(i for i, item in enumerate(self.inputs) if item.name == name)
+        if plan.actions[at] != "load":
+            return Read(plan.actions[at])
+        return Read("load", fragment.files[plan.loads[self.inputs[at].fingerprint]].path)
 
     def digest(self) -> str:
         """SHA-256 of the whole document, reads included: it changes when a memo becomes ready."""
@@ -107,7 +149,11 @@ class ReadSolution:
         This is the one to compare across a resume: a memo that became ready, or was evicted, leaves it as it is.
         """
         inputs = [[item.name, item.fingerprint] for item in self.inputs]
-        partitions = [[part.key, [fragment.fragment_id for fragment in part.fragments]] for part in self.partitions]
+        read = {column.name for item in self.inputs for column in raw_columns(item.root)} | {self.label}
+        partitions = [
+            [part.key, [[content_of(fragment, read), _deleted(fragment)] for fragment in part.fragments]]
+            for part in self.partitions
+        ]
         return _sha256({"label": self.label, "inputs": inputs, "partitions": partitions})
 
     def to_document(self) -> dict[str, Any]:
@@ -120,6 +166,7 @@ class ReadSolution:
             "table_version": self.table_version,
             "label": self.label,
             "inputs": [_input_document(item) for item in self.inputs],
+            "plans": [_plan_document(plan) for plan in self.plans],
             "partitions": [_partition_document(partition) for partition in self.partitions],
         }
 
@@ -136,6 +183,7 @@ class ReadSolution:
                 table_version=document["table_version"],
                 label=document["label"],
                 inputs=tuple(_input_from(item) for item in document["inputs"]),
+                plans=tuple(_plan_from(item) for item in document["plans"]),
                 partitions=tuple(_partition_from(item) for item in document["partitions"]),
             )
         except KeyError as error:
@@ -158,6 +206,10 @@ def read_solution(
     from warehouse.solving import solve
 
     return solve(warehouse, model_name, version=version, start=start, end=end)
+
+
+def _deleted(fragment: Fragment) -> str:
+    return fragment.deletions.checksum if fragment.deletions is not None else ""
 
 
 def _sha256(document: Mapping[str, Any]) -> str:
@@ -199,39 +251,22 @@ def _partition_from(document: Mapping[str, Any]) -> SolutionPartition:
     )
 
 
+def _plan_document(plan: ReadPlan) -> dict[str, Any]:
+    return {"actions": list(plan.actions), "loads": dict(plan.loads), "secs_a_row": plan.secs_a_row}
+
+
+def _plan_from(document: Mapping[str, Any]) -> ReadPlan:
+    for action in document["actions"]:
+        if action not in _ACTIONS:
+            raise DataError("unknown action in a read solution", value=action, allowed=", ".join(_ACTIONS))
+    return ReadPlan(tuple(document["actions"]), document["loads"], document["secs_a_row"])
+
+
 def _fragment_document(fragment: SolutionFragment) -> dict[str, Any]:
-    return {
-        "fragment_id": fragment.fragment_id,
-        "path": fragment.path,
-        "row_groups": list(fragment.row_groups),
-        "rows": fragment.rows,
-        "size_bytes": fragment.size_bytes,
-        "digests": dict(fragment.digests),
-        "reads": {name: _read_document(read) for name, read in fragment.reads.items()},
-    }
+    files = [[ref.path, ref.checksum] for ref in fragment.files]
+    return {**fragment.to_document(), "plan": fragment.plan, "files": files}
 
 
 def _fragment_from(document: Mapping[str, Any]) -> SolutionFragment:
-    return SolutionFragment(
-        fragment_id=document["fragment_id"],
-        path=document["path"],
-        row_groups=tuple(document["row_groups"]),
-        rows=document["rows"],
-        size_bytes=document["size_bytes"],
-        digests=document["digests"],
-        reads={name: _read_from(read) for name, read in document["reads"].items()},
-    )
-
-
-def _read_document(read: Read) -> dict[str, str]:
-    if read.action != "load":
-        return {"action": read.action}
-    return {"action": read.action, "file": read.file, "column": read.column, "checksum": read.checksum}
-
-
-def _read_from(document: Mapping[str, str]) -> Read:
-    action = document["action"]
-    if action not in ("load", "compute", "raw"):
-        raise DataError("unknown action in a read solution", value=action, allowed="load, compute, raw")
-    fields = {name: document[name] for name in ("file", "column", "checksum")} if action == "load" else {}
-    return Read(cast(Action, action), **fields)
+    files = tuple(MemoRef(path, checksum) for path, checksum in document["files"])
+    return SolutionFragment(**fragment_fields(document), plan=document["plan"], files=files)

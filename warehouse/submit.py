@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -17,17 +18,24 @@ from warehouse import schema
 from warehouse.analyses import resolve_model
 from warehouse.arrow_names import parse_arrow_type
 from warehouse.catalog import insert_absent
-from warehouse.causes import Cause
-from warehouse.decision import Decision, match_decision, raw_decision
-from warehouse.enqueue import Survey, queue_survey, survey, write_submission
+from warehouse.enqueue import Counts, count_pairs, queue_survey, replace_waits, survey, write_submission
 from warehouse.errors import NameTaken
-from warehouse.manifests import get_table
-from warehouse.models import ModelRecord, all_models, find_model, get_model, stored_inputs, write_components
-from warehouse.solution import ReadSolution
-from warehouse.solving import build_solution
+from warehouse.keeping import keeps_of
+from warehouse.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.models import (
+    ModelRecord,
+    StoredInput,
+    all_models,
+    find_model,
+    get_model,
+    stored_inputs,
+    write_components,
+)
 from warehouse.table import Table
 from warehouse.warehouse import Warehouse
 
+#: Pairs of an input and a fragment that are matched at a time.
+_BLOCK_PAIRS = 200_000
 _LABEL_TYPES = tuple(Dense(dtype) for dtype in (DType.BOOL, DType.INT64, DType.FLOAT64))
 
 
@@ -35,25 +43,35 @@ _LABEL_TYPES = tuple(Dense(dtype) for dtype in (DType.BOOL, DType.INT64, DType.F
 class Submission:
     """The answer to a submission. Counts are of (input, fragment) pairs; raw inputs are not counted.
 
-    ``hits``: memos that are ready. ``misses``: all others, of which ``queued`` were queued by this submission and
-    ``shared`` are queued or being computed already. ``unchanged``: the model is what its newest version was, and no
-    new version was made.
+    ``hits``: memos that are ready. ``misses``: all others, of which ``queued`` were queued by this submission, ``shared``
+    are queued or being computed already, ``failed`` are quarantined, and ``computed`` are kept by nobody: the policy says
+    that they are computed when they are read. ``unchanged``: the model is what its newest version was, and no new
+    version was made.
     """
 
     model: str
     version: int
+    table: str
+    policy: str
     unchanged: bool
-    solution: ReadSolution
     hits: int
-    misses: int
-    queued: int
     shared: int
-    decisions: tuple[Decision, ...]
+    queued: int
+    failed: int
+    computed: int
+
+    @property
+    def misses(self) -> int:
+        """Pairs whose memo is not ready."""
+        return self.shared + self.queued + self.failed + self.computed
 
 
-def submit_model(warehouse: Warehouse, model: Model, *, table: str | None = None) -> Submission:
+def submit_model(
+    warehouse: Warehouse, model: Model, *, table: str | None = None, policy: str | None = None
+) -> Submission:
     """Submit ``model`` over ``table`` (default: the table it names), in one transaction.
 
+    ``policy`` names what is kept (:mod:`warehouse.policy`); default: what the model's newest version had, at first "all".
     Submitting the same model again makes no new version; if its table has new data, or memos were evicted, what is
     missing is queued. Raises :class:`UnknownColumn` with the nearest names, :class:`TypeMismatch` for a column whose
     stored type does not conform to the declared one, :class:`~warehouse.errors.NotAnalyzed` for full-pass operators that
@@ -71,14 +89,39 @@ def submit_model(warehouse: Warehouse, model: Model, *, table: str | None = None
     with warehouse.catalog.write() as connection:
         known = get_table(connection, name)
         check_model(model, known)
-        record, unchanged = _write_model(connection, model, known, now)
-        found = survey(connection, known.name, stored_inputs(connection, record.id))
-        causes = queue_survey(connection, record, found, now)
-        hits, shared, queued = write_submission(connection, record, found, unchanged=unchanged, now=now)
-        decisions = decide(found, causes, model_rows(connection, model.name))
-        solution = build_solution(connection, record, found)
-    misses = sum(len(found.matches.get(item.fingerprint, ())) for item in found.inputs) - hits
-    return Submission(model.name, record.version, unchanged, solution, hits, misses, queued, shared, decisions)
+        record, unchanged = _write_model(connection, model, known, policy, now)
+        inputs = [StoredInput(item.name, item.fingerprint, item.component) for item in model.inputs.values()]
+        counts = _match(connection, record, inputs, unchanged=unchanged, now=now)
+    return Submission(model.name, record.version, known.name, record.policy, unchanged, *astuple(counts))
+
+
+def _match(
+    connection: Connection,
+    record: ModelRecord,
+    inputs: Sequence[StoredInput],
+    *,
+    unchanged: bool,
+    now: float,
+    requeue_evicted: bool = True,
+) -> Counts:
+    """Match the model block by block of fragments, so that memory does not grow with the table, and queue what is missing."""
+    fragments = current_fragments(connection, record.table)
+    keeps = keeps_of(connection, record.policy)
+    counts, awaited = Counts(), set[str]()
+    for block in blocks(fragments, len(inputs)):
+        found = survey(connection, inputs, block, keeps, requeue_evicted=requeue_evicted)
+        awaited |= queue_survey(connection, record, found, now)
+        counts += count_pairs(found)
+    replace_waits(connection, record.id, awaited)
+    write_submission(connection, record, counts, unchanged=unchanged, now=now)
+    return counts
+
+
+def blocks(fragments: tuple[PlacedFragment, ...], inputs: int) -> Iterator[tuple[PlacedFragment, ...]]:
+    """The fragments in pieces of a bounded number of pairs with inputs."""
+    size = max(1, _BLOCK_PAIRS // max(inputs, 1))
+    for first in range(0, len(fragments), size):
+        yield fragments[first : first + size]
 
 
 def resolve_checked(warehouse: Warehouse, model: Model, table: str) -> Model:
@@ -118,10 +161,8 @@ def _outdated(connection: Connection, model: str | None) -> list[str]:
 def _queue_missing(connection: Connection, name: str, now: float) -> int:
     record = get_model(connection, name)
     record = replace(record, table_version=get_table(connection, record.table).version)
-    found = survey(connection, record.table, stored_inputs(connection, record.id), requeue_evicted=False)
-    queue_survey(connection, record, found, now)
-    _, _, queued = write_submission(connection, record, found, unchanged=True, now=now)
-    return queued
+    inputs = stored_inputs(connection, record.id)
+    return _match(connection, record, inputs, unchanged=True, now=now, requeue_evicted=False).queued
 
 
 def check_model(model: Model, table: Table) -> None:
@@ -158,7 +199,9 @@ def _column(table: Table, name: str, where: str) -> str:
                             next_step=f"headrace table show {table.name} lists the columns") from None  # fmt: skip
 
 
-def _write_model(connection: Connection, model: Model, table: Table, now: float) -> tuple[ModelRecord, bool]:
+def _write_model(
+    connection: Connection, model: Model, table: Table, policy: str | None, now: float
+) -> tuple[ModelRecord, bool]:
     """The record of this submission, and whether it is the newest version unchanged."""
     before = find_model(connection, model.name)
     if before is not None and before.client != model.client:
@@ -167,9 +210,12 @@ def _write_model(connection: Connection, model: Model, table: Table, now: float)
     identity = model_digest(model, table.name)
     models = schema.models
     if before is not None and before.digest == identity:
-        connection.execute(update(models).where(models.c.id == before.id).values(priority=model.priority))
-        return replace(before, priority=model.priority, table_version=table.version), True
-    write_components(connection, model.inputs.values(), now)
+        chosen = policy or before.policy
+        connection.execute(
+            update(models).where(models.c.id == before.id).values(priority=model.priority, policy=chosen)
+        )
+        return replace(before, priority=model.priority, policy=chosen, table_version=table.version), True
+    write_components(connection, {item.fingerprint: item.component for item in model.inputs.values()}, now)
     insert_absent(connection, schema.clients, [{"name": model.client, "served": 0, "leased_tasks": 0}])
     if before is not None:
         connection.execute(update(models).where(models.c.name == model.name).values(live=False))
@@ -177,7 +223,7 @@ def _write_model(connection: Connection, model: Model, table: Table, now: float)
     connection.execute(insert(models).values(
         name=model.name, version=before.version + 1 if before else 1, client=model.client, priority=model.priority,
         label=model.label, table_name=table.name, table_version=table.version, digest=identity, live=True,
-        submitted_at=now))  # fmt: skip
+        submitted_at=now, policy=policy or (before.policy if before else "all")))  # fmt: skip
     record = get_model(connection, model.name)
     connection.execute(insert(schema.model_inputs), [
         {"model": record.id, "position": position, "name": item.name, "fingerprint": item.fingerprint}
@@ -190,19 +236,3 @@ def model_digest(model: Model, table: str) -> str:
     """What makes a version of a model: table, label, and the inputs in order. Its priority may change under way."""
     inputs = [[item.name, item.fingerprint] for item in model.inputs.values()]
     return digest({"table": table, "label": model.label, "inputs": inputs})
-
-
-def model_rows(connection: Connection, name: str) -> frozenset[int]:
-    """The rows of all versions of a model."""
-    return frozenset(connection.execute(select(schema.models.c.id).where(schema.models.c.name == name)).scalars())
-
-
-def decide(found: Survey, causes: dict[str, Cause], mine: frozenset[int]) -> tuple[Decision, ...]:
-    """A decision for every input and fragment, input by input."""
-    decisions: list[Decision] = []
-    for item in found.inputs:
-        if item.is_raw:
-            decisions += [raw_decision(item, placed.partition, placed.fragment) for placed in found.fragments]
-        for one in found.matches.get(item.fingerprint, ()):
-            decisions.append(match_decision(item, one, causes.get(one.wanted.memo_key), mine))
-    return tuple(decisions)

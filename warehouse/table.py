@@ -8,8 +8,9 @@ fragment is event i of that fragment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from transforms.encoding import digest
 from transforms.errors import UnknownColumn, nearest
@@ -17,15 +18,19 @@ from transforms.errors import UnknownColumn, nearest
 
 @dataclass(frozen=True, slots=True)
 class ColumnSchema:
-    """A column as stored: its name and its Arrow type, spelled as Arrow spells it (``list<element: string>``)."""
+    """A column as stored: its name and its Arrow type, spelled as Arrow spells it (``list<element: string>``).
+
+    ``overlay_only``: the files do not hold it; its values came by ``headrace table overlay``.
+    """
 
     name: str
     arrow_type: str
+    overlay_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A registered table. ``version`` grows by one with every registration that found something new."""
+    """A registered table. ``version`` grows by one with every registration or change that found something new."""
 
     name: str
     root: str
@@ -41,13 +46,51 @@ class Table:
         raise UnknownColumn(f"table {self.name!r} has no such column", value=name,
                             allowed=nearest(name, [column.name for column in self.columns]))  # fmt: skip
 
+    @property
+    def file_columns(self) -> tuple[ColumnSchema, ...]:
+        """The columns that every file of the table holds."""
+        return tuple(column for column in self.columns if not column.overlay_only)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """One column of a fragment whose values arrived or changed after its file was written; value i is of event i.
+
+    ``path``: the file that holds it as the column ``column``, in the format of memo files, relative to the
+    warehouse's home; empty for a column that this fragment has no values of: all of them are null, of ``arrow_type``.
+    ``checksum``: the column's digest (:mod:`warehouse.digests`); of an absent one, what :func:`absent_digest` says.
+    """
+
+    column: str
+    path: str
+    checksum: str
+    arrow_type: str = ""
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether no file holds the column, so that every value is null."""
+        return not self.path
+
+    def to_document(self) -> dict[str, str]:
+        """The overlay as a JSON object."""
+        document = {"column": self.column, "path": self.path, "checksum": self.checksum}
+        return {**document, "arrow_type": self.arrow_type} if self.arrow_type else document
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, str]) -> Overlay:
+        """The inverse of :meth:`to_document`."""
+        return cls(**document)
+
 
 @dataclass(frozen=True)
 class Fragment:
-    """Row groups ``row_groups`` of the Parquet file ``path``, in order.
+    """Row groups ``row_groups`` of the Parquet file ``path``, in order, and what changed since the file was written.
 
-    ``digests``: SHA-256 per column over the logical values (see :mod:`warehouse.digests`). ``size_bytes``: compressed
-    bytes of those row groups. ``fragment_id`` is the identity of the *content*: two copies of one file share it.
+    ``fragment_id`` is the identity of the file's *content*: two copies of one file share it. ``digests``: SHA-256 per
+    column over the logical values as they are *now* (see :mod:`warehouse.digests`), overlays included. ``size_bytes``:
+    compressed bytes of those row groups. ``overlays``: by column name. ``deletions``: a boolean column that is true
+    where an event was retracted, ``deleted_rows`` times; such events stay in memos and are left out when a fragment is
+    read for training.
     """
 
     fragment_id: str
@@ -56,6 +99,67 @@ class Fragment:
     rows: int
     size_bytes: int
     digests: Mapping[str, str]
+    overlays: tuple[Overlay, ...] = field(default=(), kw_only=True)
+    deletions: Overlay | None = field(default=None, kw_only=True)
+    deleted_rows: int = field(default=0, kw_only=True)
+
+    @property
+    def live_rows(self) -> int:
+        """Events that were not retracted."""
+        return self.rows - self.deleted_rows
+
+    def to_document(self) -> dict[str, Any]:
+        """The fragment as a JSON object; what did not change since the file was written is left out."""
+        document: dict[str, Any] = {
+            "fragment_id": self.fragment_id,
+            "path": self.path,
+            "row_groups": list(self.row_groups),
+            "rows": self.rows,
+            "size_bytes": self.size_bytes,
+            "digests": dict(self.digests),
+        }
+        if self.overlays:
+            document["overlays"] = [overlay.to_document() for overlay in self.overlays]
+        if self.deletions is not None:
+            document["deletions"] = self.deletions.to_document()
+            document["deleted_rows"] = self.deleted_rows
+        return document
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Fragment:
+        """The inverse of :meth:`to_document`; other fields are ignored. Raises KeyError for a missing one."""
+        return Fragment(**fragment_fields(document))
+
+
+def fragment_fields(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A fragment's fields by name, from its document."""
+    deletions = document.get("deletions")
+    return {
+        "fragment_id": document["fragment_id"],
+        "path": document["path"],
+        "row_groups": tuple(document["row_groups"]),
+        "rows": document["rows"],
+        "size_bytes": document["size_bytes"],
+        "digests": document["digests"],
+        "overlays": tuple(Overlay.from_document(overlay) for overlay in document.get("overlays", ())),
+        "deletions": None if deletions is None else Overlay.from_document(deletions),
+        "deleted_rows": document.get("deleted_rows", 0),
+    }
+
+
+def content_of(fragment: Fragment, columns: Iterable[str]) -> str:
+    """The identity of the content that a reader of these columns sees, 64 hexadecimal digits.
+
+    It is ``fragment_id`` while none of them is overlaid: an overlay of another column changes nothing for the reader.
+    """
+    read = set(columns)
+    changed = sorted((overlay.column, overlay.checksum) for overlay in fragment.overlays if overlay.column in read)
+    return digest([fragment.fragment_id, [list(pair) for pair in changed]]) if changed else fragment.fragment_id
+
+
+def absent_digest(arrow_type: str, rows: int) -> str:
+    """The digest of a column that a fragment has no values of. It costs nothing to find, however many rows there are."""
+    return digest({"absent": arrow_type, "rows": rows})
 
 
 def fragment_identity(digests: Mapping[str, str], rows: int) -> str:
@@ -86,8 +190,13 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """Events in the partition."""
+        """Events in the partition, retracted ones included."""
         return sum(fragment.rows for fragment in self.fragments)
+
+    @property
+    def deleted_rows(self) -> int:
+        """Events in the partition that were retracted."""
+        return sum(fragment.deleted_rows for fragment in self.fragments)
 
     @property
     def size_bytes(self) -> int:

@@ -56,12 +56,12 @@ def submit(
                 model=each.name,
                 version=done.version,
                 client=each.client,
-                table=done.solution.table,
+                table=done.table,
                 inputs=len(each.inputs),
                 hits=done.hits,
                 shared=done.shared,
                 queued=done.queued,
-                failed=done.misses - done.shared - done.queued,
+                failed=done.failed,
                 unchanged=done.unchanged,
             )
             rows.append(row)

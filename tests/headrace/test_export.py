@@ -120,7 +120,7 @@ def columns_of(home, model, described, events):
             for fragment in partition.fragments:
                 if rows >= events:
                     break
-                assert {read.action for read in fragment.reads.values()} <= {"load", "raw"}
+                assert set(solution.plans[fragment.plan].actions) <= {"load", "raw"}
                 memos = read_fragment(warehouse.storage, solution, fragment).select(
                     [item.name for item in solution.inputs]
                 )

@@ -16,7 +16,7 @@ import transforms.expression as hr
 from transforms.model import Model
 from warehouse import schema
 from warehouse.config import WarehouseConfig
-from warehouse.memo_file import read_memo_columns
+from warehouse.memo_file import lease_of, read_memo_file
 from warehouse.register import register_table
 from warehouse.submit import submit_model
 from warehouse.warehouse import Warehouse
@@ -74,15 +74,18 @@ def memos(warehouse: Warehouse) -> dict[str, dict[str, object]]:
 def memo_values(warehouse: Warehouse) -> dict[str, pa.Array]:
     """Every ready memo's values, by key, each verified against its checksum."""
     values = {}
+    with warehouse.catalog.read() as connection:
+        files = {row.id: row for row in connection.execute(select(schema.memo_files))}
     for key, row in memos(warehouse).items():
-        column = str(row["column_name"])
-        read = read_memo_columns(warehouse.storage, str(row["file"]), {column: str(row["checksum"])})
-        values[key] = read[column]
+        file, column = files[row["file"]], str(row["fingerprint"])
+        values[key] = read_memo_file(warehouse.storage, file.path, [column], file.checksum)[column]
     return values
 
 
 def memo_files(home: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(home)): path.read_bytes() for path in (home / "memos").rglob("*") if path.is_file()}
+    """What every memo file holds, by its path without the lease under which it was written."""
+    files = (path for path in (home / "memos").rglob("*") if path.is_file())
+    return {str(path.relative_to(home)).replace(f"-{lease_of(path.name)}-", "-"): path.read_bytes() for path in files}
 
 
 WORKER = """

@@ -33,6 +33,7 @@ from warehouse.artifacts import read_artifact
 from warehouse.errors import ChangedData
 from warehouse.manifests import table_manifests
 from warehouse.register import register_table
+from warehouse.solution import read_solution
 from warehouse.submit import submit_model
 from warehouse.warehouse import Warehouse
 
@@ -190,7 +191,7 @@ def test_statistics_of_numbers_leave_out_what_is_not_finite(scene: Scene) -> Non
 def test_the_model_is_submitted_and_its_inputs_know_their_buckets(scene: Scene) -> None:
     with open_home(scene.home) as warehouse:
         register_table(warehouse, "log", str(scene.log))
-        solution = submit_model(warehouse, model(TWO)).solution
+        solution = read_solution(warehouse, submit_model(warehouse, model(TWO)).model)
     sizes = [one.size for one in scene.first]
     buckets = {item.name: getattr(item.type, "buckets", None) for item in solution.inputs}
     assert buckets == {"tags": sizes[0] + 1, "top": 4, "item": sizes[2] + 10, "informative": sizes[3] + 1, "bucket": 5,

@@ -21,6 +21,7 @@ from transforms.operators.farmhash import fingerprint64
 from transforms.time_range import between
 from warehouse.reader import read_fragment
 from warehouse.register import register_table
+from warehouse.solution import read_solution
 from warehouse.submit import submit_model
 
 OOV_BUCKETS = 100
@@ -43,7 +44,7 @@ def test_ids_of_clicked_articles(shared_data: Path, tmp_path: Path) -> None:
         register_table(warehouse, "clicks", str(tmp_path / "log"))
         assert [(one.partitions, one.partitions_read) for one in analyze_model(warehouse, model(2))] == [(2, 2)]
         assert [(one.partitions, one.partitions_read) for one in analyze_model(warehouse, model(3))] == [(3, 1)]
-        solution = submit_model(warehouse, model(3)).solution
+        solution = read_solution(warehouse, submit_model(warehouse, model(3)).model)
         fragments = [fragment for part in solution.partitions for fragment in part.fragments]
         got = pa.concat_tables([read_fragment(warehouse.storage, solution, fragment) for fragment in fragments])
     clicks = [article for table in hours for article in table["click_article_id"].to_pylist()]

@@ -30,7 +30,7 @@ from transforms.errors import DataError, StorageError
 from transforms.graph import component_from_document
 from transforms.operators import REGISTRY
 from transforms.plan import compile_plan
-from warehouse.memo_file import read_memo_columns
+from warehouse.memo_file import NewFile, read_memo_columns
 from warehouse.queue import lease_tasks
 from warehouse.storage import Storage
 
@@ -190,7 +190,7 @@ def test_work_and_results_survive_their_journey(tmp_path: Path) -> None:
     assert FragmentWork.from_json(work.to_json()) == work
     assert isinstance(FragmentWork.from_json(work.to_json()).components[0], WantedComponent)
     outcomes = (ComponentOutcome("k", "c", "", "sum", 5, 10, 0.1), ComponentOutcome("l", "d", "why"))
-    result = FragmentResult("f", "memos/x", "memos/x", 5, 100, outcomes)
+    result = FragmentResult("f", "memos/x", NewFile("memos/x", "sum", 5, 10), 5, 100, outcomes)
     assert FragmentResult.from_document(json.loads(json.dumps(result.to_document()))) == result
 
 

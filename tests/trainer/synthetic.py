@@ -20,7 +20,7 @@ import pyarrow as pa
 from trainer.config import TrainConfig
 from transforms.graph import RawColumn, component_document
 from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
-from warehouse.solution import Read, ReadSolution, SolutionFragment, SolutionInput, SolutionPartition
+from warehouse.solution import ReadPlan, ReadSolution, SolutionFragment, SolutionInput, SolutionPartition
 
 TYPES: dict[str, ColumnType] = {
     "words": Ragged(DType.INT64, 500),
@@ -68,7 +68,9 @@ class Synthetic:
             SolutionInput(name, f"{name:f<64}", kind, component_document(RawColumn(kind, name)))
             for name, kind in types.items()
         )
-        self.solution = ReadSolution("ctr", 1, "events", 1, "clicked", inputs, parts)
+        self.solution = ReadSolution(
+            "ctr", 1, "events", 1, "clicked", inputs, (ReadPlan(("raw",) * len(types), {}),), parts
+        )
 
     def _partition(self, hour: int, rows: int, types: Mapping[str, ColumnType]) -> SolutionPartition:
         fragments = []
@@ -76,8 +78,7 @@ class Synthetic:
             path, count = f"hour={hour:02d}/{k}.parquet", rows + 17 * k
             self.tables[path] = fragment_table(1000 * hour + k, count, types)
             digests = {name: f"{hour}-{k}-{name}" for name in [*types, "clicked", "unused"]}
-            reads = {name: Read("raw") for name in types}
-            fragments.append(SolutionFragment(f"id-{hour}-{k}", path, (0,), count, 0, digests, reads))
+            fragments.append(SolutionFragment(f"id-{hour}-{k}", path, (0,), count, 0, digests, plan=0, files=()))
         start = START + timedelta(hours=hour)
         return SolutionPartition(f"hour={hour:02d}", start, start + timedelta(hours=1), 1, tuple(fragments))
 

@@ -10,7 +10,7 @@ from trainer.errors import RunMismatch
 from trainer.run_identity import RunIdentity, continue_segments, identity_of
 from transforms.graph import RawColumn, component_document
 from transforms.types import Dense, DType
-from warehouse.solution import Read, ReadSolution
+from warehouse.solution import MemoRef, ReadSolution
 
 OPTIONS = config("run")
 SOLUTION = Synthetic(3, 10).solution
@@ -37,8 +37,9 @@ def test_the_document_round_trips():
 
 
 def test_how_columns_are_obtained_makes_no_difference():
-    loaded = {name: Read("load", "memo.parquet", "c", "0" * 64) for name in TYPES}
-    moved = with_fragment(0, reads=loaded, path="moved/elsewhere.parquet", fragment_id="other", size_bytes=9)
+    moved = with_fragment(
+        0, files=(MemoRef("some.memo", "0" * 64),), path="moved/elsewhere.parquet", fragment_id="other", size_bytes=9
+    )
     assert go_on(replace(moved, table_version=7, model_version=3)) == (KEYS,)
 
 

@@ -25,6 +25,7 @@ from warehouse import (
     read_raw,
     write_memo_file,
 )
+from warehouse.memo_file import NewFile
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -97,10 +98,16 @@ def compute(warehouse: Warehouse, task: LeasedTask) -> MemoWritten:
     raw = read_raw(warehouse.storage, task.fragment, [column.name for column in raw_columns(root)])
     result = compile_plan({"it": root}).run(raw)
     assert not result.failures, result.failures
-    path = memo_path(task.table, task.partition, task.fragment.fragment_id, [task.memo_key])
+    path = memo_path(task.table, task.partition, task.fragment.fragment_id, [task.memo_key], task.lease)
     file = write_memo_file(warehouse.storage, path, {task.fingerprint: result.columns["it"]})
     written = file.columns[task.fingerprint]
-    return MemoWritten(file.path, task.fingerprint, written.checksum, written.rows, written.size_bytes, 0.5)
+    entered = NewFile(file.path, file.checksum, written.rows, file.size_bytes)
+    return MemoWritten(entered, written.rows, written.size_bytes, 0.5)
+
+
+def pretended(path: str = "memos/x", size_bytes: int = 1) -> MemoWritten:
+    """A memo that nobody wrote, for tests that only move states."""
+    return MemoWritten(NewFile(path, "0" * 64, 3, size_bytes), 3, size_bytes, 0.1)
 
 
 def work(warehouse: Warehouse, worker: str = "worker", most: int = 10**6) -> int:

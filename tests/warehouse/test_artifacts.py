@@ -95,14 +95,14 @@ def test_a_known_analysis_resolves_without_a_word(warehouse: Warehouse) -> None:
     submitted = submit_model(warehouse, vocabulary_model())
     assert submitted.queued == 3
     assert submit_model(warehouse, vocabulary_model()).unchanged
-    (item,) = submitted.solution.inputs
+    (item,) = read_solution(warehouse, submitted.model).inputs
     assert item.type.buckets == 5
     assert any(node.get("artifact") == digest for node in item.component["nodes"])
 
 
 def test_memos_and_what_is_computed_on_the_spot_agree(warehouse: Warehouse) -> None:
     learn(warehouse, vocabulary_model())
-    before = submit_model(warehouse, vocabulary_model()).solution
+    before = read_solution(warehouse, submit_model(warehouse, vocabulary_model()).model)
     (first, *_) = (fragment for partition in before.partitions for fragment in partition.fragments)
     on_the_spot = read_fragment(warehouse.storage, before, first).column("words")
     words = [(text or "").split() for text in events(20, seed=0)["query"].to_pylist()]

@@ -11,7 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect, select, text
+from sqlalchemy import ClauseElement, create_engine, inspect, select, text
 
 from tests.warehouse.scenes import start, write_log
 from transforms.errors import InputError, StorageError
@@ -28,7 +28,14 @@ def url(tmp_path: Path) -> str:
 
 
 def _spelled(found: object) -> list[str]:
-    return sorted(map(repr, found)) if isinstance(found, list) else [repr(found)]
+    return sorted(map(_plain, found)) if isinstance(found, list) else [_plain(found)]
+
+
+def _plain(found: object) -> str:
+    """What was reflected, with clauses of SQL as their text."""
+    if isinstance(found, dict):
+        return repr({name: _plain(value) for name, value in found.items()})
+    return str(found) if isinstance(found, ClauseElement) else repr(found)
 
 
 def test_migrated_is_what_the_schema_says(tmp_path: Path) -> None:

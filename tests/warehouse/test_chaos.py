@@ -23,7 +23,6 @@ from warehouse import (
     explain_model,
     lease_tasks,
     read_fragment,
-    read_memo_columns,
     read_solution,
     register_table,
     schema,
@@ -31,6 +30,7 @@ from warehouse import (
     sweep_orphans,
 )
 from warehouse.catalog import Catalog
+from warehouse.memo_file import read_memo_file
 from warehouse.migrate import current_revision
 from warehouse.migrations import HEAD
 from warehouse.task_states import MEMO_OF_TASK, MemoState, TaskState
@@ -55,6 +55,7 @@ def check(warehouse: Warehouse) -> None:
         assert connection.exec_driver_sql("PRAGMA foreign_key_check").all() == []
         memos = {row.memo_key: row for row in connection.execute(select(schema.memos))}
         tasks = {row.memo_key: row for row in connection.execute(select(schema.tasks))}
+        stored = {row.id: row for row in connection.execute(select(schema.memo_files))}
         manifests = connection.execute(select(schema.manifests)).all()
         members = {row.manifest for row in connection.execute(select(schema.manifest_fragments))}
         tables = connection.execute(select(schema.tables)).all()
@@ -70,8 +71,9 @@ def check(warehouse: Warehouse) -> None:
     for key, memo in memos.items():
         assert memo.state == MEMO_OF_TASK[TaskState(tasks[key].state)]
         if memo.state == MemoState.READY:
-            read = read_memo_columns(warehouse.storage, memo.file, {memo.column_name: memo.checksum})
-            assert len(read[memo.column_name]) == memo.rows, "a ready memo whose bytes are not there"
+            file = stored[memo.file]
+            read = read_memo_file(warehouse.storage, file.path, [memo.fingerprint], file.checksum)
+            assert len(read[memo.fingerprint]) == memo.rows, "a ready memo whose bytes are not there"
 
 
 _STEP = """
@@ -132,7 +134,7 @@ def finish(warehouse: Warehouse, log: Path) -> None:
             for fragment in partition.fragments:
                 assert read_fragment(warehouse.storage, solution, fragment).num_rows == 400
     with warehouse.catalog.read() as connection:
-        used = {row.file for row in connection.execute(select(schema.memos.c.file))}
+        used = set(connection.execute(select(schema.memo_files.c.path)).scalars())
     sweep_orphans(warehouse, older_than_secs=-10)
     home = Path(warehouse.config.home)
     assert {str(path.relative_to(home)) for path in (home / "memos").rglob("*") if path.is_file()} == used

@@ -5,10 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.warehouse.scenes import Clock, model, work
+from tests.warehouse.scenes import Clock, model, pretended, work
 from transforms.errors import InputError
 from warehouse import (
-    MemoWritten,
     Warehouse,
     commit_memos,
     evict_component,
@@ -67,8 +66,8 @@ def test_a_model_whose_memos_are_gone_still_reads(warehouse: Warehouse) -> None:
 def test_a_file_that_others_need_stays(warehouse: Warehouse, tmp_path: Path) -> None:
     submit_model(warehouse, model())
     tasks = lease_tasks(warehouse, "w", limit=100)
-    file = write_memo_file(warehouse.storage, "memos/all.memo", {"c": pa.array(range(20))})
-    written = MemoWritten(file.path, "c", file.columns["c"].checksum, 20, 10, 0.1)
+    write_memo_file(warehouse.storage, "memos/all.memo", {"c": pa.array(range(20))})
+    written = pretended("memos/all.memo")
     assert all(commit_memos(warehouse, [(task, written) for task in tasks]))
     first, second = (item.fingerprint for item in read_solution(warehouse, "ctr").inputs[:2])
     assert evict_component(warehouse, first, why="space").files == ()

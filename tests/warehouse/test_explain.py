@@ -20,6 +20,7 @@ from warehouse import (
     fail_task,
     lease_tasks,
     queue_missing,
+    read_solution,
     register_table,
     submit_model,
 )
@@ -123,16 +124,16 @@ def test_appended_data_was_never_seen(warehouse: Warehouse, log: Path) -> None:
 
 @pytest.mark.usefixtures("log")
 def test_evicted_says_when_and_why(warehouse: Warehouse, clock: Clock) -> None:
-    found = submit_model(warehouse, model())
+    submit_model(warehouse, model())
     work(warehouse)
     clock.now = 1_767_225_600.0  # 2026-01-01
-    evict_component(warehouse, found.solution.inputs[0].fingerprint, why="too big")
+    evict_component(warehouse, read_solution(warehouse, "ctr").inputs[0].fingerprint, why="too big")
     decision = explained(warehouse)["00"]
     assert (decision.reason_code, decision.state, decision.hit) == ("evicted", "EVICTED", False)
     assert decision.reason == "evicted on 2026-01-01 (too big)"
     assert set(codes(warehouse, input_name="input_1").values()) == {"ready"}
-    again = submit_model(warehouse, model())
-    assert {one.reason_code for one in again.decisions if one.input == "input_0"} == {"evicted"}
+    submit_model(warehouse, model())
+    assert {one.reason_code for one in explain_model(warehouse, "ctr") if one.input == "input_0"} == {"evicted"}
     assert explained(warehouse)["00"].reason == "evicted on 2026-01-01 (too big); queued"
     work(warehouse)
     assert set(codes(warehouse).values()) == {"ready"}

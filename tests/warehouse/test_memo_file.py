@@ -148,10 +148,10 @@ def test_missing_file_column_and_other_format(storage: Storage, tmp_path: Path) 
 
 
 def test_the_path_is_a_function_of_the_content() -> None:
-    path = memo_path("log", "date=2026-01-01", "f" * 64, ["b", "a"])
-    assert path == memo_path("log", "date=2026-01-01", "f" * 64, ["a", "b"])
+    path = memo_path("log", "date=2026-01-01", "f" * 64, ["b", "a"], "1a")
+    assert path == memo_path("log", "date=2026-01-01", "f" * 64, ["a", "b"], "1a")
     assert path.startswith("memos/log/date=2026-01-01/" + "f" * 16 + "-")
-    assert path != memo_path("log", "date=2026-01-01", "f" * 64, ["a"])
+    assert path != memo_path("log", "date=2026-01-01", "f" * 64, ["a"], "1a")
 
 
 def test_weighted_ids_and_vectors_take_the_fewest_bytes_and_come_back(storage: Storage) -> None:

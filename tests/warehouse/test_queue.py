@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from tests.warehouse.scenes import Clock, compute, events, model, work, write_partition
+from tests.warehouse.scenes import Clock, compute, events, model, pretended, work, write_partition
 from warehouse import (
-    MemoWritten,
     Warehouse,
     WarehouseConfig,
     commit_memo,
@@ -26,10 +25,11 @@ from warehouse import (
     schema,
     submit_model,
 )
+from warehouse.solution import Read
 from warehouse.task_states import TaskState
 
 pytestmark = pytest.mark.usefixtures("log")
-WRITTEN = MemoWritten("memos/x", "c", "0" * 64, 20, 100, 0.5)
+WRITTEN = pretended("memos/x")
 
 
 def states(warehouse: Warehouse) -> list[tuple[str, str]]:
@@ -37,6 +37,11 @@ def states(warehouse: Warehouse) -> list[tuple[str, str]]:
     with warehouse.catalog.read() as connection:
         query = select(schema.tasks.c.state, schema.memos.c.state).join(schema.memos).order_by(schema.tasks.c.id)
         return [(task, memo) for task, memo in connection.execute(query)]
+
+
+def first_read(warehouse: Warehouse) -> Read:
+    solution = read_solution(warehouse, "ctr")
+    return solution.read_of(solution.partitions[0].fragments[0], "input_0")
 
 
 def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
@@ -50,8 +55,7 @@ def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
     assert set(states(warehouse)) == {("LEASED", "RUNNING")}
     assert commit_memos(warehouse, [(task, WRITTEN) for task in tasks]) == (True,) * 6
     assert set(states(warehouse)) == {("DONE", "READY")}
-    read = read_solution(warehouse, "ctr").partitions[0].fragments[0].reads["input_0"]
-    assert (read.action, read.file, read.column, read.checksum) == ("load", "memos/x", "c", "0" * 64)
+    assert first_read(warehouse) == Read("load", "memos/x")
     assert commit_memo(warehouse, tasks[0], WRITTEN) is False, "done is done"
 
 
@@ -105,12 +109,12 @@ def test_an_expired_lease_is_taken_over_and_the_late_commit_is_fenced_off(wareho
     clock.advance(0.2)
     (taken,) = lease_tasks(warehouse, "quick", limit=9)
     assert (taken.task_id, taken.fence, taken.attempt) == (slow.task_id, 2, 2)
-    assert commit_memo(warehouse, slow, replace(WRITTEN, file="memos/late")) is False
+    assert commit_memo(warehouse, slow, pretended("memos/late")) is False
     assert fail_task(warehouse, slow, "late") is None
     assert heartbeat(warehouse, [slow, taken]) == (taken,)
     assert release_tasks(warehouse, [slow]) == 0
     assert commit_memo(warehouse, taken, WRITTEN) is True
-    assert read_solution(warehouse, "ctr").partitions[0].fragments[0].reads["input_0"].file == "memos/x"
+    assert first_read(warehouse) == Read("load", "memos/x")
 
 
 def test_an_expired_lease_that_nobody_took_may_still_commit(warehouse: Warehouse, clock: Clock) -> None:
@@ -140,7 +144,7 @@ def test_failures_are_retried_and_then_quarantined(warehouse: Warehouse) -> None
     assert queue_depths(warehouse)[0] == replace(queue_depths(warehouse)[0], queued=2, leased=0, failed=1)
     assert work(warehouse) == 2, "one bad task costs no other"
     assert submit_model(warehouse, model(inputs=1)).queued == 0
-    assert read_solution(warehouse, "ctr").partitions[0].fragments[0].reads["input_0"].action == "compute"
+    assert first_read(warehouse) == Read("compute")
     assert retry_failed(warehouse) == 1
     assert work(warehouse) == 1
     assert retry_failed(warehouse) == 0

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from sqlalchemy import func, select
 
-from tests.warehouse.scenes import Clock, model, write_log
+from tests.warehouse.scenes import Clock, model, pretended, write_log
 from warehouse import (
     LeasedTask,
-    MemoWritten,
     Warehouse,
     WarehouseConfig,
     commit_memo,
@@ -71,7 +70,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(task=consumes(leases))
     def commit(self, task: LeasedTask) -> None:
         holds = self._holds(task)
-        written = MemoWritten(f"memos/{task.memo_key}", "c", "0" * 64, 3, 1, 0.1)
+        written = pretended(f"memos/{task.memo_key}")
         assert commit_memo(self.warehouse, task, written) == holds
         if holds:
             self.owners[task.task_id] = (task.fence, 0.0)
@@ -136,7 +135,7 @@ class QueueMachine(RuleBasedStateMachine):
         for _ in range(60):
             tasks = lease_tasks(self.warehouse, "last", limit=10)
             for task in tasks:
-                assert commit_memo(self.warehouse, task, MemoWritten("memos/x", "c", "0" * 64, 3, 1, 0.1))
+                assert commit_memo(self.warehouse, task, pretended())
             if not tasks and not retry_failed(self.warehouse):
                 break
         with self.warehouse.catalog.read() as connection:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,7 +31,7 @@ from warehouse import (
 )
 from warehouse.errors import ChangedData, MemoDamaged
 from warehouse.memo_file import SUFFIX
-from warehouse.solution import Read, ReadSolution
+from warehouse.solution import ReadSolution
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -83,8 +82,7 @@ def test_damaged_memos_are_computed_instead(warehouse: Warehouse, tmp_path: Path
     computed = tables(warehouse, read_solution(warehouse, "ctr"))
     work(warehouse)
     solution = read_solution(warehouse, "ctr")
-    read = solution.partitions[0].fragments[0].reads["input_0"]
-    other = solution.partitions[1].fragments[0].reads["input_0"]
+    read, other = (solution.read_of(part.fragments[0], "input_0") for part in solution.partitions[:2])
     path = tmp_path / "home" / read.file
     content = path.read_bytes()
     match damage:
@@ -96,12 +94,12 @@ def test_damaged_memos_are_computed_instead(warehouse: Warehouse, tmp_path: Path
             path.write_bytes(bytes(byte ^ 0xFF for byte in content))
         case "other values":
             path.write_bytes((tmp_path / "home" / other.file).read_bytes())
-    seen: list[tuple[str, Read, MemoDamaged]] = []
+    seen: list[tuple[str, str, MemoDamaged]] = []
     fragment = solution.partitions[0].fragments[0]
     table = read_fragment(warehouse.storage, solution, fragment, on_damage=lambda *bad: seen.append(bad))
     assert table.equals(computed[0])
     assert len(seen) == 1
-    assert seen[0][1] == read
+    assert seen[0][1] == read.file
     assert read.file in seen[0][2].where
 
 
@@ -110,7 +108,7 @@ def test_damage_is_recorded_and_repaired(warehouse: Warehouse, tmp_path: Path, c
     work(warehouse)
     solution = read_solution(warehouse, "ctr")
     fragment = solution.partitions[0].fragments[0]
-    (tmp_path / "home" / fragment.reads["input_1"].file).unlink()
+    (tmp_path / "home" / solution.read_of(fragment, "input_1").file).unlink()
     record = damage_recorder(warehouse)
     for _ in range(2):
         read_fragment(warehouse.storage, solution, fragment, on_damage=record)
@@ -148,12 +146,13 @@ def test_damage_that_no_live_model_reads_is_only_noted(warehouse: Warehouse) -> 
     submit_model(warehouse, model(inputs=1))
     with warehouse.catalog.read() as connection:
         of = schema.memos.c
-        row = connection.execute(select(schema.memos).where(of.fingerprint == dropped)).first()
+        files = schema.memo_files.c
+        query = select(of.memo_key, files.path).join(schema.memo_files, files.id == of.file)
+        row = connection.execute(query.where(of.fingerprint == dropped)).first()
     assert row is not None
-    read = Read("load", row.file, row.column_name, row.checksum)
-    assert not mark_damaged(warehouse, row.memo_key, replace(read, file="memos/older.arrow"), "not there")
-    assert mark_damaged(warehouse, row.memo_key, read, "bad sector")
-    assert not mark_damaged(warehouse, row.memo_key, read, "bad sector")
+    assert not mark_damaged(warehouse, row.memo_key, "memos/older.memo", "not there")
+    assert mark_damaged(warehouse, row.memo_key, row.path, "bad sector")
+    assert not mark_damaged(warehouse, row.memo_key, row.path, "bad sector")
     assert queue_depths(warehouse)[0].queued == 0
     decisions = [one for one in explain_model(warehouse, "ctr", version=1) if one.input == "input_1"]
     assert [one.reason_code for one in decisions].count("evicted") == 1

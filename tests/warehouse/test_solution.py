@@ -75,12 +75,12 @@ def test_documents_of_another_format_are_refused(warehouse: Warehouse) -> None:
     submit_model(warehouse, model())
     document = read_solution(warehouse, "ctr").to_document()
     with pytest.raises(DataError) as caught:
-        ReadSolution.from_document({**document, "format": "headrace.read_solution/2"})
+        ReadSolution.from_document({**document, "format": "headrace.read_solution/1"})
     assert caught.value.allowed == FORMAT
     with pytest.raises(DataError) as caught:
         ReadSolution.from_document({name: value for name, value in document.items() if name != "label"})
     assert caught.value.value == "label"
-    document["partitions"][0]["fragments"][0]["reads"]["input_0"]["action"] = "guess"
+    document["plans"][0]["actions"][0] = "guess"
     with pytest.raises(DataError, match="unknown action"):
         ReadSolution.from_document(document)
 

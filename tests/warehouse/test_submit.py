@@ -16,6 +16,7 @@ from warehouse import (
     Submission,
     Warehouse,
     evict_component,
+    explain_model,
     lease_tasks,
     queue_depths,
     queue_missing,
@@ -43,11 +44,13 @@ def rows_of(warehouse: Warehouse) -> dict[str, int]:
 def test_a_first_model_queues_everything_but_raw_columns(warehouse: Warehouse) -> None:
     found = submit_model(warehouse, model())
     assert (found.version, found.unchanged, counts(found)) == (1, False, (0, 6, 6, 0))
-    assert {one.reason_code for one in found.decisions if one.input != "price"} == {"never_seen"}
-    assert {(one.reason_code, one.hit) for one in found.decisions if one.input == "price"} == {("raw", True)}
-    assert found.solution.count("compute") == 6
-    assert found.solution.count("raw") == 3
-    assert found.solution == read_solution(warehouse, "ctr")
+    assert {one.reason_code for one in explain_model(warehouse, "ctr") if one.input != "price"} == {"never_seen"}
+    assert {(one.reason_code, one.hit) for one in explain_model(warehouse, "ctr") if one.input == "price"} == {
+        ("raw", True)
+    }
+    solution = read_solution(warehouse, "ctr")
+    assert solution.count("compute") == 6
+    assert solution.count("raw") == 3
 
 
 @pytest.mark.usefixtures("log")
@@ -55,11 +58,11 @@ def test_a_second_client_shares_what_is_queued_and_hits_what_is_ready(warehouse:
     submit_model(warehouse, model("one", "search", inputs=2))
     shared = submit_model(warehouse, model("two", "ads", inputs=3))
     assert counts(shared) == (0, 9, 3, 6)
-    assert {one.reason_code for one in shared.decisions if one.input == "input_0"} == {"pending"}
+    assert {one.reason_code for one in explain_model(warehouse, "two") if one.input == "input_0"} == {"pending"}
     assert work(warehouse) == 9
     hits = submit_model(warehouse, model("three", "ads", inputs=4))
     assert counts(hits) == (9, 3, 3, 0)
-    assert hits.solution.count("load") == 9
+    assert read_solution(warehouse, "three").count("load") == 9
 
 
 @pytest.mark.usefixtures("log")
@@ -129,9 +132,9 @@ def test_queue_missing_finds_new_data_for_every_live_model(warehouse: Warehouse,
 
 
 def test_queue_missing_leaves_evicted_memos_alone(warehouse: Warehouse, log: Path) -> None:
-    found = submit_model(warehouse, model(inputs=1))
+    submit_model(warehouse, model(inputs=1))
     work(warehouse)
-    evict_component(warehouse, found.solution.inputs[0].fingerprint, why="space")
+    evict_component(warehouse, read_solution(warehouse, "ctr").inputs[0].fingerprint, why="space")
     write_partition(log, 5, events(20, seed=5))
     register_table(warehouse, "log", str(log))
     assert queue_missing(warehouse) == 1
