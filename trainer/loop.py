@@ -166,12 +166,12 @@ class _Run:
             passes=self._config.passes,
         )
         self._remaining = self._epochs[self._progress.epochs_done :]
-        self._total_events = sum(ref.fragment.rows for ref in self._refs(self._remaining))
+        self._total_events = sum(ref.fragment.live_rows for ref in self._refs(self._remaining))
         self._weights = build_weights(self._layout, self._config)
         self._ledger: Ledger | None = None
         if self._config.count_events:
             every = [ref for refs in self._fragments.values() for ref in refs]
-            self._ledger = Ledger({ref.key: ref.fragment.rows for ref in every})
+            self._ledger = Ledger({ref.key: ref.fragment.live_rows for ref in every})
         if checkpoint:
             self._weights.load(checkpoint.arrays)
             if self._ledger:

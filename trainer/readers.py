@@ -115,9 +115,9 @@ def fragment_stream(
 
 def _load(ref: FragmentRef, read: ReadFragment, layout: InputLayout) -> DecodedFragment:
     table = read(ref.fragment)
-    if table.num_rows != ref.fragment.rows:
+    if table.num_rows != ref.fragment.live_rows:
         raise BadFeature("a fragment has another number of rows than the read solution says", where=_where(ref.key),
-                         value=table.num_rows, allowed=str(ref.fragment.rows))  # fmt: skip
+                         value=table.num_rows, allowed=str(ref.fragment.live_rows))  # fmt: skip
     return decode(table, layout, ref.key)
 
 

@@ -20,6 +20,7 @@ from trainer.inputs import TypedInput
 from transforms.graph import component_from_document, raw_columns
 from transforms.types import type_document, type_from_document
 from warehouse.solution import ReadSolution, SolutionPartition
+from warehouse.table import Fragment
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,14 @@ def in_time_order(solution: ReadSolution) -> list[SolutionPartition]:
 
 
 def _content_digest(partition: SolutionPartition, columns: Sequence[str]) -> str:
-    return _sha256([[part.rows, [part.digests.get(name) for name in columns]] for part in partition.fragments])
+    return _sha256(
+        [[part.rows, [part.digests.get(name) for name in columns], *_deleted(part)] for part in partition.fragments]
+    )
+
+
+def _deleted(fragment: Fragment) -> list[str]:
+    """Which events were retracted, if any: a run that has not seen a retraction has trained on other data."""
+    return [] if fragment.deletions is None else [fragment.deletions.checksum]
 
 
 def _sha256(document: object) -> str:
