@@ -51,6 +51,7 @@ _TOKEN = re.compile(
 _HEX = re.compile(r"[0-9a-f]{4,64}")
 _SHORTENED = re.compile(r"…\s*(\d+)\s+in\s+all")
 _WORDS: dict[str, Value] = {"_": Anything(), "True": Constant(True), "False": Constant(False), "None": Constant(None)}
+_ONE_WORD = 'a column whose name is not one word is written column("its name")'
 _CLOSING = {"(": ")", "[": "]"}
 
 
@@ -93,8 +94,7 @@ class _Parser:
         """Raise unless all is read."""
         token = self._peek()
         if token.kind != "end":
-            hint = ('a column whose name is not one word is written column("its name")'
-                    if token.kind == "name" else "a pattern is one expression")  # fmt: skip
+            hint = _ONE_WORD if token.kind == "name" else "a pattern is one expression"
             raise self._unexpected(token, "the end of the pattern", hint)
 
     def term(self, depth: int) -> Term:
@@ -234,9 +234,12 @@ class _Parser:
         """Once before each part, up to and past ``closing``; a comma may follow the last."""
         while self._peek().text != closing:
             yield
-            if self._peek().text != closing:
-                self._expect(",")
-        self._expect(closing)
+            if self._peek().text not in (closing, ","):
+                hint = _ONE_WORD if self._peek().kind == "name" else ""
+                raise self._unexpected(self._take(), f", or {closing}", hint)
+            if self._peek().text == ",":
+                self._take()
+        self._take()
 
     def _constant(self, token: _Token) -> Constant:
         if token.kind == "string":
