@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from typing import Any, cast
 
 from transforms.encoding import digest
+
+Constant = bool | int | float | str | None | tuple["Constant", ...]
+
+#: The operators, each with the parameter that is the program.
+PROGRAMS = {"python_function": "bundle", "tensorflow_graph": "graph"}
 
 
 def program_params(op: str, params: Mapping[str, object]) -> list[str] | None:
@@ -13,12 +20,19 @@ def program_params(op: str, params: Mapping[str, object]) -> list[str] | None:
     match op:
         case "python_function":
             bundle = str(params["bundle"])
-            given = json.loads(str(params["keywords"])).items()
+            given = program_keywords(op, params).items()
             return [f"{_name(bundle)} v-{digest(bundle)[:8]}", *(f"{key}={_spelled(value)}" for key, value in given)]
         case "tensorflow_graph":
             return [f"graph v-{digest(params['graph'])[:8]}"]
         case _:
             return None
+
+
+def program_keywords(op: str, params: Mapping[str, object]) -> dict[str, Constant]:
+    """The parameters of a user's own function that are not at its defaults: constants, or tuples of them."""
+    if op != "python_function":
+        return {}
+    return {name: _constant(document) for name, document in json.loads(str(params["keywords"])).items()}
 
 
 def _name(bundle: str) -> str:
@@ -27,10 +41,14 @@ def _name(bundle: str) -> str:
     return str(document["definitions"][content]["name"] if kind == "definition" else content[-1])
 
 
-def _spelled(value: object) -> str:
-    if not isinstance(value, dict):
-        return repr(value)
-    ((kind, content),) = value.items()
+def _constant(document: Any) -> Constant:
+    if not isinstance(document, dict):
+        return cast(Constant, document)
+    ((kind, content),) = document.items()
     if kind == "float":
-        return repr(float("nan") if content == "nan" else float.fromhex(content))
-    return f"({', '.join(map(_spelled, content))})"
+        return math.nan if content == "nan" else float.fromhex(content)
+    return tuple(map(_constant, content))
+
+
+def _spelled(value: Constant) -> str:
+    return f"({', '.join(map(_spelled, value))})" if isinstance(value, tuple) else repr(value)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, fold
+import re
+from collections.abc import Iterable
+
+from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.operators import REGISTRY
 from transforms.operators.declaration import Scalar
 from transforms.programs import program_params
@@ -11,20 +14,37 @@ from transforms.programs import program_params
 _SHOWN_ITEMS = 8
 
 
+#: Bare names that do not stand for a column where an expression is read as a pattern.
+_RESERVED = frozenset({"_", "True", "False", "inf", "nan"})
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
 def expression_text(root: Node, limit: int = 400) -> str:
-    """``root`` as one line, such as ``hash_buckets(lower(query), buckets=100)``; longer than ``limit`` is cut."""
+    """``root`` as one line, such as ``hash_buckets(lower(query), buckets=100)``; longer than ``limit`` is cut.
 
-    def combine(node: Node, args: tuple[str, ...]) -> str:
+    What is not cut can be read again, as a :class:`~transforms.pattern.Pattern`.
+    """
+    return expression_texts([root], limit)[root.identity]
+
+
+def expression_texts(roots: Iterable[Node], limit: int) -> dict[str, str]:
+    """:func:`expression_text` of every node under ``roots``, by identity."""
+    texts: dict[str, str] = {}
+    for node in topological(roots):
         # Cutting every part keeps a heavily shared graph from growing exponentially.
-        return _cut(_line(node, args), limit)
+        texts[node.identity] = _cut(_line(node, tuple(texts[arg.identity] for arg in node.args)), limit)
+    return texts
 
-    return fold(root, combine)
+
+def column_text(name: str) -> str:
+    """A raw column's name, or ``column("…")`` of a name that is not one word."""
+    return name if _NAME.fullmatch(name) and name not in _RESERVED else f"column({name!r})"
 
 
 def _line(node: Node, args: tuple[str, ...]) -> str:
     match node:
         case RawColumn():
-            return node.name
+            return column_text(node.name)
         case Literal():
             return repr(node.value)
         case Artifact():
@@ -42,10 +62,11 @@ def _params(node: Operation) -> list[str]:
         return program
     declared = REGISTRY[node.op].params if node.op in REGISTRY else ()
     defaults = {param.name: param.default for param in declared}
-    return [f"{name}={_param(value)}" for name, value in node.params if value != defaults.get(name)]
+    return [f"{name}={param_text(value)}" for name, value in node.params if value != defaults.get(name)]
 
 
-def _param(value: Scalar) -> str:
+def param_text(value: Scalar) -> str:
+    """A parameter's value as an expression shows it: a long tuple by its first item and how many there are."""
     if isinstance(value, tuple) and len(value) > _SHOWN_ITEMS:
         return f"({value[0]!r}, … {len(value)} in all)"
     return repr(value)
