@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from transforms.errors import TypeMismatch, UnknownColumn, nearest
 from warehouse.digests import logical_type, table_digests
-from warehouse.errors import CorruptFile, SchemaDrift
+from warehouse.errors import ChangedData, CorruptFile, SchemaDrift
+from warehouse.overlay_files import read_overlays
 from warehouse.storage import Storage, storage_error
 from warehouse.table import ColumnSchema, Fragment, fragment_identity
 
@@ -73,11 +74,28 @@ def gather_row_groups(rows: Sequence[int], most_rows: int) -> list[tuple[int, ..
 
 
 def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str], coded: Sequence[str] = ()) -> pa.Table:
-    """The named columns of a fragment as stored. Raises :class:`UnknownColumn` and :class:`CorruptFile`.
+    """The named columns of a fragment as they are now: overlaid ones from their overlays, the others as stored.
 
-    Text columns named in ``coded`` that take so few bytes a value that they must be stored as codes of a small
-    dictionary come as Arrow dictionaries: reading them and computing with them is cheaper.
+    Raises :class:`UnknownColumn`, :class:`CorruptFile`, :class:`ChangedData` and
+    :class:`~warehouse.errors.OverlayDamaged`. Text columns named
+    in ``coded`` that take so few bytes a value that they must be stored as codes of a small dictionary come as Arrow
+    dictionaries: reading them and computing with them is cheaper.
     """
+    changed = read_overlays(storage, fragment, columns)
+    stored = [column for column in columns if column not in changed]
+    if not stored and columns:
+        return pa.table([changed[column] for column in columns], names=list(columns))
+    table = _read_stored(storage, fragment, stored, coded)
+    if not changed:
+        return table
+    if table.num_rows != fragment.rows:
+        raise ChangedData("the file has other rows than were registered", where=fragment.path, value=table.num_rows,
+                          allowed=str(fragment.rows), next_step="register the table again: headrace table add")  # fmt: skip
+    arrays = [changed[column] if column in changed else table.column(column) for column in columns]
+    return pa.table(arrays, names=list(columns))
+
+
+def _read_stored(storage: Storage, fragment: Fragment, columns: Sequence[str], coded: Sequence[str]) -> pa.Table:
     with _opened(storage, fragment.path, coded, fragment.row_groups) as file:
         names = file.schema_arrow.names
         for column in columns:

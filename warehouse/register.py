@@ -15,7 +15,7 @@ from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse import schema
 from warehouse.catalog import chunks
 from warehouse.errors import CatalogBusy
-from warehouse.manifests import current_fragments, find_table
+from warehouse.manifests import columns_document, current_fragments, find_table
 from warehouse.parquet_files import check_drift, read_fragments, read_schema
 from warehouse.partitions import partition_range
 from warehouse.scan import refuse_half_imports, scan_partitions
@@ -207,7 +207,7 @@ class _Change:
         values = {
             "root": table.root,
             "time_column": table.time_column,
-            "columns": [[column.name, column.arrow_type] for column in table.columns],
+            "columns": columns_document(table.columns),
             "version": table.version,
             "registered_at": self.now,
         }
