@@ -148,15 +148,25 @@ def fragment_of(row: Any, added: AddedColumns) -> Fragment:
 
     Deletions belong to a manifest, not to this row: the fragment has none.
     """
-    digests = dict(row.digests)
-    overlays = {column: Overlay(column, path, digests[column]) for column, path in (row.overlays or {}).items()}
-    for column, arrow_type in added.items():
-        if column not in digests:
-            digests[column] = absent_digest(arrow_type, row.rows)
-            overlays[column] = Overlay(column, "", digests[column], arrow_type)
-    ordered = tuple(overlays[column] for column in sorted(overlays))
+    overlays = tuple(
+        Overlay(column, path, row.digests[column]) for column, path in sorted((row.overlays or {}).items())
+    )
     groups = tuple(row.row_groups)
-    return Fragment(row.fragment_id, row.path, groups, row.rows, row.size_bytes, digests, overlays=ordered)
+    fragment = Fragment(row.fragment_id, row.path, groups, row.rows, row.size_bytes, row.digests, overlays=overlays)
+    return with_absent(fragment, added)
+
+
+def with_absent(fragment: Fragment, added: AddedColumns) -> Fragment:
+    """``fragment`` with every column in ``added`` that it has no values of as null."""
+    absent = [
+        Overlay(column, "", absent_digest(arrow_type, fragment.rows), arrow_type)
+        for column, arrow_type in added.items() if column not in fragment.digests
+    ]  # fmt: skip
+    if not absent:
+        return fragment
+    digests = {**fragment.digests, **{one.column: one.checksum for one in absent}}
+    overlays = sorted((*fragment.overlays, *absent), key=lambda one: one.column)
+    return replace(fragment, digests=digests, overlays=tuple(overlays))
 
 
 def table_manifests(connection: Connection, table: str) -> tuple[Manifest, ...]:

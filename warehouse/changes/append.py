@@ -19,7 +19,7 @@ from warehouse.changes.outcome import Change, Touched, find_recomputes
 from warehouse.changes.publish import begin_version
 from warehouse.changes.values import read_values
 from warehouse.digests import table_digests
-from warehouse.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.manifests import PlacedFragment, current_fragments, get_table, with_absent
 from warehouse.parquet_files import check_drift, read_fragments
 from warehouse.partitions import partition_range, refuse_overlaps
 from warehouse.scan import refuse_half_imports
@@ -70,7 +70,8 @@ def append_rows(
     placed_files = [] if dry_run else [one.write(warehouse) for one in new]
     fragments = [one.foreseen() for one in new] if dry_run else [found for _, found in placed_files]
     with warehouse.catalog.read() as connection:
-        touched = [Touched(None, fragment) for found in fragments for fragment in found]
+        seen = (with_absent(fragment, known.added_columns) for found in fragments for fragment in found)
+        touched = [Touched(None, fragment) for fragment in seen]
         recompute = find_recomputes(connection, table, touched)
     version = known.version
     if not dry_run:
