@@ -49,6 +49,10 @@ class MemoDamaged(DataError):
     """A memo's bytes are missing or are not the bytes that were committed. Computing it again is always possible."""
 
 
+class OverlayDamaged(DataError):
+    """The bytes of an overlay or of a deletion vector are missing or are not those that were registered."""
+
+
 class ArtifactDamaged(DataError):
     """An artifact's bytes are missing or are not those it is named by. Analyzing again brings them back."""
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, and_, func, select
 
 from transforms.errors import nearest
 from warehouse import schema
 from warehouse.errors import UnknownTable
-from warehouse.table import ColumnSchema, Fragment, Manifest, Table
+from warehouse.table import ColumnSchema, Fragment, Manifest, Overlay, Table, absent_digest
+
+#: The column of a deletion vector in its file.
+DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +53,56 @@ def all_tables(connection: Connection) -> tuple[Table, ...]:
 
 
 def _table(row: Any) -> Table:
-    columns = tuple(ColumnSchema(name, arrow_type) for name, arrow_type in row.columns)
+    columns = tuple(ColumnSchema(*column) for column in row.columns)
     return Table(row.name, row.root, columns, row.time_column, row.version)
 
 
+def columns_document(columns: Iterable[ColumnSchema]) -> list[list[object]]:
+    """Columns as a row of ``tables`` keeps them."""
+    return [[one.name, one.arrow_type, *([True] if one.overlay_only else [])] for one in columns]
+
+
+#: The type of every overlay-only column, by its name.
+AddedColumns = Mapping[str, str]
+
+
+def added_columns(connection: Connection, table: str) -> AddedColumns:
+    """The columns of ``table`` that its files do not hold."""
+    columns = connection.execute(select(schema.tables.c.columns).where(schema.tables.c.name == table)).scalar() or []
+    return {one.name: one.arrow_type for one in (ColumnSchema(*column) for column in columns) if one.overlay_only}
+
+
 def current_fragments(
-    connection: Connection, table: str, start: datetime | None = None, end: datetime | None = None
+    connection: Connection,
+    table: str,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    *,
+    at_version: int | None = None,
 ) -> tuple[PlacedFragment, ...]:
-    """The fragments of every partition that starts in ``[start, end)``, in time order."""
-    query = _placed_query().where(schema.manifests.c.table_name == table, schema.manifests.c.current.is_(True))
+    """The fragments of every partition that starts in ``[start, end)``, in time order.
+
+    ``at_version``: as they were at that version of the table; columns that were added later are null in them.
+    """
+    manifests = schema.manifests
+    query = _placed_query().where(manifests.c.table_name == table)
+    if at_version is None:
+        query = query.where(manifests.c.current.is_(True))
+    else:
+        newest = (
+            select(manifests.c.partition, func.max(manifests.c.version).label("version"))
+            .where(manifests.c.table_name == table, manifests.c.table_version <= at_version)
+            .group_by(manifests.c.partition)
+            .subquery()
+        )
+        same = and_(newest.c.partition == manifests.c.partition, newest.c.version == manifests.c.version)
+        query = query.join(newest, same)
     if start is not None:
-        query = query.where(schema.manifests.c.start_at >= start.timestamp())
+        query = query.where(manifests.c.start_at >= start.timestamp())
     if end is not None:
-        query = query.where(schema.manifests.c.start_at < end.timestamp())
-    return tuple(_placed(row) for row in connection.execute(query))
+        query = query.where(manifests.c.start_at < end.timestamp())
+    added = added_columns(connection, table)
+    return tuple(_placed(row, added) for row in connection.execute(query))
 
 
 def earlier_fragments(connection: Connection, table: str, partitions: Iterable[str]) -> tuple[PlacedFragment, ...]:
@@ -73,7 +112,8 @@ def earlier_fragments(connection: Connection, table: str, partitions: Iterable[s
         schema.manifests.c.current.is_(False),
         schema.manifests.c.partition.in_(sorted(partitions)),
     )
-    return tuple(_placed(row) for row in connection.execute(query))
+    added = added_columns(connection, table)
+    return tuple(_placed(row, added) for row in connection.execute(query))
 
 
 def _placed_query() -> Any:
@@ -86,6 +126,9 @@ def _placed_query() -> Any:
             manifests.c.start_at,
             manifests.c.end_at,
             members.c.position,
+            members.c.deletions,
+            members.c.deletions_checksum,
+            members.c.deleted_rows,
         )
         .join(members, members.c.fragment == fragments.c.id)
         .join(manifests, manifests.c.id == members.c.manifest)
@@ -93,15 +136,37 @@ def _placed_query() -> Any:
     )
 
 
-def _placed(row: Any) -> PlacedFragment:
+def _placed(row: Any, added: AddedColumns) -> PlacedFragment:
     start, end = (datetime.fromtimestamp(at, UTC) for at in (row.start_at, row.end_at))
-    return PlacedFragment(row.id, row.partition, row.version, start, end, row.position, fragment_of(row))
+    deletions = Overlay(DELETED, row.deletions, row.deletions_checksum) if row.deletions else None
+    fragment = replace(fragment_of(row, added), deletions=deletions, deleted_rows=row.deleted_rows or 0)
+    return PlacedFragment(row.id, row.partition, row.version, start, end, row.position, fragment)
 
 
-def fragment_of(row: Any) -> Fragment:
-    """The value of a row of ``fragments``."""
+def fragment_of(row: Any, added: AddedColumns) -> Fragment:
+    """The value of a row of ``fragments``, with every column in ``added`` that it has no values of as null.
+
+    Deletions belong to a manifest, not to this row: the fragment has none.
+    """
+    overlays = tuple(
+        Overlay(column, path, row.digests[column]) for column, path in sorted((row.overlays or {}).items())
+    )
     groups = tuple(row.row_groups)
-    return Fragment(row.fragment_id, row.path, groups, row.rows, row.size_bytes, row.digests)
+    fragment = Fragment(row.fragment_id, row.path, groups, row.rows, row.size_bytes, row.digests, overlays=overlays)
+    return with_absent(fragment, added)
+
+
+def with_absent(fragment: Fragment, added: AddedColumns) -> Fragment:
+    """``fragment`` with every column in ``added`` that it has no values of as null."""
+    absent = [
+        Overlay(column, "", absent_digest(arrow_type, fragment.rows), arrow_type)
+        for column, arrow_type in added.items() if column not in fragment.digests
+    ]  # fmt: skip
+    if not absent:
+        return fragment
+    digests = {**fragment.digests, **{one.column: one.checksum for one in absent}}
+    overlays = sorted((*fragment.overlays, *absent), key=lambda one: one.column)
+    return replace(fragment, digests=digests, overlays=tuple(overlays))
 
 
 def table_manifests(connection: Connection, table: str) -> tuple[Manifest, ...]:

@@ -11,7 +11,9 @@ from warehouse import schema
 from warehouse.catalog import chunks
 from warehouse.coverage import uncover
 from warehouse.errors import MemoDamaged
+from warehouse.manifests import added_columns, fragment_of
 from warehouse.matching import MemoRecord
+from warehouse.table import memo_key
 from warehouse.task_states import MemoState, TaskEvent, sources, target
 from warehouse.warehouse import Warehouse
 
@@ -115,13 +117,13 @@ def _move_to_current_copies(connection: Connection, keys: Iterable[str]) -> None
 
     A file that was renamed, or registered in a second table, keeps its fragment's identity under another row.
     """
-    memos, fragments, tasks = schema.memos, schema.fragments, schema.tasks
-    query = select(memos.c.memo_key, memos.c.fragment, fragments.c.fragment_id)
+    memos, fragments = schema.memos, schema.fragments
+    query = select(memos.c.memo_key, memos.c.fingerprint, memos.c.fragment, fragments.c.fragment_id)
     query = query.join(fragments, fragments.c.id == memos.c.fragment).where(memos.c.memo_key.in_(list(keys)))
     wanted = connection.execute(query).all()
     members, manifests = schema.manifest_fragments, schema.manifests
     copies = (
-        select(fragments.c.id, fragments.c.fragment_id, manifests.c.table_name, manifests.c.partition)
+        select(fragments, manifests.c.partition)
         .join(members, members.c.fragment == fragments.c.id)
         .join(manifests, manifests.c.id == members.c.manifest)
         .where(manifests.c.current.is_(True), fragments.c.fragment_id.in_({row.fragment_id for row in wanted}))
@@ -129,11 +131,30 @@ def _move_to_current_copies(connection: Connection, keys: Iterable[str]) -> None
     )
     current = connection.execute(copies).all()
     there = {row.id for row in current}
-    copy_of = {row.fragment_id: row for row in reversed(current)}
-    for key, row, fragment_id in wanted:
-        copy = copy_of.get(fragment_id)
-        if row in there or copy is None:
-            continue
-        connection.execute(update(memos).where(memos.c.memo_key == key).values(fragment=copy.id))
-        place = {"table_name": copy.table_name, "partition": copy.partition}
-        connection.execute(update(tasks).where(tasks.c.memo_key == key).values(**place))
+    lost = [row for row in wanted if row.fragment not in there]
+    columns = _columns_read(connection, {row.fingerprint for row in lost})
+    added = {table: added_columns(connection, table) for table in {row.table_name for row in current}}
+    for memo in lost:
+        read = columns[memo.fingerprint]
+        for copy in (row for row in current if row.fragment_id == memo.fragment_id):
+            digests = fragment_of(copy, added[copy.table_name]).digests
+            # One file with and without overlays has one fragment_id: what this memo reads must be the same in both.
+            if digests.keys() >= read and memo_key(memo.fingerprint, digests, read) == memo.memo_key:
+                _move(connection, memo.memo_key, copy)
+                break
+
+
+def _move(connection: Connection, key: str, copy: Any) -> None:
+    memos, tasks = schema.memos, schema.tasks
+    connection.execute(update(memos).where(memos.c.memo_key == key).values(fragment=copy.id))
+    place = {"table_name": copy.table_name, "partition": copy.partition}
+    connection.execute(update(tasks).where(tasks.c.memo_key == key).values(**place))
+
+
+def _columns_read(connection: Connection, fingerprints: Iterable[str]) -> dict[str, set[str]]:
+    of = schema.component_columns.c
+    found: dict[str, set[str]] = {fingerprint: set() for fingerprint in fingerprints}
+    for chunk in chunks(sorted(found)):
+        for row in connection.execute(select(of.fingerprint, of.column_name).where(of.fingerprint.in_(chunk))):
+            found[row.fingerprint].add(row.column_name)
+    return found

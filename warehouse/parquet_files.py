@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from transforms.errors import TypeMismatch, UnknownColumn, nearest
 from warehouse.digests import logical_type, table_digests
-from warehouse.errors import CorruptFile, SchemaDrift
+from warehouse.errors import ChangedData, CorruptFile, SchemaDrift
+from warehouse.overlay_files import read_overlays
 from warehouse.storage import Storage, storage_error
 from warehouse.table import ColumnSchema, Fragment, fragment_identity
 
@@ -56,6 +57,21 @@ def _compressed_bytes(group: Any) -> int:
     return sum(group.column(index).total_compressed_size for index in range(group.num_columns))
 
 
+def read_whole(storage: Storage, path: str) -> pa.Table:
+    """Every row and column of a file as stored. Raises :class:`CorruptFile`; two columns of one name are corrupt too."""
+    with _opened(storage, path) as file:
+        names = file.schema_arrow.names
+        if len(set(names)) != len(names):
+            raise CorruptFile("a Parquet file names two columns alike", where=path, value=names)
+        return file.read(use_threads=True)
+
+
+def row_count(storage: Storage, path: str) -> int:
+    """The rows of a file. Reads the footer only. Raises :class:`CorruptFile`."""
+    with _opened(storage, path) as file:
+        return int(file.metadata.num_rows)
+
+
 def gather_row_groups(rows: Sequence[int], most_rows: int) -> list[tuple[int, ...]]:
     """Neighbouring row groups gathered into ranges of at most ``most_rows`` rows; a larger one stands alone."""
     ranges: list[tuple[int, ...]] = []
@@ -73,21 +89,43 @@ def gather_row_groups(rows: Sequence[int], most_rows: int) -> list[tuple[int, ..
 
 
 def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str], coded: Sequence[str] = ()) -> pa.Table:
-    """The named columns of a fragment as stored. Raises :class:`UnknownColumn` and :class:`CorruptFile`.
+    """The named columns of a fragment as they are now: overlaid ones from their overlays, the others as stored.
 
-    Text columns named in ``coded`` that take so few bytes a value that they must be stored as codes of a small
-    dictionary come as Arrow dictionaries: reading them and computing with them is cheaper.
+    Raises :class:`UnknownColumn`, :class:`CorruptFile`, :class:`ChangedData` and
+    :class:`~warehouse.errors.OverlayDamaged`. Text columns named
+    in ``coded`` that take so few bytes a value that they must be stored as codes of a small dictionary come as Arrow
+    dictionaries: reading them and computing with them is cheaper.
     """
+    changed = read_overlays(storage, fragment, columns)
+    stored = [column for column in columns if column not in changed]
+    if not stored and columns:
+        return pa.table([changed[column] for column in columns], names=list(columns))
+    table = _read_stored(storage, fragment, stored, coded)
+    if not changed:
+        return table
+    if table.num_rows != fragment.rows:
+        raise ChangedData("the file has other rows than were registered", where=fragment.path, value=table.num_rows,
+                          allowed=str(fragment.rows), next_step="register the table again: headrace table add")  # fmt: skip
+    arrays = [changed[column] if column in changed else table.column(column) for column in columns]
+    return pa.table(arrays, names=list(columns))
+
+
+def _read_stored(storage: Storage, fragment: Fragment, columns: Sequence[str], coded: Sequence[str]) -> pa.Table:
     with _opened(storage, fragment.path, coded, fragment.row_groups) as file:
         names = file.schema_arrow.names
-        for column in columns:
-            if column not in names:
-                raise UnknownColumn("the file has no such column", where=fragment.path, value=column,
-                                    allowed=nearest(column, names))  # fmt: skip
+        check_columns(columns, names, fragment.path)
         if any(index >= file.metadata.num_row_groups for index in fragment.row_groups):
             raise CorruptFile("the file has fewer row groups than were registered", where=fragment.path,
                               value=file.metadata.num_row_groups, next_step="register the table again")  # fmt: skip
         return file.read_row_groups(list(fragment.row_groups), columns=list(columns)).select(list(columns))
+
+
+def check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> None:
+    """Raise :class:`UnknownColumn`, with the nearest names, unless a file has all of ``columns``."""
+    for column in columns:
+        if column not in found:
+            raise UnknownColumn("the file has no such column", where=where, value=column,
+                                allowed=nearest(column, found))  # fmt: skip
 
 
 def check_drift(expected: Sequence[ColumnSchema], found: Sequence[ColumnSchema], path: str, table: str) -> None:

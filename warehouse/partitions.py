@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from transforms.errors import DataError
 
@@ -30,6 +32,16 @@ def partition_range(key: str, where: str = "") -> tuple[datetime, datetime]:
 def is_partition_folder(name: str) -> bool:
     """Whether a folder's name is a level of a partition key."""
     return bool(_DAY.fullmatch(name) or _HOUR.fullmatch(name))
+
+
+def refuse_overlaps(ranges: Mapping[str, tuple[datetime, datetime]], root: str) -> None:
+    """Raise :class:`DataError` for two partitions over the same time: a trainer would get their events twice."""
+    ordered = sorted(ranges.items(), key=lambda item: (item[1], item[0]))
+    for (earlier, (_, end)), (later, (start, _)) in pairwise(ordered):
+        if start < end:
+            raise DataError("two partitions cover the same time", where=root, value=f"{earlier} and {later}",
+                            allowed="each hour, or each day, in one folder",
+                            next_step="move the files of one into the other")  # fmt: skip
 
 
 def _not_a_partition(key: str, where: str) -> DataError:

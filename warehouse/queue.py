@@ -18,7 +18,7 @@ from transforms.graph import component_from_document, raw_columns
 from warehouse import schema
 from warehouse.catalog import chunks
 from warehouse.coverage import count_live_bytes, cover, enter_files
-from warehouse.manifests import fragment_of
+from warehouse.manifests import AddedColumns, added_columns, fragment_of
 from warehouse.memo_file import NewFile
 from warehouse.memos import requeue_tasks
 from warehouse.table import Fragment, content_of
@@ -108,7 +108,8 @@ def lease_tasks(
         until = now + warehouse.config.lease_secs
         _take(connection, rows, worker, name, until, now)
         _count_turn(connection, client, len(rows))
-        return tuple(_leased(row, client, name) for row in rows)
+        added = {table: added_columns(connection, table) for table in {row.table_name for row in rows}}
+        return tuple(_leased(row, client, name, added[row.table_name]) for row in rows)
 
 
 def _leasable(now: float) -> Any:
@@ -188,9 +189,9 @@ def _count_turn(connection: Connection, client: str, tasks: int) -> None:
     connection.execute(update(schema.clients).where(of.name == client).values(**values))
 
 
-def _leased(row: Any, client: str, lease: str) -> LeasedTask:
+def _leased(row: Any, client: str, lease: str, added: AddedColumns) -> LeasedTask:
     return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, row.document, row.task_table,
-                      row.partition, fragment_of(row), client, row.priority, row.attempts + 1)  # fmt: skip
+                      row.partition, fragment_of(row, added), client, row.priority, row.attempts + 1)  # fmt: skip
 
 
 def _quarantine_lost(connection: Connection, now: float, max_attempts: int) -> None:

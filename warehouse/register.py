@@ -6,21 +6,21 @@ that fails, or is killed, leaves the catalog as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse import schema
 from warehouse.catalog import chunks
-from warehouse.errors import CatalogBusy
-from warehouse.manifests import current_fragments, find_table
+from warehouse.changes.carry_over import carry_over
+from warehouse.manifests import PlacedFragment, columns_document, current_fragments, find_table
 from warehouse.parquet_files import check_drift, read_fragments, read_schema
-from warehouse.partitions import partition_range
 from warehouse.scan import refuse_half_imports, scan_partitions
 from warehouse.storage import StoredFile
 from warehouse.table import ColumnSchema, Fragment, Table
+from warehouse.table_versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
 from warehouse.warehouse import Warehouse
 
 #: Called as ``progress(done_bytes, total_bytes, path)`` before each file is read and once at the end.
@@ -31,7 +31,8 @@ Progress = Callable[[int, int, str], None]
 class Registration:
     """What a registration found: partitions that are new, changed and gone, and how many stayed as they were.
 
-    ``rows`` and ``bytes`` (compressed, on disk) are those of the whole table as it stands now.
+    ``rows`` and ``bytes`` (compressed, on disk) are those of the whole table as it stands now. ``dropped``: what is no
+    longer overlaid or retracted because the file it belonged to holds other events now, or is gone; one text a file.
     """
 
     table: Table
@@ -41,6 +42,7 @@ class Registration:
     unchanged: int
     rows: int
     bytes: int
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,7 @@ class _Known:
 
     table: Table | None
     files: Mapping[str, tuple[str, int, int]]  # path -> partition, size, mtime
-    fragments: Mapping[str, tuple[int, ...]]  # path -> rows of `fragments`
-    rows_bytes: Mapping[int, tuple[int, int]]
+    fragments: Mapping[str, tuple[PlacedFragment, ...]]  # by path
 
 
 def register_table(
@@ -67,7 +68,7 @@ def register_table(
     are ignored. A table keeps the columns it was first registered with. Raises
     :class:`~warehouse.errors.EmptyPartition`, :class:`~warehouse.errors.SchemaDrift`,
     :class:`~warehouse.errors.CorruptFile`, :class:`DataError` for a folder that is no time partition, and
-    :class:`CatalogBusy` when another process registered the same table meanwhile.
+    :class:`~warehouse.errors.CatalogBusy` when another process registered the same table meanwhile.
     """
     root = _check_name_and_root(warehouse, name, root)
     refuse_half_imports(warehouse.storage, root)
@@ -81,10 +82,7 @@ def register_table(
     columns = _checked_columns(warehouse, name, known, fresh, time_column)
     read = _read_all(warehouse, fresh, progress)
     with warehouse.catalog.write() as connection:
-        version = connection.execute(select(schema.tables.c.version).where(schema.tables.c.name == name)).scalar()
-        if version != (known.table.version if known.table else None):
-            raise CatalogBusy("another process registered this table meanwhile", where=warehouse.catalog.where,
-                              value=name, next_step="run the command again")  # fmt: skip
+        check_version(connection, name, known.table.version if known.table else None, warehouse.catalog.where)
         change = _Change(connection, warehouse.clock(), name, root, columns, time_column, known, found, read)
         return change.apply()
 
@@ -106,18 +104,15 @@ def _check_name_and_root(warehouse: Warehouse, name: str, root: str) -> str:
 
 
 def _load_known(connection: Connection, name: str) -> _Known:
-    files, of = schema.files, schema.fragments
+    files = schema.files
     known_files = {
         row.path: (row.partition, row.size_bytes, row.mtime_ns)
         for row in connection.execute(select(files).where(files.c.table_name == name))
     }
-    fragments: dict[str, tuple[int, ...]] = {}
+    fragments: dict[str, tuple[PlacedFragment, ...]] = {}
     for placed in current_fragments(connection, name):
-        fragments[placed.fragment.path] = (*fragments.get(placed.fragment.path, ()), placed.row)
-    sizes = connection.execute(select(of.c.id, of.c.rows, of.c.size_bytes).where(of.c.table_name == name))
-    return _Known(
-        find_table(connection, name), known_files, fragments, {row.id: (row.rows, row.size_bytes) for row in sizes}
-    )
+        fragments[placed.fragment.path] = (*fragments.get(placed.fragment.path, ()), placed)
+    return _Known(find_table(connection, name), known_files, fragments)
 
 
 def _is_known(file: StoredFile, known: _Known) -> bool:
@@ -133,7 +128,7 @@ def _checked_columns(
     time_column: str | None,
 ) -> tuple[ColumnSchema, ...]:
     """The table's columns: those it was registered with, or at first those of the first file; no file may differ."""
-    columns = known.table.columns if known.table is not None else None
+    columns = known.table.file_columns if known.table is not None else None
     for file in fresh:
         here = read_schema(warehouse.storage, file.path)
         columns = columns or here
@@ -145,7 +140,7 @@ def _checked_columns(
         if not stored.arrow_type.startswith(("timestamp", "int", "date")):
             raise TypeMismatch("the time column holds no time", where=f"table {name!r}, column {time_column}",
                                value=stored.arrow_type, allowed="a timestamp, a date or an integer")  # fmt: skip
-    return columns
+    return known.table.columns if known.table is not None else columns
 
 
 def _read_all(
@@ -187,15 +182,42 @@ class _Change:
         added = tuple(key for key in self.found if key not in before)
         removed = tuple(sorted(key for key in before if key not in self.found))
         changed = tuple(key for key in self.found if key in before and self._differs(key, before[key]))
-        table = self._write_table(bool(added or changed or removed))
-        placed = self._write_fragments()
-        self._write_manifests(table, {key: self.found.get(key, ()) for key in (*added, *changed, *removed)}, placed)
+        differs = bool(added or changed or removed)
+        table = self._write_table(differs)
+        carried = carry_over(
+            [placed for kept in self.known.fragments.values() for placed in kept if self._is_lost(placed)],
+            self._fresh(),
+        )
+        entries = self._write_fragments(carried.fragments)
+        touched = {key: self.found.get(key, ()) for key in (*added, *changed, *removed)}
+        partitions = {key: [entry for file in files for entry in entries[file.path]] for key, files in touched.items()}
+        write_manifests(self.connection, self.name, table.version, partitions)
         self._write_files()
-        sizes = {**self.known.rows_bytes, **self._sizes(placed)}
-        members = [row for files in self.found.values() for file in files for row in placed[file.path]]
-        rows, size_bytes = (sum(sizes[row][i] for row in members) for i in (0, 1))
+        if differs:
+            new = [fragment for fragments in self.read.values() for fragment in fragments]
+            rows = sum(fragment.rows for fragment in new)
+            note = ChangeNote("register", (), rows, len(new), self.root, "")
+            record_change(self.connection, self.name, table.version, note, self.now)
+        standing = [
+            fragment for files in self.found.values() for file in files for fragment in self._fragments(file.path)
+        ]
+        rows, size_bytes = sum(one.rows for one in standing), sum(one.size_bytes for one in standing)
         unchanged = len(self.found) - len(added) - len(changed)
-        return Registration(table, added, changed, removed, unchanged, rows, size_bytes)
+        return Registration(table, added, changed, removed, unchanged, rows, size_bytes, carried.dropped)
+
+    def _fresh(self) -> dict[str, tuple[str, tuple[Fragment, ...]]]:
+        """The partition and the fragments of every file that was read now, by path."""
+        return {
+            file.path: (key, self.read[file.path])
+            for key, files in self.found.items() for file in files if file.path in self.read
+        }  # fmt: skip
+
+    def _is_lost(self, placed: PlacedFragment) -> bool:
+        path = placed.fragment.path
+        return path in self.read or all(path != file.path for file in self.found.get(placed.partition, ()))
+
+    def _fragments(self, path: str) -> Sequence[Fragment]:
+        return self.read[path] if path in self.read else [one.fragment for one in self.known.fragments.get(path, ())]
 
     def _differs(self, key: str, paths_before: set[str]) -> bool:
         paths = {file.path for file in self.found[key]}
@@ -207,7 +229,7 @@ class _Change:
         values = {
             "root": table.root,
             "time_column": table.time_column,
-            "columns": [[column.name, column.arrow_type] for column in table.columns],
+            "columns": columns_document(table.columns),
             "version": table.version,
             "registered_at": self.now,
         }
@@ -217,50 +239,16 @@ class _Change:
             self.connection.execute(update(schema.tables).where(schema.tables.c.name == table.name).values(**values))
         return table
 
-    def _write_fragments(self) -> dict[str, tuple[int, ...]]:
-        """Rows of ``fragments`` by path, of files that were read now and of files that stayed."""
-        of = schema.fragments
-        first = (self.connection.execute(select(func.max(of.c.id))).scalar() or 0) + 1
-        placed = {path: rows for path, rows in self.known.fragments.items() if path not in self.read}
-        rows: list[dict[str, object]] = []
-        for path, fragments in self.read.items():
-            placed[path] = tuple(range(first + len(rows), first + len(rows) + len(fragments)))
-            rows += [_fragment_row(self.name, fragment) for fragment in fragments]
+    def _write_fragments(self, carried: Mapping[str, tuple[Fragment, ...]]) -> dict[str, tuple[Entry, ...]]:
+        """What goes into manifests, by path: files that were read now, and files that stayed."""
+        entries = {path: tuple(map(Entry.of, placed)) for path, placed in self.known.fragments.items()}
+        new = [fragment for fragments in carried.values() for fragment in fragments]
+        rows = iter(write_fragments(self.connection, self.name, new))
+        for path, fragments in carried.items():
+            entries[path] = tuple(Entry(next(rows), one.deletions, one.deleted_rows) for one in fragments)
         for file in (file for files in self.found.values() for file in files):
-            placed.setdefault(file.path, ())  # a file without rows
-        if rows:
-            self.connection.execute(insert(of), [{"id": first + i, **row} for i, row in enumerate(rows)])
-        return placed
-
-    def _sizes(self, placed: Mapping[str, tuple[int, ...]]) -> dict[int, tuple[int, int]]:
-        return {
-            row: (fragment.rows, fragment.size_bytes)
-            for path, fragments in self.read.items()
-            for row, fragment in zip(placed[path], fragments, strict=True)
-        }
-
-    def _write_manifests(
-        self, table: Table, touched: Mapping[str, tuple[StoredFile, ...]], placed: Mapping[str, tuple[int, ...]]
-    ) -> None:
-        if not touched:
-            return
-        of = schema.manifests
-        mine = of.c.table_name == self.name
-        latest = {row.partition: row.version for row in self.connection.execute(
-            select(of.c.partition, func.max(of.c.version).label("version")).where(mine).group_by(of.c.partition))}  # fmt: skip
-        self.connection.execute(update(of).where(mine, of.c.partition.in_(list(touched))).values(current=False))
-        first = (self.connection.execute(select(func.max(of.c.id))).scalar() or 0) + 1
-        manifests, members = [], []
-        for number, (key, files) in enumerate(touched.items(), first):
-            start, end = partition_range(key)
-            manifests.append({"id": number, "table_name": self.name, "partition": key,
-                              "version": latest.get(key, 0) + 1, "table_version": table.version,
-                              "start_at": start.timestamp(), "end_at": end.timestamp(), "current": True})  # fmt: skip
-            fragments = [row for file in files for row in placed[file.path]]
-            members += [{"manifest": number, "position": i, "fragment": row} for i, row in enumerate(fragments)]
-        self.connection.execute(insert(of), manifests)
-        if members:
-            self.connection.execute(insert(schema.manifest_fragments), members)
+            entries.setdefault(file.path, ())  # a file without rows
+        return entries
 
     def _write_files(self) -> None:
         files = schema.files
@@ -275,15 +263,3 @@ class _Change:
         ]  # fmt: skip
         if rows:
             self.connection.execute(insert(files), rows)
-
-
-def _fragment_row(table: str, fragment: Fragment) -> dict[str, object]:
-    return {
-        "fragment_id": fragment.fragment_id,
-        "table_name": table,
-        "path": fragment.path,
-        "row_groups": list(fragment.row_groups),
-        "rows": fragment.rows,
-        "size_bytes": fragment.size_bytes,
-        "digests": dict(fragment.digests),
-    }

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
-from datetime import datetime
-from itertools import pairwise
 
-from transforms.errors import Busy, DataError
+from transforms.errors import Busy
 from warehouse.errors import EmptyPartition
-from warehouse.partitions import is_partition_folder, partition_range
+from warehouse.partitions import is_partition_folder, partition_range, refuse_overlaps
 from warehouse.storage import Storage, StoredFile
 
 
@@ -48,18 +45,8 @@ def scan_partitions(storage: Storage, root: str) -> dict[str, tuple[StoredFile, 
     if not partitions:
         raise EmptyPartition("no partitions here", where=root, allowed="<root>/date=YYYY-MM-DD[/hour=HH]/*.parquet",
                              next_step="check the path, or import the logs first")  # fmt: skip
-    _refuse_overlaps({key: partition_range(key, files[0].path) for key, files in partitions.items()}, root)
+    refuse_overlaps({key: partition_range(key, files[0].path) for key, files in partitions.items()}, root)
     return {key: tuple(partitions[key]) for key in sorted(partitions)}
-
-
-def _refuse_overlaps(ranges: Mapping[str, tuple[datetime, datetime]], root: str) -> None:
-    """Two partitions over the same time would give their events to a trainer twice."""
-    ordered = sorted(ranges.items(), key=lambda item: (item[1], item[0]))
-    for (earlier, (_, end)), (later, (start, _)) in pairwise(ordered):
-        if start < end:
-            raise DataError("two partitions cover the same time", where=root, value=f"{earlier} and {later}",
-                            allowed="each hour, or each day, in one folder",
-                            next_step="move the files of one into the other")  # fmt: skip
 
 
 def _relative(path: str, root: str) -> str:

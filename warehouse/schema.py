@@ -42,7 +42,7 @@ tables = Table(
     Column("name", String(255), primary_key=True),
     Column("root", Text, nullable=False),
     Column("time_column", Text),
-    Column("columns", JSON, nullable=False),  # [[name, arrow type], ...] in file order
+    Column("columns", JSON, nullable=False),  # [[name, arrow type], ...] in file order; [.., .., true] for overlay-only
     Column("version", Integer, nullable=False),
     Column("registered_at", Float, nullable=False),
 )
@@ -58,7 +58,9 @@ files = Table(
     Column("mtime_ns", BigInteger, nullable=False),
 )
 
-#: Fragments of every version, never changed. Two rows may share a fragment_id: the same content in two places.
+#: Fragments of every version, never changed. Two rows may share a fragment_id: the same content in two places, or one
+#: place before and after a column was overlaid. ``digests`` are of the columns as the row says they are, overlays
+#: included; a memo's row refers to the fragment with the very overlays that it is computed from.
 fragments = Table(
     "fragments",
     metadata,
@@ -70,6 +72,7 @@ fragments = Table(
     Column("rows", BigInteger, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("digests", JSON, nullable=False),
+    Column("overlays", JSON(none_as_null=True)),  # {column: path of the file that holds it now}
     Index("ix_fragments_table_name_path", "table_name", "path"),
 )
 
@@ -94,6 +97,40 @@ manifest_fragments = Table(
     Column("manifest", ForeignKey("manifests.id"), primary_key=True),
     Column("position", Integer, primary_key=True),
     Column("fragment", ForeignKey("fragments.id"), nullable=False, index=True),
+    Column("deletions", Text),  # path of the file whose column "deleted" says which events are retracted
+    Column("deletions_checksum", _HASH),
+    Column("deleted_rows", BigInteger),
+)
+
+#: What made each version of a table.
+changes = Table(
+    "changes",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("table_version", Integer, nullable=False),
+    Column("kind", String(16), nullable=False),  # register, append, overlay, fix, delete
+    Column("columns", JSON, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("fragments", BigInteger, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    UniqueConstraint("table_name", "table_version"),
+)
+
+#: The columns that files under ``overlays`` of the home hold: what no row names there is an orphan.
+overlays = Table(
+    "overlays",
+    metadata,
+    Column("path", Text, primary_key=True),
+    Column("column_name", String(255), primary_key=True),
+    Column("change", ForeignKey("changes.id"), nullable=False, index=True),
+    Column("fragment_id", _HASH, nullable=False),
+    Column("arrow_type", Text, nullable=False),
+    Column("checksum", _HASH, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
 )
 
 clients = Table(

@@ -47,6 +47,11 @@ class Table:
                             allowed=nearest(name, [column.name for column in self.columns]))  # fmt: skip
 
     @property
+    def added_columns(self) -> dict[str, str]:
+        """The type of every overlay-only column, by its name."""
+        return {column.name: column.arrow_type for column in self.columns if column.overlay_only}
+
+    @property
     def file_columns(self) -> tuple[ColumnSchema, ...]:
         """The columns that every file of the table holds."""
         return tuple(column for column in self.columns if not column.overlay_only)

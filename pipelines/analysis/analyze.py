@@ -21,6 +21,7 @@ from warehouse.artifacts import write_artifact
 from warehouse.manifests import get_table
 from warehouse.storage import Storage
 from warehouse.submit import check_model
+from warehouse.table import content_of
 from warehouse.warehouse import Warehouse
 
 
@@ -98,7 +99,7 @@ def missing_work(storage: Storage, missing: Sequence[PlacedAnalysis]) -> list[Pa
         for partition in placed.partitions:
             if is_known(storage, partition.contribution):
                 continue
-            content = tuple(fragment.fragment_id for fragment in partition.fragments)
+            content = tuple(content_of(fragment, fragment.digests) for fragment in partition.fragments)
             source = (partition.partition, content, "" if label is None else label.identity)
             sources[source] = (partition, label)
             part = Part(partition.contribution, analysis.operator, document)

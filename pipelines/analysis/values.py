@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,15 +47,15 @@ class PartitionWork:
 
     def to_json(self) -> str:
         """The work as Beam carries it."""
-        return json.dumps(asdict(self), sort_keys=True)
+        fragments = [fragment.to_document() for fragment in self.fragments]
+        document = {"partition": self.partition, "fragments": fragments, "parts": self.parts, "label": self.label}
+        return json.dumps(document, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> PartitionWork:
         """The inverse of :meth:`to_json`."""
         document = json.loads(text)
-        for fragment in document["fragments"]:
-            fragment["row_groups"] = tuple(fragment["row_groups"])
-        fragments = tuple(Fragment(**fragment) for fragment in document["fragments"])
+        fragments = tuple(Fragment.from_document(fragment) for fragment in document["fragments"])
         parts = tuple(Part(*part) for part in document["parts"])
         return cls(document["partition"], fragments, parts, document["label"])
 

@@ -13,7 +13,7 @@ from transforms.graph import component_from_document
 from transforms.subgraphs import subgraphs
 
 revision = "0004"
-down_revision = "0002"
+down_revision = "0003"
 
 
 def upgrade() -> None:

@@ -1,0 +1,1 @@
+"""Data that changes: late rows, overlaid and corrected columns, retracted events."""

@@ -1,0 +1,233 @@
+"""Late rows: new immutable files in the table's folder, and only those are ever computed for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pat
+from sqlalchemy import insert, select
+
+from transforms.errors import DataError, InputError
+from warehouse import schema
+from warehouse.changes.keys import Ints
+from warehouse.changes.outcome import Change, Touched, find_recomputes
+from warehouse.changes.publish import begin_version
+from warehouse.changes.values import read_values
+from warehouse.digests import table_digests
+from warehouse.manifests import PlacedFragment, current_fragments, get_table, with_absent
+from warehouse.parquet_files import check_drift, read_fragments
+from warehouse.partitions import partition_range, refuse_overlaps
+from warehouse.scan import refuse_half_imports
+from warehouse.storage import StoredFile
+from warehouse.table import ColumnSchema, Fragment, Table, fragment_identity
+from warehouse.table_versions import ChangeNote, Entry, write_fragments, write_manifests
+from warehouse.warehouse import Warehouse
+
+ROW_GROUP_ROWS = 131_072
+_HOUR_US = 3_600_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def append_rows(
+    warehouse: Warehouse,
+    table: str,
+    files: Sequence[str],
+    *,
+    partition: str = "",
+    create: bool = False,
+    why: str = "",
+    dry_run: bool = False,
+) -> Change:
+    """Add the rows of Parquet ``files`` to a table, as fragments of their own.
+
+    They go to ``partition``, or each to the partition that its time falls in. A new file is named after what it holds,
+    so rows that were appended before, or a file that is registered already, are left out and said; if nothing is left
+    it is an error. With ``create`` partitions that are not there yet are made.
+
+    Raises :class:`InputError` for rows that are there already, :class:`DataError` for times without a partition,
+    :class:`~warehouse.errors.SchemaDrift`, :class:`~warehouse.errors.UnknownTable` and
+    :class:`~warehouse.errors.CatalogBusy`. Nothing is registered then.
+    """
+    with warehouse.catalog.read() as connection:
+        known = get_table(connection, table)
+        standing = current_fragments(connection, table)
+        paths = set(connection.execute(select(schema.files.c.path).where(schema.files.c.table_name == table)).scalars())
+    refuse_half_imports(warehouse.storage, known.root)
+    rows = _read(warehouse, known, files)
+    split = dict(_split(known, rows, standing, partition, create, ", ".join(files)))
+    late = [_Late(known, key, part, warehouse.config.read_threads) for key, part in split.items()]
+    contents = {(placed.partition, placed.fragment.fragment_id) for placed in standing}
+    new = [one for one in late if one.path not in paths and (one.partition, one.identity) not in contents]
+    again = sum(one.rows.num_rows for one in late) - sum(one.rows.num_rows for one in new)
+    if not new:
+        raise InputError("these rows are in the table already", where=", ".join(files), value=f"{again} rows",
+                         next_step=f"headrace table history {table} says when they came")  # fmt: skip
+    placed_files = [] if dry_run else [one.write(warehouse) for one in new]
+    fragments = [one.foreseen() for one in new] if dry_run else [found for _, found in placed_files]
+    with warehouse.catalog.read() as connection:
+        seen = (with_absent(fragment, known.added_columns) for found in fragments for fragment in found)
+        touched = [Touched(None, fragment) for fragment in seen]
+        recompute = find_recomputes(connection, table, touched)
+    version = known.version
+    if not dry_run:
+        version = _commit(warehouse, known, standing, new, placed_files, ", ".join(files), why)
+    return Change(
+        table=table,
+        kind="append",
+        version=version,
+        changed=True,
+        dry_run=dry_run,
+        rows=sum(one.rows.num_rows for one in new),
+        fragments=sum(map(len, fragments)),
+        partitions=tuple(one.partition for one in new),
+        columns=(),
+        added_columns=(),
+        unknown_keys=0,
+        notes=(f"{again} rows were in the table already and were left out",) if again else (),
+        recompute=recompute,
+    )
+
+
+class _Late:
+    """The late rows of one partition, and the file that they go to: a function of what they are."""
+
+    def __init__(self, table: Table, partition: str, rows: pa.Table, threads: int) -> None:
+        self.partition, self.rows = partition, rows
+        self._digests = table_digests(rows, threads)
+        self.identity = fragment_identity(self._digests, rows.num_rows)
+        self.path = f"{table.root.rstrip('/')}/{partition}/late-{self.identity[:24]}.parquet"
+
+    def foreseen(self) -> tuple[Fragment, ...]:
+        """The rows as one fragment, of a file that is not written."""
+        return (Fragment(self.identity, self.path, (), self.rows.num_rows, 0, self._digests),)
+
+    def write(self, warehouse: Warehouse) -> tuple[StoredFile, tuple[Fragment, ...]]:
+        """Publish the file, and read what was published."""
+        storage, config = warehouse.storage, warehouse.config
+
+        def write(file: Any) -> None:
+            pq.write_table(self.rows, file, row_group_size=ROW_GROUP_ROWS, compression="zstd")
+
+        storage.write_atomic(self.path, write)
+        listed = storage.list(self.path.rpartition("/")[0])
+        stored = next(file for file in listed if file.path == self.path)
+        return stored, read_fragments(storage, self.path, config.fragment_rows, config.read_threads)
+
+
+def _commit(
+    warehouse: Warehouse,
+    table: Table,
+    standing: Sequence[PlacedFragment],
+    new: Sequence[_Late],
+    placed_files: Sequence[tuple[StoredFile, tuple[Fragment, ...]]],
+    source: str,
+    why: str,
+) -> int:
+    rows = sum(one.rows.num_rows for one in new)
+    note = ChangeNote("append", (), rows, sum(len(found) for _, found in placed_files), source, why)
+    with warehouse.catalog.write() as connection:
+        begin_version(connection, warehouse, table, note)
+        partitions: dict[str, list[Entry]] = {one.partition: [] for one in new}
+        for placed in standing:
+            if placed.partition in partitions:
+                partitions[placed.partition].append(Entry.of(placed))
+        for one, (_, found) in zip(new, placed_files, strict=True):
+            partitions[one.partition] += map(Entry, write_fragments(connection, table.name, found))
+        write_manifests(connection, table.name, table.version + 1, partitions)
+        connection.execute(
+            insert(schema.files),
+            [
+                {"table_name": table.name, "path": file.path, "partition": one.partition,
+                 "size_bytes": file.size_bytes, "mtime_ns": file.mtime_ns}
+                for one, (file, _) in zip(new, placed_files, strict=True)
+            ],
+        )  # fmt: skip
+    return table.version + 1
+
+
+def _read(warehouse: Warehouse, table: Table, files: Sequence[str]) -> pa.Table:
+    """The rows of all files with the table's columns, in their order."""
+    names = [column.name for column in table.file_columns]
+    parts = []
+    for file in files:
+        rows = read_values(warehouse.storage, file)
+        check_drift(table.file_columns, [ColumnSchema(field.name, str(field.type)) for field in rows.schema], file,
+                    table.name)  # fmt: skip
+        parts.append(rows.select(names))
+    whole = pa.concat_tables([part.cast(parts[0].schema) for part in parts]).combine_chunks()
+    if not whole.num_rows:
+        raise InputError("there are no rows to append", where=", ".join(files))
+    return whole
+
+
+def _split(
+    table: Table, rows: pa.Table, standing: Sequence[PlacedFragment], partition: str, create: bool, where: str
+) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each partition, in time order; within one they keep their order."""
+    known = {placed.partition: (placed.start, placed.end) for placed in standing}
+    if partition:
+        start, end = partition_range(partition)
+        if partition not in known:
+            _refuse_new({partition: rows.num_rows}, known, create, where, "")
+            refuse_overlaps({**known, partition: (start, end)}, table.root)
+        yield partition, rows
+        return
+    hours = _hours(table, rows, where)
+    order = np.argsort(hours, kind="stable")
+    sorted_hours = hours[order]
+    firsts = np.flatnonzero(np.diff(sorted_hours, prepend=sorted_hours[0] - 1)).tolist()
+    by_start = {span: key for key, span in known.items()}
+    hourly = any("/" in key for key in known) or not known
+    picked: dict[str, list[Any]] = {}
+    for first, last in zip(firsts, [*firsts[1:], len(order)], strict=True):
+        key = _partition_of(int(sorted_hours[first]), by_start, hourly)
+        picked.setdefault(key, []).append(order[first:last])
+    parts = {key: np.sort(np.concatenate(found)) for key, found in picked.items()}
+    unknown = {key: len(found) for key, found in parts.items() if key not in known}
+    _refuse_new(unknown, known, create, where, table.time_column or "")
+    for key, found in parts.items():
+        yield key, rows.take(pa.array(found))
+
+
+def _hours(table: Table, rows: pa.Table, where: str) -> Ints:
+    """Whole hours since 1970 of every row's time."""
+    name = table.time_column
+    if name is None:
+        raise InputError("the table has no time column, so rows cannot find their partition", where=f"table {table.name}",
+                         next_step="--partition date=YYYY-MM-DD/hour=HH")  # fmt: skip
+    times = rows.column(name)
+    if not (pat.is_timestamp(times.type) or pat.is_date(times.type)):
+        raise InputError("the time column is a number of no known unit", where=f"table {table.name}, column {name}",
+                         value=str(times.type), next_step="--partition date=YYYY-MM-DD/hour=HH")  # fmt: skip
+    if times.null_count:
+        raise DataError("a time is null", where=f"{where}, column {name}", value=f"{times.null_count} rows",
+                        next_step="--partition puts all rows into one partition")  # fmt: skip
+    unit = pa.timestamp("us", tz=times.type.tz if pat.is_timestamp(times.type) else None)
+    microseconds = np.asarray(times.cast(unit, safe=False).cast(pa.int64()))
+    hours: Ints = np.floor_divide(microseconds, _HOUR_US)
+    return hours
+
+
+def _partition_of(hour: int, by_start: dict[tuple[datetime, datetime], str], hourly: bool) -> str:
+    """The partition that an hour falls in: one that is there, or the name of a new one in the table's layout."""
+    at = _EPOCH + timedelta(hours=hour)
+    day = at.replace(hour=0)
+    found = by_start.get((at, at + timedelta(hours=1))) or by_start.get((day, day + timedelta(days=1)))
+    if found is not None:
+        return found
+    return f"date={day:%Y-%m-%d}/hour={at.hour:02d}" if hourly else f"date={day:%Y-%m-%d}"
+
+
+def _refuse_new(unknown: dict[str, int], known: dict[str, Any], create: bool, where: str, time_column: str) -> None:
+    if not unknown or create:
+        return
+    some = ", ".join(f"{key} ({rows} rows)" for key, rows in list(unknown.items())[:3])
+    there = f"{min(known)} to {max(known)}" if known else "(none)"
+    check = f"check column {time_column}, or " if time_column else ""
+    raise DataError("the table has no such partition", where=where, value=some + (", …" if len(unknown) > 3 else ""),
+                    allowed=there, next_step=f"{check}--create makes new partitions")  # fmt: skip

@@ -1,0 +1,146 @@
+"""Retracted events: a deletion vector a fragment, applied when the fragment is read for training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.errors import InputError
+from warehouse.changes.outcome import Change
+from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
+from warehouse.changes.sources import EventKeys
+from warehouse.changes.values import parse_literal, plain_column, read_values
+from warehouse.digests import column_digest
+from warehouse.manifests import DELETED, PlacedFragment, current_fragments, get_table
+from warehouse.overlay_files import read_deletions
+from warehouse.parquet_files import check_columns
+from warehouse.reader import read_raw
+from warehouse.storage import Storage
+from warehouse.table import Overlay, Table
+from warehouse.table_versions import ChangeNote
+from warehouse.warehouse import Warehouse
+
+
+def delete_rows(
+    warehouse: Warehouse,
+    table: str,
+    *,
+    where: Sequence[tuple[str, str]] = (),
+    on: Sequence[str] = (),
+    keys: str = "",
+    start: datetime | None = None,
+    end: datetime | None = None,
+    why: str = "",
+    dry_run: bool = False,
+) -> Change:
+    """Retract events from the next version on: those for which every ``(column, value)`` of ``where`` holds, or those
+    whose key columns ``on`` stand in the Parquet file ``keys``.
+
+    Values are parsed by the column's type; an event that was retracted before stays so. The bytes stay where they are,
+    and no memo is invalidated. Raises :class:`InputError` for neither or both ways of choosing and for a value that is
+    none of its column, :class:`~transforms.errors.DataError` for null or repeated keys, :class:`UnknownColumn`,
+    :class:`~warehouse.errors.UnknownTable` and :class:`~warehouse.errors.CatalogBusy`.
+    """
+    if bool(where) == bool(on and keys) or bool(on) != bool(keys):
+        raise InputError("events to retract are chosen in one way", where=f"table {table}",
+                         allowed="--where COLUMN=VALUE, once or more; or --on KEY --keys FILE")  # fmt: skip
+    with warehouse.catalog.read() as connection:
+        known = get_table(connection, table)
+        standing = current_fragments(connection, table, start, end)
+    storage = warehouse.storage
+    chooser: _Where | _Keys
+    chooser = _Where(storage, known, where) if where else _Keys(storage, known, on, keys)
+    writer = OverlayWriter(storage, table)
+    replacements, rows, before = [], 0, 0
+    try:
+        for placed in standing:
+            found = _retract(storage, placed, chooser.chosen(placed), writer, dry_run)
+            before += found[1]
+            if found[0] is not None:
+                replacements.append(found[0])
+                rows += found[0].fragment.deleted_rows - placed.fragment.deleted_rows
+    except BaseException:
+        writer.discard()
+        raise
+    version = known.version
+    if replacements and not dry_run:
+        note = ChangeNote("delete", chooser.columns, rows, len(replacements), chooser.text, why)
+        version = commit_replacements(warehouse, known, standing, replacements, note)
+    return Change(
+        table=table,
+        kind="delete",
+        version=version,
+        changed=bool(replacements),
+        dry_run=dry_run,
+        rows=rows,
+        fragments=len(replacements),
+        partitions=tuple(dict.fromkeys(one.placed.partition for one in replacements)),
+        columns=chooser.columns,
+        added_columns=(),
+        unknown_keys=chooser.unknown_keys,
+        notes=(f"{before} of the events were retracted before",) if before else (),
+        recompute=(),
+    )
+
+
+def _retract(
+    storage: Storage, placed: PlacedFragment, chosen: pa.Array, writer: OverlayWriter, dry_run: bool
+) -> tuple[Replacement | None, int]:
+    """The fragment without the chosen events (None: nothing new), and how many of them were retracted before."""
+    deleted, again = chosen, 0
+    before = read_deletions(storage, placed.fragment) if chosen.true_count else None
+    if before is not None:
+        deleted = pc.or_(before, chosen)
+        again = pc.and_(before, chosen).true_count
+    count = deleted.true_count
+    if count <= placed.fragment.deleted_rows:
+        return None, again
+    file = None if dry_run else writer.write(placed, {DELETED: deleted})
+    vector = Overlay(DELETED, file.file.path if file else "-", column_digest(deleted))
+    return Replacement(placed, replace(placed.fragment, deletions=vector, deleted_rows=count), file), again
+
+
+class _Where:
+    """Events for which all conditions hold. A null is equal to nothing."""
+
+    unknown_keys = 0
+
+    def __init__(self, storage: Storage, table: Table, conditions: Sequence[tuple[str, str]]) -> None:
+        self._storage = storage
+        self._values = [(name, parse_literal(text, table.column(name))) for name, text in conditions]
+        self.columns = tuple(dict.fromkeys(name for name, _ in conditions))
+        self.text = ", ".join(f"{name}={text}" for name, text in conditions)
+
+    def chosen(self, placed: PlacedFragment) -> pa.BooleanArray:
+        """True for every event that is chosen."""
+        raw = read_raw(self._storage, placed.fragment, self.columns)
+        chosen = pa.array([True]).take(pa.array([0] * raw.num_rows, pa.int64()))
+        for name, value in self._values:
+            column = plain_column(raw.column(name), value.type, f"{placed.fragment.path}, column {name}")
+            chosen = pc.and_(chosen, pc.fill_null(pc.equal(column, value), False))
+        return chosen
+
+
+class _Keys:
+    """Events whose keys stand in a file."""
+
+    def __init__(self, storage: Storage, table: Table, on: Sequence[str], path: str) -> None:
+        values = read_values(storage, path)
+        check_columns(on, values.schema.names, path)
+        for name in on:
+            table.column(name)
+        self._keys = EventKeys(storage, table, values, on, path)
+        self.columns, self.text = tuple(on), path
+
+    @property
+    def unknown_keys(self) -> int:
+        """Keys that no event had."""
+        return self._keys.unmet
+
+    def chosen(self, placed: PlacedFragment) -> pa.BooleanArray:
+        """True for every event that is chosen."""
+        return self._keys.find(placed).is_valid()

@@ -1,0 +1,234 @@
+"""Columns whose values arrive or change after their events: overlays and corrections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import Connection, select
+
+from transforms.errors import InputError
+from warehouse import schema
+from warehouse.catalog import chunks
+from warehouse.changes.outcome import Change, Touched, find_recomputes
+from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
+from warehouse.changes.sources import AlignedValues, KeyedValues, ValueSource
+from warehouse.changes.values import plain_column, table_type
+from warehouse.digests import column_digest
+from warehouse.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.reader import read_raw
+from warehouse.table import ColumnSchema, Overlay, Table, absent_digest
+from warehouse.table_versions import ChangeKind, ChangeNote
+from warehouse.warehouse import Warehouse
+
+
+def overlay_columns(
+    warehouse: Warehouse,
+    table: str,
+    values: str,
+    *,
+    on: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    start: datetime | None = None,
+    end: datetime | None = None,
+    why: str = "",
+    dry_run: bool = False,
+) -> Change:
+    """Take column values that came later, from the Parquet file ``values``, as they are from the next version on.
+
+    With ``on`` the file's rows are joined to events by those key columns; events that it does not name keep what they
+    had. Without, ``values`` is a folder that mirrors the table's partitions and files, row by row. ``columns`` picks
+    some of the file's columns; a column that the table does not have is added, null where no value is given.
+    ``start`` and ``end``: only partitions that start in that range are looked through.
+
+    Raises :class:`DataError` for null or repeated keys and other row counts, :class:`TypeMismatch`,
+    :class:`UnknownColumn`, :class:`~warehouse.errors.UnknownTable`, and :class:`~warehouse.errors.CatalogBusy` when the
+    table changed meanwhile. Nothing is changed then.
+    """
+    return _overlay(warehouse, "overlay", table, values, on, columns, (start, end), why, dry_run)
+
+
+def fix_columns(
+    warehouse: Warehouse,
+    table: str,
+    values: str,
+    *,
+    why: str,
+    on: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    start: datetime | None = None,
+    end: datetime | None = None,
+    dry_run: bool = False,
+) -> Change:
+    """Correct columns that the table has; otherwise as :func:`overlay_columns`. ``why`` is kept in the table's history.
+
+    Raises :class:`InputError` without a reason, and :class:`UnknownColumn` for a column that the table does not have.
+    """
+    if not why.strip():
+        raise InputError("a correction says why", where=f"table {table}", value=why, next_step="--why TEXT")
+    return _overlay(warehouse, "fix", table, values, on, columns, (start, end), why, dry_run)
+
+
+def _overlay(
+    warehouse: Warehouse,
+    kind: ChangeKind,
+    name: str,
+    values: str,
+    on: Sequence[str],
+    chosen: Sequence[str],
+    between: tuple[datetime | None, datetime | None],
+    why: str,
+    dry_run: bool,
+) -> Change:
+    with warehouse.catalog.read() as connection:
+        table = get_table(connection, name)
+        standing = current_fragments(connection, name, *between)
+        stored_digests = _stored_digests(connection, name, standing)
+    if not standing:
+        raise InputError("no partition starts in this range", where=f"table {name}", value=_range_text(between))
+    source: ValueSource
+    if on:
+        source = KeyedValues.read(warehouse.storage, table, values, on, chosen)
+    else:
+        source = AlignedValues.read(warehouse.storage, table, values, chosen, standing)
+    if kind == "fix":
+        for column in source.columns:
+            table.column(column)
+    worked = _Overlaying(warehouse, table, source, stored_digests, OverlayWriter(warehouse.storage, name), dry_run)
+    try:
+        replacements, rows = worked.all(standing)
+        touched = [Touched(one.placed.fragment, one.fragment) for one in replacements]
+        with warehouse.catalog.read() as connection:
+            recompute = find_recomputes(connection, name, touched)
+    except BaseException:
+        worked.writer.discard()
+        raise
+    version = table.version
+    if replacements and not dry_run:
+        note = ChangeNote(kind, source.columns, rows, len(replacements), values, why)
+        version = commit_replacements(warehouse, table, standing, replacements, note, source.added)
+    return Change(
+        table=name,
+        kind=kind,
+        version=version,
+        changed=bool(replacements),
+        dry_run=dry_run,
+        rows=rows,
+        fragments=len(replacements),
+        partitions=tuple(dict.fromkeys(one.placed.partition for one in replacements)),
+        columns=source.columns,
+        added_columns=tuple(column.name for column in source.added) if replacements else (),
+        unknown_keys=source.unknown_keys,
+        notes=_notes(table, source),
+        recompute=recompute,
+    )
+
+
+def _notes(table: Table, source: ValueSource) -> tuple[str, ...]:
+    if table.time_column in source.columns:
+        return ("the time column changed, but every event stays in its partition",)
+    return ()
+
+
+def _range_text(between: tuple[datetime | None, datetime | None]) -> str:
+    return " to ".join("-" if at is None else at.isoformat() for at in between)
+
+
+def _stored_digests(
+    connection: Connection, table: str, standing: Sequence[PlacedFragment]
+) -> dict[str, Mapping[str, str]]:
+    """The digests of the columns as their files hold them, by fragment_id, of fragments that have overlays."""
+    of = schema.fragments.c
+    wanted = sorted({placed.fragment.fragment_id for placed in standing if placed.fragment.overlays})
+    found: dict[str, Mapping[str, str]] = {}
+    for chunk in chunks(wanted):
+        query = select(of.fragment_id, of.digests)
+        query = query.where(of.table_name == table, of.overlays.is_(None), of.fragment_id.in_(chunk))
+        found.update((row.fragment_id, row.digests) for row in connection.execute(query))
+    return found
+
+
+@dataclass(frozen=True)
+class _Overlaying:
+    """One overlay under way. Fragments are worked on one at a time: memory is that of a fragment's columns."""
+
+    warehouse: Warehouse
+    table: Table
+    source: ValueSource
+    stored_digests: Mapping[str, Mapping[str, str]]
+    writer: OverlayWriter
+    dry_run: bool
+
+    def all(self, standing: Sequence[PlacedFragment]) -> tuple[list[Replacement], int]:
+        """The fragments that come out otherwise, and how many events the values name."""
+        replacements, rows = [], 0
+        for placed in standing:
+            brought = self.source.values_for(placed)
+            if brought is None:
+                continue
+            rows += len(brought.rows) - brought.rows.null_count
+            made = self._replacement(placed, self._new_columns(placed, brought.rows, brought.values))
+            if made is not None:
+                replacements.append(made)
+        return replacements, rows
+
+    def _new_columns(self, placed: PlacedFragment, rows: pa.Array, values: pa.Table) -> dict[str, pa.Array]:
+        """The columns as they will be: ``values`` at ``rows``, and where a row is null what was there before."""
+        known = [name for name in self.source.columns if name not in {column.name for column in self.source.added}]
+        before = read_raw(self.warehouse.storage, placed.fragment, known) if known and rows.null_count else None
+        made = {}
+        for name in self.source.columns:
+            wanted = table_type(self._schema(name), values.column(name).type)
+            made[name] = plain_column(values.column(name), wanted, f"{self.source.where}, column {name}").take(rows)
+            if before is not None and name in known:
+                old = plain_column(before.column(name), wanted, f"{placed.fragment.path}, column {name}")
+                made[name] = _choose(rows.is_valid(), made[name], old)
+        return made
+
+    def _replacement(self, placed: PlacedFragment, columns: Mapping[str, pa.Array]) -> Replacement | None:
+        fragment = placed.fragment
+        digests, overlays = dict(fragment.digests), {one.column: one for one in fragment.overlays}
+        for column in self.source.added:
+            digests[column.name] = absent_digest(column.arrow_type, fragment.rows)
+            overlays[column.name] = Overlay(column.name, "", digests[column.name], column.arrow_type)
+        checksums = {name: _checksum(self._schema(name), array) for name, array in columns.items()}
+        changed = [name for name in columns if checksums[name] != digests[name]]
+        if not changed:
+            return None
+        stored = self.stored_digests.get(fragment.fragment_id, fragment.digests)
+        new: dict[str, pa.Array] = {}
+        for name in changed:
+            digests[name], column = checksums[name], self._schema(name)
+            if _is_absent(column, columns[name]):
+                overlays[name] = Overlay(name, "", checksums[name], column.arrow_type)
+            elif checksums[name] == stored.get(name):
+                overlays.pop(name, None)  # what the file holds is true again
+            else:
+                new[name] = columns[name]
+        file = self.writer.write(placed, new) if new and not self.dry_run else None
+        overlays |= {name: Overlay(name, file.file.path if file else "-", checksums[name]) for name in new}
+        ordered = tuple(overlays[name] for name in sorted(overlays))
+        return Replacement(placed, replace(fragment, digests=digests, overlays=ordered), file)
+
+    def _schema(self, name: str) -> ColumnSchema:
+        found = next((column for column in self.source.added if column.name == name), None)
+        return found or self.table.column(name)
+
+
+def _is_absent(column: ColumnSchema, array: pa.Array) -> bool:
+    """Nulls alone in a column that no file holds are the same as no values: one content, one digest."""
+    return column.overlay_only and array.null_count == len(array)
+
+
+def _checksum(column: ColumnSchema, array: pa.Array) -> str:
+    return absent_digest(column.arrow_type, len(array)) if _is_absent(column, array) else column_digest(array)
+
+
+def _choose(named: pa.Array, new: pa.Array, old: pa.Array) -> pa.Array:
+    """``new`` where ``named``, else ``old``; for every type."""
+    positions = pa.array(np.arange(len(new)))
+    return pa.concat_arrays([new, old]).take(pc.if_else(named, positions, pc.add(positions, len(new))))

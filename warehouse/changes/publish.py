@@ -1,0 +1,119 @@
+"""Making a change known: bytes first, then one transaction. A process killed anywhere leaves the old version.
+
+What it had written by then is in files that no row names; ``overlays/`` of the home holds nothing else but what rows
+name, and no path is ever used twice.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlalchemy import Connection, insert, update
+
+from warehouse import schema
+from warehouse.manifests import PlacedFragment, columns_document
+from warehouse.memo_file import SUFFIX, MemoFile, write_memo_file
+from warehouse.storage import Storage
+from warehouse.table import ColumnSchema, Fragment, Table
+from warehouse.table_versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
+from warehouse.warehouse import Warehouse
+
+FOLDER = "overlays"
+
+
+@dataclass(frozen=True)
+class OverlayFile:
+    """A file that is in place, and the types of its columns."""
+
+    file: MemoFile
+    types: Mapping[str, str]
+
+
+class OverlayWriter:
+    """Writes the files of one change, and takes them away again if the change comes to nothing."""
+
+    def __init__(self, storage: Storage, table: str) -> None:
+        self._storage, self._table = storage, table
+        self.written: list[str] = []
+
+    def write(self, placed: PlacedFragment, columns: Mapping[str, pa.Array]) -> OverlayFile:
+        """Publish columns of one fragment as a file of a name never used before."""
+        fragment_id = placed.fragment.fragment_id
+        path = f"{FOLDER}/{self._table}/{placed.partition}/{fragment_id[:16]}-{uuid.uuid4().hex}.{SUFFIX}"
+        self.written.append(path)
+        file = write_memo_file(self._storage, path, columns)
+        return OverlayFile(file, {name: str(array.type) for name, array in columns.items()})
+
+    def discard(self) -> None:
+        """Delete what was written. Only before the transaction that names it has begun."""
+        for path in self.written:
+            self._storage.delete(path)
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A fragment as it will stand in the place of ``placed``. ``file`` holds what is new in it, if anything is."""
+
+    placed: PlacedFragment
+    fragment: Fragment
+    file: OverlayFile | None
+
+    @property
+    def changes_content(self) -> bool:
+        """Whether columns changed, so that the catalog needs a fragment of its own; deletions alone do not."""
+        return self.fragment.overlays != self.placed.fragment.overlays
+
+
+def commit_replacements(
+    warehouse: Warehouse,
+    table: Table,
+    standing: Sequence[PlacedFragment],
+    replacements: Sequence[Replacement],
+    note: ChangeNote,
+    added: Sequence[ColumnSchema] = (),
+) -> int:
+    """The new version of ``table`` in which ``replacements`` stand; returns its number.
+
+    ``standing`` are all fragments of the partitions concerned. Raises :class:`~warehouse.errors.CatalogBusy` when the
+    table is not at the version any more that the change was worked out for.
+    """
+    with warehouse.catalog.write() as connection:
+        change = begin_version(connection, warehouse, table, note, added)
+        fresh = [one for one in replacements if one.changes_content]
+        rows = write_fragments(connection, table.name, (one.fragment for one in fresh))
+        row_of = {one.placed.row: row for one, row in zip(fresh, rows, strict=True)}
+        entries = {one.placed.row: Entry(row_of.get(one.placed.row, one.placed.row), one.fragment.deletions,
+                                         one.fragment.deleted_rows) for one in replacements}  # fmt: skip
+        partitions: dict[str, list[Entry]] = {one.placed.partition: [] for one in replacements}
+        for placed in standing:
+            if placed.partition in partitions:
+                partitions[placed.partition].append(entries.get(placed.row) or Entry.of(placed))
+        write_manifests(connection, table.name, table.version + 1, partitions)
+        _write_overlays(connection, change, replacements)
+    return table.version + 1
+
+
+def begin_version(
+    connection: Connection, warehouse: Warehouse, table: Table, note: ChangeNote, added: Sequence[ColumnSchema] = ()
+) -> int:
+    """Move the table to its next version, inside the caller's transaction; returns the row of the change."""
+    check_version(connection, table.name, table.version, warehouse.catalog.where)
+    of = schema.tables
+    values = {"version": table.version + 1, "columns": columns_document((*table.columns, *added))}
+    connection.execute(update(of).where(of.c.name == table.name).values(**values))
+    return record_change(connection, table.name, table.version + 1, note, warehouse.clock())
+
+
+def _write_overlays(connection: Connection, change: int, replacements: Sequence[Replacement]) -> None:
+    rows = [
+        {"path": one.file.file.path, "column_name": column, "change": change,
+         "fragment_id": one.fragment.fragment_id, "arrow_type": one.file.types[column], "checksum": stored.checksum,
+         "rows": stored.rows, "size_bytes": stored.size_bytes}
+        for one in replacements if one.file is not None
+        for column, stored in one.file.file.columns.items()
+    ]  # fmt: skip
+    if rows:
+        connection.execute(insert(schema.overlays), rows)

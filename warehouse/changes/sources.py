@@ -1,0 +1,202 @@
+"""Where the values of a change come from: joined by keys, or aligned row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from transforms.errors import DataError, TypeMismatch
+from warehouse.changes.keys import KeyIndex
+from warehouse.changes.values import brought_columns, new_columns, plain_column, read_values, table_type
+from warehouse.manifests import PlacedFragment
+from warehouse.parquet_files import read_whole, row_count
+from warehouse.reader import read_raw
+from warehouse.storage import Storage
+from warehouse.table import ColumnSchema, Table
+
+
+@dataclass(frozen=True)
+class Brought:
+    """Values for one fragment: event i takes row ``rows[i]`` of ``values``, or keeps what it had where that is null."""
+
+    rows: pa.Array
+    values: pa.Table
+
+
+class ValueSource(Protocol):
+    """``columns``: those that are brought; ``added``: those of them that the table does not have."""
+
+    @property
+    def where(self) -> str:
+        """The file or folder, as given."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are brought, in the file's order."""
+        ...
+
+    @property
+    def added(self) -> tuple[ColumnSchema, ...]:
+        """Those of them that the table does not have."""
+        ...
+
+    @property
+    def unknown_keys(self) -> int:
+        """Keys that no fragment had so far."""
+        ...
+
+    def values_for(self, placed: PlacedFragment) -> Brought | None:
+        """What is brought for a fragment; None when it is nothing."""
+        ...
+
+
+class EventKeys:
+    """The keys of a file, looked up in fragments."""
+
+    def __init__(self, storage: Storage, table: Table, values: pa.Table, on: Sequence[str], where: str) -> None:
+        self._storage, self._where = storage, where
+        self._types = {name: table_type(table.column(name), values.column(name).type) for name in on}
+        for name, kind in self._types.items():
+            if pat.is_nested(kind) or pat.is_null(kind):
+                raise TypeMismatch("a key is a number, a text or a time", where=f"{where}, column {name}",
+                                   value=str(kind))  # fmt: skip
+        self._index = KeyIndex(self._columns(values, where), where)
+
+    @property
+    def unmet(self) -> int:
+        """Keys that no fragment had so far."""
+        return self._index.unmet
+
+    def find(self, placed: PlacedFragment) -> pa.Array:
+        """For every event of a fragment its row in the file, null where it has none."""
+        raw = read_raw(self._storage, placed.fragment, list(self._types))
+        return self._index.find(self._columns(raw, placed.fragment.path))
+
+    def _columns(self, table: pa.Table, where: str) -> dict[str, pa.Array]:
+        return {
+            name: plain_column(table.column(name), kind, f"{where}, column {name}")
+            for name, kind in self._types.items()
+        }
+
+
+@dataclass(frozen=True)
+class KeyedValues:
+    """Values of a file that is joined to events by key columns."""
+
+    where: str
+    columns: tuple[str, ...]
+    added: tuple[ColumnSchema, ...]
+    values: pa.Table
+    keys: EventKeys
+
+    @classmethod
+    def read(cls, storage: Storage, table: Table, path: str, on: Sequence[str], chosen: Sequence[str]) -> KeyedValues:
+        """Read and check the whole file. Errors as for :func:`warehouse.changes.overlay.overlay_columns`."""
+        values = read_values(storage, path)
+        columns = brought_columns(table, values.schema, on, chosen, path)
+        added = new_columns(table, columns, values.schema, path)
+        _check_types(table, columns, added, values, path)
+        return cls(path, tuple(columns), added, values.select(columns), EventKeys(storage, table, values, on, path))
+
+    @property
+    def unknown_keys(self) -> int:
+        """Keys that no fragment had so far."""
+        return self.keys.unmet
+
+    def values_for(self, placed: PlacedFragment) -> Brought | None:
+        """The rows whose keys are those of the fragment's events."""
+        rows = self.keys.find(placed)
+        return Brought(rows, self.values) if rows.null_count < len(rows) else None
+
+
+@dataclass(frozen=True)
+class AlignedValues:
+    """Values of a folder that mirrors the table's files: row i of a file is event i of the file it mirrors."""
+
+    where: str
+    columns: tuple[str, ...]
+    added: tuple[ColumnSchema, ...]
+    storage: Storage
+    mirrors: Mapping[str, str]  # the table's file -> the file that mirrors it
+    first_rows: Mapping[int, int]  # a fragment's row in the catalog -> its first row in its file
+    unknown_keys: int = 0
+
+    @classmethod
+    def read(
+        cls, storage: Storage, table: Table, folder: str, chosen: Sequence[str], standing: Sequence[PlacedFragment]
+    ) -> AlignedValues:
+        """Check every file before any is used: its name, its columns and its rows."""
+        first_rows, counts = _layout(standing)
+        mirrors = _mirrors(storage, table, folder, counts)
+        columns: list[str] = []
+        added: tuple[ColumnSchema, ...] = ()
+        for path, mirror in mirrors.items():
+            if (found := row_count(storage, mirror)) != counts[path]:
+                raise DataError("a file has other rows than the file it mirrors", where=mirror, value=found,
+                                allowed=f"{counts[path]}, as {path}", next_step="or join by a key: --on KEY")  # fmt: skip
+            values = read_whole(storage, mirror)
+            here = brought_columns(table, values.schema, (), chosen, mirror)
+            new = new_columns(table, here, values.schema, mirror)
+            if columns and (here, new) != (columns, added):
+                raise TypeMismatch("two files of one change have other columns", where=mirror,
+                                   value=", ".join(here), allowed=", ".join(columns))  # fmt: skip
+            columns, added = here, new
+            _check_types(table, columns, added, values, mirror)
+        return cls(folder, tuple(columns), added, storage, mirrors, first_rows)
+
+    def values_for(self, placed: PlacedFragment) -> Brought | None:
+        """The rows at the fragment's place in its file."""
+        mirror = self.mirrors.get(placed.fragment.path)
+        if mirror is None:
+            return None
+        values = read_whole(self.storage, mirror).select(list(self.columns))
+        part = values.slice(self.first_rows[placed.row], placed.fragment.rows)
+        return Brought(pa.array(np.arange(placed.fragment.rows)), part)
+
+
+def _layout(standing: Sequence[PlacedFragment]) -> tuple[dict[int, int], dict[str, int]]:
+    """The first row of each fragment in its file, and each file's rows."""
+    first_rows: dict[int, int] = {}
+    counts: dict[str, int] = {}
+    for placed in sorted(standing, key=lambda one: (one.fragment.path, one.fragment.row_groups)):
+        path = placed.fragment.path
+        first_rows[placed.row] = counts.get(path, 0)
+        counts[path] = counts.get(path, 0) + placed.fragment.rows
+    return first_rows, counts
+
+
+def _mirrors(storage: Storage, table: Table, folder: str, counts: Mapping[str, int]) -> dict[str, str]:
+    root, here = table.root.rstrip("/"), storage.absolute(folder).rstrip("/")
+    if not storage.folder_exists(here):
+        raise DataError("no such folder of values", where=folder, next_step="join a single file by a key: --on KEY")
+    found = {}
+    for file in storage.list(here):
+        relative = file.path.removeprefix(here).lstrip("/")
+        if not relative.endswith((".parquet", ".pq")) or relative.startswith((".", "_")):
+            continue
+        path = f"{root}/{relative}"
+        if path not in counts:
+            raise DataError("a file mirrors no file of the table", where=f"{folder}, table {table.name}", value=relative,
+                            allowed="<partition>/<name of the table's file>",
+                            next_step=f"headrace table show {table.name} lists the partitions")  # fmt: skip
+        found[path] = file.path
+    if not found:
+        raise DataError("no Parquet file here", where=folder, allowed="<partition>/<name of the table's file>")
+    return found
+
+
+def _check_types(
+    table: Table, columns: Sequence[str], added: Sequence[ColumnSchema], values: pa.Table, where: str
+) -> None:
+    """Cast once, for the error only: a value that does not fit is said before anything is written."""
+    new = {column.name for column in added}
+    for name in columns:
+        if name not in new:
+            column = values.column(name)
+            plain_column(column, table_type(table.column(name), column.type), f"{where}, column {name}")

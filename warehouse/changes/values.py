@@ -1,0 +1,147 @@
+"""Columns that a change brings: reading their files, and giving them the types that the table has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from transforms.errors import DataError, InputError, TypeMismatch
+from warehouse.arrow_names import parse_arrow_type
+from warehouse.digests import logical_type
+from warehouse.parquet_files import check_columns, read_whole
+from warehouse.storage import Storage
+from warehouse.table import ColumnSchema, Table
+
+_FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
+    ("bool", pat.is_boolean),
+    ("integer", pat.is_integer),
+    ("float", pat.is_floating),
+    ("text", lambda kind: pat.is_string(kind) or pat.is_large_string(kind) or pat.is_string_view(kind)),
+    ("binary", lambda kind: pat.is_binary(kind) or pat.is_large_binary(kind) or pat.is_binary_view(kind)),
+    ("timestamp", pat.is_timestamp),
+    ("list", lambda kind: pat.is_list(kind) or pat.is_large_list(kind)),
+)
+
+
+def read_values(storage: Storage, path: str) -> pa.Table:
+    """All rows of a Parquet file, or of every Parquet file in a folder, in the order of their names.
+
+    Raises :class:`DataError` when there is none, and :class:`~warehouse.errors.CorruptFile`.
+    """
+    where = storage.absolute(path)
+    if not storage.folder_exists(where):
+        return read_whole(storage, where)
+    found = [file.path for file in storage.list(where) if file.path.endswith((".parquet", ".pq"))]
+    if not found:
+        raise DataError("no Parquet file here", where=path, allowed="*.parquet")
+    parts = [read_whole(storage, one) for one in found]
+    for one, part in zip(found, parts, strict=True):
+        if part.schema != parts[0].schema:
+            raise TypeMismatch("two files of one change have other columns", where=one, value=_spelled(part.schema),
+                               allowed=_spelled(parts[0].schema))  # fmt: skip
+    return pa.concat_tables(parts)
+
+
+def _spelled(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def plain_type(stored: pa.DataType) -> pa.DataType:
+    """The type of the values: a dictionary's are those it stands for."""
+    return stored.value_type if pat.is_dictionary(stored) else stored
+
+
+def plain_column(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType, where: str) -> pa.Array:
+    """``column`` as one array of type ``wanted``. Raises :class:`TypeMismatch` when values do not fit or are of
+    another kind: text is not read as numbers, nor numbers as booleans."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if pat.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array.type == wanted:
+        return array
+    if not _same_kind(array.type, wanted):
+        raise _mismatch(where, array.type, wanted)
+    try:
+        return array.cast(wanted)
+    except pa.ArrowException as error:
+        raise TypeMismatch("a value does not fit the column's type", where=where, value=str(error).splitlines()[0][:200],
+                           allowed=str(wanted)) from error  # fmt: skip
+
+
+def _mismatch(where: str, found: pa.DataType, wanted: pa.DataType) -> TypeMismatch:
+    return TypeMismatch("a column is of another type than the table's", where=where, value=str(found),
+                        allowed=str(wanted), next_step="write the file with the table's type")  # fmt: skip
+
+
+def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pat.is_null(found) or logical_type(found) == logical_type(wanted):
+        return True
+    families = {name for name, check in _FAMILIES if check(found)} & {
+        name for name, check in _FAMILIES if check(wanted)
+    }
+    if not families:
+        return bool(pat.is_integer(found) and pat.is_floating(wanted))
+    if families == {"timestamp"}:
+        return bool(found.tz == wanted.tz)
+    return families != {"list"} or _same_kind(found.value_type, wanted.value_type)
+
+
+def table_type(column: ColumnSchema, found: pa.DataType) -> pa.DataType:
+    """The type that new values of a column take; ``found`` where the table's spelling names no type of a model."""
+    return plain_type(parse_arrow_type(column.arrow_type) or found)
+
+
+def brought_columns(
+    table: Table, found: pa.Schema, keys: Sequence[str], chosen: Sequence[str], where: str
+) -> list[str]:
+    """The columns that a change brings: those chosen, or all that are no keys. Raises
+    :class:`~transforms.errors.UnknownColumn`."""
+    check_columns((*keys, *chosen), found.names, where)
+    for key in keys:
+        table.column(key)
+    if both := sorted(set(keys) & set(chosen)):
+        raise InputError("a key cannot be changed by the same file", where=where, value=", ".join(both))
+    columns = [name for name in found.names if name not in keys and (not chosen or name in chosen)]
+    if not columns:
+        raise InputError("the file brings no column but its keys", where=where, value=", ".join(found.names))
+    return columns
+
+
+def new_columns(table: Table, columns: Sequence[str], found: pa.Schema, where: str) -> tuple[ColumnSchema, ...]:
+    """Those of ``columns`` that the table does not have, typed from the file. Raises :class:`TypeMismatch` for a type
+    that no model could read."""
+    known = {column.name for column in table.columns}
+    added = []
+    for name in columns:
+        if name in known:
+            continue
+        kind = plain_type(found.field(name).type)
+        if pat.is_null(kind) or parse_arrow_type(str(kind)) != kind:
+            raise TypeMismatch("a new column needs a type that a model can read", where=f"{where}, column {name}",
+                               value=str(kind), allowed="bool, integers, floats, text, timestamps, lists of them")  # fmt: skip
+        added.append(ColumnSchema(name, str(kind), overlay_only=True))
+    return tuple(added)
+
+
+def parse_literal(text: str, column: ColumnSchema) -> Any:
+    """What ``text`` means as a value of a column: an Arrow scalar of its type. Raises :class:`InputError`."""
+    kind = plain_type(parse_arrow_type(column.arrow_type) or pa.null())
+    if pat.is_null(kind) or pat.is_nested(kind) or pat.is_binary(kind) or pat.is_large_binary(kind):
+        raise InputError("events cannot be chosen by a column of this type", where=f"column {column.name}",
+                         value=column.arrow_type, allowed="bool, integers, floats, text, timestamps",
+                         next_step="choose them by a key: --on KEY --keys FILE")  # fmt: skip
+    if pat.is_boolean(kind) and text.lower() not in ("true", "false"):
+        raise _not_a_value(text, column, "true or false")
+    try:
+        return pa.scalar(text, pa.string()).cast(kind)
+    except pa.ArrowException as error:
+        raise _not_a_value(text, column, column.arrow_type) from error
+
+
+def _not_a_value(text: str, column: ColumnSchema, allowed: str) -> InputError:
+    return InputError("not a value of this column", where=f"--where, column {column.name}", value=text, allowed=allowed)

@@ -1,0 +1,126 @@
+"""Writing the next version of a table: manifests, the changed fragments, and what made the version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from warehouse import schema
+from warehouse.catalog import chunks
+from warehouse.errors import CatalogBusy
+from warehouse.manifests import PlacedFragment
+from warehouse.partitions import partition_range
+from warehouse.table import Fragment, Overlay
+
+ChangeKind = Literal["register", "append", "overlay", "fix", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A fragment in a manifest: its row in the catalog, and which of its events are retracted."""
+
+    fragment: int
+    deletions: Overlay | None = None
+    deleted_rows: int = 0
+
+    @classmethod
+    def of(cls, placed: PlacedFragment) -> Entry:
+        """The entry of a fragment as it stands."""
+        return cls(placed.row, placed.fragment.deletions, placed.fragment.deleted_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeNote:
+    """What made a version of a table. ``rows`` and ``fragments`` are those that the change touched."""
+
+    kind: ChangeKind
+    columns: tuple[str, ...]
+    rows: int
+    fragments: int
+    source: str
+    why: str
+
+
+def check_version(connection: Connection, table: str, expected: int | None, where: str) -> None:
+    """Raise :class:`CatalogBusy` unless ``table`` is still at the version that the change was worked out for."""
+    query = select(schema.tables.c.version).where(schema.tables.c.name == table)
+    if connection.execute(query.with_for_update()).scalar() != expected:
+        raise CatalogBusy("another process registered or changed this table meanwhile", where=where, value=table,
+                          next_step="run the command again")  # fmt: skip
+
+
+def write_fragments(connection: Connection, table: str, fragments: Iterable[Fragment]) -> tuple[int, ...]:
+    """New rows of ``fragments``, in order."""
+    of = schema.fragments
+    first = (connection.execute(select(func.max(of.c.id))).scalar() or 0) + 1
+    rows = [{"id": first + i, **_fragment_row(table, fragment)} for i, fragment in enumerate(fragments)]
+    if rows:
+        connection.execute(insert(of), rows)
+    return tuple(range(first, first + len(rows)))
+
+
+def _fragment_row(table: str, fragment: Fragment) -> dict[str, Any]:
+    absent = {overlay.column for overlay in fragment.overlays if overlay.is_absent}
+    overlays = {overlay.column: overlay.path for overlay in fragment.overlays if not overlay.is_absent}
+    return {
+        "fragment_id": fragment.fragment_id,
+        "table_name": table,
+        "path": fragment.path,
+        "row_groups": list(fragment.row_groups),
+        "rows": fragment.rows,
+        "size_bytes": fragment.size_bytes,
+        "digests": {column: found for column, found in fragment.digests.items() if column not in absent},
+        "overlays": overlays or None,
+    }
+
+
+def write_manifests(
+    connection: Connection, table: str, table_version: int, partitions: Mapping[str, Sequence[Entry]]
+) -> None:
+    """The next version of each of these partitions; one without entries is gone. Older versions stay as they are."""
+    if not partitions:
+        return
+    of = schema.manifests
+    mine = of.c.table_name == table
+    query = select(of.c.partition, func.max(of.c.version).label("version")).where(mine).group_by(of.c.partition)
+    latest = {row.partition: row.version for row in connection.execute(query)}
+    for keys in chunks(sorted(partitions)):
+        connection.execute(update(of).where(mine, of.c.partition.in_(keys)).values(current=False))
+    first = (connection.execute(select(func.max(of.c.id))).scalar() or 0) + 1
+    manifests, members = [], []
+    for number, (key, entries) in enumerate(partitions.items(), first):
+        start, end = partition_range(key)
+        manifests.append({"id": number, "table_name": table, "partition": key, "version": latest.get(key, 0) + 1,
+                          "table_version": table_version, "start_at": start.timestamp(), "end_at": end.timestamp(),
+                          "current": True})  # fmt: skip
+        members += [_member(number, position, entry) for position, entry in enumerate(entries)]
+    connection.execute(insert(of), manifests)
+    if members:
+        connection.execute(insert(schema.manifest_fragments), members)
+
+
+def _member(manifest: int, position: int, entry: Entry) -> dict[str, Any]:
+    vector = entry.deletions
+    return {
+        "manifest": manifest,
+        "position": position,
+        "fragment": entry.fragment,
+        "deletions": None if vector is None else vector.path,
+        "deletions_checksum": None if vector is None else vector.checksum,
+        "deleted_rows": None if vector is None else entry.deleted_rows,
+    }
+
+
+def record_change(connection: Connection, table: str, version: int, note: ChangeNote, now: float) -> int:
+    """Write down what made this version; returns the row."""
+    of = schema.changes
+    number: int = (connection.execute(select(func.max(of.c.id))).scalar() or 0) + 1
+    connection.execute(
+        insert(of).values(
+            id=number, table_name=table, table_version=version, kind=note.kind, columns=list(note.columns),
+            rows=note.rows, fragments=note.fragments, source=note.source, why=note.why, created_at=now)
+    )  # fmt: skip
+    return number
