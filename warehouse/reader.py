@@ -18,6 +18,7 @@ from warehouse.artifacts import ArtifactSource
 from warehouse.digests import column_digest
 from warehouse.errors import ChangedData, MemoDamaged
 from warehouse.memo_file import read_memo_file
+from warehouse.overlay_files import live_mask
 from warehouse.parquet_files import read_columns
 from warehouse.solution import MemoRef, ReadSolution, SolutionFragment
 from warehouse.storage import Storage
@@ -92,7 +93,8 @@ def read_fragment(
     arrays = [values[name] if name in values else loaded[root.identity] for name, root in roots.items()]
     arrays += [raw.column(name) for name in (solution.label, *columns)]
     table = pa.table(arrays, names=[*roots, LABEL, *columns])
-    return table
+    live = live_mask(storage, fragment)
+    return table if live is None else table.filter(live)
 
 
 #: Before the fingerprint of a memoized subgraph, where it stands in for a raw column.

@@ -197,15 +197,17 @@ def read_solution(
     version: int | None = None,
     start: datetime | None = None,
     end: datetime | None = None,
+    table_version: int | None = None,
 ) -> ReadSolution:
-    """The read solution of a submitted model over the partitions that lie in ``[start, end)``, as things stand now.
+    """The cheapest way to read a submitted model's inputs over the partitions that lie in ``[start, end)``.
 
-    ``version`` is the model's version, the newest by default. A partition belongs to the range when it starts in it.
-    Raises :class:`~warehouse.errors.UnknownModel`.
+    ``version`` is the model's version, the newest by default; ``table_version`` the table's, as it stands now by default:
+    an older one is what its data was then. A partition belongs to the range when it starts in it. Raises
+    :class:`~warehouse.errors.UnknownModel`, and :class:`~transforms.errors.NotFound` for a version the table never had.
     """
     from warehouse.solving import solve
 
-    return solve(warehouse, model_name, version=version, start=start, end=end)
+    return solve(warehouse, model_name, version=version, start=start, end=end, table_version=table_version)
 
 
 def _deleted(fragment: Fragment) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 
 from sqlalchemy import Connection
 
+from transforms.errors import NotFound
 from transforms.graph import component_document
 from warehouse.coverage import Coverage, CoveredFragment, find_coverage
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.merged import MergedGraph
 from warehouse.models import ModelRecord, StoredInput, get_model, stored_inputs
 from warehouse.solution import Action, ReadPlan, ReadSolution, SolutionFragment, SolutionInput, SolutionPartition
+from warehouse.table import Table
 from warehouse.warehouse import Warehouse
 
 
@@ -24,16 +27,30 @@ def solve(
     version: int | None = None,
     start: datetime | None = None,
     end: datetime | None = None,
+    table_version: int | None = None,
 ) -> ReadSolution:
     """See :func:`warehouse.solution.read_solution`."""
     with warehouse.catalog.read() as connection:
         model = get_model(connection, model_name, version)
-        fragments = current_fragments(connection, model.table, start, end)
-        return build_solution(connection, model, stored_inputs(connection, model.id), fragments)
+        table = _table_at(connection, model.table, table_version)
+        fragments = current_fragments(connection, model.table, start, end, at_version=table_version)
+        return build_solution(connection, model, table, stored_inputs(connection, model.id), fragments)
+
+
+def _table_at(connection: Connection, name: str, version: int | None) -> Table:
+    table = get_table(connection, name)
+    if version is not None and not 1 <= version <= table.version:
+        raise NotFound(f"table {name!r} has no such version", value=version, allowed=f"1 to {table.version}",
+                       next_step=f"headrace table history {name}")  # fmt: skip
+    return table if version is None else replace(table, version=version)
 
 
 def build_solution(
-    connection: Connection, model: ModelRecord, inputs: Sequence[StoredInput], fragments: Sequence[PlacedFragment]
+    connection: Connection,
+    model: ModelRecord,
+    table: Table,
+    inputs: Sequence[StoredInput],
+    fragments: Sequence[PlacedFragment],
 ) -> ReadSolution:
     """The cheapest way to read the inputs over the fragments: one plan for each pattern of what is ready."""
     graph = MergedGraph(tuple(item.component for item in inputs))
@@ -43,7 +60,7 @@ def build_solution(
         model=model.name,
         model_version=model.version,
         table=model.table,
-        table_version=get_table(connection, model.table).version,
+        table_version=table.version,
         label=model.label,
         inputs=tuple(_solution_input(item) for item in inputs),
         plans=plans,

@@ -33,6 +33,12 @@ def submit(
     file: Annotated[str, typer.Argument(help="A Python file that defines models, such as examples/search_ads.py.")],
     table: Annotated[str, typer.Option(help="The table to read. Default: what the model names.")] = "",
     model: Annotated[list[str] | None, typer.Option(help="Only this model of the file; may be repeated.")] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="What is kept: all (every input), adaptive (what pays, subgraphs too), none. Default: as before, at first all."
+        ),
+    ] = "",
     analyze: Annotated[
         bool, typer.Option("--analyze", help="First make the full passes that are missing, as headrace analyze does.")
     ] = False,
@@ -51,7 +57,7 @@ def submit(
             make_analyses(warehouse, models, table)
         _check_all(warehouse, models, table)
         for each in models:
-            done = submit_model(warehouse, each, table=table or None)
+            done = submit_model(warehouse, each, table=table or None, policy=policy or None)
             row = SubmittedRow(
                 model=each.name,
                 version=done.version,
@@ -62,6 +68,8 @@ def submit(
                 shared=done.shared,
                 queued=done.queued,
                 failed=done.failed,
+                computed=done.computed,
+                policy=done.policy,
                 unchanged=done.unchanged,
             )
             rows.append(row)

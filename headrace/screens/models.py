@@ -24,12 +24,14 @@ class SubmittedRow:
     shared: int
     queued: int
     failed: int
+    computed: int
+    policy: str
     unchanged: bool
 
     @property
     def requests(self) -> int:
         """All the pairs."""
-        return self.hits + self.shared + self.queued + self.failed
+        return self.hits + self.shared + self.queued + self.failed + self.computed
 
     @property
     def covered_share(self) -> float | None:
@@ -56,12 +58,15 @@ class SubmittedScreen:
             rows,
         )  # fmt: skip
         waiting = sum(m.queued + m.shared for m in self.models)
+        computed = sum(m.computed for m in self.models)
         if failed := sum(m.failed for m in self.models):
             return Group(table, f"{count_text(failed)} failed and wait to be retried; next: headrace model explain MODEL "
                                 "--misses says why, headrace work --retry-failed --until-idle tries again")  # fmt: skip
-        return Group(
-            table, "next: headrace work --until-idle" if waiting else "everything these models read is memoized"
-        )
+        if waiting:
+            return Group(table, "next: headrace work --until-idle")
+        if computed:
+            return Group(table, f"{count_text(computed)} are computed when they are read, as the policy says")
+        return Group(table, "everything these models read is memoized")
 
 
 @dataclass(frozen=True, slots=True)
