@@ -160,14 +160,17 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say for each input and partition: hit or miss, and why."""
-    from headrace.screens.models import DecisionRow, ExplainScreen
+    from headrace.screens.models import DecisionRow, ExplainScreen, NearestRow
     from warehouse.explain import explain_model
     from warehouse.models import get_model
+    from warehouse.nearest import nearest_known_of
 
     with open_warehouse(home) as warehouse:
         with warehouse.catalog.read() as connection:
             found = get_model(connection, name, version or None)
         decisions = explain_model(warehouse, name, version or None)
+        unknown = {one.input for one in decisions if one.reason_code in ("never_seen", "not_kept")}
+        nearest = nearest_known_of(warehouse, name, unknown, version or None)
     rows = (
         DecisionRow(
             input=item.input,
@@ -182,4 +185,16 @@ def explain(
         for item in decisions
         if not (misses and item.hit)
     )
-    emit(ExplainScreen(name, found.version, tuple(rows), summarised=not partitions), as_json=as_json)
+    known = (
+        NearestRow(
+            input=item.input,
+            fingerprint=item.fingerprint,
+            expression=item.expression,
+            models=item.models,
+            distance=item.difference.distance,
+            changes=tuple(change.to_document() for change in item.difference.changes),
+        )
+        for item in nearest
+    )
+    screen = ExplainScreen(name, found.version, found.policy, tuple(rows), tuple(known), summarised=not partitions)
+    emit(screen, as_json=as_json)

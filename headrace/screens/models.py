@@ -151,6 +151,23 @@ class DecisionRow:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class NearestRow:
+    """For an input that was missed: the nearest component that is known, and what differs in the input."""
+
+    input: str
+    fingerprint: str
+    expression: str
+    models: tuple[str, ...]
+    distance: float
+    changes: tuple[dict[str, object], ...]
+
+    @property
+    def text(self) -> str:
+        """What differs, in words."""
+        return "; ".join(str(change["sentence"]) for change in self.changes)
+
+
 def _alike(decision: DecisionRow) -> str:
     """What decisions of one line share: where fragments failed, each names a row and an event of its own."""
     return decision.reason.partition("; ")[0] if decision.reason_code == "failed" else decision.reason
@@ -162,15 +179,22 @@ class ExplainScreen:
 
     model: str
     version: int
+    policy: str
     decisions: tuple[DecisionRow, ...]
+    nearest: tuple[NearestRow, ...]
     summarised: bool = True
 
     def render(self) -> RenderableType:
         """Equal answers of one input are one line, unless asked for every partition."""
         hits = sum(decision.hit for decision in self.decisions)
-        head = (f"model {self.model} version {self.version}: {count_text(hits)} hits, "
+        head = (f"model {self.model} version {self.version}, policy {self.policy}: {count_text(hits)} hits, "
                 f"{count_text(len(self.decisions) - hits)} misses")  # fmt: skip
-        return Group(head, self._summary() if self.summarised else self._every_partition())
+        answers = self._summary() if self.summarised else self._every_partition()
+        return Group(head, answers, "", self._nearest()) if self.nearest else Group(head, answers)
+
+    def _nearest(self) -> RenderableType:
+        rows = ((n.input, n.fingerprint[:12], ", ".join(n.models) or "-", n.text) for n in self.nearest)
+        return grid(("missed input", "nearest known", "read by", "what differs in the input*"), rows)
 
     def _every_partition(self) -> RenderableType:
         rows = (
