@@ -16,7 +16,7 @@ def test_catalog_stands_in_the_home_by_default() -> None:
     ("field", "value"),
     [
         ("home", ""),
-        ("catalog_url", "postgresql://somewhere/catalog"),
+        ("catalog_url", "mysql://somewhere/catalog"),
         ("fragment_rows", 0),
         ("fragment_rows", 1.5),
         ("fragment_rows", True),
