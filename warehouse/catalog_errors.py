@@ -61,8 +61,11 @@ _UNCONNECTED: dict[str, tuple[type[HeadraceError], str, str]] = {
                  "check the URL, $PGPASSWORD or ~/.pgpass"),
     "no pg_hba.conf entry": (InputError, "PostgreSQL does not let this user in from here", "add a line to pg_hba.conf"),
     "role": (InputError, "PostgreSQL does not know this user", "createuser NAME, or name another one in the URL"),
+    "invalid": (InputError, "the catalog's URL has an option that means nothing",
+                "options are those of libpq: sslmode, connect_timeout, options, ..."),
     "database": (InputError, "PostgreSQL does not know this database", "createdb NAME, or name another one in the URL"),
 }  # fmt: skip
+_SIGNS = ("FATAL:  {}", "no {} supplied", "connection is bad: {}", "{} connection option")
 _TOO_MANY = ("too many clients", "too many connections", "remaining connection slots")
 #: Classes of connections that broke, were refused or were ended: 08, shutdown of the server, an idle session ended.
 _LOST = ("08", "57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "53300")
@@ -74,6 +77,8 @@ def _explain_postgresql(error: DBAPIError, said: str, where: str, *, committing:
     if not lost and (found := _STATES.get(state) or _STATES.get(state[:2])):
         kind, what, next_step = found
         return kind(what, where=where, value=said, next_step=next_step)
+    if "invalid connection option" in said:
+        return _unconnected(said, where)
     if "NUL" in said and not state:
         return InputError("PostgreSQL keeps no text with a NUL character", where=where, value=said,
                           next_step="take it out of the name")  # fmt: skip
@@ -90,7 +95,7 @@ def _explain_postgresql(error: DBAPIError, said: str, where: str, *, committing:
 
 def _unconnected(said: str, where: str) -> HeadraceError:
     for word, (kind, what, next_step) in _UNCONNECTED.items():
-        if f"FATAL:  {word}" in said or (word == "password" and "no password supplied" in said):
+        if any(sign.format(word) in said for sign in _SIGNS):
             return kind(what, where=where, value=said, next_step=next_step)
     if any(words in said for words in _TOO_MANY):
         return CatalogLost("PostgreSQL has no connection left; nothing was changed", where=where, value=said,

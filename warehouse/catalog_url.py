@@ -8,7 +8,7 @@ from transforms.errors import InputError
 
 ALLOWED = "sqlite:///path/catalog.db, postgresql://user:password@host:port/database"
 
-_CREDENTIALS = re.compile(r"(?<=://)([^/?#]*):([^/?#]*)@")
+_CREDENTIALS = re.compile(r"(?<=://)([^:/?#@]*):.*@")
 _SECRET_OPTIONS = re.compile(r"\b((?:ssl)?password|passfile)=[^&\s]*", re.IGNORECASE)
 
 
@@ -20,9 +20,12 @@ def without_secrets(text: str) -> str:
 def with_driver(url: str) -> str:
     """``postgres://`` and ``postgresql://`` mean psycopg 3; other URLs are given back as they are.
 
-    Raises :class:`InputError` for another driver of PostgreSQL.
+    Raises :class:`InputError` for another driver of PostgreSQL, and for a password that is not written as URLs ask.
     """
     scheme, separator, rest = url.partition("://")
+    if scheme.startswith("postgres") and rest.partition("?")[0].count("@") > 1:
+        raise InputError("a user or a password in a URL is percent-encoded", where="the catalog's URL",
+                         value=without_secrets(url), next_step="write @ as %40, / as %2F, : as %3A")  # fmt: skip
     if scheme in ("postgres", "postgresql", "postgresql+psycopg"):
         return f"postgresql+psycopg{separator}{rest}"
     if scheme.startswith("postgresql+"):

@@ -111,7 +111,7 @@ def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> No
         connection.execute(
             update(schema.tasks)
             .where(of.memo_key.in_(chunk), of.state.in_(sources(TaskEvent.REQUEUE)))
-            .values(state=target(TaskEvent.REQUEUE), attempts=0, not_before=now, error=None, changed_at=now)
+            .values(state=target(TaskEvent.REQUEUE), attempts=0, not_before=0.0, error=None, changed_at=now)
         )
 
 
