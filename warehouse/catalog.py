@@ -208,7 +208,7 @@ def _postgresql(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
     defaults = {"application_name": "headrace", "connect_timeout": max(2, math.ceil(busy_timeout_secs)),
                 "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}  # fmt: skip
     arguments = {name: value for name, value in defaults.items() if name not in url.query}
-    where = without_secrets(url.render_as_string(hide_password=True))
+    where = without_secrets(url.set(drivername="postgresql").render_as_string(hide_password=True))
     try:
         # A connection that the server closed meanwhile is noticed before it is used, and made anew.
         engine = create_engine(url, connect_args=arguments, pool_pre_ping=True)

@@ -12,7 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, insert, inspect, select, text
+from sqlalchemy import ClauseElement, Connection, create_engine, insert, inspect, select, text
 
 from tests.warehouse.scenes import start
 from warehouse import schema
@@ -42,6 +42,13 @@ _POSTGRESQL = {
 }
 
 
+def _plain(found: object) -> str:
+    """What was reflected, with clauses of SQL as their text."""
+    if isinstance(found, dict):
+        return repr({name: _plain(value) for name, value in found.items()})
+    return str(found) if isinstance(found, ClauseElement) else repr(found)
+
+
 def structure(connection: Connection) -> dict[str, Any]:
     """Everything that the database says about Headrace's tables."""
     if connection.dialect.name == "postgresql":
@@ -51,11 +58,11 @@ def structure(connection: Connection) -> dict[str, Any]:
     for table in schema.metadata.tables:
         here = inspect(connection)
         asked = (here.get_columns, here.get_pk_constraint, here.get_foreign_keys, here.get_indexes)
-        parts = [sorted(map(repr, part)) if isinstance(part := ask(table), list) else repr(part) for ask in asked]
+        parts = [sorted(map(_plain, part)) if isinstance(part := ask(table), list) else _plain(part) for ask in asked]
         creation = connection.execute(
             text("SELECT sql FROM sqlite_master WHERE name = :name"), {"name": table}
         ).scalar()
-        unique = sorted(map(repr, here.get_unique_constraints(table)))
+        unique = sorted(map(_plain, here.get_unique_constraints(table)))
         tables[table] = (*parts, unique, "AUTOINCREMENT" in str(creation))
     return tables
 
