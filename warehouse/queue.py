@@ -16,7 +16,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, or_, select, u
 
 from transforms.graph import component_from_document, raw_columns
 from warehouse import schema
-from warehouse.catalog import chunks
+from warehouse.catalog import chunks, storable
 from warehouse.coverage import count_live_bytes, cover, enter_files
 from warehouse.manifests import AddedColumns, added_columns, fragment_of
 from warehouse.memo_file import NewFile
@@ -95,7 +95,8 @@ def lease_tasks(
     of the raw data. Empty when nothing can be leased now.
     """
     now, name = warehouse.clock(), lease()
-    with warehouse.catalog.write() as connection:
+
+    def take(connection: Connection) -> tuple[LeasedTask, ...]:
         _quarantine_lost(connection, now, warehouse.config.max_attempts)
         client, partitions = _next_turn(connection, now)
         rows: list[Any] = []
@@ -110,6 +111,9 @@ def lease_tasks(
         _count_turn(connection, client, len(rows))
         added = {table: added_columns(connection, table) for table in {row.table_name for row in rows}}
         return tuple(_leased(row, client, name, added[row.table_name]) for row in rows)
+
+    # Repeated where the commit is in doubt: a lease that nobody knows of runs out by itself.
+    return warehouse.catalog.run(take, idempotent=True)
 
 
 def _leasable(now: float) -> Any:
@@ -227,30 +231,40 @@ def _held(task: LeasedTask, event: TaskEvent) -> Any:
 def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
     """Extend the leases by ``lease_secs`` from now. Returns the tasks still owned; drop the others."""
     until = warehouse.clock() + warehouse.config.lease_secs
-    with warehouse.catalog.write() as connection:
+    held = tuple(tasks)
+
+    def extend(connection: Connection) -> tuple[LeasedTask, ...]:
         return tuple(
             task
-            for task in tasks
+            for task in held
             if connection.execute(
                 update(schema.tasks).where(_held(task, TaskEvent.COMMIT)).values(lease_until=until)
             ).rowcount
         )
 
+    return warehouse.catalog.run(extend, idempotent=True)
+
 
 def commit_memo(warehouse: Warehouse, task: LeasedTask, written: MemoWritten) -> bool:
-    """Make a memo READY. False, and nothing is changed, if the lease was lost to another worker."""
+    """Make a memo READY. False, and nothing is changed, if the lease was lost to another worker.
+
+    True again for what this very lease has committed already.
+    """
     return commit_memos(warehouse, [(task, written)])[0]
 
 
 def commit_memos(warehouse: Warehouse, done: Iterable[tuple[LeasedTask, MemoWritten]]) -> tuple[bool, ...]:
     """:func:`commit_memo` for many tasks in one transaction; one answer for each."""
     now, listed = warehouse.clock(), list(done)
-    with warehouse.catalog.write() as connection:
+
+    def commit(connection: Connection) -> tuple[bool, ...]:
         owned = _still_held(connection, [task for task, _ in listed])
         ready = [(task, written) for task, written in listed if task.task_id in owned]
         if ready:
             _commit(connection, ready, now)
-    return tuple(task.task_id in owned for task, _ in listed)
+        return tuple(task.task_id in owned or _is_committed(connection, task, written) for task, written in listed)
+
+    return warehouse.catalog.run(commit, idempotent=True)
 
 
 def _still_held(connection: Connection, tasks: Sequence[LeasedTask]) -> set[int]:
@@ -289,6 +303,19 @@ def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritte
     count_live_bytes(connection, set(files.values()), now)
 
 
+def _is_committed(connection: Connection, task: LeasedTask, written: MemoWritten) -> bool:
+    """Whether this very lease made the memo ready in this file: its commit was asked for twice."""
+    of, memos, files = schema.tasks.c, schema.memos.c, schema.memo_files.c
+    query = (
+        select(of.id)
+        .join(schema.memos, memos.memo_key == of.memo_key)
+        .join(schema.memo_files, files.id == memos.file)
+        .where(of.id == task.task_id, of.fence == task.fence, of.lease == task.lease)
+        .where(of.state == target(TaskEvent.COMMIT), memos.state == MemoState.READY, files.path == written.file.path)
+    )
+    return connection.execute(query).first() is not None
+
+
 def _columns_of(task: LeasedTask) -> tuple[str, ...]:
     if not task.fragment.overlays:
         return ()  # whatever it reads, it is the fragment's own content
@@ -301,8 +328,9 @@ def fail_task(warehouse: Warehouse, task: LeasedTask, error: str) -> TaskState |
     Returns its new state, or None if the lease was lost to another worker and nothing was changed.
     """
     now, config = warehouse.clock(), warehouse.config
-    event = on_failure(task.attempt, config.max_attempts)
-    with warehouse.catalog.write() as connection:
+    event, error = on_failure(task.attempt, config.max_attempts), storable(error)
+
+    def fail(connection: Connection) -> TaskState | None:
         swapped = connection.execute(
             update(schema.tasks)
             .where(_held(task, event))
@@ -315,15 +343,19 @@ def fail_task(warehouse: Warehouse, task: LeasedTask, error: str) -> TaskState |
             _quarantine(connection, task.task_id, task.memo_key, error, now)
         else:
             _set_memo_state(connection, [task.memo_key], MEMO_OF_TASK[target(event)], now)
-    return target(event)
+        return target(event)
+
+    return warehouse.catalog.run(fail, idempotent=True)
 
 
 def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
     """Give tasks back untried: the attempt does not count. Returns how many were still owned."""
-    now, released = warehouse.clock(), 0
+    now, held = warehouse.clock(), tuple(tasks)
     state = target(TaskEvent.RELEASE)
-    with warehouse.catalog.write() as connection:
-        for task in tasks:
+
+    def release(connection: Connection) -> int:
+        released = 0
+        for task in held:
             swapped = connection.execute(
                 update(schema.tasks)
                 .where(_held(task, TaskEvent.RELEASE))
@@ -332,20 +364,25 @@ def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
             if swapped.rowcount:
                 released += 1
                 _set_memo_state(connection, [task.memo_key], MEMO_OF_TASK[state], now)
-    return released
+        return released
+
+    return warehouse.catalog.run(release, idempotent=True)
 
 
 def retry_failed(warehouse: Warehouse, fingerprint: str | None = None) -> int:
     """Queue quarantined tasks again with all their attempts, of one component or of all; returns how many."""
     memos, now = schema.memos, warehouse.clock()
-    with warehouse.catalog.write() as connection:
+
+    def retry(connection: Connection) -> int:
         query = select(memos.c.memo_key).where(memos.c.state == MemoState.FAILED)
         if fingerprint is not None:
             query = query.where(memos.c.fingerprint == fingerprint)
         keys = connection.execute(query).scalars().all()
         requeue_tasks(connection, keys, now)
         _set_memo_state(connection, keys, MemoState.PENDING, now)
-    return len(keys)
+        return len(keys)
+
+    return warehouse.catalog.run(retry, idempotent=True)
 
 
 def queue_depths(warehouse: Warehouse) -> tuple[QueueDepth, ...]:

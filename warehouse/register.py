@@ -81,10 +81,13 @@ def register_table(
     fresh = [file for files in found.values() for file in files if not _is_known(file, known)]
     columns = _checked_columns(warehouse, name, known, fresh, time_column)
     read = _read_all(warehouse, fresh, progress)
-    with warehouse.catalog.write() as connection:
+
+    def write(connection: Connection) -> Registration:
         check_version(connection, name, known.table.version if known.table else None, warehouse.catalog.where)
         change = _Change(connection, warehouse.clock(), name, root, columns, time_column, known, found, read)
         return change.apply()
+
+    return warehouse.catalog.run(write)
 
 
 def check_table_name(name: str) -> None:

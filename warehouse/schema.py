@@ -1,6 +1,7 @@
 """The catalog's tables in SQLAlchemy Core. Dialect-neutral: SQLite by default, PostgreSQL at scale.
 
-Moments are float seconds since the epoch (column names end in ``_at``); sizes are bytes. A change here needs a new
+Moments are float seconds since the epoch (column names end in ``_at``); sizes are bytes. Strings of a given length are
+compared byte by byte on both, so that order and prefixes mean the same and use the indexes. A change here needs a new
 migration under ``warehouse/migrations/versions``; a test compares the two.
 """
 
@@ -22,6 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.types import TypeEngine
 
 metadata = MetaData(
     naming_convention={
@@ -34,12 +36,19 @@ metadata = MetaData(
 
 #: SQLite counts rows by itself only in a column of type INTEGER.
 _ROW_ID = BigInteger().with_variant(Integer, "sqlite")
-_HASH = String(64)
+
+
+def _string(length: int) -> TypeEngine[str]:
+    return String(length).with_variant(String(length, collation="C"), "postgresql")
+
+
+_HASH = _string(64)
+_NAME = _string(255)
 
 tables = Table(
     "tables",
     metadata,
-    Column("name", String(255), primary_key=True),
+    Column("name", _NAME, primary_key=True),
     Column("root", Text, nullable=False),
     Column("time_column", Text),
     Column("columns", JSON, nullable=False),  # [[name, arrow type], ...] in file order; [.., .., true] for overlay-only
@@ -53,7 +62,7 @@ files = Table(
     metadata,
     Column("table_name", ForeignKey("tables.name"), primary_key=True),
     Column("path", Text, primary_key=True),
-    Column("partition", String(255), nullable=False),
+    Column("partition", _NAME, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("mtime_ns", BigInteger, nullable=False),
 )
@@ -81,7 +90,7 @@ manifests = Table(
     metadata,
     Column("id", _ROW_ID, primary_key=True),
     Column("table_name", ForeignKey("tables.name"), nullable=False),
-    Column("partition", String(255), nullable=False),
+    Column("partition", _NAME, nullable=False),
     Column("version", Integer, nullable=False),
     Column("table_version", Integer, nullable=False),
     Column("start_at", Float, nullable=False),
@@ -109,7 +118,7 @@ changes = Table(
     Column("id", _ROW_ID, primary_key=True),
     Column("table_name", ForeignKey("tables.name"), nullable=False),
     Column("table_version", Integer, nullable=False),
-    Column("kind", String(16), nullable=False),  # register, append, overlay, fix, delete
+    Column("kind", _string(16), nullable=False),  # register, append, overlay, fix, delete
     Column("columns", JSON, nullable=False),
     Column("rows", BigInteger, nullable=False),
     Column("fragments", BigInteger, nullable=False),
@@ -124,7 +133,7 @@ overlays = Table(
     "overlays",
     metadata,
     Column("path", Text, primary_key=True),
-    Column("column_name", String(255), primary_key=True),
+    Column("column_name", _NAME, primary_key=True),
     Column("change", ForeignKey("changes.id"), nullable=False, index=True),
     Column("fragment_id", _HASH, nullable=False),
     Column("arrow_type", Text, nullable=False),
@@ -136,7 +145,7 @@ overlays = Table(
 clients = Table(
     "clients",
     metadata,
-    Column("name", String(255), primary_key=True),
+    Column("name", _NAME, primary_key=True),
     Column("served", BigInteger, nullable=False),  # turn number of its last lease: least recently served goes first
     Column("leased_tasks", BigInteger, nullable=False),
 )
@@ -145,7 +154,7 @@ models = Table(
     "models",
     metadata,
     Column("id", _ROW_ID, primary_key=True),
-    Column("name", String(255), nullable=False),
+    Column("name", _NAME, nullable=False),
     Column("version", Integer, nullable=False),
     Column("client", ForeignKey("clients.name"), nullable=False),
     Column("priority", Integer, nullable=False),
@@ -154,7 +163,7 @@ models = Table(
     Column("table_version", Integer, nullable=False),  # what it misses was queued up to this version of the table
     Column("digest", _HASH, nullable=False),
     Column("live", Boolean, nullable=False),  # the newest version of its name
-    Column("policy", String(16), nullable=False, server_default="all"),
+    Column("policy", _string(16), nullable=False, server_default="all"),
     Column("submitted_at", Float, nullable=False),
     UniqueConstraint("name", "version"),
 )
@@ -173,14 +182,14 @@ component_columns = Table(
     "component_columns",
     metadata,
     Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
-    Column("column_name", String(255), primary_key=True, index=True),
+    Column("column_name", _NAME, primary_key=True, index=True),
 )
 
 component_operators = Table(
     "component_operators",
     metadata,
     Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
-    Column("operator", String(255), primary_key=True, index=True),
+    Column("operator", _NAME, primary_key=True, index=True),
     Column("version", Integer, nullable=False),
 )
 
@@ -189,7 +198,7 @@ model_inputs = Table(
     metadata,
     Column("model", ForeignKey("models.id"), primary_key=True),
     Column("position", Integer, primary_key=True),
-    Column("name", String(255), nullable=False),
+    Column("name", _NAME, nullable=False),
     Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False, index=True),
 )
 
@@ -248,7 +257,7 @@ memos = Table(
     Column("memo_key", _HASH, primary_key=True),
     Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False, index=True),
     Column("fragment", ForeignKey("fragments.id"), nullable=False, index=True),
-    Column("state", String(16), nullable=False),
+    Column("state", _string(16), nullable=False),
     Column("file", ForeignKey("memo_files.id"), index=True),
     Column("rows", BigInteger),
     Column("size_bytes", BigInteger),
@@ -256,7 +265,7 @@ memos = Table(
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
     Column("queued_by", ForeignKey("models.id"), nullable=False),
-    Column("cause_code", String(32), nullable=False),  # why it was missing when it was queued
+    Column("cause_code", _string(32), nullable=False),  # why it was missing when it was queued
     Column("cause", Text, nullable=False),
     Column("evicted_at", Float),
     Column("evicted_why", Text),
@@ -271,10 +280,10 @@ tasks = Table(
     Column("id", _ROW_ID, primary_key=True),
     Column("memo_key", ForeignKey("memos.memo_key"), nullable=False, unique=True),
     Column("table_name", ForeignKey("tables.name"), nullable=False),
-    Column("partition", String(255), nullable=False),
-    Column("state", String(16), nullable=False),
+    Column("partition", _NAME, nullable=False),
+    Column("state", _string(16), nullable=False),
     Column("worker", Text),
-    Column("lease", String(32), index=True),  # the lease's name: files that its worker writes carry it
+    Column("lease", _string(32), index=True),  # the lease's name: files that its worker writes carry it
     Column("lease_until", Float),
     Column("fence", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
@@ -283,6 +292,7 @@ tasks = Table(
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
     Index("ix_tasks_state_table_name_partition", "state", "table_name", "partition"),
+    sqlite_autoincrement=True,  # a fence is of one task: an id is never given to a second one
 )
 
 #: Which models wait for a memo. Rows go when the memo is ready.
@@ -310,7 +320,7 @@ submissions = Table(
 pins = Table(
     "pins",
     metadata,
-    Column("id", String(32), primary_key=True),
+    Column("id", _string(32), primary_key=True),
     Column("holder", Text, nullable=False),
     Column("model", ForeignKey("models.id"), nullable=False),
     Column("table_name", ForeignKey("tables.name"), nullable=False),
@@ -333,7 +343,7 @@ analyses = Table(
     metadata,
     Column("key", _HASH, primary_key=True),
     Column("fingerprint", _HASH, nullable=False, index=True),
-    Column("operator", String(255), nullable=False),
+    Column("operator", _NAME, nullable=False),
     Column("expression", Text, nullable=False),
     Column("table_name", ForeignKey("tables.name"), nullable=False),
     Column("start_at", Float, nullable=False),

@@ -107,7 +107,8 @@ def read_table_statuses(connection: Connection) -> tuple[TableStatus, ...]:
         .where(manifests.c.current.is_(True))
         .group_by(manifests.c.table_name)
     )  # fmt: skip
-    sizes = {name: (partitions, count, rows, size) for name, partitions, count, rows, size in connection.execute(query)}
+    counted = connection.execute(query)
+    sizes = {name: (parts, count, int(rows), int(size)) for name, parts, count, rows, size in counted}
     return tuple(TableStatus(table, *sizes.get(table.name, (0, 0, 0, 0))) for table in all_tables(connection))
 
 
@@ -138,4 +139,4 @@ def _requests(connection: Connection) -> Requests:
     of = schema.submissions.c
     query = select(func.sum(of.hits), func.sum(of.shared), func.sum(of.queued)).where(of.unchanged.is_(False))
     hits, shared, queued = connection.execute(query).one()
-    return Requests(hits or 0, shared or 0, queued or 0)
+    return Requests(int(hits or 0), int(shared or 0), int(queued or 0))

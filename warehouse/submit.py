@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -86,13 +87,16 @@ def submit_model(
                          next_step='model.input("name", expression)')  # fmt: skip
     now = warehouse.clock()
     model = resolve_checked(warehouse, model, name)
-    with warehouse.catalog.write() as connection:
+
+    def submit(connection: Connection) -> Submission:
         known = get_table(connection, name)
         check_model(model, known)
         record, unchanged = _write_model(connection, model, known, policy, now)
         inputs = [StoredInput(item.name, item.fingerprint, item.component) for item in model.inputs.values()]
         counts = _match(connection, record, inputs, unchanged=unchanged, now=now)
-    return Submission(model.name, record.version, known.name, record.policy, unchanged, *astuple(counts))
+        return Submission(model.name, record.version, known.name, record.policy, unchanged, *astuple(counts))
+
+    return warehouse.catalog.run(submit, idempotent=True)
 
 
 def _match(
@@ -145,8 +149,8 @@ def queue_missing(warehouse: Warehouse, model: str | None = None) -> int:
     with warehouse.catalog.read() as connection:
         outdated = _outdated(connection, model)
     for name in outdated:
-        with warehouse.catalog.write() as connection:
-            queued += _queue_missing(connection, name, warehouse.clock())
+        action = partial(_queue_missing, name=name, now=warehouse.clock())
+        queued += warehouse.catalog.run(action, idempotent=True)
     return queued
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, func, insert, select, update
 
 from warehouse import schema
-from warehouse.catalog import chunks
+from warehouse.catalog import chunks, insert_numbered
 from warehouse.errors import CatalogBusy
 from warehouse.manifests import PlacedFragment
 from warehouse.partitions import partition_range
@@ -54,12 +54,7 @@ def check_version(connection: Connection, table: str, expected: int | None, wher
 
 def write_fragments(connection: Connection, table: str, fragments: Iterable[Fragment]) -> tuple[int, ...]:
     """New rows of ``fragments``, in order."""
-    of = schema.fragments
-    first = (connection.execute(select(func.max(of.c.id))).scalar() or 0) + 1
-    rows = [{"id": first + i, **_fragment_row(table, fragment)} for i, fragment in enumerate(fragments)]
-    if rows:
-        connection.execute(insert(of), rows)
-    return tuple(range(first, first + len(rows)))
+    return insert_numbered(connection, schema.fragments, [_fragment_row(table, fragment) for fragment in fragments])
 
 
 def _fragment_row(table: str, fragment: Fragment) -> dict[str, Any]:
@@ -89,15 +84,15 @@ def write_manifests(
     latest = {row.partition: row.version for row in connection.execute(query)}
     for keys in chunks(sorted(partitions)):
         connection.execute(update(of).where(mine, of.c.partition.in_(keys)).values(current=False))
-    first = (connection.execute(select(func.max(of.c.id))).scalar() or 0) + 1
-    manifests, members = [], []
-    for number, (key, entries) in enumerate(partitions.items(), first):
+    manifests = []
+    for key in partitions:
         start, end = partition_range(key)
-        manifests.append({"id": number, "table_name": table, "partition": key, "version": latest.get(key, 0) + 1,
+        manifests.append({"table_name": table, "partition": key, "version": latest.get(key, 0) + 1,
                           "table_version": table_version, "start_at": start.timestamp(), "end_at": end.timestamp(),
                           "current": True})  # fmt: skip
+    members = []
+    for number, entries in zip(insert_numbered(connection, of, manifests), partitions.values(), strict=True):
         members += [_member(number, position, entry) for position, entry in enumerate(entries)]
-    connection.execute(insert(of), manifests)
     if members:
         connection.execute(insert(schema.manifest_fragments), members)
 
@@ -116,11 +111,8 @@ def _member(manifest: int, position: int, entry: Entry) -> dict[str, Any]:
 
 def record_change(connection: Connection, table: str, version: int, note: ChangeNote, now: float) -> int:
     """Write down what made this version; returns the row."""
-    of = schema.changes
-    number: int = (connection.execute(select(func.max(of.c.id))).scalar() or 0) + 1
-    connection.execute(
-        insert(of).values(
-            id=number, table_name=table, table_version=version, kind=note.kind, columns=list(note.columns),
-            rows=note.rows, fragments=note.fragments, source=note.source, why=note.why, created_at=now)
-    )  # fmt: skip
+    row = {"table_name": table, "table_version": version, "kind": note.kind, "columns": list(note.columns),
+           "rows": note.rows, "fragments": note.fragments, "source": note.source, "why": note.why,
+           "created_at": now}  # fmt: skip
+    (number,) = insert_numbered(connection, schema.changes, [row])
     return number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 
 from pipelines.analysis.analyzers import merged
 from pipelines.analysis.contributions import accumulators, is_known
@@ -83,8 +84,8 @@ def _make(
     for placed in missing:
         artifact, size = _keep(storage, placed)
         secs = time.monotonic() - begun
-        with warehouse.catalog.write() as connection:
-            record_analysis(connection, placed, artifact, secs, warehouse.clock())
+        action = partial(record_analysis, placed=placed, artifact=artifact, secs=secs, now=warehouse.clock())
+        warehouse.catalog.run(action, idempotent=True)
         made.append(_report(placed, read, artifact, size, secs))
     return made
 

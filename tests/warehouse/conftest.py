@@ -17,8 +17,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def warehouse(tmp_path: Path, clock: Clock) -> Iterator[Warehouse]:
-    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), read_threads=1), clock) as opened:
+def warehouse(tmp_path: Path, clock: Clock, catalog_url: str) -> Iterator[Warehouse]:
+    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), catalog_url, read_threads=1), clock) as opened:
         yield opened
 
 

@@ -7,11 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import ClauseElement, create_engine, inspect, select, text
 
 from tests.warehouse.scenes import start, write_log
 from transforms.errors import InputError, StorageError
@@ -20,40 +17,10 @@ from warehouse.catalog import Catalog
 from warehouse.errors import CatalogBusy, CatalogVersionError, CorruptFile
 from warehouse.migrate import FOLDER
 from warehouse.migrations import HEAD
-from warehouse.schema import metadata
 
 
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/catalog.db"
-
-
-def _spelled(found: object) -> list[str]:
-    return sorted(map(_plain, found)) if isinstance(found, list) else [_plain(found)]
-
-
-def _plain(found: object) -> str:
-    """What was reflected, with clauses of SQL as their text."""
-    if isinstance(found, dict):
-        return repr({name: _plain(value) for name, value in found.items()})
-    return str(found) if isinstance(found, ClauseElement) else repr(found)
-
-
-def test_migrated_is_what_the_schema_says(tmp_path: Path) -> None:
-    catalog = Catalog.open(url(tmp_path))
-    fresh = create_engine("sqlite://")
-    with catalog.read() as migrated, fresh.connect() as created:
-        assert compare_metadata(MigrationContext.configure(migrated), metadata) == []
-        metadata.create_all(created)
-        for table in metadata.tables:
-            for what in (
-                "get_columns",
-                "get_pk_constraint",
-                "get_foreign_keys",
-                "get_indexes",
-                "get_unique_constraints",
-            ):
-                ours, theirs = (_spelled(getattr(inspect(it), what)(table)) for it in (migrated, created))
-                assert ours == theirs, (table, what)
 
 
 def test_head_is_the_newest_step() -> None:
@@ -98,21 +65,6 @@ def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
         Catalog.open(f"sqlite:///{tmp_path}/file/home/catalog.db")
 
 
-def test_a_write_that_raises_is_undone(tmp_path: Path) -> None:
-    catalog = Catalog.open(url(tmp_path))
-    clients = metadata.tables["clients"]
-
-    def fail_half_way() -> None:
-        with catalog.write() as connection:
-            connection.execute(clients.insert().values(name="a", served=0, leased_tasks=0))
-            raise RuntimeError("half way")
-
-    with pytest.raises(RuntimeError, match="half way"):
-        fail_half_way()
-    with catalog.read() as connection:
-        assert connection.execute(select(clients)).all() == []
-
-
 _HOLD = """
 import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -142,30 +94,3 @@ def test_a_catalog_that_another_process_holds_is_busy(tmp_path: Path) -> None:
             holder.kill()
             holder.communicate()
         assert register_table(warehouse, "log", str(root)).rows == 20, "free again once the other process is gone"
-
-
-_OPEN = """
-import sys
-from warehouse import Warehouse, WarehouseConfig
-with Warehouse.open(WarehouseConfig(sys.argv[1])) as warehouse:
-    print("open")
-"""
-
-
-def test_many_processes_may_create_it_at_once(tmp_path: Path) -> None:
-    processes = [start(_OPEN, tmp_path / "home") for _ in range(6)]
-    for process in processes:
-        out, err = process.communicate(timeout=60)
-        assert out == "open\n", err
-
-
-def test_a_read_is_of_one_moment(tmp_path: Path) -> None:
-    catalog = Catalog.open(url(tmp_path))
-    count = text("SELECT count(*) FROM clients")
-    with catalog.read() as reader:
-        assert reader.execute(count).scalar() == 0
-        with catalog.write() as writer:
-            writer.execute(metadata.tables["clients"].insert().values(name="a", served=0, leased_tasks=0))
-        assert reader.execute(count).scalar() == 0
-    with catalog.read() as reader:
-        assert reader.execute(count).scalar() == 1

@@ -56,7 +56,9 @@ def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
     assert commit_memos(warehouse, [(task, WRITTEN) for task in tasks]) == (True,) * 6
     assert set(states(warehouse)) == {("DONE", "READY")}
     assert first_read(warehouse) == Read("load", "memos/x")
-    assert commit_memo(warehouse, tasks[0], WRITTEN) is False, "done is done"
+    assert commit_memo(warehouse, tasks[0], WRITTEN) is True, "this very commit was made"
+    other = replace(WRITTEN, file=replace(WRITTEN.file, path="memos/y"))
+    assert commit_memo(warehouse, tasks[0], other) is False, "done is done"
 
 
 def test_a_limit_keeps_a_partition_together(warehouse: Warehouse) -> None:

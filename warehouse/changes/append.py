@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pat
-from sqlalchemy import insert, select
+from sqlalchemy import Connection, insert, select
 
 from transforms.errors import DataError, InputError
 from warehouse import schema
@@ -130,7 +130,8 @@ def _commit(
 ) -> int:
     rows = sum(one.rows.num_rows for one in new)
     note = ChangeNote("append", (), rows, sum(len(found) for _, found in placed_files), source, why)
-    with warehouse.catalog.write() as connection:
+
+    def publish(connection: Connection) -> int:
         begin_version(connection, warehouse, table, note)
         partitions: dict[str, list[Entry]] = {one.partition: [] for one in new}
         for placed in standing:
@@ -147,7 +148,9 @@ def _commit(
                 for one, (file, _) in zip(new, placed_files, strict=True)
             ],
         )  # fmt: skip
-    return table.version + 1
+        return table.version + 1
+
+    return warehouse.catalog.run(publish)
 
 
 def _read(warehouse: Warehouse, table: Table, files: Sequence[str]) -> pa.Table:

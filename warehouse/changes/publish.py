@@ -80,7 +80,8 @@ def commit_replacements(
     ``standing`` are all fragments of the partitions concerned. Raises :class:`~warehouse.errors.CatalogBusy` when the
     table is not at the version any more that the change was worked out for.
     """
-    with warehouse.catalog.write() as connection:
+
+    def publish(connection: Connection) -> int:
         change = begin_version(connection, warehouse, table, note, added)
         fresh = [one for one in replacements if one.changes_content]
         rows = write_fragments(connection, table.name, (one.fragment for one in fresh))
@@ -93,7 +94,9 @@ def commit_replacements(
                 partitions[placed.partition].append(entries.get(placed.row) or Entry.of(placed))
         write_manifests(connection, table.name, table.version + 1, partitions)
         _write_overlays(connection, change, replacements)
-    return table.version + 1
+        return table.version + 1
+
+    return warehouse.catalog.run(publish)
 
 
 def begin_version(

@@ -1,0 +1,136 @@
+"""A migrated catalog equals a fresh one, from every older revision, on every database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import ClauseElement, Connection, create_engine, insert, inspect, select, text
+
+from tests.warehouse.scenes import start
+from warehouse import schema
+from warehouse.catalog import Catalog
+from warehouse.catalog_url import with_driver
+from warehouse.migrate import FOLDER, current_revision
+from warehouse.migrations import HEAD
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER))
+    return config
+
+
+REVISIONS = [step.revision for step in ScriptDirectory.from_config(_config()).walk_revisions()][::-1]
+
+_POSTGRESQL = {
+    "columns": """
+        SELECT table_name, column_name, data_type, character_maximum_length, collation_name, is_nullable, column_default
+        FROM information_schema.columns WHERE table_schema = 'public' ORDER BY table_name, column_name""",
+    "indexes": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY indexname",
+    "constraints": """
+        SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE connamespace = 'public'::regnamespace ORDER BY 1, 2""",
+    "sequences": "SELECT sequencename, data_type::text FROM pg_sequences WHERE schemaname = 'public' ORDER BY 1",
+}
+
+
+def _plain(found: object) -> str:
+    """What was reflected, with clauses of SQL as their text."""
+    if isinstance(found, dict):
+        return repr({name: _plain(value) for name, value in found.items()})
+    return str(found) if isinstance(found, ClauseElement) else repr(found)
+
+
+def structure(connection: Connection) -> dict[str, Any]:
+    """Everything that the database says about Headrace's tables."""
+    if connection.dialect.name == "postgresql":
+        found = {what: [tuple(row) for row in connection.execute(text(query))] for what, query in _POSTGRESQL.items()}
+        return {what: [row for row in rows if "alembic_version" not in row] for what, rows in found.items()}
+    tables = {}
+    for table in schema.metadata.tables:
+        here = inspect(connection)
+        asked = (here.get_columns, here.get_pk_constraint, here.get_foreign_keys, here.get_indexes)
+        parts = [sorted(map(_plain, part)) if isinstance(part := ask(table), list) else _plain(part) for ask in asked]
+        creation = connection.execute(
+            text("SELECT sql FROM sqlite_master WHERE name = :name"), {"name": table}
+        ).scalar()
+        unique = sorted(map(_plain, here.get_unique_constraints(table)))
+        tables[table] = (*parts, unique, "AUTOINCREMENT" in str(creation))
+    return tables
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """A connection past the catalog, committed at the end."""
+    engine = create_engine(with_driver(url))
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@pytest.fixture
+def fresh(empty_url: str, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The structure that the schema itself makes."""
+    url = "sqlite://" if empty_url.startswith("sqlite") else request.getfixturevalue("new_database")(migrated=False)
+    with connected(url) as connection:
+        schema.metadata.create_all(connection)
+        return structure(connection)
+
+
+def upgrade(url: str, revision: str) -> None:
+    """Take an empty database to an older revision."""
+    with connected(url) as connection:
+        config = _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+@pytest.mark.parametrize("revision", ["nothing", *REVISIONS])
+def test_migrated_is_fresh(empty_url: str, fresh: dict[str, Any], revision: str, tmp_path: Any) -> None:
+    (tmp_path / "home").mkdir(exist_ok=True)
+    if revision != "nothing":
+        upgrade(empty_url, revision)
+    Catalog.open(empty_url).close()
+    with connected(empty_url) as connection:
+        assert current_revision(connection) == HEAD == REVISIONS[-1]
+        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+        assert structure(connection) == fresh
+
+
+def test_rows_survive(empty_url: str, tmp_path: Any) -> None:
+    (tmp_path / "home").mkdir(exist_ok=True)
+    upgrade(empty_url, "0001")
+    row = {"name": "a", "served": 3, "leased_tasks": 2**40}
+    with connected(empty_url) as connection:
+        connection.execute(insert(schema.clients).values(**row))
+    catalog = Catalog.open(empty_url)
+    with catalog.read() as connection:
+        assert [found._asdict() for found in connection.execute(select(schema.clients))] == [row]
+    catalog.close()
+
+
+_OPEN = """
+import sys
+from warehouse.catalog import Catalog
+import alembic.command
+print("ready", flush=True)
+sys.stdin.readline()
+Catalog.open(sys.argv[1]).close()
+print("open")
+"""
+
+
+def test_many_processes_may_create_it_at_once(empty_url: str) -> None:
+    from tests.contracts.test_catalog_contract import run_together
+
+    assert run_together([start(_OPEN, empty_url) for _ in range(4)]) == ["open"] * 4

@@ -1,0 +1,56 @@
+"""The tests' own server: it comes from the pinned wheel where nothing is installed, and it always goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.postgresql import NoPostgres, PostgresServer, find_programs, wheel_programs
+from tests.warehouse.scenes import start
+
+
+def test_the_wheel_s_server_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    (programs,) = wheel_programs()
+    server = PostgresServer(programs)
+    try:
+        assert server.execute("SELECT 1") == [(1,)]
+        url = server.database()
+        assert server.execute("SELECT count(*) FROM tables", url.split("?")[0].rpartition("/")[2]) == [(0,)]
+        pid = int((server.folder / "data/postmaster.pid").read_text().split()[0])
+    finally:
+        server.close()
+    assert not server.folder.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+_ABANDON = """
+import os, signal
+from tests.postgresql import PostgresServer
+server = PostgresServer()
+print(server.folder, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_server_goes_with_the_tests_that_were_killed() -> None:
+    process = start(_ABANDON)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    folder = Path(out.strip())
+    deadline = time.monotonic() + 20
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not folder.exists(), "the server, and its folder, go when nobody is there to use them"
+
+
+def test_without_a_server_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("tests.postgresql.wheel_programs", list)
+    monkeypatch.setattr("tests.postgresql._DEBIAN", tmp_path)
+    with pytest.raises(NoPostgres, match="pip install -r requirements"):
+        find_programs()
