@@ -34,7 +34,7 @@ SINK = 1
 #: All finite capacities together, in ticks. Integers up to it are exact as floats too.
 _TICK_BITS = 52
 #: Edges from which on loading, or once compiling, the loop is shorter than running it as Python.
-_COMPILED_FROM = 4_000
+_COMPILED_FROM = 20_000
 
 
 @dataclass(slots=True)
@@ -129,9 +129,9 @@ def by_push_relabel(ticks: Ticks) -> tuple[int, NDArray[np.bool_]]:
     if edges >= _COMPILED_FROM:
         flow = _compiled()(*arrays, SINK, SOURCE, height, of_vertex, of_level)
         return int(flow), height < vertices
-    lists = [array.tolist() for array in arrays]
+    lists = tuple(array.tolist() for array in (*arrays, of_vertex, of_level))
     levels = height.tolist()
-    flow = maximum_preflow(*lists, SINK, SOURCE, levels, of_vertex.tolist(), of_level.tolist())
+    flow = maximum_preflow(*lists[:4], SINK, SOURCE, levels, *lists[4:])
     return flow, np.asarray(levels) < vertices
 
 
