@@ -129,9 +129,9 @@ def by_push_relabel(ticks: Ticks) -> tuple[int, NDArray[np.bool_]]:
     if edges >= _COMPILED_FROM:
         flow = _compiled()(*arrays, SINK, SOURCE, height, of_vertex, of_level)
         return int(flow), height < vertices
-    lists = tuple(array.tolist() for array in (*arrays, of_vertex, of_level))
+    starts, ends, others, rests = (array.tolist() for array in arrays)
     levels = height.tolist()
-    flow = maximum_preflow(*lists[:4], SINK, SOURCE, levels, *lists[4:])
+    flow = maximum_preflow(starts, ends, others, rests, SINK, SOURCE, levels, of_vertex.tolist(), of_level.tolist())
     return flow, np.asarray(levels) < vertices
 
 
