@@ -27,6 +27,7 @@ from pipelines.errors import MemoizeFailed
 from pipelines.outcomes import error_document, error_from_document
 from transforms.errors import HeadraceError, StorageError
 from transforms.graph import component_from_document
+from transforms.measured import OperatorWork, summed, work_from_document
 from transforms.memory import keep_freed_memory
 from transforms.plan import Artifacts, Plan, compile_plan, no_artifacts
 from warehouse.artifacts import ArtifactSource
@@ -97,7 +98,7 @@ class FragmentResult:
     """What became of one :class:`FragmentWork`, known by its ``output``.
 
     ``file`` holds the memos that were written; its path is ``output`` when none failed, and empty when all did.
-    ``raw_bytes_read``: the raw columns as they lay in memory.
+    ``raw_bytes_read``: the raw columns as they lay in memory. ``operators``: what each operator took.
     """
 
     fragment_id: str
@@ -106,6 +107,7 @@ class FragmentResult:
     rows: int
     raw_bytes_read: int
     outcomes: tuple[ComponentOutcome, ...]
+    operators: tuple[OperatorWork, ...] = ()
 
     def to_document(self) -> dict[str, object]:
         """The result as a JSON object."""
@@ -115,7 +117,9 @@ class FragmentResult:
     def from_document(cls, document: Mapping[str, Any]) -> FragmentResult:
         """The inverse of :meth:`to_document`."""
         outcomes = tuple(ComponentOutcome(**outcome) for outcome in document["outcomes"])
-        return cls(**{**document, "file": NewFile(**document["file"]), "outcomes": outcomes})
+        operators = work_from_document(document["operators"])
+        parts = {"file": NewFile(**document["file"]), "outcomes": outcomes, "operators": operators}
+        return cls(**{**document, **parts})
 
 
 class PlanCache:
@@ -160,6 +164,7 @@ class _Computed:
     errors: Mapping[str, str]
     secs: Mapping[str, float]
     raw_bytes: int
+    operators: tuple[OperatorWork, ...] = ()
 
 
 def memoize_fragment(storage: Storage, work: FragmentWork, plans: PlanCache) -> FragmentResult:
@@ -185,7 +190,13 @@ def memoize_fragment(storage: Storage, work: FragmentWork, plans: PlanCache) -> 
     fragment = work.fragment
     entered = NewFile(written.path, written.checksum, fragment.rows, written.size_bytes)
     return FragmentResult(
-        fragment.fragment_id, work.output, entered, fragment.rows, computed.raw_bytes, tuple(outcomes)
+        fragment.fragment_id,
+        work.output,
+        entered,
+        fragment.rows,
+        computed.raw_bytes,
+        tuple(outcomes),
+        computed.operators,
     )
 
 
@@ -207,6 +218,7 @@ def _compute(storage: Storage, work: FragmentWork, plans: PlanCache) -> _Compute
         errors={column: text for part in parts for column, text in part.errors.items()},
         secs={column: secs for part in parts for column, secs in part.secs.items()},
         raw_bytes=sum(part.raw_bytes for part in parts),
+        operators=summed(work for part in parts for work in part.operators),
     )
 
 
@@ -226,7 +238,7 @@ def _run(
         for column, failure in result.failures.items()
     }
     in_order = {wanted.column: result.columns[wanted.column] for wanted in components if wanted.column not in errors}
-    return _Computed(in_order, errors, result.component_secs, raw.nbytes)
+    return _Computed(in_order, errors, result.component_secs, raw.nbytes, result.operators)
 
 
 def _sample_event(wanted: WantedComponent, raw: pa.Table, artifacts: Artifacts) -> str:

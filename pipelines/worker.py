@@ -311,7 +311,7 @@ class _Worker:
         answers = commit_memos(self._warehouse, [
             (tasks[outcome.memo_key], MemoWritten(result.file, outcome.rows, outcome.size_bytes, outcome.secs))
             for outcome in outcomes
-        ])  # fmt: skip
+        ], result.operators)  # fmt: skip
         for outcome in outcomes:
             del tasks[outcome.memo_key]
         memos = sum(answers)

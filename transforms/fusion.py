@@ -60,6 +60,12 @@ FUSED = {
     )
 }
 
+#: The operators whose work a fused one does, which is what its seconds are told apart by.
+STANDS_FOR = {
+    "common_words": ("unigrams", "unigrams", "intersect"),
+    "hashed_words": ("unigrams", "hash_buckets"),
+}
+
 Rule = Callable[[Operation, Callable[[Node], bool]], Node | None]
 
 

@@ -34,6 +34,7 @@ from transforms.columns import (
 from transforms.errors import DataError, InputError, UnknownColumn, nearest
 from transforms.fusion import FUSED, fuse
 from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
+from transforms.measured import OperatorWork, work_of_run
 from transforms.operators import REGISTRY, Operator
 from transforms.operators.declaration import Scalar
 from transforms.render import expression_text
@@ -55,13 +56,15 @@ class PlanResult:
 
     ``columns`` and ``failures`` are keyed as the components were; every component is in exactly one of them.
     ``node_secs`` is wall-clock by node identity. ``component_secs`` is what a component would have taken by itself:
-    the sum over its nodes, shared ones included, and its conversion to Arrow.
+    the sum over its nodes, shared ones included, and its conversion to Arrow. ``operators`` are the seconds of the
+    operators that did not fail, fused ones told apart.
     """
 
     columns: dict[str, pa.Array]
     failures: dict[str, ComponentFailure]
     node_secs: dict[str, float]
     component_secs: dict[str, float]
+    operators: tuple[OperatorWork, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +111,13 @@ class Plan:
         failures: dict[str, ComponentFailure] = {}
         node_secs: dict[str, float] = {}
         output_secs: dict[str, float] = {}
+        failed: set[str] = set()
         for position, step in enumerate(self.steps):
             begun = time.perf_counter()
             values[position] = value = _evaluate(step, values, batch)
             node_secs[step.node.identity] = time.perf_counter() - begun
+            if isinstance(value, ComponentFailure):
+                failed.add(step.node.identity)
             if step.outputs:
                 begun = time.perf_counter()
                 output = _output(step, value, batch.num_rows)
@@ -124,7 +130,9 @@ class Plan:
         component_secs = {
             key: output_secs[key] + sum(node_secs[identity] for identity in nodes) for key, nodes in self.needs.items()
         }
-        return PlanResult(columns, failures, node_secs, component_secs)
+        ran = {identity: secs for identity, secs in node_secs.items() if identity not in failed}
+        operators = work_of_run((step.node for step in self.steps), batch.num_rows, ran)
+        return PlanResult(columns, failures, node_secs, component_secs, operators)
 
 
 #: The values of an artifact by its digest; raises :class:`InputError` for one that is not known.

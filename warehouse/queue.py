@@ -15,10 +15,12 @@ from uuid import uuid4
 from sqlalchemy import Connection, and_, bindparam, delete, func, or_, select, update
 
 from transforms.graph import component_from_document, raw_columns
+from transforms.measured import OperatorWork
 from warehouse import schema
 from warehouse.catalog import chunks, storable
 from warehouse.coverage import count_live_bytes, cover, enter_files
 from warehouse.manifests import AddedColumns, added_columns, fragment_of
+from warehouse.measurements import record_measurements, stored_memo
 from warehouse.memo_file import NewFile
 from warehouse.memos import requeue_tasks
 from warehouse.table import Fragment, content_of
@@ -253,8 +255,13 @@ def commit_memo(warehouse: Warehouse, task: LeasedTask, written: MemoWritten) ->
     return commit_memos(warehouse, [(task, written)])[0]
 
 
-def commit_memos(warehouse: Warehouse, done: Iterable[tuple[LeasedTask, MemoWritten]]) -> tuple[bool, ...]:
-    """:func:`commit_memo` for many tasks in one transaction; one answer for each."""
+def commit_memos(
+    warehouse: Warehouse, done: Iterable[tuple[LeasedTask, MemoWritten]], works: Sequence[OperatorWork] = ()
+) -> tuple[bool, ...]:
+    """:func:`commit_memo` for many tasks in one transaction; one answer for each.
+
+    ``works``: what the operators took that computed them. It is added to what is known of costs, with the memos' own.
+    """
     now, listed = warehouse.clock(), list(done)
 
     def commit(connection: Connection) -> tuple[bool, ...]:
@@ -262,6 +269,10 @@ def commit_memos(warehouse: Warehouse, done: Iterable[tuple[LeasedTask, MemoWrit
         ready = [(task, written) for task, written in listed if task.task_id in owned]
         if ready:
             _commit(connection, ready, now)
+            record_measurements(connection, works, [
+                stored_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
+                for task, written in ready
+            ])  # fmt: skip
         return tuple(task.task_id in owned or _is_committed(connection, task, written) for task, written in listed)
 
     return warehouse.catalog.run(commit, idempotent=True)

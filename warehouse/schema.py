@@ -337,6 +337,43 @@ pin_components = Table(
     Column("fingerprint", _HASH, primary_key=True, index=True),
 )
 
+#: What operators took and what memos they end weigh: sums that forget (:mod:`warehouse.measurements`). ``operator`` is
+#: named as :func:`transforms.measured.cost_name` does.
+operator_costs = Table(
+    "operator_costs",
+    metadata,
+    Column("operator", String(255), primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("rows", Float, nullable=False),
+    Column("secs", Float, nullable=False),
+    Column("stored_rows", Float, nullable=False),
+    Column("stored_bytes", Float, nullable=False),
+)
+
+#: The same for components, by fingerprint.
+component_costs = Table(
+    "component_costs",
+    metadata,
+    Column("fingerprint", _HASH, primary_key=True),
+    Column("rows", Float, nullable=False),
+    Column("secs", Float, nullable=False),
+    Column("stored_bytes", Float, nullable=False),
+)
+
+#: Every read solution that was asked for training. ``start_at`` and ``end_at`` bound the partitions, null: no bound.
+reads = Table(
+    "reads",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("model", ForeignKey("models.id"), nullable=False),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("start_at", Float),
+    Column("end_at", Float),
+    Column("rows", BigInteger, nullable=False),
+    Column("read_at", Float, nullable=False),
+    Index("ix_reads_model_read_at", "model", "read_at"),
+)
+
 #: What full passes found. ``key`` covers what is sought and the data of every partition.
 analyses = Table(
     "analyses",

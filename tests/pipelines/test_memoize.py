@@ -28,6 +28,7 @@ from tests.pipelines.scenes import fill, model, open_home, write_log
 from transforms.columns import Column, Numbers
 from transforms.errors import DataError, StorageError
 from transforms.graph import component_from_document
+from transforms.measured import OperatorWork
 from transforms.operators import REGISTRY
 from transforms.plan import compile_plan
 from warehouse.memo_file import NewFile, read_memo_columns
@@ -190,7 +191,8 @@ def test_work_and_results_survive_their_journey(tmp_path: Path) -> None:
     assert FragmentWork.from_json(work.to_json()) == work
     assert isinstance(FragmentWork.from_json(work.to_json()).components[0], WantedComponent)
     outcomes = (ComponentOutcome("k", "c", "", "sum", 5, 10, 0.1), ComponentOutcome("l", "d", "why"))
-    result = FragmentResult("f", "memos/x", NewFile("memos/x", "sum", 5, 10), 5, 100, outcomes)
+    result = FragmentResult("f", "memos/x", NewFile("memos/x", "sum", 5, 10), 5, 100, outcomes,
+                            (OperatorWork("length", 1, 5, 0.25),))  # fmt: skip
     assert FragmentResult.from_document(json.loads(json.dumps(result.to_document()))) == result
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sqlalchemy import select
 
 from pipelines.worker import (
     Instruction,
@@ -36,6 +37,8 @@ from tests.pipelines.scenes import (
     write_log,
 )
 from transforms.errors import InputError, StorageError
+from transforms.graph import operator_versions
+from warehouse import schema
 from warehouse.evict import sweep_orphans
 from warehouse.queue import lease_tasks, queue_depths
 from warehouse.warehouse import Warehouse
@@ -91,6 +94,19 @@ def test_a_worker_empties_the_queue_in_one_job(tmp_path: Path, warehouse: Wareho
     assert seen[0] == (0, 3, "memoizing")
     assert seen[-1] == (3, 3, "memoizing")
     assert list((tmp_path / "home" / "jobs").iterdir()) == []
+
+
+def test_what_operators_took_is_in_the_catalog(tmp_path: Path, warehouse: Warehouse) -> None:
+    fill(warehouse, write_log(tmp_path / "log"))
+    report = work(warehouse)
+    with warehouse.catalog.read() as connection:
+        operators = connection.execute(select(schema.operator_costs)).all()
+        components = connection.execute(select(schema.component_costs)).all()
+    used = {name for item in model().inputs.values() for name in operator_versions(item.component)}
+    assert {row.operator for row in operators} == used
+    assert all(row.rows > 0 and row.secs > 0 for row in operators)
+    assert sum(row.rows for row in components) == pytest.approx(report.rows, rel=1e-3)  # it fades, but slowly
+    assert sum(row.stored_rows for row in operators) == pytest.approx(report.rows, rel=1e-3)
 
 
 def test_small_leases_give_the_same_values(tmp_path: Path, warehouse: Warehouse) -> None:

@@ -1,0 +1,102 @@
+"""The constants of the cost model: CPU seconds a stored byte for reading and writing, and a column's fixed seconds.
+
+    python benchmarks/cost_model.py [--rows 300000]
+
+A generated search log is registered and the components of transform_throughput.py are computed over it, each a memo of its own
+column. Reading is what a read solution does, digests checked; bytes are those on disk. Each figure is the least CPU time of five
+passes. The fixed part is told apart by doing the same with a hundredth of the rows. `warehouse/costs.py` quotes what this prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import pyarrow.parquet as pq
+
+from benchmarks.harness import machine
+from benchmarks.search_log import generate
+from benchmarks.transform_throughput import components
+from transforms.plan import compile_plan
+from warehouse import Warehouse, WarehouseConfig, read_memo_columns, read_raw, register_table, write_memo_file
+from warehouse.manifests import current_fragments
+
+_PASSES = 5
+
+
+def cpu_secs(work: Callable[[], object]) -> float:
+    """The least CPU seconds of this process over the passes."""
+    taken = []
+    for _ in range(_PASSES):
+        begun = time.process_time()
+        work()
+        taken.append(time.process_time() - begun)
+    return min(taken)
+
+
+def measured(folder: Path, rows: int) -> dict[str, tuple[float, int, int]]:
+    """By what is done: CPU seconds, bytes on disk, columns."""
+    (folder / "log" / "date=2026-01-01").mkdir(parents=True)
+    source = folder / "log" / "date=2026-01-01" / "part.parquet"
+    generate(source, rows)
+    with Warehouse.open(WarehouseConfig(str(folder / "home"), fragment_rows=10 * rows)) as warehouse:
+        register_table(warehouse, "log", str(folder / "log"))
+        with warehouse.catalog.read() as connection:
+            (placed,) = current_fragments(connection, "log")
+        plan = compile_plan(components())
+        names = sorted(column.name for column in plan.columns)
+        result = plan.run(read_raw(warehouse.storage, placed.fragment, names, coded=names))
+        assert not result.failures, result.failures
+        files = {name: write_memo_file(warehouse.storage, f"memos/one/{name}.memo", {name: column})
+                 for name, column in result.columns.items()}  # fmt: skip
+        size_bytes = sum(file.size_bytes for file in files.values())
+        metadata = pq.read_metadata(source)
+        raw_bytes = sum(
+            metadata.row_group(group).column(column).total_compressed_size
+            for group in range(metadata.num_row_groups)
+            for column in range(metadata.num_columns)
+            if metadata.row_group(group).column(column).path_in_schema.split(".")[0] in names
+        )
+
+        def write() -> None:
+            for name, column in result.columns.items():
+                write_memo_file(warehouse.storage, f"memos/again/{name}.memo", {name: column})
+
+        def read() -> None:
+            for name, file in files.items():
+                read_memo_columns(warehouse.storage, file.path, {name: file.columns[name].checksum})
+
+        return {
+            "reading raw columns": (
+                cpu_secs(lambda: read_raw(warehouse.storage, placed.fragment, names, coded=names)), raw_bytes, len(names)
+            ),
+            "reading memos": (cpu_secs(read), size_bytes, len(files)),
+            "writing memos": (cpu_secs(write), size_bytes, len(files)),
+        }  # fmt: skip
+
+
+def main() -> None:
+    """Measure with all rows and with few, and print what is left of each when the other is told apart."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rows", type=int, default=300_000)
+    options = parser.parse_args()
+    print(machine())
+    with tempfile.TemporaryDirectory() as name:
+        large, small = (measured(Path(name) / str(rows), rows) for rows in (options.rows, options.rows // 100))
+    print(f"{'work':20} {'bytes':>12} {'columns':>8} {'secs a byte':>12} {'secs a column':>14} {'fixed':>6}")
+    for work, (secs, size_bytes, columns) in large.items():
+        few_secs, few_bytes, _ = small[work]
+        a_byte = (secs - few_secs) / (size_bytes - few_bytes)
+        a_column = max(few_secs - a_byte * few_bytes, 0.0) / columns
+        fixed = a_column * columns / secs
+        print(f"{work:20} {size_bytes:12,} {columns:8} {a_byte:12.2e} {a_column:14.2e} {fixed:6.1%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What operators cost in a run: the seconds of a plan's steps, told apart by the operators they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from transforms.encoding import digest
+from transforms.fusion import FUSED, STANDS_FOR
+from transforms.graph import Node, Operation
+from transforms.operators import REGISTRY
+
+#: Operators whose cost depends on a parameter that holds what they do: each such text counts as an operator of its own.
+_OF_ITS_OWN = "functions"
+_DIGEST_CHARACTERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorWork:
+    """Seconds that an operator took over ``rows`` rows: those of each of its nodes, added up.
+
+    ``operator`` is named as :func:`cost_name` does.
+    """
+
+    operator: str
+    version: int
+    rows: int
+    secs: float
+
+
+def cost_name(operator: str, params: Mapping[str, object]) -> str:
+    """The name under which an operation's cost is known: the operator's, and for a user's function also which one it is.
+
+    ``params`` are a node's, or those of its document.
+    """
+    if operator in REGISTRY and REGISTRY[operator].family == _OF_ITS_OWN:
+        return f"{operator}:{digest(dict(params))[:_DIGEST_CHARACTERS]}"
+    return operator
+
+
+def declared_secs(operator: str) -> float | None:
+    """The declared guess for an operator, in seconds a row, by :func:`cost_name`; None if this release has no such one."""
+    name = operator.partition(":")[0]
+    return REGISTRY[name].cost_ns * 1e-9 if name in REGISTRY else None
+
+
+def work_of(node: Operation, rows: int, secs: float) -> tuple[OperatorWork, ...]:
+    """The work of one step of a plan. A fused one is shared out among what it stands for, as declared costs are."""
+    if node.op not in FUSED:
+        return (OperatorWork(cost_name(node.op, dict(node.params)), node.version, rows, secs),)
+    operators = [REGISTRY[name] for name in STANDS_FOR[node.op]]
+    total_ns = sum(operator.cost_ns for operator in operators)
+    return tuple(
+        OperatorWork(operator.name, operator.version, rows, secs * operator.cost_ns / total_ns)
+        for operator in operators
+    )
+
+
+def summed(works: Iterable[OperatorWork]) -> tuple[OperatorWork, ...]:
+    """One entry an operator and version, by name: rows and seconds added up in the order given."""
+    totals: dict[tuple[str, int], tuple[int, float]] = {}
+    for work in works:
+        rows, secs = totals.get((work.operator, work.version), (0, 0.0))
+        totals[work.operator, work.version] = rows + work.rows, secs + work.secs
+    return tuple(OperatorWork(*key, *total) for key, total in sorted(totals.items()))
+
+
+def work_of_run(nodes: Iterable[Node], rows: int, node_secs: Mapping[str, float]) -> tuple[OperatorWork, ...]:
+    """The work of the operations among ``nodes`` that have seconds in ``node_secs``."""
+    return summed(
+        work
+        for node in nodes
+        if isinstance(node, Operation) and node.identity in node_secs
+        for work in work_of(node, rows, node_secs[node.identity])
+    )
+
+
+def work_from_document(documents: Iterable[Mapping[str, Any]]) -> tuple[OperatorWork, ...]:
+    """The works that ``dataclasses.asdict`` made documents of."""
+    return tuple(OperatorWork(**document) for document in documents)
