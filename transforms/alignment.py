@@ -3,8 +3,8 @@
 A pair of nodes is settled by the cheapest of: both are the same; two leaves of a kind, one in place of the other; two
 operations, argument by argument; an operation put around the other side, or taken away; one in place of the other. Each
 pair is settled once, whatever the number of ways that lead to it. A lower bound, from how often each label occurs under
-either node, says what need not be looked at, and ``PAIRS_MAX`` what may be: beyond it a pair that was not settled counts as
-replaced. So the time is bounded for every pair of graphs, and the outcome depends on nothing but the graphs.
+either node, says what need not be looked at, and ``WORK_MAX`` how much may be: beyond it a pair that was not settled counts
+as replaced. So the time is bounded for every pair of graphs, and the outcome depends on nothing but the graphs.
 
 Costs are those of the graphs as trees, since a node is paid for wherever it is read; they are whole numbers of any size.
 """
@@ -24,8 +24,9 @@ from transforms.operators.declaration import Law
 
 #: The cost of one change; less is left for telling several changes of one operation from one.
 UNIT = 8
-#: Pairs of nodes that are looked at.
-PAIRS_MAX = 20_000
+#: Work for one alignment, in units of about a microsecond: the pairs that are looked at, their bounds, and the matchings.
+WORK_MAX = 1_000_000
+_PAIR_WORK, _BOUND_WORK, _ARGUMENT_WORK = 40, 3, 10
 #: Arguments whose order means nothing are paired exactly up to so many; beyond it, by the lower bound.
 EXACT_SET = 6
 #: Arguments in order are aligned exactly up to so many; beyond it, equal ones first.
@@ -37,7 +38,7 @@ _MATRIX_MAX = 10_000
 Matched = tuple[tuple[int | None, int | None], ...]
 _Search = Generator[tuple[Node, Node], int, int]
 _Costs = dict[tuple[int, int], int]
-_Solver = Callable[[_Costs, Sequence[int], Sequence[int]], tuple[int, Matched]]
+_Solver = Callable[[_Costs, Sequence[int], Sequence[int]], Matched]
 
 
 class Way(StrEnum):
@@ -70,12 +71,15 @@ class Profile:
 
 
 class Alignment:
-    """The cheapest way found from ``left`` to ``right``; :meth:`step` tells it pair by pair. Deterministic."""
+    """The cheapest way found from ``left`` to ``right``; :meth:`step` tells it pair by pair. Deterministic.
 
-    def __init__(self, left: Node, right: Node, pairs_max: int = PAIRS_MAX) -> None:
+    ``work`` is what was done of ``work_max``; what was begun before is finished, so it can be a little more.
+    """
+
+    def __init__(self, left: Node, right: Node, work_max: int = WORK_MAX) -> None:
         self.profiles = profiles((left, right))
-        self.pairs = 0
-        self._pairs_max = pairs_max
+        self.work = 0
+        self._work_max = work_max
         self._steps: dict[tuple[str, str], Step] = {}
         if left != right:
             self._settle(left, right)
@@ -104,14 +108,18 @@ class Alignment:
         known = self._steps.get((left.identity, right.identity))
         return known.cost if known is not None else (yield left, right)
 
+    @property
+    def _exhausted(self) -> bool:
+        return self.work > self._work_max
+
     def _search(self, left: Node, right: Node) -> _Search:
-        self.pairs += 1
+        self.work += _PAIR_WORK
         best = Step(UNIT * (1 + max(self._size(left), self._size(right))), Way.REPLACE)
         if type(left) is type(right) and not isinstance(left, Operation):
             best = Step(UNIT, Way.RELABEL)
-        elif self.pairs <= self._pairs_max:
+        elif not self._exhausted:
             for bound, way, kept in self._ways(left, right, best.cost):
-                if bound >= best.cost:
+                if bound >= best.cost or (self._exhausted and best.way is not Way.REPLACE):
                     break
                 step = yield from self._tried(left, right, way, kept)
                 if step.cost < best.cost:
@@ -132,6 +140,7 @@ class Alignment:
                 added = UNIT * (self._size(wrapper) - self._size(arg))
                 if added + UNIT * abs(self._size(arg) - self._size(other)) < below:
                     ways.append((added + self._bound(arg, other), way, position))
+        self.work += _BOUND_WORK * len(ways) + len(left.args) + len(right.args)
         return sorted(ways)
 
     def _tried(self, left: Node, right: Node, way: Way, kept: int) -> Generator[tuple[Node, Node], int, Step]:
@@ -161,6 +170,7 @@ class Alignment:
         if max(len(lefts), len(rights)) <= EXACT_SEQUENCE:
             everything = range(len(lefts)), range(len(rights))
             return (yield from self._lazily(lefts, rights, *everything, solver=_cheapest_sequence))
+        self.work += _ARGUMENT_WORK * (len(lefts) + len(rights))
         here, there = ([arg.identity for arg in args] for args in (lefts, rights))
         pairs: list[tuple[int, int]] = []
         for _, i, i_end, j, j_end in SequenceMatcher(None, here, there, autojunk=False).get_opcodes():
@@ -194,6 +204,7 @@ class Alignment:
     ) -> list[tuple[int, int]]:
         if len(rows) * len(columns) > _MATRIX_MAX:
             return list(zip(rows, columns, strict=False))
+        self.work += _BOUND_WORK * len(rows) * len(columns)
         bounds = sorted((self._bound(lefts[i], rights[j]), i, j) for i in rows for j in columns)
         taken: dict[int, int] = {}
         used: set[int] = set()
@@ -231,6 +242,7 @@ class Alignment:
             for i, row in enumerate(rows)
             for j, column in enumerate(columns)
         }
+        self.work += _BOUND_WORK * len(costs)
         removed = [UNIT * self._size(lefts[row]) for row in rows]
         added = [UNIT * self._size(rights[column]) for column in columns]
         known: set[tuple[int, int]] = set()
@@ -239,14 +251,18 @@ class Alignment:
                 costs[i, j] = removed[i] + added[j] + 1  # dearer than one gone and one new
                 known.add((i, j))
         while True:
-            total, matched = solver(costs, removed, added)
+            self.work += 1 + (len(rows) * len(columns) << (len(columns) if solver is _cheapest_set else 3)) // 8
+            matched = solver(costs, removed, added)
             chosen = [(i, j) for i, j in matched if i is not None and j is not None and (i, j) not in known]
-            if not chosen:
-                places = ((None if i is None else rows[i], None if j is None else columns[j]) for i, j in matched)
-                return total, tuple(places)
             for i, j in chosen:
                 costs[i, j] = yield from self._cost(lefts[rows[i]], rights[columns[j]])
                 known.add((i, j))
+            if not chosen or self._exhausted:
+                total = sum(costs[i, j] for i, j in matched if i is not None and j is not None)
+                total += sum(removed[i] for i, j in matched if i is not None and j is None)
+                total += sum(added[j] for i, j in matched if i is None and j is not None)
+                places = ((None if i is None else rows[i], None if j is None else columns[j]) for i, j in matched)
+                return total, tuple(places)
 
     def _shape(self, node: Node) -> int:
         return self.profiles[node.identity].shape
@@ -335,8 +351,8 @@ def _equal_ones(
     return same, lefts_left, rights_left
 
 
-def _cheapest_set(costs: _Costs, removed: Sequence[int], added: Sequence[int]) -> tuple[int, Matched]:
-    """Every assignment, by the set of columns that are used."""
+def _cheapest_set(costs: _Costs, removed: Sequence[int], added: Sequence[int]) -> Matched:
+    """The best of every assignment, by the set of columns that are used."""
     states: dict[int, tuple[int, Matched]] = {0: (0, ())}
     for i, drop in enumerate(removed):
         following: dict[int, tuple[int, Matched]] = {}
@@ -350,24 +366,30 @@ def _cheapest_set(costs: _Costs, removed: Sequence[int], added: Sequence[int]) -
     for used, (cost, matched) in states.items():
         rest = [j for j in range(len(added)) if not used >> j & 1]
         finished.append((cost + sum(added[j] for j in rest), (*matched, *((None, j) for j in rest))))
-    return min(finished, key=lambda each: each[0])
+    return min(finished, key=lambda each: each[0])[1]
 
 
-def _cheapest_sequence(costs: _Costs, removed: Sequence[int], added: Sequence[int]) -> tuple[int, Matched]:
+def _cheapest_sequence(costs: _Costs, removed: Sequence[int], added: Sequence[int]) -> Matched:
     """The alignment of two sequences, by the usual table; a match wins over what costs the same."""
-    rows: list[list[tuple[int, Matched]]] = [[(0, ())]]
-    for j, more in enumerate(added):
-        cost, matched = rows[0][j]
-        rows[0].append((cost + more, (*matched, (None, j))))
-    for i, drop in enumerate(removed):
-        cost, matched = rows[i][0]
-        row = [(cost + drop, (*matched, (i, None)))]
-        for j, more in enumerate(added):
-            ways = [
-                (rows[i][j][0] + costs[i, j], (*rows[i][j][1], (i, j))),
-                (rows[i][j + 1][0] + drop, (*rows[i][j + 1][1], (i, None))),
-                (row[j][0] + more, (*row[j][1], (None, j))),
-            ]
-            row.append(min(ways, key=lambda way: way[0]))
-        rows.append(row)
-    return rows[-1][-1]
+    table = [[0] * (len(added) + 1) for _ in range(len(removed) + 1)]
+    for j in range(len(added)):
+        table[0][j + 1] = table[0][j] + added[j]
+    for i in range(len(removed)):
+        table[i + 1][0] = table[i][0] + removed[i]
+        for j in range(len(added)):
+            table[i + 1][j + 1] = min(
+                table[i][j] + costs[i, j], table[i][j + 1] + removed[i], table[i + 1][j] + added[j]
+            )
+    matched: list[tuple[int | None, int | None]] = []
+    i, j = len(removed), len(added)
+    while i or j:
+        if i and j and table[i][j] == table[i - 1][j - 1] + costs[i - 1, j - 1]:
+            i, j = i - 1, j - 1
+            matched.append((i, j))
+        elif i and table[i][j] == table[i - 1][j] + removed[i - 1]:
+            i -= 1
+            matched.append((i, None))
+        else:
+            j -= 1
+            matched.append((None, j))
+    return tuple(reversed(matched))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from transforms.alignment import Alignment, Step, Way, changed_params, label_of
+from transforms.alignment import WORK_MAX, Alignment, Step, Way, changed_params, label_of
 from transforms.encoding import digest
 from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.programs import PROGRAMS, program_params
@@ -70,7 +70,7 @@ class Change:
             case ChangeKind.RESULT_TYPE:
                 return f"{self.operator}: result {instead}"
             case ChangeKind.ORDER:
-                return f"{self.operator}: arguments in another order{place}"
+                return f"{self.operator}: arguments {instead}"
             case ChangeKind.COLUMN_TYPE:
                 return f"column {column_text(self.name)}: {instead}"
             case ChangeKind.ARGUMENT_ADDED:
@@ -133,13 +133,13 @@ class Nearest:
     difference: Difference
 
 
-def difference(before: Node, after: Node) -> Difference:
+def difference(before: Node, after: Node, *, work_max: int = WORK_MAX) -> Difference:
     """What has to change in ``before`` to make it ``after``. Both are taken as they are: give canonical components.
 
-    Deterministic. Few changes rather than many, though not always the fewest: the search is bounded, so that graphs of
-    thousands of nodes take moments (:mod:`transforms.alignment`).
+    Deterministic. Few changes rather than many, though not always the fewest: the search is bounded by ``work_max``, so that
+    graphs of thousands of nodes take moments (:mod:`transforms.alignment`).
     """
-    changes = tuple(_Walk(before, after).changes()) if before != after else ()
+    changes = tuple(_Walk(before, after, work_max).changes()) if before != after else ()
     return Difference(before.identity, after.identity, changes)
 
 
@@ -183,10 +183,10 @@ def _least(here: frozenset[str], there: frozenset[str]) -> int:
 class _Walk:
     """The changes along an alignment. It is found from the lesser identity to the greater, so that both ways are the same."""
 
-    def __init__(self, before: Node, after: Node) -> None:
+    def __init__(self, before: Node, after: Node, work_max: int) -> None:
         self._roots = before, after
         self._turned = after.identity < before.identity
-        self._alignment = Alignment(after, before) if self._turned else Alignment(before, after)
+        self._alignment = Alignment(*((after, before) if self._turned else (before, after)), work_max)
         self._texts = expression_texts((before, after), _TEXT_CHARACTERS)
         self._nodes = sum(1 for _ in topological((before, after)))
 
@@ -256,7 +256,8 @@ class _Walk:
             if before.type != after.type:
                 yield Change(ChangeKind.RESULT_TYPE, here, str(before.type), str(after.type), after.op)
             else:
-                yield Change(ChangeKind.ORDER, here, self._text(before), here, after.op)
+                first, then = (f"({', '.join(map(self._text, node.args))})" for node in (before, after))
+                yield Change(ChangeKind.ORDER, here, *_told_apart(first, then, before, after), after.op)
 
     def _wrapped(self, kind: ChangeKind, wrapper: Node, kept: int, inside: Node) -> Change:
         """``wrapper`` stands around, or is gone from around, what is its argument ``kept`` on its side."""
@@ -264,9 +265,10 @@ class _Walk:
         args = ["_" if i == kept else self._text(arg) for i, arg in enumerate(wrapper.args)]
         params = node_params(wrapper)
         text = f"{wrapper.op}({', '.join([*(args if len(args) > 1 else []), *([params] if params else [])])})"
+        text = _cut(text)
         before, after = ("", text) if kind is ChangeKind.INSERTED else (text, "")
-        weight = self._weight(wrapper) - self._weight(wrapper.args[kept])
-        return Change(kind, self._place(inside), before, after, wrapper.op, weight=max(weight, 1))
+        weight = self._weight(wrapper, wrapper.args[kept])
+        return Change(kind, self._place(inside), before, after, wrapper.op, weight=weight)
 
     def _text(self, node: Node) -> str:
         return self._texts[node.identity]
@@ -274,9 +276,10 @@ class _Walk:
     def _place(self, node: Node) -> str:
         return f"column {self._text(node)}" if isinstance(node, RawColumn) else self._text(node)
 
-    def _weight(self, node: Node) -> int:
-        """The nodes of a tree, or of all there is where the tree has more."""
-        return min(self._alignment.profiles[node.identity].size, self._nodes)
+    def _weight(self, node: Node, without: Node | None = None) -> int:
+        """The nodes of a tree, but for those of a part of it; or of all there is where the tree has more."""
+        sizes = self._alignment.profiles
+        return min(sizes[node.identity].size - (sizes[without.identity].size if without else 0), self._nodes)
 
 
 def _label_changes(before: Operation, after: Operation, where: str, here: str) -> Iterator[Change]:
