@@ -1,32 +1,140 @@
-"""Which operations of a merged graph a model's policy keeps."""
+"""What the catalog knows of costs and requests, brought to the decision that a policy takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 from sqlalchemy import Connection
 
-from transforms.errors import InputError
+from warehouse.cheapest import Alternatives, DagNode, Label, NodeCost, Reuse, alternatives, cheapest_plan
+from warehouse.costs import CostModel, load_cost_model
 from warehouse.enqueue import Keeps
 from warehouse.merged import MergedGraph
+from warehouse.models import ModelRecord
+from warehouse.policy import Adaptive, Policy, policy_named
+from warehouse.reuse import load_expected_requests
 
 
-def keep_requested(graph: MergedGraph) -> Keeps:
-    """Every component that a model asks for and that is not ready: what the paper does."""
+@dataclass(frozen=True)
+class Pricing:
+    """A merged graph with what its nodes cost, and how often they are expected to be asked for."""
+
+    graph: MergedGraph
+    costs: CostModel
+    reuse: Reuse = 1.0
+
+    @cached_property
+    def wanted(self) -> tuple[str, ...]:
+        """What a read solution has to obtain: every root, each once."""
+        return tuple(dict.fromkeys(root.identity for root in self.graph.roots))
+
+    def dag(self, ready: Collection[str], *, keepable: bool) -> list[DagNode]:
+        """The graph for a cut: ready memos can be loaded, and, where ``keepable``, any other operation kept."""
+        return self.costs.dag(self.graph.nodes, ready, self.graph.operations if keepable else ())
+
+    def reading(self, ready: Collection[str]) -> tuple[Mapping[str, Label], float]:
+        """How to read once at the least cost, given what is ready; and CPU seconds a row."""
+        plan = cheapest_plan(self.dag(ready, keepable=False), self.wanted)
+        return plan.labels, plan.cost_secs
+
+    def keeping(self, policy: Policy, ready: Collection[str]) -> tuple[str, ...]:
+        """What the policy keeps of the operations that are not ready."""
+        labels = policy.labels(self.dag(ready, keepable=True), self.wanted, self.reuse)
+        return tuple(identity for identity in self.graph.operations if labels[identity] is Label.KEEP)
+
+    def alternatives(self, fingerprint: str, ready: Collection[str]) -> Alternatives:
+        """What obtaining one component one way or another costs over the horizon, CPU seconds a row.
+
+        Only inputs that share anything with it are priced: the others cost the same in all alternatives.
+        """
+        alike = self._sharing[fingerprint]
+        graph = MergedGraph(tuple(root for root in self.graph.roots if root.identity in alike))
+        nodes = self.costs.dag(graph.nodes, ready, graph.operations)
+        reuse = self.reuse
+        if isinstance(reuse, Mapping):
+            reuse = {node.identity: reuse.get(node.identity, 1.0) for node in graph.nodes}
+        return alternatives(nodes, tuple(dict.fromkeys(root.identity for root in graph.roots)), fingerprint, reuse)
+
+    @cached_property
+    def _sharing(self) -> Mapping[str, frozenset[str]]:
+        """For every root, the roots that it shares a node with, directly or through others, itself included."""
+        leader: dict[str, str] = {}
+
+        def find(identity: str) -> str:
+            while leader.setdefault(identity, identity) != identity:
+                leader[identity] = leader[leader[identity]]
+                identity = leader[identity]
+            return identity
+
+        for node in self.graph.nodes:
+            for arg in node.args:
+                leader[find(arg.identity)] = find(node.identity)
+        groups: dict[str, set[str]] = {}
+        for root in self.graph.roots:
+            groups.setdefault(find(root.identity), set()).add(root.identity)
+        return {identity: frozenset(group) for group in groups.values() for identity in group}
+
+
+def load_pricing(
+    connection: Connection, graph: MergedGraph, policy: Policy, *, table: str, model: str, table_rows: int, now: float
+) -> Pricing:
+    """The costs of a graph's nodes; under the adaptive policy also how often they are expected to be asked for."""
+    if not isinstance(policy, Adaptive):
+        return Pricing(graph, load_cost_model(connection, graph.nodes))
+    costs = load_cost_model(connection, graph.nodes, horizon_days=policy.horizon_days)
+    requests = load_expected_requests(
+        connection, table, graph.operations, asking=model, table_rows=table_rows, now=now,
+        horizon_days=policy.horizon_days)  # fmt: skip
+    # A column or a constant is asked for as often as what is asked for most among what reads it.
+    reuse: dict[str, float] = dict(requests)
+    for node in reversed(graph.nodes):
+        for arg in node.args:
+            reuse[arg.identity] = max(reuse.get(arg.identity, 1.0), reuse.get(node.identity, 1.0))
+    return Pricing(graph, costs, reuse)
+
+
+def keeps_of(policy: Policy, price: Callable[[MergedGraph], Pricing]) -> Callable[[MergedGraph], Keeps]:
+    """What a policy keeps, as :func:`warehouse.enqueue.survey` asks for it. Equal questions are decided once.
+
+    ``price`` is asked only by a policy that weighs costs: for the others the components are all there is to know.
+    """
+
+    def of(graph: MergedGraph) -> Keeps:
+        decide = partial(price(graph).keeping, policy) if policy.weighs_costs else partial(_uncosted, policy, graph)
+        decided: dict[frozenset[str], tuple[str, ...]] = {}
+
+        def keeps(ready: Collection[str]) -> tuple[str, ...]:
+            known = frozenset(ready)
+            if known not in decided:
+                decided[known] = decide(known)
+            return decided[known]
+
+        return keeps
+
+    return of
+
+
+_READY, _MISSING = NodeCost(0.0, 0.0), NodeCost(0.0)
+
+
+def _uncosted(policy: Policy, graph: MergedGraph, ready: Collection[str]) -> tuple[str, ...]:
     components = tuple(graph.components)
-    return lambda ready: tuple(fingerprint for fingerprint in components if fingerprint not in ready)
+    nodes = [DagNode(identity, (), _READY if identity in ready else _MISSING) for identity in components]
+    labels = policy.labels(nodes, components)
+    return tuple(identity for identity in components if labels[identity] is Label.KEEP)
 
 
-def keep_nothing(_graph: MergedGraph) -> Keeps:
-    """No component: everything that is not ready is computed when it is read."""
-    return lambda _ready: ()
+def keeps_for(
+    connection: Connection, model: ModelRecord, *, table_rows: int, now: float
+) -> Callable[[MergedGraph], Keeps]:
+    """:func:`keeps_of` under a submitted model's policy, with the catalog's costs and history."""
+    policy = policy_named(model.policy)
 
+    def price(graph: MergedGraph) -> Pricing:
+        return load_pricing(
+            connection, graph, policy, table=model.table, model=model.name, table_rows=table_rows, now=now
+        )
 
-_KEEPS: dict[str, Callable[[MergedGraph], Keeps]] = {"all": keep_requested, "none": keep_nothing}
-
-
-def keeps_of(connection: Connection, policy: str) -> Callable[[MergedGraph], Keeps]:
-    """What a policy keeps. Raises :class:`InputError` for a name that is none."""
-    if policy not in _KEEPS:
-        raise InputError("no such policy", value=policy, allowed=", ".join(sorted(_KEEPS)))
-    return _KEEPS[policy]
+    return keeps_of(policy, price)

@@ -12,9 +12,10 @@ from warehouse.cheapest import DagNode, Label, Reuse, cheapest_plan
 
 
 class Policy(Protocol):
-    """A frozen value with a name and one decision."""
+    """A frozen value with a name and one decision. ``weighs_costs``: the decision depends on what nodes cost."""
 
     name: ClassVar[str]
+    weighs_costs: ClassVar[bool]
 
     def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> Mapping[str, Label]:
         """A label for every node, in the order given: topological. Pure: the same arguments, the same labels."""
@@ -26,6 +27,7 @@ class KeepAll:
     """The paper's: keep every component that a model asks for, whatever it costs; never a part of one."""
 
     name: ClassVar[str] = "all"
+    weighs_costs: ClassVar[bool] = False
 
     def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> dict[str, Label]:
         """What is wanted is loaded or kept, what that needs is computed once. ``reuse`` changes nothing."""
@@ -37,6 +39,7 @@ class KeepNone:
     """Keep nothing: load the components that are there, compute the others whenever they are read."""
 
     name: ClassVar[str] = "none"
+    weighs_costs: ClassVar[bool] = False
 
     def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> dict[str, Label]:
         """What is wanted is loaded or computed. ``reuse`` changes nothing."""
@@ -51,6 +54,7 @@ class Adaptive:
     """
 
     name: ClassVar[str] = "adaptive"
+    weighs_costs: ClassVar[bool] = True
     horizon_days: float = 30.0
 
     def __post_init__(self) -> None:

@@ -342,7 +342,7 @@ pin_components = Table(
 operator_costs = Table(
     "operator_costs",
     metadata,
-    Column("operator", String(255), primary_key=True),
+    Column("operator", _NAME, primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("rows", Float, nullable=False),
     Column("secs", Float, nullable=False),

@@ -11,7 +11,10 @@ from sqlalchemy import Connection
 
 from transforms.errors import NotFound
 from transforms.graph import component_document
+from warehouse.cheapest import Label
+from warehouse.costs import load_cost_model
 from warehouse.coverage import Coverage, CoveredFragment, find_coverage
+from warehouse.keeping import Pricing
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.merged import MergedGraph
 from warehouse.models import ModelRecord, StoredInput, get_model, stored_inputs
@@ -55,7 +58,14 @@ def build_solution(
     """The cheapest way to read the inputs over the fragments: one plan for each pattern of what is ready."""
     graph = MergedGraph(tuple(item.component for item in inputs))
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    plans = tuple(_plan(inputs, pattern.slots) for pattern in coverage.patterns)
+    pricing = Pricing(graph, load_cost_model(connection, graph.nodes))
+    decided: dict[frozenset[str], tuple[Mapping[str, Label], float]] = {}
+    plans = []
+    for pattern in coverage.patterns:
+        ready = frozenset(pattern.slots)
+        if ready not in decided:
+            decided[ready] = pricing.reading(ready)
+        plans.append(_plan(inputs, graph, pattern.slots, *decided[ready]))
     return ReadSolution(
         model=model.name,
         model_version=model.version,
@@ -63,26 +73,26 @@ def build_solution(
         table_version=table.version,
         label=model.label,
         inputs=tuple(_solution_input(item) for item in inputs),
-        plans=plans,
-        partitions=_partitions(fragments, coverage, plans),
+        plans=tuple(plans),
+        partitions=_partitions(fragments, coverage),
     )
 
 
-def _plan(inputs: Sequence[StoredInput], ready: Mapping[str, int]) -> ReadPlan:
+def _plan(
+    inputs: Sequence[StoredInput],
+    graph: MergedGraph,
+    ready: Mapping[str, int],
+    labels: Mapping[str, Label],
+    secs_a_row: float,
+) -> ReadPlan:
     actions: list[Action] = [
-        "raw" if item.is_raw else "load" if item.fingerprint in ready else "compute" for item in inputs
+        "raw" if item.is_raw else "load" if labels[item.fingerprint] is Label.LOAD else "compute" for item in inputs
     ]
-    loads = {
-        item.fingerprint: ready[item.fingerprint]
-        for item, action in zip(inputs, actions, strict=True)
-        if action == "load"
-    }
-    return ReadPlan(tuple(actions), loads)
+    loads = {one: ready[one] for one in graph.operations if one in ready and labels[one] is Label.LOAD}
+    return ReadPlan(tuple(actions), loads, secs_a_row)
 
 
-def _partitions(
-    fragments: Sequence[PlacedFragment], coverage: Coverage, plans: Sequence[ReadPlan]
-) -> tuple[SolutionPartition, ...]:
+def _partitions(fragments: Sequence[PlacedFragment], coverage: Coverage) -> tuple[SolutionPartition, ...]:
     placed = zip(fragments, coverage.fragments, strict=True)
     return tuple(_partition(list(group)) for _, group in groupby(placed, lambda pair: pair[0].partition))
 

@@ -21,7 +21,7 @@ from warehouse.arrow_names import parse_arrow_type
 from warehouse.catalog import insert_absent
 from warehouse.enqueue import Counts, count_pairs, queue_survey, replace_waits, survey, write_submission
 from warehouse.errors import NameTaken
-from warehouse.keeping import keeps_of
+from warehouse.keeping import keeps_for
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.models import (
     ModelRecord,
@@ -32,6 +32,7 @@ from warehouse.models import (
     stored_inputs,
     write_components,
 )
+from warehouse.policy import policy_named
 from warehouse.table import Table
 from warehouse.warehouse import Warehouse
 
@@ -85,6 +86,8 @@ def submit_model(
     if not model.inputs:
         raise InputError("a model has at least one input", where=f"model {model.name}",
                          next_step='model.input("name", expression)')  # fmt: skip
+    if policy is not None:
+        policy_named(policy)
     now = warehouse.clock()
     model = resolve_checked(warehouse, model, name)
 
@@ -110,7 +113,8 @@ def _match(
 ) -> Counts:
     """Match the model block by block of fragments, so that memory does not grow with the table, and queue what is missing."""
     fragments = current_fragments(connection, record.table)
-    keeps = keeps_of(connection, record.policy)
+    rows = sum(placed.fragment.rows for placed in fragments)
+    keeps = keeps_for(connection, record, table_rows=rows, now=now)
     counts, awaited = Counts(), set[str]()
     for block in blocks(fragments, len(inputs)):
         found = survey(connection, inputs, block, keeps, requeue_evicted=requeue_evicted)
