@@ -7,7 +7,6 @@ from setuptools import find_packages, setup
 ROOMS = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 CORE = [
     "alembic>=1.14",
-    "networkx>=3.4",
     "numba>=0.61",
     "numpy>=2.0",
     "pyarrow>=19",
@@ -22,9 +21,10 @@ EXTRAS = {
     "tft": ["apache-beam>=2.70", "tensorflow-transform>=1.21"],
     "postgres": ["psycopg[binary]>=3.2"],
     "gcs": ["google-cloud-storage>=3.0"],
-    "bench": ["duckdb>=1.4", "polars>=1.20"],
+    "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20"],
     "test": [
         "hypothesis>=6.120",
+        "networkx>=3.4",
         "pytest>=8.3",
         "pytest-xdist>=3.6",
         "pytest-timeout>=2.3",

@@ -1,6 +1,6 @@
 """How long the cheapest plan takes: the decision of a submission, over merged DAGs of four shapes.
 
-    python benchmarks/minimum_cut.py [--nodes 10000] [--rounds 3]
+    python benchmarks/minimum_cut.py [--nodes 10000] [--rounds 1]
 
 Both sides build the same network from the same DAG and give the same plan, which is checked. What is compared are ratios within
 a round. A chain is 5,000 nodes deep at most. The sides are warmed up on a small DAG first; what compiling costs a process that finds
@@ -19,32 +19,33 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.harness import Side, machine, measure
 from tests.warehouse.dags import SHAPES, by_networkx, random_dag
-from warehouse.cheapest import cheapest_plan
-from warehouse.minimum_cut import by_push_relabel
+from warehouse.cheapest import CheapestPlan, cheapest_plan
+from warehouse.minimum_cut import Solver, by_push_relabel
 
 _SIDES = {"ours": by_push_relabel, "networkx": by_networkx}
 _DEEPEST = 5_000
 
 
-def sides(shape: str, nodes: int, reuse: float) -> list[Side]:
-    """Both solvers over one DAG."""
+def sides(shape: str, nodes: int, reuse: float) -> tuple[list[Side], dict[str, CheapestPlan]]:
+    """Both solvers over one DAG, and where they leave their plans."""
     dag, wanted = random_dag(shape, nodes, 1)
     small, small_wanted = random_dag(shape, 1_000, 1)
-    return [
-        Side(
-            name,
-            lambda solver=solver: cheapest_plan(dag, wanted, reuse, solver),  # type: ignore[misc]
-            lambda solver=solver: cheapest_plan(small, small_wanted, reuse, solver),  # type: ignore[misc]
-        )
-        for name, solver in _SIDES.items()
-    ]
+    plans: dict[str, CheapestPlan] = {}
+
+    def side(name: str, solver: Solver) -> Side:
+        def run() -> None:
+            plans[name] = cheapest_plan(dag, wanted, reuse, solver)
+
+        return Side(name, run, lambda: cheapest_plan(small, small_wanted, reuse, solver))
+
+    return [side(name, solver) for name, solver in _SIDES.items()], plans
 
 
 def main() -> None:
     """Print a line for each shape, with one request and with several."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--nodes", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
     print(machine())
     small, wanted = random_dag("random", 1_000, 1)
@@ -55,10 +56,9 @@ def main() -> None:
     for shape in SHAPES:
         nodes = min(options.nodes, _DEEPEST) if shape == "chain" else options.nodes
         for reuse in (1.0, 8.0):
-            contenders = sides(shape, nodes, reuse)
-            plans = [side.run() for side in contenders]
-            assert plans[0] == plans[1], f"{shape}: the solvers disagree"
+            contenders, plans = sides(shape, nodes, reuse)
             ours, theirs = measure(contenders, options.rounds, report=lambda line: None)
+            assert plans["ours"] == plans["networkx"], f"{shape}: the solvers disagree"
             ratio = statistics.median(b / a for a, b in zip(ours.secs, theirs.secs, strict=True))
             figures = f"{ours.median_secs:8.3f} {theirs.median_secs:10.2f} {ratio:7.1f}"
             print(f"{shape:10} {nodes:6} {reuse:8.0f} {figures}", flush=True)

@@ -5,13 +5,13 @@ returned: the vertices that can still be reached from the source when a maximum 
 
 Capacities are seconds, and flows are counted in integers, where no sum rounds. A tick is a power of two of a second, such
 that all finite capacities together stay below 2**52 ticks; each capacity is rounded to the nearest tick. So the cut is exact
-whenever the capacities are multiples of the tick, and else it costs more than the least by at most a tick an edge,
-which is under 2**-50 of the sum of all capacities. An infinite edge has the sum of all finite ones plus one: no least cut
-crosses it. And a cut whose capacity is the flow's value is a least one, so every answer is checked.
+whenever the capacities are multiples of the tick, and else it costs more than the least by at most a tick an edge; a tick is
+at most 2**-50 of the sum of all capacities. An infinite edge has the sum of all finite ones plus one: no least cut crosses
+it. And a cut whose capacity is the flow's value is a least one, so every answer is checked.
 
 Why our own loop: networkx takes seconds for what takes milliseconds compiled (``benchmarks/minimum_cut.py``), and it is the
 reference in tests. scipy counts in 32 bits, and says 0 where they do not suffice. OR-Tools is as fast, but cannot be
-installed beside tensorflow-transform. python-igraph and PyMaxflow are under the GPL.
+installed beside tensorflow-transform. python-igraph is under the GPL.
 """
 
 from __future__ import annotations
