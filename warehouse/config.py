@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from transforms.errors import InputError
 from warehouse.catalog_url import without_secrets
+from warehouse.rates import LIST_PRICES, MEASURED_RATES, Prices, Rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,8 @@ class WarehouseConfig:
     ``lease_secs``: how long a worker owns a task without a heartbeat. ``max_attempts``: leases a task gets before it
     is quarantined. ``retry_backoff_secs``: wait before the second attempt, doubled for each further one.
     ``busy_timeout_secs``: how long to wait for another process's write lock on the catalog, and for a connection.
-    ``read_threads``: columns digested at the same time; 0 means one per CPU core.
+    ``read_threads``: columns digested at the same time; 0 means one per CPU core. ``rates`` and ``prices``: what reading,
+    writing and storing a byte costs, for matching to weigh against computing.
     """
 
     home: str
@@ -29,6 +31,8 @@ class WarehouseConfig:
     retry_backoff_secs: float = 0.0
     busy_timeout_secs: float = 30.0
     read_threads: int = 0
+    rates: Rates = MEASURED_RATES
+    prices: Prices = LIST_PRICES
 
     def __post_init__(self) -> None:
         if not self.home:

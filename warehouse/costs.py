@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 
+import pyarrow as pa
 from sqlalchemy import Connection, select
 
 from transforms.errors import InputError
@@ -21,10 +22,11 @@ from transforms.graph import Node, Operation, RawColumn
 from transforms.measured import cost_name, declared_secs
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 from warehouse import schema
+from warehouse.arrow_names import parse_arrow_type
 from warehouse.catalog import chunks
 from warehouse.cheapest import DagNode, NodeCost
-
-DAYS_A_MONTH = 30.0
+from warehouse.rates import LIST_PRICES, MEASURED_RATES, Prices, Rates
+from warehouse.table import ColumnSchema
 
 #: For an operator that this release does not have.
 _UNKNOWN_SECS = 50e-9
@@ -41,52 +43,6 @@ _ELEMENT_BYTES = {
 }
 
 
-def _at_least_zero(where: str, value: float) -> None:
-    if not (value >= 0 and math.isfinite(value)):
-        raise InputError("a price or a rate is a number", where=where, value=value, allowed="0 or more")
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """CPU seconds a byte on disk, digests checked, and a column of a fragment, whatever it holds.
-
-    The defaults are what ``benchmarks/cost_model.py`` printed on two cores of a shared x86-64 server. It writes a file a column;
-    memos that share a file cost a little less.
-    """
-
-    raw_read_secs: float = 1.4e-8
-    raw_column_secs: float = 1.1e-4
-    memo_read_secs: float = 6.6e-9
-    memo_column_secs: float = 3.3e-4
-    memo_write_secs: float = 1.5e-8
-    memo_write_column_secs: float = 9.6e-4
-
-    def __post_init__(self) -> None:
-        for rate in fields(self):
-            _at_least_zero(f"Rates.{rate.name}", getattr(self, rate.name))
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """What a byte costs a month and a CPU second, in one currency; only their ratio matters.
-
-    The defaults are list prices of public clouds in US dollars: 0.02 for a GB-month of object storage and 0.04 for the
-    hour of a virtual CPU.
-    """
-
-    byte_month: float = 0.02 / 1e9
-    cpu_sec: float = 0.04 / 3600
-
-    def __post_init__(self) -> None:
-        _at_least_zero("Prices.byte_month", self.byte_month)
-        if not (self.cpu_sec > 0 and math.isfinite(self.cpu_sec)):
-            raise InputError("a CPU second has a price", where="Prices.cpu_sec", value=self.cpu_sec, allowed="> 0")
-
-    def storage_secs(self, horizon_days: float) -> float:
-        """CPU seconds that storing one byte over the horizon is worth."""
-        return self.byte_month * horizon_days / DAYS_A_MONTH / self.cpu_sec
-
-
 @dataclass(frozen=True)
 class CostModel:
     """Costs by node, a row. ``operator_secs`` and ``operator_bytes`` are by cost name and version; the latter, and
@@ -99,8 +55,8 @@ class CostModel:
     operator_bytes: Mapping[tuple[str, int], float] = field(default_factory=dict)
     component_bytes: Mapping[str, float] = field(default_factory=dict)
     raw_bytes: Mapping[str, float] = field(default_factory=dict)
-    rates: Rates = Rates()
-    prices: Prices = Prices()
+    rates: Rates = MEASURED_RATES
+    prices: Prices = LIST_PRICES
     horizon_days: float = 30.0
     fragment_rows: float = 100_000.0
 
@@ -194,8 +150,9 @@ def load_cost_model(
     connection: Connection,
     nodes: Sequence[Node],
     *,
-    rates: Rates = Rates(),
-    prices: Prices = Prices(),
+    raw_bytes: Mapping[str, float] | None = None,
+    rates: Rates = MEASURED_RATES,
+    prices: Prices = LIST_PRICES,
     horizon_days: float = 30.0,
     fragment_rows: float = 100_000.0,
 ) -> CostModel:
@@ -215,4 +172,27 @@ def load_cost_model(
     for chunk in chunks(wanted):
         query = select(costs.fingerprint, costs.rows, costs.stored_bytes).where(costs.fingerprint.in_(chunk))
         component_bytes.update({row[0]: row[2] / row[1] for row in connection.execute(query) if row[1] > 0})
-    return CostModel(operator_secs, operator_bytes, component_bytes, {}, rates, prices, horizon_days, fragment_rows)
+    return CostModel(
+        operator_secs, operator_bytes, component_bytes, raw_bytes or {}, rates, prices, horizon_days, fragment_rows
+    )
+
+
+def raw_bytes_a_row(columns: Iterable[ColumnSchema], rows: int, size_bytes: int) -> dict[str, float]:
+    """Bytes a row of every column of raw files that hold ``rows`` in ``size_bytes``, shared out by the columns' types."""
+    guessed = {column.name: _arrow_bytes(parse_arrow_type(column.arrow_type)) for column in columns}
+    if not rows or not guessed:
+        return {}
+    factor = size_bytes / rows / sum(guessed.values())
+    return {name: bytes_a_row * factor for name, bytes_a_row in guessed.items()}
+
+
+def _arrow_bytes(stored: pa.DataType | None) -> float:
+    if stored is None:
+        return _ELEMENT_BYTES[DType.STRING]
+    if pa.types.is_primitive(stored):
+        return float(stored.bit_width) / 8
+    if pa.types.is_fixed_size_list(stored):
+        return float(stored.list_size) * _arrow_bytes(stored.value_type)
+    if pa.types.is_list(stored) or pa.types.is_large_list(stored):
+        return _OFFSET_BYTES + _ITEMS_A_LIST * _arrow_bytes(stored.value_type)
+    return _ELEMENT_BYTES[DType.STRING]

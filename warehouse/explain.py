@@ -10,8 +10,8 @@ from warehouse import schema
 from warehouse.causes import Cause, find_causes
 from warehouse.decision import Decision, match_decision, raw_decision, ready_decision, unkept_decision
 from warehouse.enqueue import Survey, survey
-from warehouse.keeping import keeps_for
-from warehouse.manifests import current_fragments
+from warehouse.keeping import Market
+from warehouse.manifests import current_fragments, get_table
 from warehouse.matching import Action
 from warehouse.models import ModelRecord, get_model, stored_inputs
 from warehouse.warehouse import Warehouse
@@ -28,8 +28,8 @@ def explain_model(warehouse: Warehouse, model_name: str, version: int | None = N
         model = get_model(connection, model_name, version)
         fragments = current_fragments(connection, model.table)
         inputs = stored_inputs(connection, model.id)
-        rows = sum(placed.fragment.rows for placed in fragments)
-        keeps = keeps_for(connection, model, table_rows=rows, now=warehouse.clock())
+        table = get_table(connection, model.table)
+        keeps = Market(connection, warehouse.config, table, fragments, warehouse.clock()).keeps(model)
         found = survey(connection, inputs, fragments, keeps)
         missing = [one for one in found.all_matches if one.action is Action.QUEUE]
         causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 from sqlalchemy import Connection
 
+from transforms.graph import Node
 from warehouse.cheapest import Alternatives, DagNode, Label, NodeCost, Reuse, alternatives, cheapest_plan
-from warehouse.costs import CostModel, load_cost_model
+from warehouse.config import WarehouseConfig
+from warehouse.costs import CostModel, load_cost_model, raw_bytes_a_row
 from warehouse.enqueue import Keeps
+from warehouse.manifests import PlacedFragment
 from warehouse.merged import MergedGraph
 from warehouse.models import ModelRecord
 from warehouse.policy import Adaptive, Policy, policy_named
 from warehouse.reuse import load_expected_requests
+from warehouse.table import Table
 
 
 @dataclass(frozen=True)
@@ -77,22 +81,52 @@ class Pricing:
         return {identity: frozenset(group) for group in groups.values() for identity in group}
 
 
-def load_pricing(
-    connection: Connection, graph: MergedGraph, policy: Policy, *, table: str, model: str, table_rows: int, now: float
-) -> Pricing:
-    """The costs of a graph's nodes; under the adaptive policy also how often they are expected to be asked for."""
-    if not isinstance(policy, Adaptive):
-        return Pricing(graph, load_cost_model(connection, graph.nodes))
-    costs = load_cost_model(connection, graph.nodes, horizon_days=policy.horizon_days)
-    requests = load_expected_requests(
-        connection, table, graph.operations, asking=model, table_rows=table_rows, now=now,
-        horizon_days=policy.horizon_days)  # fmt: skip
-    # A column or a constant is asked for as often as what is asked for most among what reads it.
-    reuse: dict[str, float] = dict(requests)
-    for node in reversed(graph.nodes):
-        for arg in node.args:
-            reuse[arg.identity] = max(reuse.get(arg.identity, 1.0), reuse.get(node.identity, 1.0))
-    return Pricing(graph, costs, reuse)
+@dataclass(frozen=True)
+class Market:
+    """Where the figures come from: the catalog, what the warehouse is configured to, and the data that is read."""
+
+    connection: Connection
+    config: WarehouseConfig
+    table: Table
+    fragments: Sequence[PlacedFragment]
+    now: float
+
+    @cached_property
+    def rows(self) -> int:
+        """Events in the fragments."""
+        return sum(placed.fragment.rows for placed in self.fragments)
+
+    def costs(self, nodes: Sequence[Node], horizon_days: float = 30.0) -> CostModel:
+        """What nodes cost over these fragments."""
+        size_bytes = sum(placed.fragment.size_bytes for placed in self.fragments)
+        return load_cost_model(
+            self.connection,
+            nodes,
+            raw_bytes=raw_bytes_a_row(self.table.file_columns, self.rows, size_bytes),
+            rates=self.config.rates,
+            prices=self.config.prices,
+            horizon_days=horizon_days,
+            fragment_rows=max(self.rows / max(len(self.fragments), 1), 1.0),
+        )
+
+    def pricing(self, graph: MergedGraph, policy: Policy, model: str) -> Pricing:
+        """A graph's prices; under the adaptive policy with how often its nodes are expected to be asked for."""
+        if not isinstance(policy, Adaptive):
+            return Pricing(graph, self.costs(graph.nodes))
+        requests = load_expected_requests(
+            self.connection, self.table.name, graph.operations, asking=model, table_rows=self.rows, now=self.now,
+            horizon_days=policy.horizon_days)  # fmt: skip
+        # A column or a constant is asked for as often as what is asked for most among what reads it.
+        reuse: dict[str, float] = dict(requests)
+        for node in reversed(graph.nodes):
+            for arg in node.args:
+                reuse[arg.identity] = max(reuse.get(arg.identity, 1.0), reuse.get(node.identity, 1.0))
+        return Pricing(graph, self.costs(graph.nodes, policy.horizon_days), reuse)
+
+    def keeps(self, model: ModelRecord) -> Callable[[MergedGraph], Keeps]:
+        """What a submitted model's policy keeps."""
+        policy = policy_named(model.policy)
+        return keeps_of(policy, lambda graph: self.pricing(graph, policy, model.name))
 
 
 def keeps_of(policy: Policy, price: Callable[[MergedGraph], Pricing]) -> Callable[[MergedGraph], Keeps]:
@@ -124,17 +158,3 @@ def _uncosted(policy: Policy, graph: MergedGraph, ready: Collection[str]) -> tup
     nodes = [DagNode(identity, (), _READY if identity in ready else _MISSING) for identity in components]
     labels = policy.labels(nodes, components)
     return tuple(identity for identity in components if labels[identity] is Label.KEEP)
-
-
-def keeps_for(
-    connection: Connection, model: ModelRecord, *, table_rows: int, now: float
-) -> Callable[[MergedGraph], Keeps]:
-    """:func:`keeps_of` under a submitted model's policy, with the catalog's costs and history."""
-    policy = policy_named(model.policy)
-
-    def price(graph: MergedGraph) -> Pricing:
-        return load_pricing(
-            connection, graph, policy, table=model.table, model=model.name, table_rows=table_rows, now=now
-        )
-
-    return keeps_of(policy, price)

@@ -12,9 +12,8 @@ from sqlalchemy import Connection
 from transforms.errors import NotFound
 from transforms.graph import component_document
 from warehouse.cheapest import Label
-from warehouse.costs import load_cost_model
 from warehouse.coverage import Coverage, CoveredFragment, find_coverage
-from warehouse.keeping import Pricing
+from warehouse.keeping import Market, Pricing
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.merged import MergedGraph
 from warehouse.models import ModelRecord, StoredInput, get_model, stored_inputs
@@ -37,7 +36,8 @@ def solve(
         model = get_model(connection, model_name, version)
         table = _table_at(connection, model.table, table_version)
         fragments = current_fragments(connection, model.table, start, end, at_version=table_version)
-        return build_solution(connection, model, table, stored_inputs(connection, model.id), fragments)
+        market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
+        return build_solution(market, model, stored_inputs(connection, model.id))
 
 
 def _table_at(connection: Connection, name: str, version: int | None) -> Table:
@@ -48,17 +48,11 @@ def _table_at(connection: Connection, name: str, version: int | None) -> Table:
     return table if version is None else replace(table, version=version)
 
 
-def build_solution(
-    connection: Connection,
-    model: ModelRecord,
-    table: Table,
-    inputs: Sequence[StoredInput],
-    fragments: Sequence[PlacedFragment],
-) -> ReadSolution:
+def build_solution(market: Market, model: ModelRecord, inputs: Sequence[StoredInput]) -> ReadSolution:
     """The cheapest way to read the inputs over the fragments: one plan for each pattern of what is ready."""
     graph = MergedGraph(tuple(item.component for item in inputs))
-    coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    pricing = Pricing(graph, load_cost_model(connection, graph.nodes))
+    coverage = find_coverage(market.connection, graph.columns(graph.operations), market.fragments)
+    pricing = Pricing(graph, market.costs(graph.nodes))
     decided: dict[frozenset[str], tuple[Mapping[str, Label], float]] = {}
     plans = []
     for pattern in coverage.patterns:
@@ -70,11 +64,11 @@ def build_solution(
         model=model.name,
         model_version=model.version,
         table=model.table,
-        table_version=table.version,
+        table_version=market.table.version,
         label=model.label,
         inputs=tuple(_solution_input(item) for item in inputs),
         plans=tuple(plans),
-        partitions=_partitions(fragments, coverage),
+        partitions=_partitions(market.fragments, coverage),
     )
 
 

@@ -19,9 +19,10 @@ from warehouse import schema
 from warehouse.analyses import resolve_model
 from warehouse.arrow_names import parse_arrow_type
 from warehouse.catalog import insert_absent
+from warehouse.config import WarehouseConfig
 from warehouse.enqueue import Counts, count_pairs, queue_survey, replace_waits, survey, write_submission
 from warehouse.errors import NameTaken
-from warehouse.keeping import keeps_for
+from warehouse.keeping import Market
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.models import (
     ModelRecord,
@@ -96,7 +97,7 @@ def submit_model(
         check_model(model, known)
         record, unchanged = _write_model(connection, model, known, policy, now)
         inputs = [StoredInput(item.name, item.fingerprint, item.component) for item in model.inputs.values()]
-        counts = _match(connection, record, inputs, unchanged=unchanged, now=now)
+        counts = _match(connection, warehouse.config, record, inputs, unchanged=unchanged, now=now)
         return Submission(model.name, record.version, known.name, record.policy, unchanged, *astuple(counts))
 
     return warehouse.catalog.run(submit, idempotent=True)
@@ -104,6 +105,7 @@ def submit_model(
 
 def _match(
     connection: Connection,
+    config: WarehouseConfig,
     record: ModelRecord,
     inputs: Sequence[StoredInput],
     *,
@@ -113,8 +115,8 @@ def _match(
 ) -> Counts:
     """Match the model block by block of fragments, so that memory does not grow with the table, and queue what is missing."""
     fragments = current_fragments(connection, record.table)
-    rows = sum(placed.fragment.rows for placed in fragments)
-    keeps = keeps_for(connection, record, table_rows=rows, now=now)
+    market = Market(connection, config, get_table(connection, record.table), fragments, now)
+    keeps = market.keeps(record)
     counts, awaited = Counts(), set[str]()
     for block in blocks(fragments, len(inputs)):
         found = survey(connection, inputs, block, keeps, requeue_evicted=requeue_evicted)
@@ -153,7 +155,7 @@ def queue_missing(warehouse: Warehouse, model: str | None = None) -> int:
     with warehouse.catalog.read() as connection:
         outdated = _outdated(connection, model)
     for name in outdated:
-        action = partial(_queue_missing, name=name, now=warehouse.clock())
+        action = partial(_queue_missing, config=warehouse.config, name=name, now=warehouse.clock())
         queued += warehouse.catalog.run(action, idempotent=True)
     return queued
 
@@ -166,11 +168,11 @@ def _outdated(connection: Connection, model: str | None) -> list[str]:
     return [record.name for record in chosen if record.table_version != versions[record.table]]
 
 
-def _queue_missing(connection: Connection, name: str, now: float) -> int:
+def _queue_missing(connection: Connection, config: WarehouseConfig, name: str, now: float) -> int:
     record = get_model(connection, name)
     record = replace(record, table_version=get_table(connection, record.table).version)
     inputs = stored_inputs(connection, record.id)
-    return _match(connection, record, inputs, unchanged=True, now=now, requeue_evicted=False).queued
+    return _match(connection, config, record, inputs, unchanged=True, now=now, requeue_evicted=False).queued
 
 
 def check_model(model: Model, table: Table) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.warehouse.scenes import FREE_READS
 from warehouse import WarehouseConfig
 
 
@@ -29,4 +30,4 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def config(url: str, tmp_path: Path) -> WarehouseConfig:
-    return WarehouseConfig(str(tmp_path / "home"), url)
+    return WarehouseConfig(str(tmp_path / "home"), url, rates=FREE_READS)

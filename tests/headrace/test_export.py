@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.formats import FormatOptions, prepare
+from tests.warehouse.scenes import FREE_READS
 from transforms.columns import conform
 from transforms.graph import component_from_document, raw_columns
 from transforms.types import DType
@@ -112,7 +113,7 @@ def columns_of(home, model, described, events):
     """The warehouse's inputs and the raw columns of the first ``events`` events."""
     names = sorted(each["column"] for each in described["columns"])
     tables, rows = [], 0
-    with Warehouse.open(WarehouseConfig(str(home))) as warehouse:
+    with Warehouse.open(WarehouseConfig(str(home), rates=FREE_READS)) as warehouse:
         solution = read_solution(warehouse, model)
         roots = [component_from_document(item.component) for item in solution.inputs]
         types = {column.name: column.type for root in roots for column in raw_columns(root)}

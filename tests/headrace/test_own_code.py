@@ -13,6 +13,7 @@ import pytest
 
 from headrace.model_file import load_models
 from tests.pipelines.scenes import memo_values
+from tests.warehouse.scenes import FREE_READS
 from transforms.plan import compile_plan
 from warehouse.config import WarehouseConfig
 from warehouse.parquet_files import read_columns
@@ -32,7 +33,7 @@ def worked(cli, home):
 
 def check_memos(home, models):
     """Every memo is what the components give in this process, over every fragment."""
-    with Warehouse.open(WarehouseConfig(str(home))) as warehouse:
+    with Warehouse.open(WarehouseConfig(str(home), rates=FREE_READS)) as warehouse:
         memos = list(memo_values(warehouse).values())
         expected = []
         for model in models:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import select
 
 import transforms.expression as hr
+from tests.warehouse.scenes import FREE_READS
 from transforms.model import Model
 from warehouse import schema
 from warehouse.config import WarehouseConfig
@@ -55,7 +56,9 @@ def model(name: str = "ctr", client: str = "search", *, buckets: int = 100) -> M
 
 
 def open_home(home: Path, lease_secs: float = 60.0, max_attempts: int = 3) -> Warehouse:
-    return Warehouse.open(WarehouseConfig(str(home), lease_secs=lease_secs, max_attempts=max_attempts))
+    return Warehouse.open(
+        WarehouseConfig(str(home), lease_secs=lease_secs, max_attempts=max_attempts, rates=FREE_READS)
+    )
 
 
 def fill(warehouse: Warehouse, root: Path, *models: Model) -> int:

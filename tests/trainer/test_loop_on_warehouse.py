@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.trainer.synthetic import config
-from tests.warehouse.scenes import events, model, work, write_log, write_partition
+from tests.warehouse.scenes import FREE_READS, events, model, work, write_log, write_partition
 from trainer.checkpoint import read_newest
 from trainer.errors import RunMismatch
 from trainer.loop import train
@@ -19,7 +19,7 @@ pytest.importorskip("tensorflow")
 @pytest.fixture
 def warehouse(tmp_path):
     root = write_log(tmp_path / "log", hours=3, rows=150)
-    with Warehouse.open(WarehouseConfig(home=str(tmp_path / "home"))) as opened:
+    with Warehouse.open(WarehouseConfig(home=str(tmp_path / "home"), rates=FREE_READS)) as opened:
         register_table(opened, "log", str(root))
         submit_model(opened, model(inputs=5))
         yield opened

@@ -7,7 +7,7 @@ import pytest
 
 import transforms.expression as hr
 from tests.trainer.synthetic import config
-from tests.warehouse.scenes import work
+from tests.warehouse.scenes import FREE_READS, work
 from tests.warehouse.test_weighted_columns import events, model, write_partition
 from trainer.checkpoint import read_newest
 from trainer.errors import BadFeature, UntrainableInput
@@ -29,7 +29,7 @@ def trainable():
 def warehouse(tmp_path):
     for hour in range(2):
         write_partition(tmp_path / "log", hour, events(seed=hour, rows=60))
-    with Warehouse.open(WarehouseConfig(home=str(tmp_path / "home"))) as opened:
+    with Warehouse.open(WarehouseConfig(home=str(tmp_path / "home"), rates=FREE_READS)) as opened:
         register_table(opened, "log", str(tmp_path / "log"))
         yield opened
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warehouse.scenes import Clock, write_log
+from tests.warehouse.scenes import FREE_READS, Clock, write_log
 from warehouse import Warehouse, WarehouseConfig, register_table
 
 
@@ -18,7 +18,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def warehouse(tmp_path: Path, clock: Clock, catalog_url: str) -> Iterator[Warehouse]:
-    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), catalog_url, read_threads=1), clock) as opened:
+    with Warehouse.open(
+        WarehouseConfig(str(tmp_path / "home"), catalog_url, read_threads=1, rates=FREE_READS), clock
+    ) as opened:
         yield opened
 
 

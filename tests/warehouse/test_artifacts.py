@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import transforms.expression as hr
-from tests.warehouse.scenes import Clock, compute, events, model, write_log, write_partition
+from tests.warehouse.scenes import FREE_READS, Clock, compute, events, model, write_log, write_partition
 from transforms.errors import InputError, UnknownColumn
 from transforms.full_pass import Finding, analyses
 from transforms.model import Model
@@ -28,7 +28,7 @@ TERMS = pa.array(["red", "blue", "Shoe"])
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Warehouse:
-    opened = Warehouse.open(WarehouseConfig(str(tmp_path / "home")), Clock())
+    opened = Warehouse.open(WarehouseConfig(str(tmp_path / "home"), rates=FREE_READS), Clock())
     register_table(opened, "log", str(write_log(tmp_path / "log")))
     return opened
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 
-from tests.warehouse.scenes import events, model, start, work, write_log
+from tests.warehouse.scenes import FREE_READS, events, model, start, work, write_log
 from warehouse import (
     Warehouse,
     WarehouseConfig,
@@ -103,7 +103,7 @@ with Warehouse.open(WarehouseConfig(home, lease_secs=0.05, max_attempts=1000)) a
 def test_killed_anywhere(tmp_path: Path, step: str, longest_secs: float) -> None:
     random_moments = random.Random(f"headrace {step}")
     log = write_log(tmp_path / "log", hours=4, rows=400)
-    config = WarehouseConfig(str(tmp_path / "home"), lease_secs=0.05, max_attempts=1000)
+    config = WarehouseConfig(str(tmp_path / "home"), lease_secs=0.05, max_attempts=1000, rates=FREE_READS)
     with Warehouse.open(config) as warehouse:
         if step != "register":
             register_table(warehouse, "log", str(log))
@@ -167,7 +167,7 @@ def test_killed_while_the_catalog_is_created(tmp_path: Path) -> None:
 
 def test_a_commit_whose_bytes_were_never_written_cannot_happen(tmp_path: Path) -> None:
     """A worker that dies between leasing and committing leaves nothing that a reader would load."""
-    config = WarehouseConfig(str(tmp_path / "home"), lease_secs=0.05)
+    config = WarehouseConfig(str(tmp_path / "home"), lease_secs=0.05, rates=FREE_READS)
     log = write_log(tmp_path / "log", hours=1, rows=20)
     with Warehouse.open(config) as warehouse:
         register_table(warehouse, "log", str(log))
@@ -203,5 +203,5 @@ def test_a_full_disk_during_registration_writes_nothing(tmp_path: Path) -> None:
     process = start(_REGISTER_ON_FULL_DISK, tmp_path / "home", tmp_path / "log")
     out, err = process.communicate(timeout=120)
     assert (out, process.returncode) == ("refused\n", 0), err
-    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"))) as warehouse:
+    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), rates=FREE_READS)) as warehouse:
         assert register_table(warehouse, "log", str(tmp_path / "log")).rows == 601 * 3

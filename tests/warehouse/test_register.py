@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.warehouse.scenes import Clock, events, write_log, write_partition
+from tests.warehouse.scenes import FREE_READS, Clock, events, write_log, write_partition
 from transforms.errors import Busy, DataError, HeadraceError, InputError, TypeMismatch, UnknownColumn
 from warehouse import Warehouse, WarehouseConfig, list_tables, read_raw, register_table
 from warehouse.digests import column_digest
@@ -132,7 +132,9 @@ def test_moved_data_keeps_its_fragments(warehouse: Warehouse, log: Path, tmp_pat
 
 def test_fragments_follow_row_groups(tmp_path: Path, clock: Clock) -> None:
     write_partition(tmp_path / "log", 0, events(100), row_group_size=30)
-    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), fragment_rows=60), clock) as warehouse:
+    with Warehouse.open(
+        WarehouseConfig(str(tmp_path / "home"), fragment_rows=60, rates=FREE_READS), clock
+    ) as warehouse:
         register_table(warehouse, "log", str(tmp_path / "log"))
         fragments = manifests(warehouse)[0].fragments
         assert [(one.row_groups, one.rows) for one in fragments] == [((0, 1), 60), ((2, 3), 40)]
