@@ -336,8 +336,7 @@ class JobResults:
     def new(self) -> list[FragmentResult]:
         """Results that came since the last call. Raises the StorageError that a worker met, once no result is new."""
         results = []
-        folder = f"{self._storage.home}/{_JOBS}"
-        for file in self._storage.list(folder):
+        for file in self._storage.list(_JOBS):
             if file.path in self._seen or not file.path.rpartition("/")[2].startswith(f"{self._job}-"):
                 continue
             document = json.loads(self._storage.read_bytes(file.path))
@@ -363,7 +362,7 @@ class JobResults:
 
 def remove_abandoned_results(storage: Storage, before: float) -> int:
     """Delete result documents last written before ``before`` (seconds since the epoch): their workers were killed."""
-    old = [file for file in storage.list(f"{storage.home}/{_JOBS}") if file.mtime_ns < before * 1e9]
+    old = [file for file in storage.list(_JOBS) if file.mtime_ns < before * 1e9]
     return sum(storage.delete(file.path) for file in old)
 
 

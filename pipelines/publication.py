@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import cast
 
 from transforms.errors import Busy, DataError
-from warehouse.storage import Storage, storage_error
+from warehouse.storage import Storage
+from warehouse.storage_errors import storage_error
 
 _PENDING = ".pending.json"
 _LOCAL = Storage("/")

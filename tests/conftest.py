@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tests.gcs_server import GcsServer
     from tests.postgresql import PostgresServer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,3 +75,12 @@ def catalog_url(request: pytest.FixtureRequest) -> str:
         return ""
     url: str = request.getfixturevalue("new_database")()
     return url
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[GcsServer]:
+    """A server of the Google Cloud Storage API."""
+    from tests.gcs_server import running
+
+    with running() as server:
+        yield server
