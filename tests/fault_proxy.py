@@ -16,8 +16,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 #: What becomes of a spoilt request. ``refuse``: it is reset unread by the server. ``lose``: the server does it, its answer is
 #: reset. ``tear``: the server gets half of the body. ``flip``: one byte of the body is another one. ``cut``: half of the
-#: answer's body arrives. A number: it is answered with this status, and the server does not see it.
-Action = Literal["refuse", "lose", "tear", "flip", "cut"] | int
+#: answer's body arrives. ``garble``: one byte of the answer's body is another one. A number: it is answered with this status, and the server does not see it.
+Action = Literal["refuse", "lose", "tear", "flip", "cut", "garble"] | int
 
 
 @dataclass
@@ -83,6 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._remember(headers)
         if action == "lose":
             return self._reset()
+        if action == "garble":
+            answer = answer[:-1] + bytes([answer[-1] ^ 1])
         self._send(status, headers, answer, cut=action == "cut")
 
     do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = _answer

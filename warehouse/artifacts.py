@@ -17,7 +17,6 @@ from transforms.errors import DataError, InputError
 from warehouse.digests import column_digest
 from warehouse.errors import ArtifactDamaged
 from warehouse.storage import Storage
-from warehouse.storage_errors import is_refusal, storage_error
 
 _FOLDER = "artifacts"
 _COLUMN = "values"
@@ -78,8 +77,6 @@ def read_artifact(storage: Storage, digest: str) -> pa.Array:
             table.validate(full=True)  # damaged offsets must not be followed
             column = table.column(_COLUMN)
     except (pa.ArrowException, OSError, ValueError, KeyError, DataError) as error:
-        if is_refusal(error):
-            raise storage_error(error, path, "read") from error
         raise ArtifactDamaged("an artifact cannot be read", where=path, value=str(error).splitlines()[0][:200],
                               next_step=again) from error  # fmt: skip
     if column_digest(column) != digest:

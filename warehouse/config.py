@@ -39,7 +39,8 @@ class WarehouseConfig:
             raise InputError("the warehouse needs a home folder", where="WarehouseConfig.home", value=self.home)
         if "://" in self.home and not self.home.startswith("file://") and not self.catalog_url:
             raise InputError("a warehouse whose home is not a local folder needs a catalog URL", value=self.home,
-                             next_step="set catalog_url, for example sqlite:////var/lib/headrace/catalog.db")  # fmt: skip
+                             next_step="set catalog_url, or $HEADRACE_CATALOG_URL for commands, for example "
+                             "sqlite:////var/lib/headrace/catalog.db")  # fmt: skip
         if not self.url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:", "postgres:")):
             raise InputError("the catalog stands in SQLite or in PostgreSQL", where="WarehouseConfig.catalog_url",
                              value=without_secrets(self.catalog_url),

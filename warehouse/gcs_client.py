@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import requests
+import urllib3
 from google.api_core import exceptions as google_errors
 from google.auth import exceptions as auth_errors
 from google.auth.credentials import AnonymousCredentials
@@ -58,6 +59,8 @@ def may_pass(error: Exception) -> bool:
         requests.ConnectionError,
         requests.Timeout,
         requests.exceptions.ChunkedEncodingError,
+        urllib3.exceptions.ProtocolError,
+        urllib3.exceptions.TimeoutError,
         ConnectionError,
         TimeoutError,
         DataCorruption,
@@ -86,7 +89,7 @@ def explained_by_google(path: str, verb: str) -> Iterator[None]:
         if status in (401, 403):
             raise credentials_error(str(error), path, verb) from error
         raise unreachable(str(error), path, verb) from error
-    except (requests.RequestException, DataCorruption) as error:
+    except (requests.RequestException, urllib3.exceptions.HTTPError, DataCorruption) as error:
         raise unreachable(str(error), path, verb) from error
     except OSError as error:  # of the folder where a large file is gathered before it is sent
         raise storage_error(error, path, verb) from error

@@ -1,9 +1,9 @@
 """Objects of Google Cloud Storage.
 
 An object becomes visible when the server has all of it and its CRC32C is what was announced; until then readers see the one
-before, or none. Every upload names the generation it replaces (0: none) and carries a token. So an upload that is made
-again, because the answer to the first was lost, either finds its own object and is done, or loses to another writer: it
-never replaces what it did not see. Random reads go through ``pyarrow.fs`` and keep to the generation they began with.
+before, or none. Every upload names the generation it replaces (0: none) and carries a token. So an upload that is made again,
+because the answer to the first was lost, either finds its own object, and is done, or loses to another writer: it never
+replaces what it did not see. Random reads keep to the generation they began with.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ import base64
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import IO, Any
 
 import google_crc32c
-import pyarrow.fs as pafs
+import pyarrow as pa
 from google.api_core import exceptions as google_errors
 
 from transforms.errors import DataError, HeadraceError, StorageError
 from warehouse.gcs_client import explained_by_google, may_pass, no_bucket, open_client, status_of
+from warehouse.gcs_reader import ObjectReader
 from warehouse.locations import GCS, GcsSettings
 from warehouse.retries import Retrying, RetryPolicy
-from warehouse.storage_errors import explained
+from warehouse.storage_errors import explained, missing_file
 from warehouse.stored_file import StoredFile, Writer
 
 #: What is larger is sent in pieces of this size, each of which is sent again by itself.
@@ -36,6 +38,8 @@ _TIMEOUT_SECS = (10.0, 60.0)
 _TOKEN = "headrace-write"
 # Each turn lost is another writer's success.
 _TURNS = 32
+#: An upload that was spoilt is rare, and begun anew a few times.
+_FEW = RetryPolicy(attempts=4, first_wait_secs=0.1, longest_wait_secs=1.0)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GONE = 410
 
@@ -47,9 +51,10 @@ class _Spoilt(Exception):
 class GcsObjects:
     """Objects by ``bucket/name``. Thread-safe."""
 
-    def __init__(self, client: Any, system: pafs.FileSystem, retrying: Callable[[Callable[..., Any]], Any]) -> None:
+    def __init__(self, client: Any, retrying: Retrying) -> None:
         """``retrying`` tries again what :func:`warehouse.gcs_client.may_pass` says may pass."""
-        self._client, self._system, self._retrying = client, system, retrying
+        self._client, self._retrying = client, retrying
+        self._anew = replace(retrying, policy=_FEW, is_passing=lambda error: isinstance(error, _Spoilt))
 
     def read_bytes(self, path: str) -> bytes:
         """The whole object, of one generation, its checksum verified."""
@@ -62,8 +67,25 @@ class GcsObjects:
 
     def open_input(self, path: str) -> Any:
         """The object, opened for random reads of the generation that is there now."""
-        with explained(GCS + path, "read"):
-            return self._system.open_input_file(path)
+        with explained_by_google(GCS + path, "read"):
+            found = self._find(path)
+        if found is None:
+            raise missing_file(GCS + path, "read")
+        blob = self._blob(path, generation=found.generation)
+
+        def fetch(start: int, end: int) -> bytes:
+            def attempt() -> bytes:
+                content: bytes = blob.download_as_bytes(
+                    start=start, end=end - 1, raw_download=True, checksum=None, retry=None, timeout=_TIMEOUT_SECS
+                )
+                if len(content) != end - start:
+                    raise ConnectionError(f"{len(content)} bytes arrived of {end - start}")
+                return content
+
+            with explained_by_google(GCS + path, "read"):
+                return self._retrying(attempt)()
+
+        return pa.PythonFile(ObjectReader(fetch, int(found.size)), mode="r")
 
     def exists(self, path: str) -> bool:
         """Whether an object is there."""
@@ -129,8 +151,7 @@ class GcsObjects:
     def _upload(self, path: str, content: _Content, generation: int) -> bool:
         """Replace this generation; False if another one is there now."""
         token = uuid.uuid4().hex
-        anew = Retrying(_FEW, lambda error: isinstance(error, _Spoilt))
-        return anew(lambda: self._upload_once(path, content, generation, token))()
+        return self._anew(lambda: self._upload_once(path, content, generation, token))()
 
     def _upload_once(self, path: str, content: _Content, generation: int, token: str) -> bool:
         blob = self._blob(path)
@@ -195,11 +216,11 @@ class GcsObjects:
             except google_errors.NotFound as error:
                 raise no_bucket(bucket, GCS + folder) from error
 
-    def _blob(self, path: str) -> Any:
+    def _blob(self, path: str, generation: int | None = None) -> Any:
         bucket, _, name = path.partition("/")
         if not name:
             raise DataError("this names a bucket, not a file", where=GCS + path)
-        return self._client.bucket(bucket).blob(name)
+        return self._client.bucket(bucket).blob(name, generation=generation)
 
 
 class _Content:
@@ -230,10 +251,6 @@ class _Content:
         self.file.close()
 
 
-#: An upload that was spoilt is rare, and begun anew a few times.
-_FEW = RetryPolicy(attempts=4, first_wait_secs=0.1, longest_wait_secs=1.0)
-
-
 def gcs_objects(settings: GcsSettings) -> GcsObjects:
     """The objects that these settings reach; connections are shared by all who ask in this process."""
     return _shared(settings, os.getpid())  # connections do not survive a fork
@@ -241,12 +258,5 @@ def gcs_objects(settings: GcsSettings) -> GcsObjects:
 
 @lru_cache(maxsize=16)
 def _shared(settings: GcsSettings, _process: int) -> GcsObjects:
-    system = pafs.GcsFileSystem(
-        anonymous=settings.anonymous,
-        endpoint_override=settings.endpoint or None,
-        scheme=settings.scheme,
-        project_id=settings.project or None,
-        retry_time_limit=timedelta(seconds=settings.retry_limit_secs),
-    )
     policy = RetryPolicy(limit_secs=settings.retry_limit_secs)
-    return GcsObjects(open_client(settings), system, Retrying(policy, may_pass))
+    return GcsObjects(open_client(settings), Retrying(policy, may_pass))

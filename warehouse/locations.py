@@ -37,9 +37,9 @@ class GcsSettings:
     def __post_init__(self) -> None:
         if self.scheme not in ("http", "https"):
             raise InputError("an object store is spoken to by http or https", where="scheme", value=self.scheme)
-        if not (math.isfinite(self.retry_limit_secs) and self.retry_limit_secs >= 0):
+        if not (math.isfinite(self.retry_limit_secs) and self.retry_limit_secs > 0):
             raise InputError("a setting of the object store is out of range", where="retry_limit_seconds",
-                             value=self.retry_limit_secs, allowed="seconds >= 0")  # fmt: skip
+                             value=self.retry_limit_secs, allowed="seconds > 0")  # fmt: skip
 
     @property
     def query(self) -> str:

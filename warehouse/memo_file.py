@@ -24,7 +24,6 @@ from transforms.errors import DataError, InputError
 from warehouse.digests import column_digest, table_digests
 from warehouse.errors import MemoDamaged
 from warehouse.storage import Storage
-from warehouse.storage_errors import is_refusal, storage_error
 
 FORMAT = b"headrace.memo/2"
 SUFFIX = "memo"
@@ -122,8 +121,7 @@ def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]
 def read_memo_columns(storage: Storage, path: str, columns: Mapping[str, str]) -> dict[str, pa.Array]:
     """The named columns (name to expected checksum) in their original types; only their bytes are read.
 
-    Raises :class:`MemoDamaged` when the file is missing, is not whole, lacks a column, or holds other values, and
-    :class:`~transforms.errors.StorageError` when an object store refuses, so that nothing is known of the memo.
+    Raises :class:`MemoDamaged` when the file is missing, is not whole, lacks a column, or holds other values.
     """
     read, _ = _read(storage, path, list(columns), None)
     return {name: _verified(path, name, array, columns[name]) for name, array in read.items()}
@@ -152,8 +150,6 @@ def _read(
     except (pa.ArrowException, OSError, ValueError, KeyError, DataError) as error:
         if isinstance(error, MemoDamaged):
             raise
-        if is_refusal(error):
-            raise storage_error(error, path, "read") from error
         raise MemoDamaged("a memo file cannot be read", where=path, value=str(error).splitlines()[0][:200],
                           next_step="it is computed again") from error  # fmt: skip
 

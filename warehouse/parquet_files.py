@@ -14,7 +14,7 @@ from warehouse.digests import logical_type, table_digests
 from warehouse.errors import ChangedData, CorruptFile, SchemaDrift
 from warehouse.overlay_files import read_overlays
 from warehouse.storage import Storage
-from warehouse.storage_errors import is_refusal, missing_file, storage_error
+from warehouse.storage_errors import storage_error
 from warehouse.table import ColumnSchema, Fragment, fragment_identity
 
 
@@ -175,11 +175,9 @@ def _opened(storage: Storage, path: str, coded: Sequence[str] = (), groups: Sequ
             yield file
         except pa.ArrowException as error:
             raise _corrupt(path, error) from error
-        except FileNotFoundError as error:  # an object that was replaced or removed while it was read
-            raise missing_file(path, "read") from error
         except OSError as error:
             # Arrow reports damaged pages as OSError without an errno; the operating system always sets one.
-            if error.errno is None and not is_refusal(error):
+            if error.errno is None:
                 raise _corrupt(path, error) from error
             raise storage_error(error, path, "read") from error
 

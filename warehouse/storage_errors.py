@@ -9,10 +9,6 @@ from collections.abc import Iterator
 from transforms.errors import DataError, StorageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# How Arrow's errors spell what Google Cloud Storage answered; of these two, the bytes are at fault and not the service.
-_GOOGLE = "google::cloud::Status("
-_NO_REFUSAL = ("NOT_FOUND", "OUT_OF_RANGE")
-_CREDENTIALS = ("PERMISSION_DENIED", "UNAUTHENTICATED")
 
 
 @contextlib.contextmanager
@@ -41,10 +37,6 @@ def storage_error(error: Exception, path: str, verb: str) -> StorageError:
     if getattr(error, "errno", None) in _FULL or "No space left" in said:
         return StorageError(f"cannot {verb}: the disk is full", where=path, value=said,
                             next_step="free space or move the warehouse; nothing was left half written")  # fmt: skip
-    if _GOOGLE in said:
-        if any(f"{_GOOGLE}{code}" in said for code in _CREDENTIALS):
-            return credentials_error(said, path, verb)
-        return unreachable(said, path, verb)
     return StorageError(f"cannot {verb} the file", where=path, value=said,
                         next_step="check the path, its permissions and the device")  # fmt: skip
 
@@ -61,9 +53,3 @@ def unreachable(said: str, path: str, verb: str) -> StorageError:
     return StorageError(f"cannot {verb}: the object store refused", where=path, value=said[:500],
                         next_step="check the network and the bucket's quota, then run it again; "
                         "nothing was left half written")  # fmt: skip
-
-
-def is_refusal(error: Exception) -> bool:
-    """Whether a read failed because an object store refused, so that nothing is known about the bytes."""
-    said = str(error)
-    return _GOOGLE in said and not any(f"{_GOOGLE}{code}" in said for code in _NO_REFUSAL)

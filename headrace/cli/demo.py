@@ -30,7 +30,7 @@ def demo(
     from headrace.screens.demo import demo_screen
 
     chosen = script(log_format, SampleLogConfig(seed=seed, hours=hours, mean_rows_per_hour=rows_per_hour))
-    folder = Path(home or Path(home_folder("")) / "demo" / log_format).resolve()
+    folder = Path(home or Path(home_folder("", "the demo")) / "demo" / log_format).resolve()
     played = Demo(
         chosen,
         folder,

@@ -20,7 +20,8 @@ from transforms.errors import HeadraceError, InputError
 DEFECT_STATUS = 70
 
 #: Packages that the core installs without, and the extra that brings each.
-EXTRAS = {"apache_beam": "beam", "tensorflow": "train", "keras": "train", "tensorflow_transform": "tft"}
+EXTRAS = {"apache_beam": "beam", "tensorflow": "train", "keras": "train", "tensorflow_transform": "tft",
+          "google": "gcs"}  # fmt: skip
 
 app = typer.Typer(
     help="Computes each feature once for all models, keeps it, and feeds the trainers.",

@@ -14,23 +14,43 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
-HOME_HELP = "Folder of the warehouse: catalog, memos, runs. Default: $HEADRACE_HOME, or .headrace in this folder."
+HOME_HELP = (
+    "Folder of the warehouse: catalog, memos, runs; or gs://bucket/path, and $HEADRACE_CATALOG_URL for the catalog. "
+    "Default: $HEADRACE_HOME, or .headrace in this folder."
+)
 
 Home = Annotated[str, typer.Option("--home", help=HOME_HELP, show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 
 
-def home_folder(option: str) -> str:
-    """The home a command works on: the option, else ``$HEADRACE_HOME``, else ``.headrace``."""
+def home_location(option: str) -> str:
+    """The home a command works on: the option, else ``$HEADRACE_HOME``, else ``.headrace``.
+
+    A home in a bucket is at the emulator that ``$STORAGE_EMULATOR_HOST`` names, unless it names an endpoint itself.
+    """
+    from warehouse.locations import at_emulator, is_gcs, is_uri
+
     home = option or os.environ.get("HEADRACE_HOME", "") or ".headrace"
-    if "://" in home:
-        raise InputError("the home is a local folder in this release", where="--home or $HEADRACE_HOME", value=home)
+    if is_gcs(home):
+        return at_emulator(home, os.environ.get("STORAGE_EMULATOR_HOST", ""))
+    if is_uri(home):
+        raise InputError("the home is a folder or a bucket", where="--home or $HEADRACE_HOME", value=home,
+                         allowed="a local folder, or gs://bucket/path")  # fmt: skip
     return os.path.abspath(home)
+
+
+def home_folder(option: str, what: str) -> str:
+    """The home as a folder of this machine, for ``what`` is kept in no other place. Raises :class:`InputError`."""
+    home = home_location(option)
+    if "://" in home:
+        raise InputError(f"{what} needs a home that is a local folder", where="--home or $HEADRACE_HOME", value=home,
+                         next_step="give a folder of this machine instead")  # fmt: skip
+    return home
 
 
 @contextmanager
 def open_warehouse(option: str) -> Iterator[Warehouse]:
-    """The warehouse at :func:`home_folder`, closed at the end.
+    """The warehouse at :func:`home_location`, closed at the end.
 
     ``$HEADRACE_CATALOG_URL`` names another catalog; ``$HEADRACE_BUSY_TIMEOUT_SECS`` is how long to wait for another
     process's write lock.
@@ -39,7 +59,7 @@ def open_warehouse(option: str) -> Iterator[Warehouse]:
     from warehouse.warehouse import Warehouse
 
     config = WarehouseConfig(
-        home=home_folder(option),
+        home=home_location(option),
         catalog_url=os.environ.get("HEADRACE_CATALOG_URL", ""),
         busy_timeout_secs=_seconds("HEADRACE_BUSY_TIMEOUT_SECS", default=30.0),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.cli.output import emit
-from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.session import AsJson, Home, home_location, open_warehouse
 
 
 def status(home: Home = "", as_json: AsJson = False) -> None:
@@ -15,7 +15,7 @@ def status(home: Home = "", as_json: AsJson = False) -> None:
         found = read_status(warehouse)
     asked = found.requests
     screen = StatusScreen(
-        home=home_folder(home),
+        home=home_location(home),
         tables=len(found.tables),
         raw_rows=sum(table.rows for table in found.tables),
         raw_bytes=sum(table.bytes for table in found.tables),

@@ -27,7 +27,7 @@ app = typer.Typer(
 def add(
     name: Annotated[str, typer.Argument(help="Name of the table.")],
     folder: Annotated[
-        str, typer.Argument(help="Folder of date=YYYY-MM-DD/hour=HH/*.parquet files. They stay where they are.")
+        str, typer.Argument(help="Folder, or gs:// location, of date=YYYY-MM-DD/hour=HH/*.parquet files. They stay where they are.")
     ],
     time_column: Annotated[str, typer.Option(help="The column that holds the event's time.")] = "",
     move: Annotated[bool, typer.Option("--move", help="The table's files moved: take this folder instead.")] = False,
@@ -41,7 +41,7 @@ def add(
         with warehouse.catalog.read() as connection:
             known = find_table(connection, name)
         if known is not None and not move:
-            _check_root(known, folder)
+            _check_root(warehouse, known, folder)
         emit(register(warehouse, name, folder, time_column), as_json=as_json)
 
 
@@ -52,7 +52,7 @@ def register(warehouse: Warehouse, name: str, folder: str, time_column: str) -> 
 
     with progress_bar(f"registering {name}", "bytes") as report:
         found = register_table(
-            warehouse, name, str(Path(folder).resolve()), time_column=time_column or None, progress=report
+            warehouse, name, _resolved(warehouse, folder), time_column=time_column or None, progress=report
         )
     return RegisteredScreen(
         table=found.table.name,
@@ -86,8 +86,9 @@ def import_(
 
     check_table_name(name)
     log_schema = LogSchema.from_file(schema)
-    root = output or str(Path(home_folder(home)) / "tables" / name)
-    rejects = str(Path(home_folder(home)) / "rejects" / name)
+    local = Path(home_folder(home, "importing logs"))
+    root = _local_output(output) or str(local / "tables" / name)
+    rejects = str(local / "rejects" / name)
     config = ImportConfig(tuple(files), log_schema, output=root, rejects=rejects, max_reject_share=max_reject_share)
     with open_warehouse(home) as warehouse:
         _check_import(warehouse, name, root, log_schema, schema)
@@ -121,13 +122,24 @@ def _check_import(warehouse: Warehouse, name: str, root: str, log_schema: LogSch
         table = find_table(connection, name)
     if table is None:
         return
-    _check_root(table, root)
+    _check_root(warehouse, table, root)
     columns = [ColumnSchema(field.name, str(field.type)) for field in log_schema.arrow_schema]
     check_drift(table.columns, columns, schema, name)
 
 
-def _check_root(table: Table, root: str) -> None:
-    if str(Path(table.root).resolve()) != str(Path(root).resolve()):
+def _local_output(output: str) -> str:
+    if "://" in output:
+        raise InputError("logs are imported into a local folder", where="--output", value=output,
+                         next_step="import into a folder, copy it to the bucket, and register that: headrace table add")  # fmt: skip
+    return output
+
+
+def _resolved(warehouse: Warehouse, folder: str) -> str:
+    return warehouse.storage.absolute(folder) if "://" in folder else str(Path(folder).resolve())
+
+
+def _check_root(warehouse: Warehouse, table: Table, root: str) -> None:
+    if _resolved(warehouse, table.root) != _resolved(warehouse, root):
         raise InputError("the table stands in another folder", where=f"table {table.name}", value=root,
                          allowed=table.root, next_step="name another table, or say --move if it really moved")  # fmt: skip
 

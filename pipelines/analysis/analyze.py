@@ -13,7 +13,7 @@ from pipelines.analysis.passes import run_passes
 from pipelines.analysis.values import Part, PartitionWork
 from pipelines.beam_runner import RunnerOptions
 from pipelines.progress import Progress
-from transforms.errors import DataError
+from transforms.errors import DataError, InputError
 from transforms.graph import Node, component_document
 from transforms.model import Model
 from transforms.render import expression_text
@@ -77,6 +77,10 @@ def _make(
     warehouse: Warehouse, missing: Sequence[PlacedAnalysis], options: RunnerOptions | None, progress: Progress | None
 ) -> list[Analyzed]:
     storage, begun = warehouse.storage, time.monotonic()
+    if not storage.is_local:
+        raise InputError("full passes need a home that is a local folder", where=storage.home,
+                         value="; ".join(one.describe() for one in missing),
+                         next_step="analyze in a local home, or use models without full-pass operators")  # fmt: skip
     works = missing_work(storage, missing)
     run_passes(works, storage.home, options, progress)
     read = {part.contribution for work in works for part in work.parts}

@@ -250,6 +250,6 @@ def test_a_memo_that_changed_is_found_out(storage: Storage) -> None:
 
 def test_a_location_that_means_nothing_is_refused() -> None:
     for home in ("gs://", "gs://somebody@bucket/x", "gs://bucket?endpoint=here", "gs://bucket?scheme=ftp",
-                 "gs://bucket?retry_limit_seconds=soon", "gs://bucket?scheme=http&scheme=https"):  # fmt: skip
+                 "gs://bucket?retry_limit_seconds=soon", "gs://bucket?retry_limit_seconds=0", "gs://bucket?scheme=http&scheme=https"):  # fmt: skip
         with pytest.raises(InputError):
             Storage(home)

@@ -1,0 +1,141 @@
+"""A warehouse whose home and logs are in a bucket: real requests, the real worker, the same bytes as on a local disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.analysis.analyze import analyze_model
+from pipelines.worker import WorkerConfig, run_worker
+from tests.fault_proxy import Fault, proxied
+from tests.gcs_server import GcsServer
+from tests.pipelines.scenes import fill, memo_files, memo_values, memos, model, open_home, write_log
+from transforms.errors import DataError, InputError
+from transforms.expression import text
+from warehouse import WarehouseConfig, evict_component, read_fragment, read_solution, sweep_orphans
+from warehouse.queue import queue_depths
+from warehouse.register import register_table
+from warehouse.storage import Storage
+from warehouse.submit import submit_model
+from warehouse.warehouse import Warehouse
+
+
+def upload(storage: Storage, folder: Path, location: str) -> None:
+    """Every file of a folder, under the same relative name."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            storage.write_atomic(f"{location}/{path.relative_to(folder)}", path.read_bytes())
+
+
+@pytest.fixture
+def bucket(gcs_server: GcsServer, tmp_path: Path) -> str:
+    """A bucket with the sample log in it."""
+    bucket = gcs_server.bucket()
+    upload(Storage(gcs_server.home(bucket)), write_log(tmp_path / "log"), f"gs://{bucket}/log")
+    return bucket
+
+
+def open_bucket(server: GcsServer, bucket: str, tmp_path: Path) -> Warehouse:
+    return Warehouse.open(WarehouseConfig(server.home(bucket), catalog_url=f"sqlite:///{tmp_path}/catalog.db"))
+
+
+def work(warehouse: Warehouse) -> int:
+    return run_worker(warehouse, WorkerConfig("worker"), until_idle=True).memos
+
+
+def test_a_home_in_a_bucket_holds_what_a_local_one_would(gcs_server: GcsServer, bucket: str, tmp_path: Path) -> None:
+    with open_home(tmp_path / "home") as local, open_bucket(gcs_server, bucket, tmp_path) as remote:
+        queued = fill(local, tmp_path / "log", model())
+        assert fill(remote, f"gs://{bucket}/log", model()) == queued == 12
+        assert work(local) == work(remote) == 12
+        assert memo_values(remote) == memo_values(local)
+        written = {
+            file.path.removeprefix(f"{remote.storage.root}/"): remote.storage.read_bytes(file.path)
+            for file in remote.storage.list("memos")
+        }
+        assert written == memo_files(tmp_path / "home")
+        solutions = read_solution(local, "ctr"), read_solution(remote, "ctr")
+        assert not any(part.missing for solution in solutions for part in ()), solutions
+        for one, other in zip(*(list(solution.fragments) for solution in solutions), strict=True):
+            assert other.path.startswith(f"gs://{bucket}/log/date=")
+            assert read_fragment(remote.storage, solutions[1], other).equals(
+                read_fragment(local.storage, solutions[0], one)
+            )
+        assert remote.storage.list("jobs") == ()
+
+
+def test_registering_again_reads_only_what_is_new(gcs_server: GcsServer, bucket: str, tmp_path: Path) -> None:
+    root = f"gs://{bucket}/log"
+    with open_bucket(gcs_server, bucket, tmp_path) as warehouse:
+        register_table(warehouse, "log", root)
+        again = register_table(warehouse, "log", f"{root}/")
+        assert (again.unchanged, again.added, again.changed, again.removed) == (3, (), (), ())
+        more = write_log(tmp_path / "more", hours=5)
+        upload(warehouse.storage, more / "date=2026-01-01" / "hour=04", f"{root}/date=2026-01-01/hour=04")
+        found = register_table(warehouse, "log", root)
+        assert (found.unchanged, len(found.added)) == (3, 1)
+        with pytest.raises(DataError, match="no such folder"):
+            register_table(warehouse, "other", f"gs://{bucket}/nothing")
+
+
+def test_memos_go_and_orphans_are_swept(gcs_server: GcsServer, bucket: str, tmp_path: Path) -> None:
+    with open_bucket(gcs_server, bucket, tmp_path) as warehouse:
+        fill(warehouse, f"gs://{bucket}/log", model())
+        work(warehouse)
+        files = [file.path for file in warehouse.storage.list("memos")]
+        warehouse.storage.write_atomic("memos/log/orphan.memo", b"nobody knows me")
+        assert sweep_orphans(warehouse, older_than_secs=3600) == ()
+        assert sweep_orphans(warehouse, older_than_secs=-60) == (f"{warehouse.storage.root}/memos/log/orphan.memo",)
+        assert [file.path for file in warehouse.storage.list("memos")] == files
+        for fingerprint in {str(row["fingerprint"]) for row in memos(warehouse).values()}:
+            evict_component(warehouse, fingerprint, why="a test")
+        assert warehouse.storage.list("memos") == ()
+        submit_model(warehouse, model())
+        assert work(warehouse) == 12
+
+
+def test_a_worker_outlives_a_server_that_stumbles(gcs_server: GcsServer, bucket: str, tmp_path: Path) -> None:
+    """Every tenth upload is refused, and every seventh answer lost, and nothing is computed twice."""
+    with proxied(gcs_server.address) as proxy:
+        refused = Fault("^POST /upload", 503, range(1, 1000, 10))
+        lost = Fault("^POST /upload", "lose", range(5, 1000, 7))
+        proxy.faults += [refused, lost]
+        with open_bucket(GcsServer(proxy.address, gcs_server.address), bucket, tmp_path) as warehouse:
+            fill(warehouse, f"gs://{bucket}/log", model())
+            report = run_worker(warehouse, WorkerConfig("worker", runner_workers=1), until_idle=True)
+            assert (report.memos, report.failures, report.jobs) == (12, 0, 1)
+            assert proxy.count("^POST /upload") > 6, "three memo files and three results, and what was sent again"
+            assert sum(depth.queued + depth.leased for depth in queue_depths(warehouse)) == 0
+        with open_bucket(gcs_server, bucket, tmp_path) as warehouse:
+            assert len(memo_values(warehouse)) == 12
+
+
+def test_a_log_in_a_bucket_can_serve_a_local_home(gcs_server: GcsServer, bucket: str, tmp_path: Path) -> None:
+    """Settings belong to the home: a location with others is refused with the reason, and not looked for at Google's."""
+    with open_home(tmp_path / "home") as warehouse, pytest.raises(InputError, match="belong to the home"):
+        register_table(warehouse, "log", gcs_server.home(bucket, "log"))
+
+
+def test_full_passes_say_that_they_need_a_local_home(gcs_server: GcsServer, bucket: str, tmp_path: Path) -> None:
+    with open_bucket(gcs_server, bucket, tmp_path) as warehouse:
+        register_table(warehouse, "log", f"gs://{bucket}/log")
+        full = model()
+        query = text("query").lower().unigrams()
+        full.input("ids", query.vocabulary_ids(over="2026-01-01/2026-01-02", top=10))
+        with pytest.raises(InputError, match="local folder"):
+            analyze_model(warehouse, full, table="log")
+
+
+def test_a_log_that_changes_under_a_reader_is_an_error_that_names_it(
+    gcs_server: GcsServer, bucket: str, tmp_path: Path
+) -> None:
+    with open_bucket(gcs_server, bucket, tmp_path) as warehouse:
+        fill(warehouse, f"gs://{bucket}/log", model())
+        path = next(iter(warehouse.storage.list(f"gs://{bucket}/log"))).path
+        warehouse.storage.delete(path)
+        report = run_worker(warehouse, WorkerConfig("worker", runner_workers=1), until_idle=True)
+        assert report.memos == 8
+        assert any(path in error for error in report.errors)
+        assert pq is not None
