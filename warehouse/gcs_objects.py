@@ -108,7 +108,7 @@ class GcsObjects:
         """Every name that ends with a slash somewhere under ``folder``, without that slash."""
         bucket, _, name = folder.partition("/")
         above = len(name.rstrip("/").split("/")) if name.strip("/") else 0
-        found = set()
+        found: set[str] = set()
         for blob in self._listed(folder):
             parts = blob.name.split("/")[:-1]
             found.update("/".join(parts[:end]) for end in range(above + 1, len(parts) + 1))

@@ -38,11 +38,11 @@ class LocalFiles:
 
     def exists(self, path: str) -> bool:
         """Whether a file is there."""
-        return self._type(path) == pafs.FileType.File
+        return bool(self._type(path) == pafs.FileType.File)
 
     def folder_exists(self, path: str) -> bool:
         """Whether a folder is there."""
-        return self._type(path) == pafs.FileType.Directory
+        return bool(self._type(path) == pafs.FileType.Directory)
 
     def _type(self, path: str) -> pafs.FileType:
         with explained(path, "look for"):

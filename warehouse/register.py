@@ -18,7 +18,7 @@ from warehouse.changes.carry_over import carry_over
 from warehouse.manifests import PlacedFragment, columns_document, current_fragments, find_table
 from warehouse.parquet_files import check_drift, read_fragments, read_schema
 from warehouse.scan import refuse_half_imports, scan_partitions
-from warehouse.storage import StoredFile
+from warehouse.stored_file import StoredFile
 from warehouse.table import ColumnSchema, Fragment, Table
 from warehouse.table_versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
 from warehouse.warehouse import Warehouse

@@ -7,7 +7,8 @@ import posixpath
 from transforms.errors import Busy
 from warehouse.errors import EmptyPartition
 from warehouse.partitions import is_partition_folder, partition_range, refuse_overlaps
-from warehouse.storage import Storage, StoredFile
+from warehouse.storage import Storage
+from warehouse.stored_file import StoredFile
 
 
 def refuse_half_imports(storage: Storage, root: str) -> None:

@@ -27,7 +27,10 @@ app = typer.Typer(
 def add(
     name: Annotated[str, typer.Argument(help="Name of the table.")],
     folder: Annotated[
-        str, typer.Argument(help="Folder, or gs:// location, of date=YYYY-MM-DD/hour=HH/*.parquet files. They stay where they are.")
+        str,
+        typer.Argument(
+            help="Folder, or gs:// location, of date=YYYY-MM-DD/hour=HH/*.parquet files. They stay where they are."
+        ),
     ],
     time_column: Annotated[str, typer.Option(help="The column that holds the event's time.")] = "",
     move: Annotated[bool, typer.Option("--move", help="The table's files moved: take this folder instead.")] = False,
@@ -85,8 +88,8 @@ def import_(
     from warehouse.register import check_table_name
 
     check_table_name(name)
-    log_schema = LogSchema.from_file(schema)
     local = Path(home_folder(home, "importing logs"))
+    log_schema = LogSchema.from_file(schema)
     root = _local_output(output) or str(local / "tables" / name)
     rejects = str(local / "rejects" / name)
     config = ImportConfig(tuple(files), log_schema, output=root, rejects=rejects, max_reject_share=max_reject_share)

@@ -58,7 +58,9 @@ def train(
     with open_warehouse(home) as warehouse:
         solution = _solution(warehouse, model, version, first, last)
         held_out = _solution(warehouse, model, version, last, until) if until else None
-        folder = run_dir or str(Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}")
+        folder = run_dir or str(
+            Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}"
+        )
         settings = _settings(config, folder)
         for column in baseline or ():
             _check_baseline(warehouse, solution.table, column)
