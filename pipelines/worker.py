@@ -46,6 +46,8 @@ from warehouse.warehouse import Warehouse
 _LOG = logging.getLogger(__name__)
 
 _COLLECT_SECS = 0.2
+# A bucket bills every listing.
+_COLLECT_SECS_BUCKET = 2.0
 # Far longer than any result waits for the worker that asked for it.
 _ABANDONED_SECS = 7 * 86_400
 
@@ -273,8 +275,9 @@ class _Worker:
 
     def _attend(self, results: JobResults, done: threading.Event) -> None:
         interval_secs = self._warehouse.config.lease_secs / 3
+        collect_secs = _COLLECT_SECS if self._warehouse.storage.is_local else _COLLECT_SECS_BUCKET
         beat_at = time.monotonic() + interval_secs
-        while not done.wait(min(_COLLECT_SECS, interval_secs)):
+        while not done.wait(min(collect_secs, interval_secs)):
             try:
                 if time.monotonic() >= beat_at:
                     heartbeat(self._warehouse, self._open_tasks())
