@@ -23,7 +23,7 @@ from warehouse.manifests import PlacedFragment, current_fragments, get_table, wi
 from warehouse.parquet_files import check_drift, read_fragments
 from warehouse.partitions import partition_range, refuse_overlaps
 from warehouse.scan import refuse_half_imports
-from warehouse.storage import StoredFile
+from warehouse.stored_file import StoredFile
 from warehouse.table import ColumnSchema, Fragment, Table, fragment_identity
 from warehouse.table_versions import ChangeNote, Entry, write_fragments, write_manifests
 from warehouse.warehouse import Warehouse
