@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from warehouse.causes import Cause
-from warehouse.matching import Action, Match
+from warehouse.matching import Action as MatchAction
+from warehouse.matching import Match
 from warehouse.models import StoredInput
+from warehouse.solution import Action
 from warehouse.table import Fragment
 
 ReasonCode = Literal[
@@ -18,12 +20,26 @@ ReasonCode = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class Costs:
+    """What one input adds to the cheapest plan over one fragment, by how it is obtained: CPU seconds over the horizon.
+
+    Infinite where it cannot be obtained so. ``requests``: how often it is expected to be asked for, this time included.
+    """
+
+    load_secs: float
+    compute_secs: float
+    keep_secs: float
+    requests: float
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What was decided about one input over one fragment.
 
     ``hit``: nothing has to be computed for it (a ready memo, or a raw column). ``state`` is the memo's: ``PENDING``,
     ``RUNNING``, ``READY``, ``FAILED``, ``EVICTED``, or ``""`` where there is none. ``reason_code`` is ``pending`` when
-    another model queued it; for what this model queued itself it is the cause of the miss.
+    another model queued it; for what this model queued itself it is the cause of the miss. ``action``: how a read solution
+    obtains it now, at the least cost; ``costs`` are filled in where they are asked for.
     """
 
     input: str
@@ -35,12 +51,14 @@ class Decision:
     state: str
     reason_code: ReasonCode
     reason: str
+    action: Action = "compute"
+    costs: Costs | None = None
 
 
 def raw_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decision:
     """A raw column is read as it stands: nothing is memoized."""
     return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, True, "", "raw",
-                    "a raw column, read as it is stored")  # fmt: skip
+                    "a raw column, read as it is stored", "raw")  # fmt: skip
 
 
 def ready_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decision:
@@ -52,7 +70,13 @@ def ready_decision(item: StoredInput, partition: str, fragment: Fragment) -> Dec
 def unkept_decision(item: StoredInput, partition: str, fragment: Fragment, policy: str) -> Decision:
     """The policy keeps no memo of it."""
     return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, False, "", "not_kept",
-                    f"policy {policy} keeps no memo of it: it is computed when it is read")  # fmt: skip
+                    _NOT_KEPT.get(policy, f"policy {policy} keeps no memo of it"))  # fmt: skip
+
+
+_NOT_KEPT = {
+    "adaptive": "not kept: computing it, or parts of it, whenever it is read costs less than storing it",
+    "none": "not kept: the policy is none",
+}
 
 
 def match_decision(item: StoredInput, found: Match, cause: Cause | None, mine: frozenset[int]) -> Decision:
@@ -61,7 +85,7 @@ def match_decision(item: StoredInput, found: Match, cause: Cause | None, mine: f
     placed = found.wanted.placed
     state = found.record.state if found.record else ""
     return Decision(item.name, item.fingerprint, placed.partition, placed.fragment.fragment_id, placed.fragment.rows,
-                    found.action is Action.LOAD, str(state), code, reason)  # fmt: skip
+                    found.action is MatchAction.LOAD, str(state), code, reason)  # fmt: skip
 
 
 _LATER: dict[str, tuple[ReasonCode, str]] = {"RUNNING": ("running", "being computed"), "PENDING": ("pending", "queued")}
@@ -69,13 +93,13 @@ _LATER: dict[str, tuple[ReasonCode, str]] = {"RUNNING": ("running", "being compu
 
 def _reason(found: Match, cause: Cause | None, mine: frozenset[int]) -> tuple[ReasonCode, str]:
     record = found.record
-    if found.action is Action.LOAD:
+    if found.action is MatchAction.LOAD:
         return "ready", "memoized"
     if cause is not None:
         return cause.code, cause.text
     if record is None:
         return "pending", "queued already: another input, or another copy of this data, needs the same values"
-    if found.action is Action.QUARANTINED:
+    if found.action is MatchAction.QUARANTINED:
         moment = datetime.fromtimestamp(record.changed_at, UTC)
         return "failed", f"failed on {moment:%Y-%m-%d} and was taken out of the queue: {record.cause}"
     code, text = _LATER[record.state]

@@ -49,7 +49,7 @@ class Pricing:
         return tuple(identity for identity in self.graph.operations if labels[identity] is Label.KEEP)
 
     def alternatives(self, fingerprint: str, ready: Collection[str]) -> Alternatives:
-        """What obtaining one component one way or another costs over the horizon, CPU seconds a row.
+        """What one component adds to the cheapest plan of the others, by how it is obtained: CPU seconds a row over the horizon.
 
         Only inputs that share anything with it are priced: the others cost the same in all alternatives.
         """
@@ -59,7 +59,16 @@ class Pricing:
         reuse = self.reuse
         if isinstance(reuse, Mapping):
             reuse = {node.identity: reuse.get(node.identity, 1.0) for node in graph.nodes}
-        return alternatives(nodes, tuple(dict.fromkeys(root.identity for root in graph.roots)), fingerprint, reuse)
+        wanted = tuple(dict.fromkeys(root.identity for root in graph.roots))
+        others = cheapest_plan(nodes, [one for one in wanted if one != fingerprint], reuse).cost_secs
+        whole = alternatives(nodes, wanted, fingerprint, reuse)
+        return Alternatives(
+            *(max(secs - others, 0.0) for secs in (whole.load_secs, whole.compute_secs, whole.keep_secs))
+        )
+
+    def requests(self, fingerprint: str) -> float:
+        """How often a component is expected to be asked for over the horizon, this time included."""
+        return self.reuse.get(fingerprint, 1.0) if isinstance(self.reuse, Mapping) else self.reuse
 
     @cached_property
     def _sharing(self) -> Mapping[str, frozenset[str]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
 from headrace.screens.grid import facts, grid
-from headrace.screens.units import count_text, percent_text
+from headrace.screens.units import count_text, percent_text, secs_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,11 @@ class ModelScreen:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """What matching decided for one input over one fragment, and why."""
+    """What matching decided for one input over one fragment, and why.
+
+    ``read``: how a trainer obtains it now, at the least cost. The costs are CPU seconds over the horizon, null where it
+    cannot be had so, or where no costs were asked for; ``requests`` is how often it is expected to be asked for.
+    """
 
     input: str
     partition: str
@@ -149,6 +153,11 @@ class DecisionRow:
     state: str
     reason_code: str
     reason: str
+    read: str
+    load_secs: float | None = None
+    compute_secs: float | None = None
+    keep_secs: float | None = None
+    requests: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,22 +207,36 @@ class ExplainScreen:
 
     def _every_partition(self) -> RenderableType:
         rows = (
-            (d.input, d.partition, d.fragment[:12], count_text(d.rows), "hit" if d.hit else "miss", d.reason)
+            (d.input, d.partition, d.fragment[:12], count_text(d.rows), "hit" if d.hit else "miss", d.read,
+             *_costs((d,)), d.reason)
             for d in self.decisions
-        )
-        return grid(("input", "partition", "fragment", "rows>", "", "why*"), rows)
+        )  # fmt: skip
+        return grid(("input", "partition", "fragment", "rows>", "", "read", *_COSTS, "why*"), rows)
 
     def _summary(self) -> RenderableType:
-        counts = Counter((d.input, d.hit, _alike(d)) for d in self.decisions)
-        order = {d.input: i for i, d in reversed(list(enumerate(self.decisions)))}
-        rows_of = Counter[tuple[str, bool, str]]()
-        said: dict[tuple[str, bool, str], str] = {}
+        alike: dict[tuple[str, bool, str, str], list[DecisionRow]] = {}
         for d in self.decisions:
-            rows_of[d.input, d.hit, _alike(d)] += d.rows
-            said.setdefault((d.input, d.hit, _alike(d)), d.reason)
-        ordered = sorted(counts.items(), key=lambda item: (order[item[0][0]], -item[1]))
+            alike.setdefault((d.input, d.hit, d.read, _alike(d)), []).append(d)
+        order = {d.input: i for i, d in reversed(list(enumerate(self.decisions)))}
+        ordered = sorted(alike.values(), key=lambda group: (order[group[0].input], -len(group)))
         rows = (
-            (key[0], "hit" if key[1] else "miss", count_text(count), count_text(rows_of[key]), said[key])
-            for key, count in ordered
-        )
-        return grid(("input", "", "fragments>", "rows>", "why*"), rows)
+            (group[0].input, "hit" if group[0].hit else "miss", count_text(len(group)),
+             count_text(sum(d.rows for d in group)), group[0].read, *_costs(group), group[0].reason)
+            for group in ordered
+        )  # fmt: skip
+        return grid(("input", "", "fragments>", "rows>", "read", *_COSTS, "why*"), rows)
+
+
+_COSTS = ("if loaded>", "if computed>", "if kept>")
+
+
+def _costs(decisions: Sequence[DecisionRow]) -> tuple[str, str, str]:
+    """What obtaining these one way or another costs together; a dash where it cannot be had so."""
+
+    def text(secs: Iterable[float | None]) -> str:
+        listed = list(secs)
+        known = [one for one in listed if one is not None]
+        return secs_text(sum(known)) if len(known) == len(listed) else "-"
+
+    return (text(d.load_secs for d in decisions), text(d.compute_secs for d in decisions),
+            text(d.keep_secs for d in decisions))  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -171,3 +172,21 @@ def test_unknown_models_and_versions(warehouse: Warehouse) -> None:
     with pytest.raises(UnknownModel) as caught:
         explain_model(warehouse, "ctr", version=2)
     assert caught.value.allowed == "1"
+
+
+@pytest.mark.usefixtures("log")
+def test_what_the_alternatives_cost(warehouse: Warehouse) -> None:
+    """Loading costs nothing here; what is not there cannot be loaded, and what is there need not be kept."""
+    submit_model(warehouse, model(inputs=2))
+    missed = explain_model(warehouse, "ctr", costs_of=["input_0"])
+    assert all(one.costs is None for one in missed if one.input != "input_0")
+    costs = [one.costs for one in missed if one.input == "input_0"]
+    assert all(one is not None and one.load_secs == math.inf and 0 < one.compute_secs < math.inf for one in costs)
+    assert all(one is not None and 0 < one.keep_secs < math.inf and one.requests > 1 for one in costs)
+    assert {one.action for one in missed} == {"compute", "raw"}
+    work(warehouse)
+    found = explain_model(warehouse, "ctr", costs_of=["input_0"])
+    assert {one.action for one in found} == {"load", "raw"}
+    costs = [one.costs for one in found if one.input == "input_0"]
+    assert all(one is not None and one.keep_secs == math.inf for one in costs)
+    assert all(one is not None and one.load_secs < one.compute_secs for one in costs)
