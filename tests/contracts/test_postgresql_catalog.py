@@ -18,10 +18,9 @@ from sqlalchemy import Connection, func, insert, select, text, update
 
 from tests.contracts.severing_proxy import Moment, severing
 from tests.postgresql import PostgresServer, database_of, locks_waited_for
-from tests.warehouse.scenes import REPOSITORY, compute, model, write_log
+from tests.warehouse.scenes import REPOSITORY, compute, model, pretended, write_log
 from transforms.errors import HeadraceError, InputError, StorageError
 from warehouse import (
-    MemoWritten,
     Warehouse,
     WarehouseConfig,
     commit_memos,
@@ -211,7 +210,6 @@ def test_a_connection_that_idled_while_the_server_was_restarted_is_not_noticed(
 
 
 def test_workers_go_on_over_restarts_of_the_server(url: str, tmp_path: Path, postgres: PostgresServer) -> None:
-    written = MemoWritten("memos/x", "c", "0" * 64, 3, 100, 0.5)
     failures: list[BaseException] = []
     commits: list[bool] = []
 
@@ -219,7 +217,9 @@ def test_workers_go_on_over_restarts_of_the_server(url: str, tmp_path: Path, pos
         try:
             with Warehouse.open(config) as warehouse:
                 while tasks := lease_tasks(warehouse, name, limit=1):
-                    commits.extend(commit_memos(warehouse, [(task, written) for task in tasks]))
+                    commits.extend(
+                        commit_memos(warehouse, [(task, pretended(f"memos/{task.lease}")) for task in tasks])
+                    )
         except BaseException as error:
             failures.append(error)
 
