@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from tests.contracts.test_catalog_contract import run_together
-from tests.warehouse.scenes import Clock, compute, model, start, work, write_log
+from tests.contracts.test_catalog_contract import ready_files, run_together
+from tests.warehouse.scenes import Clock, compute, model, pretended, start, work, write_log
 from warehouse import (
-    MemoWritten,
     Warehouse,
     WarehouseConfig,
     commit_memo,
@@ -24,7 +23,6 @@ from warehouse import (
     fail_task,
     heartbeat,
     lease_tasks,
-    read_solution,
     register_table,
     release_tasks,
     schema,
@@ -36,7 +34,7 @@ from warehouse.catalog import Catalog
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogLost, CommitInDoubt
 from warehouse.task_states import MemoState
 
-WRITTEN = MemoWritten("memos/x", "c", "0" * 64, 20, 100, 0.5)
+WRITTEN = pretended("memos/x")
 _CLIENT = {"name": "a", "served": 0, "leased_tasks": 0}
 
 
@@ -226,7 +224,7 @@ from warehouse import Warehouse, WarehouseConfig, lease_tasks
 home, url = sys.argv[1:]
 warehouse = Warehouse.open(WarehouseConfig(home, url, lease_secs=0.05))
 written = [compute(warehouse, task) for task in lease_tasks(warehouse, "doomed", limit=2)]
-print(*(one.file for one in written), flush=True)
+print(*(one.file.path for one in written), flush=True)
 time.sleep(120)
 """
 
@@ -242,15 +240,13 @@ def test_a_worker_killed_between_bytes_and_row_costs_only_its_work(config: Wareh
         process.communicate()
         assert len(files) == 2
         assert all(warehouse.storage.exists(file) for file in files), "the bytes are there, the rows are not"
-        assert read_solution(warehouse, "ctr").count("load") == 0
+        assert ready_files(warehouse) == []
         time.sleep(0.1)
         with Warehouse.open(config) as other:
             assert work(other) == 3
         sweep_orphans(warehouse, older_than_secs=-10)
-        solution = read_solution(warehouse, "ctr")
-        assert solution.count("load") == 3
-        reads = solution.partitions[0].fragments[0].reads.values()
-        assert all(warehouse.storage.exists(read.file) for read in reads if read.action == "load")
+        assert len(ready_files(warehouse)) == 3
+        assert all(warehouse.storage.exists(file) for file in ready_files(warehouse))
 
 
 @pytest.mark.parametrize("ahead_secs", [-3600.0, 3600.0], ids=["behind", "ahead"])
@@ -269,11 +265,11 @@ def test_clocks_that_disagree_cost_work_but_fences_decide(
         assert (late.task_id, late.fence) == (early.task_id, early.fence + 1)
         assert lease_tasks(behind, "early", limit=9) == (), "to the clock behind, this lease lasts an hour more"
         assert heartbeat(behind, [early]) == ()
-        assert commit_memo(behind, early, replace(WRITTEN, file="memos/early")) is False
+        assert commit_memo(behind, early, pretended("memos/early")) is False
         assert fail_task(behind, early, "no") is None
         assert release_tasks(behind, [early]) == 0
         assert commit_memo(ahead, late, WRITTEN) is True
-        assert read_solution(ours, "ctr").partitions[0].fragments[0].reads["input_0"].file == "memos/x"
+        assert ready_files(ours) == ["memos/x"]
 
 
 def test_committing_twice_is_committing_once(config: WarehouseConfig, tmp_path: Path) -> None:
@@ -292,7 +288,8 @@ def test_committing_twice_is_committing_once(config: WarehouseConfig, tmp_path: 
             assert connection.execute(select(schema.memos).order_by(schema.memos.c.memo_key)).all() == before
         task, written = done[0]
         assert commit_memo(warehouse, replace(task, fence=task.fence - 1), written) is False
-        assert commit_memo(warehouse, task, replace(written, checksum="f" * 64)) is False
+        assert commit_memo(warehouse, task, pretended("memos/else")) is False
+        assert commit_memo(warehouse, replace(task, lease="f" * 32), written) is False
 
 
 def test_ids_are_not_given_twice(config: WarehouseConfig, tmp_path: Path) -> None:

@@ -17,16 +17,15 @@ import pytest
 from sqlalchemy import Connection, func, insert, select, text, update
 
 from tests.contracts.severing_proxy import Moment, severing
+from tests.contracts.test_catalog_contract import ready_files
 from tests.postgresql import PostgresServer, database_of, locks_waited_for
-from tests.warehouse.scenes import REPOSITORY, compute, model, write_log
+from tests.warehouse.scenes import REPOSITORY, compute, model, pretended, write_log
 from transforms.errors import HeadraceError, InputError, StorageError
 from warehouse import (
-    MemoWritten,
     Warehouse,
     WarehouseConfig,
     commit_memos,
     lease_tasks,
-    read_solution,
     register_table,
     schema,
     search_components,
@@ -211,7 +210,6 @@ def test_a_connection_that_idled_while_the_server_was_restarted_is_not_noticed(
 
 
 def test_workers_go_on_over_restarts_of_the_server(url: str, tmp_path: Path, postgres: PostgresServer) -> None:
-    written = MemoWritten("memos/x", "c", "0" * 64, 3, 100, 0.5)
     failures: list[BaseException] = []
     commits: list[bool] = []
 
@@ -219,7 +217,9 @@ def test_workers_go_on_over_restarts_of_the_server(url: str, tmp_path: Path, pos
         try:
             with Warehouse.open(config) as warehouse:
                 while tasks := lease_tasks(warehouse, name, limit=1):
-                    commits.extend(commit_memos(warehouse, [(task, written) for task in tasks]))
+                    commits.extend(
+                        commit_memos(warehouse, [(task, pretended(f"memos/{task.lease}")) for task in tasks])
+                    )
         except BaseException as error:
             failures.append(error)
 
@@ -245,7 +245,7 @@ def test_workers_go_on_over_restarts_of_the_server(url: str, tmp_path: Path, pos
             )
         assert sum(states.values()) == 24 * 5
         assert states["DONE"] == sum(commits) == len(commits) >= 24 * 5 - 6
-        assert read_solution(warehouse, "ctr").count("load") == states["DONE"]
+        assert len(ready_files(warehouse)) == states["DONE"]
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -292,7 +292,7 @@ def test_operations_survive_commits_that_were_cut_off(
         done = [(task, compute(warehouse, task)) for task in lease_tasks(warehouse, "w", limit=9)]
         proxy.sever = moment
         assert commit_memos(warehouse, done) == (True,) * 4
-        assert read_solution(warehouse, "ctr").count("load") == 4
+        assert len(ready_files(warehouse)) == 4
         assert proxy.severed == 2
         with warehouse.catalog.read() as connection:
             assert connection.execute(select(func.count()).select_from(schema.waits)).scalar() == 0
