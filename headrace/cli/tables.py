@@ -127,7 +127,7 @@ def _check_import(warehouse: Warehouse, name: str, root: str, log_schema: LogSch
         return
     _check_root(table, root)
     columns = [ColumnSchema(field.name, str(field.type)) for field in log_schema.arrow_schema]
-    check_drift(table.columns, columns, schema, name)
+    check_drift(table.file_columns, columns, schema, name)
 
 
 def _check_root(table: Table, root: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -94,15 +95,12 @@ def bad_rows(tmp_path: Path) -> dict[str, tuple[type[HeadraceError], str, list[s
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "case", ["null time", "missing column", "extra column", "other type", "no rows", "no file", "no partition"]
-)
-def test_bad_input_is_one_error_and_nothing_written(warehouse: Warehouse, log: Path, tmp_path: Path, case: str) -> None:
-    kind, text, files, options = bad_rows(tmp_path)[case]
+def test_bad_input_is_one_error_and_nothing_written(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
     before = sorted(log.rglob("*"))
-    with pytest.raises(kind, match=text):
-        append_rows(warehouse, "log", files, **options)
-    assert (version(warehouse), sorted(log.rglob("*"))) == (1, before)
+    for case, (kind, text, files, options) in bad_rows(tmp_path).items():
+        with pytest.raises(kind, match=text):
+            append_rows(warehouse, "log", files, **options)
+        assert (case, version(warehouse), sorted(log.rglob("*"))) == (case, 1, before)
 
 
 def test_a_table_without_a_time_column_needs_a_partition(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -135,3 +133,12 @@ def test_only_late_rows_are_computed(warehouse: Warehouse, log: Path, tmp_path: 
     assert foreseen.recompute == done.recompute
     assert [(one.memos, one.rows) for one in done.recompute] == [(1, 3)]
     assert (queue_missing(warehouse), work(warehouse)) == (1, 1)
+
+
+def test_a_partition_that_went_is_still_in_older_versions(warehouse: Warehouse, log: Path) -> None:
+    shutil.rmtree(log / "date=2026-01-01/hour=01")
+    assert register_table(warehouse, "log", str(log)).removed == ("date=2026-01-01/hour=01",)
+    assert [one.start.hour for one in placed(warehouse)] == [0, 0, 2, 2]
+    assert [one.start.hour for one in placed(warehouse, at_version=2)] == [0, 0, 2, 2]
+    assert [one.start.hour for one in placed(warehouse, at_version=1)] == [0, 0, 1, 1, 2, 2]
+    assert placed(warehouse, at_version=0) == ()
