@@ -183,6 +183,14 @@ def test_exactly_the_readers_are_computed_again(warehouse: Warehouse, log: Path,
     assert work(warehouse) == 2
 
 
+def test_what_a_policy_does_not_keep_is_not_computed_again(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
+    made = Model("m", client="c", label="clicked", table="log")
+    made.input("price", hr.float32("price").fill_null(0.0).log1p())
+    submit_model(warehouse, made, policy="none")
+    path = keyed(tmp_path, [0], price=pa.array([5.0], F32))
+    assert fix_columns(warehouse, "log", path, on=["event_id"], why="x").recompute == ()
+
+
 def test_a_label_that_comes_later_invalidates_nothing(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
     submitted(warehouse, query=hr.text("query").unigrams().hash_buckets(9))
     work(warehouse)
