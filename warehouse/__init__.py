@@ -10,12 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from warehouse.changes.append import append_rows
+    from warehouse.changes.deletion import delete_rows
+    from warehouse.changes.outcome import Change
+    from warehouse.changes.overlay import fix_columns, overlay_columns
     from warehouse.config import WarehouseConfig
     from warehouse.decision import Decision
     from warehouse.evict import Eviction, evict_component, sweep_orphans
     from warehouse.explain import explain_model
+    from warehouse.history import TableVersion, table_history
     from warehouse.memo_file import MemoFile, memo_path, read_memo_columns, write_memo_file
     from warehouse.memos import damage_recorder, mark_damaged
+    from warehouse.overlay_files import live_mask
     from warehouse.queue import (
         LeasedTask,
         MemoWritten,
@@ -40,6 +46,12 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 _HOMES = {
+    "changes.append": ("append_rows",),
+    "changes.deletion": ("delete_rows",),
+    "changes.outcome": ("Change",),
+    "changes.overlay": ("fix_columns", "overlay_columns",),
+    "history": ("TableVersion", "table_history",),
+    "overlay_files": ("live_mask",),
     "config": ("WarehouseConfig",),
     "decision": ("Decision",),
     "evict": ("Eviction", "evict_component", "sweep_orphans"),
@@ -64,6 +76,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "LABEL",
+    "Change",
     "ColumnSchema",
     "ComponentRow",
     "Decision",
@@ -80,22 +93,28 @@ __all__ = [
     "Storage",
     "Submission",
     "Table",
+    "TableVersion",
     "Warehouse",
     "WarehouseConfig",
+    "append_rows",
     "commit_memo",
     "commit_memos",
     "damage_recorder",
+    "delete_rows",
     "evict_component",
     "explain_model",
     "fail_task",
+    "fix_columns",
     "get_component",
     "heartbeat",
     "lease_tasks",
     "list_models",
     "list_tables",
+    "live_mask",
     "mark_damaged",
     "memo_key",
     "memo_path",
+    "overlay_columns",
     "queue_depths",
     "queue_missing",
     "read_fragment",
@@ -109,6 +128,7 @@ __all__ = [
     "status",
     "submit_model",
     "sweep_orphans",
+    "table_history",
     "write_memo_file",
 ]
 

@@ -101,18 +101,23 @@ def _live_readers(connection: Connection, fingerprint: str) -> tuple[str, ...]:
 
 
 def sweep_orphans(warehouse: Warehouse, *, older_than_secs: float) -> tuple[str, ...]:
-    """Delete memo files that no ready memo is in, and unfinished writes, if they are older than that; returns them.
+    """Delete memo files that no ready memo is in, overlays that no change names, and unfinished writes, if they are
+    older than that; returns them.
 
-    A killed worker leaves such files. Choose an age that no running worker reaches between writing and committing.
+    A killed worker, or a killed change of a table, leaves such files. Choose an age that no running one reaches between
+    writing and committing.
     """
     storage = warehouse.storage
     with warehouse.catalog.read() as connection:
         of = schema.memo_files.c
         known = set(connection.execute(select(of.path).where(of.condemned_at.is_(None))).scalars())
+        known.update(connection.execute(select(schema.overlays.c.path).distinct()).scalars())
     home = storage.absolute(storage.home).rstrip("/")
     known_paths = {f"{home}/{file}" for file in known}
     deadline_ns = int((warehouse.clock() - older_than_secs) * 1e9)
-    folder = f"{home}/memos"
-    candidates = (*storage.list(folder), *storage.list(folder, temporaries=True))
+    folders = (f"{home}/memos", f"{home}/overlays")
+    candidates = [
+        file for folder in folders for file in (*storage.list(folder), *storage.list(folder, temporaries=True))
+    ]
     swept = [file.path for file in candidates if file.path not in known_paths and file.mtime_ns <= deadline_ns]
     return tuple(path for path in swept if storage.delete(path))

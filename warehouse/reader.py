@@ -72,7 +72,8 @@ def read_fragment(
 
     One column per input, in the solution's order and in the Arrow layout of its type, then the label as stored under
     :data:`LABEL`, then the extra raw ``columns`` under their own names. Memos that are missing or do not verify are
-    computed from the raw columns instead, with the same result. Raises :class:`DataError` when a component fails.
+    computed from the raw columns instead, with the same result. Raises :class:`DataError` when a component fails, and
+    what :func:`read_raw` raises.
     """
     loaded, damaged = _load_memos(storage, fragment, solution.plans[fragment.plan].loads)
     roots = {item.name: item.root for item in solution.inputs}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.changes import add_commands
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
@@ -15,12 +16,14 @@ from transforms.errors import DataError, InputError
 if TYPE_CHECKING:
     from headrace.screens.tables import RegisteredScreen
     from pipelines.log_schema import LogSchema
-    from warehouse.table import Table
+    from warehouse.table import Manifest, Table
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
     help="Register logs as tables, import text logs, list what is there.", no_args_is_help=True, rich_markup_mode=None
 )
+
+add_commands(app)
 
 
 @app.command("add")
@@ -66,6 +69,7 @@ def register(warehouse: Warehouse, name: str, folder: str, time_column: str) -> 
         unchanged=found.unchanged,
         rows=found.rows,
         size_bytes=found.bytes,
+        dropped=found.dropped,
     )
 
 
@@ -127,7 +131,7 @@ def _check_import(warehouse: Warehouse, name: str, root: str, log_schema: LogSch
         return
     _check_root(warehouse, table, root)
     columns = [ColumnSchema(field.name, str(field.type)) for field in log_schema.arrow_schema]
-    check_drift(table.columns, columns, schema, name)
+    check_drift(table.file_columns, columns, schema, name)
 
 
 def _local_output(output: str) -> str:
@@ -187,10 +191,24 @@ def show(
         version=table.version,
         root=table.root,
         time_column=table.time_column,
-        columns=tuple(ColumnRow(column.name, column.arrow_type) for column in table.columns),
+        columns=tuple(ColumnRow(column.name, column.arrow_type, column.overlay_only) for column in table.columns),
         partitions=tuple(
-            PartitionRow(part.partition, part.version, len(part.fragments), part.rows, part.size_bytes)
+            PartitionRow(
+                part.partition,
+                part.version,
+                len(part.fragments),
+                part.rows,
+                part.size_bytes,
+                part.deleted_rows,
+                _overlaid(part),
+            )
             for part in manifests
         ),
     )
     emit(screen, as_json=as_json)
+
+
+def _overlaid(manifest: Manifest) -> tuple[str, ...]:
+    """The columns that some fragment of a partition has from elsewhere than its file."""
+    overlays = (overlay for fragment in manifest.fragments for overlay in fragment.overlays)
+    return tuple(sorted({overlay.column for overlay in overlays if not overlay.is_absent}))

@@ -6,12 +6,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.moments import moment
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
 from headrace.cli.quiet import import_tensorflow_quietly
@@ -49,7 +50,7 @@ def train(
 ) -> None:
     """Train over partitions in time order, with one atomic checkpoint an epoch; the same command again resumes."""
     began = time.monotonic()
-    first, last, until = (_moment(option, text) for option, text in
+    first, last, until = (moment(option, text) for option, text in
                           (("--start", start), ("--end", end), ("--test-end", test_end)))  # fmt: skip
     if until is not None and last is None:
         raise InputError(
@@ -103,16 +104,6 @@ def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionF
     return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record)
 
 
-def _moment(option: str, text: str) -> datetime | None:
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError("not a time", where=option, value=text, allowed="ISO 8601, such as 2026-03-02T18:00") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
 def _settings(path: str, run_dir: str) -> TrainConfig:
     from trainer.config import TrainConfig
 
@@ -154,12 +145,15 @@ def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> 
     import numpy as np
 
     from trainer.metrics import auc
+    from warehouse.overlay_files import live_mask
     from warehouse.reader import read_raw
 
     labels: list[Any] = []
     values: list[Any] = []
     for fragment in (fragment for partition in held_out.partitions for fragment in partition.fragments):
         raw = read_raw(warehouse.storage, fragment, [held_out.label, column])
+        live = live_mask(warehouse.storage, fragment)
+        raw = raw if live is None else raw.filter(live)
         labels.append(raw[held_out.label].to_numpy().astype(np.float64))
         values.append(np.nan_to_num(raw[column].to_numpy().astype(np.float64), nan=-np.inf))
     ranked = auc(np.concatenate([np.zeros(0), *labels]), np.concatenate([np.zeros(0), *values]))

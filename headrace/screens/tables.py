@@ -23,6 +23,7 @@ class RegisteredScreen:
     unchanged: int
     rows: int
     size_bytes: int
+    dropped: tuple[str, ...] = ()
 
     def render(self) -> RenderableType:
         """One line of what changed, and what to do next."""
@@ -32,6 +33,8 @@ class RegisteredScreen:
         for what, keys in (("changed", self.changed), ("no longer there", self.removed)):
             if keys:
                 text += f"\n{what}: {', '.join(keys[:4])}" + (", …" if len(keys) > 4 else "")
+        for lost in self.dropped:
+            text += f"\nno longer applied, since the file holds other events now: {lost}"
         return text
 
 
@@ -73,17 +76,20 @@ class ColumnRow:
 
     name: str
     arrow_type: str
+    overlay_only: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """One partition of a table."""
+    """One partition of a table. ``rows`` are all of them, ``deleted_rows`` of them retracted; ``overlaid``: columns."""
 
     partition: str
     version: int
     fragments: int
     rows: int
     size_bytes: int
+    deleted_rows: int
+    overlaid: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +109,17 @@ class TableScreen:
             (("table", self.name), ("version", str(self.version)), ("folder", self.root),
              ("time column", self.time_column or "-"))
         )  # fmt: skip
-        columns = grid(("column", "type*"), ((c.name, c.arrow_type) for c in self.columns))
+        columns = grid(
+            ("column", "type*"),
+            ((c.name, f"{c.arrow_type}, only by overlay" if c.overlay_only else c.arrow_type) for c in self.columns),
+        )
+        # Most tables never change: the two columns appear with the first change.
+        changed = any(p.deleted_rows or p.overlaid for p in self.partitions)
+        more = ("retracted>", "overlaid*") if changed else ()
         partitions = grid(
-            ("partition", "version>", "fragments>", "rows>", "size>"),
-            ((p.partition, str(p.version), count_text(p.fragments), count_text(p.rows), bytes_text(p.size_bytes))
+            ("partition", "version>", "fragments>", "rows>", "size>", *more),
+            ((p.partition, str(p.version), count_text(p.fragments), count_text(p.rows), bytes_text(p.size_bytes),
+              *((count_text(p.deleted_rows), ", ".join(p.overlaid) or "-") if changed else ()))
              for p in self.partitions),
         )  # fmt: skip
         return Group(head, "", columns, "", partitions)

@@ -70,9 +70,12 @@ def append_rows(
     placed_files = [] if dry_run else [one.write(warehouse) for one in new]
     fragments = [one.foreseen() for one in new] if dry_run else [found for _, found in placed_files]
     with warehouse.catalog.read() as connection:
-        seen = (with_absent(fragment, known.added_columns) for found in fragments for fragment in found)
-        touched = [Touched(None, fragment) for fragment in seen]
-        recompute = find_recomputes(connection, table, touched)
+        touched = [
+            Touched(None, _placed(one, with_absent(fragment, known.added_columns)))
+            for one, found in zip(new, fragments, strict=True)
+            for fragment in found
+        ]
+        recompute = find_recomputes(connection, warehouse.config, table, touched, warehouse.clock())
     version = known.version
     if not dry_run:
         version = _commit(warehouse, known, standing, new, placed_files, ", ".join(files), why)
@@ -117,6 +120,11 @@ class _Late:
         listed = storage.list(self.path.rpartition("/")[0])
         stored = next(file for file in listed if file.path == self.path)
         return stored, read_fragments(storage, self.path, config.fragment_rows, config.read_threads)
+
+
+def _placed(late: _Late, fragment: Fragment) -> PlacedFragment:
+    """A fragment that is in no manifest yet, where it will be."""
+    return PlacedFragment(0, late.partition, 0, *partition_range(late.partition), 0, fragment)
 
 
 def _commit(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from transforms.graph import Node, raw_columns
 from transforms.render import expression_text
-from warehouse.matching import memo_key
-from warehouse.memos import find_memos
-from warehouse.models import StoredInput, all_models, stored_inputs
+from warehouse.config import WarehouseConfig
+from warehouse.enqueue import survey
+from warehouse.keeping import Market
+from warehouse.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.matching import Action
+from warehouse.models import all_models, stored_inputs
 from warehouse.table import Fragment
 from warehouse.table_versions import ChangeKind
-from warehouse.task_states import MemoState
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,54 +57,50 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A fragment before a change (None: it is new) and after it."""
+    """A fragment before a change (None: it is new), and after it where it will stand."""
 
     before: Fragment | None
-    after: Fragment
+    after: PlacedFragment
 
 
-def find_recomputes(connection: Connection, table: str, touched: Sequence[Touched]) -> tuple[Recompute, ...]:
-    """What live models over ``table`` would have to compute that no memo holds, by component, most rows first."""
-    components, models = _live_components(connection, table)
-    wanted: dict[str, list[tuple[str, int]]] = {}
-    for one in touched:
-        changed = _changed_columns(one)
-        for fingerprint, item in components.items():
-            if changed is None or changed.intersection(item.columns):
-                key = memo_key(fingerprint, one.after.digests, item.columns)
-                wanted.setdefault(fingerprint, []).append((key, one.after.rows))
-    memos = find_memos(connection, (key for pairs in wanted.values() for key, _ in pairs))
-    ready = {key for key, memo in memos.items() if memo.state == MemoState.READY}
-    found = []
-    for fingerprint, pairs in wanted.items():
-        missing = {key: rows for key, rows in pairs if key not in ready}
-        if missing:
-            item = components[fingerprint]
-            found.append(Recompute(fingerprint, expression_text(item.component, 100), tuple(sorted(set(item.columns))),
-                                   tuple(sorted(models[fingerprint])), len(missing), sum(missing.values())))  # fmt: skip
-    return tuple(sorted(found, key=lambda one: (-one.rows, one.expression)))
+def find_recomputes(
+    connection: Connection, config: WarehouseConfig, table: str, touched: Sequence[Touched], now: float
+) -> tuple[Recompute, ...]:
+    """What live models over ``table`` will queue because of a change, by component, most rows first.
 
-
-def _changed_columns(one: Touched) -> set[str] | None:
-    """The columns whose values differ; None for a fragment that is new: all of them."""
-    if one.before is None:
-        return None
-    before, after = one.before.digests, one.after.digests
-    return {column for column in before.keys() | after.keys() if before.get(column) != after.get(column)}
-
-
-def _live_components(connection: Connection, table: str) -> tuple[dict[str, StoredInput], dict[str, set[str]]]:
-    """Memoized components that live models over a table read, and those models' names, by fingerprint."""
-    components: dict[str, StoredInput] = {}
+    Each model is asked under its own policy; what it missed before in columns that did not change is not counted.
+    """
+    if not touched:
+        return ()
+    changed = [_changed_columns(one) for one in touched]
+    placed = tuple(one.after for one in touched)
+    market = Market(connection, config, get_table(connection, table), current_fragments(connection, table), now)
+    memos: dict[str, dict[str, int]] = {}
     models: dict[str, set[str]] = {}
+    roots: dict[str, Node] = {}
     for model in all_models(connection, live=True):
         if model.table != table:
             continue
-        for item in _memoized(stored_inputs(connection, model.id)):
-            components[item.fingerprint] = item
-            models.setdefault(item.fingerprint, set()).add(model.name)
-    return components, models
+        inputs = stored_inputs(connection, model.id)
+        found = survey(connection, inputs, placed, market.keeps(model), requeue_evicted=False)
+        for fingerprint, matches in found.matches.items():
+            read = {column.name for column in raw_columns(found.graph.operations[fingerprint])}
+            for position, one in matches.items():
+                if one.action in (Action.QUEUE, Action.WAIT) and not read.isdisjoint(changed[position]):
+                    roots[fingerprint] = found.graph.operations[fingerprint]
+                    models.setdefault(fingerprint, set()).add(model.name)
+                    memos.setdefault(fingerprint, {})[one.wanted.memo_key] = placed[position].fragment.rows
+    found_ones = (_recompute(roots[fingerprint], models[fingerprint], rows) for fingerprint, rows in memos.items())
+    return tuple(sorted(found_ones, key=lambda one: (-one.rows, one.expression)))
 
 
-def _memoized(inputs: Iterable[StoredInput]) -> Iterable[StoredInput]:
-    return (item for item in inputs if not item.is_raw)
+def _recompute(root: Node, models: set[str], memos: Mapping[str, int]) -> Recompute:
+    columns = tuple(sorted({column.name for column in raw_columns(root)}))
+    return Recompute(root.identity, expression_text(root, 100), columns, tuple(sorted(models)), len(memos),
+                     sum(memos.values()))  # fmt: skip
+
+
+def _changed_columns(one: Touched) -> set[str]:
+    """The columns whose values differ: of a fragment that is new, all."""
+    before, after = {} if one.before is None else one.before.digests, one.after.fragment.digests
+    return {column for column in before.keys() | after.keys() if before.get(column) != after.get(column)}

@@ -101,9 +101,9 @@ def _overlay(
     worked = _Overlaying(warehouse, table, source, stored_digests, OverlayWriter(warehouse.storage, name), dry_run)
     try:
         replacements, rows = worked.all(standing)
-        touched = [Touched(one.placed.fragment, one.fragment) for one in replacements]
+        touched = [Touched(one.placed.fragment, replace(one.placed, fragment=one.fragment)) for one in replacements]
         with warehouse.catalog.read() as connection:
-            recompute = find_recomputes(connection, name, touched)
+            recompute = find_recomputes(connection, warehouse.config, name, touched, warehouse.clock())
     except BaseException:
         worked.writer.discard()
         raise

@@ -1,0 +1,177 @@
+"""``headrace table append|overlay|fix|delete|history``: data that changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.moments import moment
+from headrace.cli.output import emit
+from headrace.cli.session import AsJson, Home, open_warehouse
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.screens.changes import ChangeScreen
+    from warehouse.changes.outcome import Change
+
+Name = Annotated[str, typer.Argument(help="Name of the table.")]
+On = Annotated[
+    list[str] | None, typer.Option("--on", help="A key column that finds the events of a row; may be repeated.")
+]
+Columns = Annotated[
+    list[str] | None, typer.Option("--column", help="Only this column of the file; may be repeated. Default: all.")
+]
+Start = Annotated[str, typer.Option(help="Look only through partitions from this time on (ISO 8601, UTC).")]
+End = Annotated[str, typer.Option(help="Look only through partitions that start before this time.")]
+Why = Annotated[str, typer.Option(help="The reason, kept in the table's history.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change and what to compute; change nothing.")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Put these commands into the group ``table``."""
+    for name, command in (("append", append), ("overlay", overlay), ("fix", fix), ("delete", delete),
+                          ("history", history)):  # fmt: skip
+        app.command(name)(command)
+
+
+def append(
+    name: Name,
+    files: Annotated[list[str], typer.Argument(help="Parquet files, or folders of them, with the table's columns.")],
+    partition: Annotated[
+        str, typer.Option(help="The partition of all rows, date=YYYY-MM-DD/hour=HH. Default: by the time column.")
+    ] = "",
+    create: Annotated[bool, typer.Option("--create", help="Make partitions that are not there yet.")] = False,
+    why: Why = "",
+    dry_run: DryRun = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Add late rows: they become files of their own in the table's folder, and only they are computed."""
+    from warehouse.changes.append import append_rows
+
+    with open_warehouse(home) as warehouse:
+        done = append_rows(warehouse, name, files, partition=partition, create=create, why=why, dry_run=dry_run)
+    emit(_screen(done), as_json=as_json)
+
+
+def overlay(
+    name: Name,
+    values: Annotated[
+        str, typer.Argument(help="With --on a Parquet file; without, a folder that mirrors the table's files.")
+    ],
+    on: On = None,
+    column: Columns = None,
+    start: Start = "",
+    end: End = "",
+    why: Why = "",
+    dry_run: DryRun = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Take column values that came later: labels, verdicts. No memo that does not read them is computed again."""
+    from warehouse.changes.overlay import overlay_columns
+
+    first, last = moment("--start", start), moment("--end", end)
+    with open_warehouse(home) as warehouse:
+        done = overlay_columns(
+            warehouse, name, values, on=on or (), columns=column or (), start=first, end=last, why=why, dry_run=dry_run
+        )
+    emit(_screen(done), as_json=as_json)
+
+
+def fix(
+    name: Name,
+    values: Annotated[
+        str, typer.Argument(help="With --on a Parquet file; without, a folder that mirrors the table's files.")
+    ],
+    why: Annotated[str, typer.Option(help="What was wrong; kept in the table's history.")],
+    on: On = None,
+    column: Columns = None,
+    start: Start = "",
+    end: End = "",
+    dry_run: DryRun = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Correct columns of the table. Exactly the components that read them are computed again."""
+    from warehouse.changes.overlay import fix_columns
+
+    first, last = moment("--start", start), moment("--end", end)
+    with open_warehouse(home) as warehouse:
+        done = fix_columns(
+            warehouse, name, values, why=why, on=on or (), columns=column or (), start=first, end=last, dry_run=dry_run
+        )
+    emit(_screen(done), as_json=as_json)
+
+
+def delete(
+    name: Name,
+    where: Annotated[
+        list[str] | None, typer.Option("--where", help="COLUMN=VALUE; may be repeated, then all have to hold.")
+    ] = None,
+    on: On = None,
+    keys: Annotated[str, typer.Option(help="A Parquet file of keys; --on names its columns.")] = "",
+    start: Start = "",
+    end: End = "",
+    why: Why = "",
+    dry_run: DryRun = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Retract events: no training sees them from the next version on. Their bytes stay where they are."""
+    from warehouse.changes.deletion import delete_rows
+
+    conditions = [_condition(text) for text in where or ()]
+    first, last = moment("--start", start), moment("--end", end)
+    with open_warehouse(home) as warehouse:
+        done = delete_rows(
+            warehouse, name, where=conditions, on=on or (), keys=keys, start=first, end=last, why=why, dry_run=dry_run
+        )
+    emit(_screen(done), as_json=as_json)
+
+
+def history(name: Name, home: Home = "", as_json: AsJson = False) -> None:
+    """Show the versions of a table: when each was made, by what, and why."""
+    from headrace.screens.changes import HistoryScreen, VersionRow
+    from warehouse.history import table_history
+
+    with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
+        versions = table_history(connection, name)
+    rows = tuple(
+        VersionRow(
+            one.version, one.at, one.kind, one.columns, one.rows, one.fragments, one.partitions, one.source, one.why
+        )
+        for one in versions
+    )
+    emit(HistoryScreen(name, rows), as_json=as_json)
+
+
+def _condition(text: str) -> tuple[str, str]:
+    column, separator, value = text.partition("=")
+    if not separator or not column:
+        raise InputError("not a condition", where="--where", value=text, allowed="COLUMN=VALUE")
+    return column, value
+
+
+def _screen(done: Change) -> ChangeScreen:
+    from headrace.screens.changes import ChangeScreen, RecomputeRow
+
+    return ChangeScreen(
+        table=done.table,
+        kind=done.kind,
+        version=done.version,
+        changed=done.changed,
+        dry_run=done.dry_run,
+        rows=done.rows,
+        fragments=done.fragments,
+        partitions=done.partitions,
+        columns=done.columns,
+        added_columns=done.added_columns,
+        unknown_keys=done.unknown_keys,
+        notes=done.notes,
+        recompute=tuple(
+            RecomputeRow(one.fingerprint, one.expression, one.columns, one.models, one.memos, one.rows)
+            for one in done.recompute
+        ),
+    )
