@@ -12,10 +12,11 @@ def status(home: Home = "", as_json: AsJson = False) -> None:
     from warehouse.statistics import status as read_status
 
     with open_warehouse(home) as warehouse:
-        found = read_status(warehouse)
+        found, catalog = read_status(warehouse), warehouse.catalog.where
     asked = found.requests
     screen = StatusScreen(
         home=home_location(home),
+        catalog=catalog,
         tables=len(found.tables),
         raw_rows=sum(table.rows for table in found.tables),
         raw_bytes=sum(table.bytes for table in found.tables),

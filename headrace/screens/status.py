@@ -28,6 +28,7 @@ class StatusScreen:
     """
 
     home: str
+    catalog: str
     tables: int
     raw_rows: int
     raw_bytes: int
@@ -48,6 +49,7 @@ class StatusScreen:
         head = facts(
             (
                 ("home", self.home),
+                ("catalog", self.catalog),
                 ("tables", f"{self.tables}: {count_text(self.raw_rows)} rows, {bytes_text(self.raw_bytes)}"),
                 ("models", count_text(self.models)),
                 ("memos", f"{memos}; {bytes_text(self.memo_bytes)}, computed in {secs_text(self.computed_secs)}"),
