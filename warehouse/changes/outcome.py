@@ -15,6 +15,7 @@ from warehouse.keeping import Market
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.matching import Action
 from warehouse.models import all_models, stored_inputs
+from warehouse.submit import blocks
 from warehouse.table import Fragment
 from warehouse.table_versions import ChangeKind
 
@@ -81,15 +82,18 @@ def find_recomputes(
     for model in all_models(connection, live=True):
         if model.table != table:
             continue
-        inputs = stored_inputs(connection, model.id)
-        found = survey(connection, inputs, placed, market.keeps(model), requeue_evicted=False)
-        for fingerprint, matches in found.matches.items():
-            read = {column.name for column in raw_columns(found.graph.operations[fingerprint])}
-            for position, one in matches.items():
-                if one.action in (Action.QUEUE, Action.WAIT) and not read.isdisjoint(changed[position]):
-                    roots[fingerprint] = found.graph.operations[fingerprint]
-                    models.setdefault(fingerprint, set()).add(model.name)
-                    memos.setdefault(fingerprint, {})[one.wanted.memo_key] = placed[position].fragment.rows
+        inputs, keeps, first = stored_inputs(connection, model.id), market.keeps(model), 0
+        for block in blocks(placed, len(inputs)):
+            found = survey(connection, inputs, block, keeps, requeue_evicted=False)
+            for fingerprint, matches in found.matches.items():
+                root = found.graph.operations[fingerprint]
+                read = {column.name for column in raw_columns(root)}
+                for position, one in matches.items():
+                    if one.action in (Action.QUEUE, Action.WAIT) and not read.isdisjoint(changed[first + position]):
+                        roots[fingerprint] = root
+                        models.setdefault(fingerprint, set()).add(model.name)
+                        memos.setdefault(fingerprint, {})[one.wanted.memo_key] = block[position].fragment.rows
+            first += len(block)
     found_ones = (_recompute(roots[fingerprint], models[fingerprint], rows) for fingerprint, rows in memos.items())
     return tuple(sorted(found_ones, key=lambda one: (-one.rows, one.expression)))
 
