@@ -10,9 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from warehouse.component_rows import ComponentRow
     from warehouse.config import WarehouseConfig
     from warehouse.decision import Decision
-    from warehouse.evict import Eviction, evict_component, sweep_orphans
+    from warehouse.evict import evict, plan_eviction, sweep_orphans
+    from warehouse.eviction_plan import EvictionPlan, EvictionRequest
     from warehouse.explain import explain_model
     from warehouse.memo_file import MemoFile, memo_path, read_memo_columns, write_memo_file
     from warehouse.memos import damage_recorder, mark_damaged
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     )
     from warehouse.reader import LABEL, read_fragment, read_raw
     from warehouse.register import Registration, register_table
-    from warehouse.search import ComponentRow, get_component, search_components
+    from warehouse.search import SearchResult, get_component, search_components
+    from warehouse.search_query import ComponentQuery
     from warehouse.solution import ReadSolution, read_solution
     from warehouse.statistics import Status, list_models, list_tables, status
     from warehouse.storage import Storage
@@ -40,9 +43,11 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 _HOMES = {
+    "component_rows": ("ComponentRow",),
     "config": ("WarehouseConfig",),
     "decision": ("Decision",),
-    "evict": ("Eviction", "evict_component", "sweep_orphans"),
+    "evict": ("evict", "plan_eviction", "sweep_orphans"),
+    "eviction_plan": ("EvictionPlan", "EvictionRequest"),
     "explain": ("explain_model",),
     "memo_file": ("MemoFile", "memo_path", "read_memo_columns", "write_memo_file"),
     "memos": ("damage_recorder", "mark_damaged"),
@@ -52,7 +57,8 @@ _HOMES = {
     ),
     "reader": ("LABEL", "read_fragment", "read_raw"),
     "register": ("Registration", "register_table"),
-    "search": ("ComponentRow", "get_component", "search_components"),
+    "search": ("SearchResult", "get_component", "search_components"),
+    "search_query": ("ComponentQuery",),
     "solution": ("ReadSolution", "read_solution"),
     "statistics": ("Status", "list_models", "list_tables", "status"),
     "storage": ("Storage",),
@@ -65,9 +71,11 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "LABEL",
     "ColumnSchema",
+    "ComponentQuery",
     "ComponentRow",
     "Decision",
-    "Eviction",
+    "EvictionPlan",
+    "EvictionRequest",
     "Fragment",
     "LeasedTask",
     "Manifest",
@@ -76,6 +84,7 @@ __all__ = [
     "QueueDepth",
     "ReadSolution",
     "Registration",
+    "SearchResult",
     "Status",
     "Storage",
     "Submission",
@@ -85,7 +94,7 @@ __all__ = [
     "commit_memo",
     "commit_memos",
     "damage_recorder",
-    "evict_component",
+    "evict",
     "explain_model",
     "fail_task",
     "get_component",
@@ -96,6 +105,7 @@ __all__ = [
     "mark_damaged",
     "memo_key",
     "memo_path",
+    "plan_eviction",
     "queue_depths",
     "queue_missing",
     "read_fragment",

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ import typer
 
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
+from headrace.cli.quantities import moment_of
 from headrace.cli.quiet import import_tensorflow_quietly
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
 from transforms.errors import InputError
@@ -49,7 +50,7 @@ def train(
 ) -> None:
     """Train over partitions in time order, with one atomic checkpoint an epoch; the same command again resumes."""
     began = time.monotonic()
-    first, last, until = (_moment(option, text) for option, text in
+    first, last, until = (moment_of(option, text) for option, text in
                           (("--start", start), ("--end", end), ("--test-end", test_end)))  # fmt: skip
     if until is not None and last is None:
         raise InputError(
@@ -99,16 +100,6 @@ def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionF
 
     record = damage_recorder(warehouse)
     return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record)
-
-
-def _moment(option: str, text: str) -> datetime | None:
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError("not a time", where=option, value=text, allowed="ISO 8601, such as 2026-03-02T18:00") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _settings(path: str, run_dir: str) -> TrainConfig:
