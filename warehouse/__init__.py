@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from warehouse.component_rows import ComponentRow
     from warehouse.config import WarehouseConfig
     from warehouse.decision import Decision
-    from warehouse.evict import evict, plan_eviction, sweep_orphans
+    from warehouse.evict import plan_eviction, run_eviction, sweep_orphans
     from warehouse.eviction_plan import EvictionPlan, EvictionRequest
     from warehouse.explain import explain_model
     from warehouse.memo_file import MemoFile, memo_path, read_memo_columns, write_memo_file
@@ -46,7 +46,7 @@ _HOMES = {
     "component_rows": ("ComponentRow",),
     "config": ("WarehouseConfig",),
     "decision": ("Decision",),
-    "evict": ("evict", "plan_eviction", "sweep_orphans"),
+    "evict": ("plan_eviction", "run_eviction", "sweep_orphans"),
     "eviction_plan": ("EvictionPlan", "EvictionRequest"),
     "explain": ("explain_model",),
     "memo_file": ("MemoFile", "memo_path", "read_memo_columns", "write_memo_file"),
@@ -94,7 +94,6 @@ __all__ = [
     "commit_memo",
     "commit_memos",
     "damage_recorder",
-    "evict",
     "explain_model",
     "fail_task",
     "get_component",
@@ -115,6 +114,7 @@ __all__ = [
     "register_table",
     "release_tasks",
     "retry_failed",
+    "run_eviction",
     "search_components",
     "status",
     "submit_model",

@@ -22,7 +22,7 @@ class ComponentRow:
 
     ``within``: the live models that contain it, where no model has it as an input. ``rows``, ``bytes`` and ``secs`` are
     those of its ready memos, ``saved_secs`` the seconds once more for every live reader beyond the first. ``hits``: how
-    often its readers were submitted. ``created_at``: when one first asked for it, in epoch seconds.
+    often its readers were submitted, or read for training. ``created_at``: when one first asked for it, in epoch seconds.
     """
 
     fingerprint: str

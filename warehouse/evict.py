@@ -23,7 +23,7 @@ from warehouse.eviction_plan import (
     ReadyMemo,
     choose_for_budget,
 )
-from warehouse.last_requests import LastRequest, last_requests
+from warehouse.last_requests import models_having, read_requests
 from warehouse.memos import evict_memos
 from warehouse.search import matching_fingerprints
 from warehouse.search_names import check_names
@@ -36,11 +36,9 @@ BATCH_MEMOS = 100_000
 #: Components whose last requests are looked up at a time.
 _LOOKED_UP = 5_000
 
-_NEVER = LastRequest(0.0, 0)
-
 
 def plan_eviction(warehouse: Warehouse, request: EvictionRequest) -> EvictionPlan:
-    """What :func:`evict` would do now. Changes nothing.
+    """What :func:`run_eviction` would do now. Changes nothing.
 
     Raises what :func:`~warehouse.search.search_components` raises for names that mean nothing.
     """
@@ -48,7 +46,9 @@ def plan_eviction(warehouse: Warehouse, request: EvictionRequest) -> EvictionPla
         return _select(connection, request, warehouse.clock())[0]
 
 
-def evict(warehouse: Warehouse, request: EvictionRequest, *, why: str, who: str = "", plan: str = "") -> EvictionPlan:
+def run_eviction(
+    warehouse: Warehouse, request: EvictionRequest, *, why: str, who: str = "", plan: str = ""
+) -> EvictionPlan:
     """Evict the ready memos that a request names; returns what was done.
 
     A tombstone keeps when, ``why``, what was asked for and by ``who``; ``explain`` shows it. What a running job has
@@ -136,11 +136,13 @@ def _select(
 
 
 def _candidates(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> Iterator[Candidate]:
+    requests = read_requests(connection)
     for chunk in chunks(fingerprints, _LOOKED_UP):
-        known = last_requests(connection, chunk)
+        having = models_having(connection, chunk)
         for memo in ready_memos(connection, request, chunk):
-            last = known.get(memo.fingerprint, _NEVER)
-            yield Candidate(memo, max(last.requested_at, memo.created_at), last.readers)
+            models = having.get(memo.fingerprint, ())
+            requested_at = max(requests.newest(models, memo.table, memo.partition), memo.created_at)
+            yield Candidate(memo, requested_at, requests.readers(models))
 
 
 def _plan(

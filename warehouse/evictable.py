@@ -22,49 +22,42 @@ _ROWS = 10_000
 
 def ready_memos(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> Iterator[ReadyMemo]:
     """The ready memos of these components that fulfil the request, a component's together. Reads as it goes."""
-    of = schema.memos.c
-    columns = (of.memo_key, of.fingerprint, of.file, of.rows, of.size_bytes, of.secs, of.created_at, of.changed_at)
+    of, tasks = schema.memos.c, schema.tasks.c
+    columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, tasks.table_name, tasks.partition, of.rows, of.size_bytes, of.secs,
+               of.created_at, of.changed_at)  # fmt: skip
     for chunk in chunks(fingerprints, _COMPONENTS):
-        query = select(*columns).where(of.fingerprint.in_(chunk), *_ready(request)).order_by(of.fingerprint)
+        query = select(*columns).join(schema.tasks, tasks.memo_key == of.memo_key)
+        query = query.where(of.fingerprint.in_(chunk), *_ready(request)).order_by(of.fingerprint)
         for row in connection.execute(query, execution_options={"yield_per": _ROWS}):
             yield ReadyMemo(*row)
 
 
 def count_ready(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> int:
     """How many :func:`ready_memos` are."""
-    of = schema.memos.c
+    of, placed = schema.memos.c, schema.memos.join(schema.tasks, schema.tasks.c.memo_key == schema.memos.c.memo_key)
+    counted = select(func.count()).select_from(placed).where(*_ready(request))
     return sum(
-        connection.execute(
-            select(func.count()).select_from(schema.memos).where(of.fingerprint.in_(chunk), *_ready(request))
-        ).scalar_one()
+        connection.execute(counted.where(of.fingerprint.in_(chunk))).scalar_one()
         for chunk in chunks(fingerprints, _COMPONENTS)
     )
 
 
 def _ready(request: EvictionRequest) -> list[Any]:
-    of = schema.memos.c
+    """Conditions on a memo and its task, which knows where the data is that it was computed from."""
+    of, tasks, manifests = schema.memos.c, schema.tasks.c, schema.manifests.c
     where = [of.state == MemoState.READY]
     if request.written_before is not None:
         where.append(of.changed_at < request.written_before)
     if request.written_after is not None:
         where.append(of.changed_at >= request.written_after)
-    return [*where, *_placed(request)]
-
-
-def _placed(request: EvictionRequest) -> list[Any]:
-    """Conditions on where the data is that a memo is of: a table, partitions that start in a range."""
-    tasks, manifests = schema.tasks.c, schema.manifests.c
-    where: list[Any] = []
     if request.query.table is not None:
         where.append(tasks.table_name == request.query.table)
-    if request.start is not None or request.end is not None:
-        partitions = [manifests.table_name == tasks.table_name, manifests.partition == tasks.partition]
-        if request.start is not None:
-            partitions.append(manifests.start_at >= request.start.timestamp())
-        if request.end is not None:
-            partitions.append(manifests.start_at < request.end.timestamp())
-        where.append(exists().where(*partitions))
-    return [exists().where(tasks.memo_key == schema.memos.c.memo_key, *where)] if where else []
+    starts = [] if request.start is None else [manifests.start_at >= request.start.timestamp()]
+    starts += [] if request.end is None else [manifests.start_at < request.end.timestamp()]
+    if starts:
+        same = (manifests.table_name == tasks.table_name, manifests.partition == tasks.partition)
+        where.append(exists().where(*same, *starts))
+    return where
 
 
 def pin_holders(connection: Connection, fingerprints: Sequence[str], now: float) -> dict[str, set[str]]:

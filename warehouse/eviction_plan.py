@@ -57,11 +57,16 @@ def _minute(moment: datetime | float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadyMemo:
-    """A memo that may go. ``file``: the row of its file; ``created_at``: when it was first asked for, in epoch seconds."""
+    """A memo that may go, of a ``table``'s ``partition``. ``file``: the row of its file.
+
+    ``created_at`` and ``changed_at``: when it was first asked for, and when it became ready, in epoch seconds.
+    """
 
     memo_key: str
     fingerprint: str
     file: int
+    table: str
+    partition: str
     rows: int
     size_bytes: int
     secs: float

@@ -1,49 +1,72 @@
-"""When components were last asked for, and by how many models: what a budget goes by."""
+"""When data was last asked for, and by how many models: what a budget goes by."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, func, select
 
 from warehouse import schema
 from warehouse.catalog import chunks
+from warehouse.partitions import partition_range
+
+#: A model's read for training: table, the range ``[start, end)`` of its partitions' starts, when. Epoch seconds.
+Read = tuple[str, float, float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class LastRequest:
-    """``requested_at``: the newest submission of a model that has the component, in epoch seconds.
+@dataclass(frozen=True)
+class Requests:
+    """When models, by id, asked for data. A submission asks for all of a model's table, a read for a range of one."""
 
-    ``readers``: how many live models have it. A model has what is an input of it and what is inside one.
-    """
+    live: frozenset[int]
+    submitted: Mapping[int, float]
+    reads: Mapping[int, Sequence[Read]]
 
-    requested_at: float
-    readers: int
+    def newest(self, models: Iterable[int], table: str, partition: str) -> float:
+        """When one of these models last asked for a partition, in epoch seconds; 0 when none did."""
+        return max((self._newest(model, table, partition) for model in models), default=0.0)
+
+    def readers(self, models: Iterable[int]) -> int:
+        """How many of them are live."""
+        return sum(model in self.live for model in models)
+
+    def _newest(self, model: int, table: str, partition: str) -> float:
+        newest = self.submitted.get(model, 0.0)
+        if reads := self.reads.get(model):
+            at = _start(partition)
+            covering = (read_at for name, start, end, read_at in reads if name == table and start <= at < end)
+            newest = max(newest, max(covering, default=0.0))
+        return newest
 
 
-def last_requests(connection: Connection, fingerprints: Sequence[str]) -> dict[str, LastRequest]:
-    """By component; those that no model ever had are absent."""
-    models, inputs, parts, asked = (
-        schema.models, schema.model_inputs, schema.component_subgraphs, schema.submissions
-    )  # fmt: skip
-    newest = select(asked.c.model, func.max(asked.c.submitted_at).label("at")).group_by(asked.c.model).subquery()
-    found: dict[str, LastRequest] = {}
+@lru_cache(maxsize=100_000)
+def _start(partition: str) -> float:
+    return partition_range(partition)[0].timestamp()
+
+
+def read_requests(connection: Connection) -> Requests:
+    """What was asked for so far; of reads of the same range the newest."""
+    models, asked, reads = schema.models.c, schema.submissions.c, schema.reads.c
+    live = frozenset(connection.execute(select(models.id).where(models.live.is_(True))).scalars())
+    newest = select(asked.model, func.max(asked.submitted_at)).group_by(asked.model)
+    submitted = {model: float(at) for model, at in connection.execute(newest)}
+    ranges = (reads.model, reads.table_name, reads.start_at, reads.end_at)
+    by_model: defaultdict[int, list[Read]] = defaultdict(list)
+    for model, table, start, end, at in connection.execute(select(*ranges, func.max(reads.read_at)).group_by(*ranges)):
+        first, last = (float("-inf") if start is None else start), (float("inf") if end is None else end)
+        by_model[model].append((table, first, last, float(at)))
+    return Requests(live, submitted, by_model)
+
+
+def models_having(connection: Connection, fingerprints: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The versions of models, by id, that have each component as an input or inside one."""
+    inputs, parts = schema.model_inputs.c, schema.component_subgraphs.c
+    query = select(parts.subgraph, inputs.model).join(schema.model_inputs, inputs.fingerprint == parts.fingerprint)
+    found: defaultdict[str, list[int]] = defaultdict(list)
     for chunk in chunks(fingerprints):
-        having = (
-            select(parts.c.subgraph, inputs.c.model)
-            .join(inputs, inputs.c.fingerprint == parts.c.fingerprint)
-            .where(parts.c.subgraph.in_(chunk))
-            .distinct()
-            .subquery()
-        )
-        query = (
-            select(having.c.subgraph, func.max(func.coalesce(newest.c.at, models.c.submitted_at)),
-                   func.sum(case((models.c.live.is_(True), 1), else_=0)))
-            .join(models, models.c.id == having.c.model)
-            .join(newest, newest.c.model == models.c.id, isouter=True)
-            .group_by(having.c.subgraph)
-        )  # fmt: skip
-        for fingerprint, at, readers in connection.execute(query):
-            found[fingerprint] = LastRequest(float(at), int(readers))
-    return found
+        for fingerprint, model in connection.execute(query.where(parts.subgraph.in_(chunk)).distinct()):
+            found[fingerprint].append(model)
+    return {fingerprint: tuple(sorted(models)) for fingerprint, models in found.items()}

@@ -29,7 +29,7 @@ class ComponentQuery:
     it is an input; of a component that is an input of none (a policy keeps it) those that contain it.
     ``created_before`` and ``created_after``: epoch seconds at which a model first asked for it; half-open.
     ``min_size_bytes`` and ``max_size_bytes``: bytes of its ready memos, both inclusive. ``min_hits``: how often its
-    readers were submitted. ``min_saved_secs``: computing time of its ready memos for every live reader beyond the first.
+    readers were submitted, or read for training. ``min_saved_secs``: computing time of its ready memos for every live reader beyond the first.
     ``state``: at least one of its memos is so.
     """
 
@@ -100,9 +100,9 @@ def _operator(query: ComponentQuery) -> str:
 _WORDS: dict[str, Callable[[ComponentQuery], str]] = {
     "column": lambda q: f"column {q.column}",
     "operator": _operator,
-    "subgraph": lambda q: f"subgraph {(q.subgraph or str())[:12]}",
+    "subgraph": lambda q: f"subgraph {(q.subgraph or '')[:12]}",
     "pattern": lambda q: f"pattern {q.pattern}",
-    "fingerprint": lambda q: f"fingerprint {(q.fingerprint or str())[:12]}",
+    "fingerprint": lambda q: f"fingerprint {(q.fingerprint or '')[:12]}",
     "model": lambda q: f"model {q.model}",
     "client": lambda q: f"client {q.client}",
     "table": lambda q: f"table {q.table}",

@@ -180,11 +180,12 @@ def _of_ready_memos(column: Column[Any]) -> ColumnElement[Any]:
 
 
 def hits() -> ColumnElement[Any]:
-    """How often the readers of a component were submitted."""
-    asked, inputs = schema.submissions, schema.model_inputs
-    count = select(func.count(asked.c.id.distinct()))
-    return case((is_input(_component), _of_models(count, asked, asked.c.model == inputs.c.model)),
-                else_=_inside_models(count, asked, asked.c.model == inputs.c.model))  # fmt: skip
+    """How often the readers of a component were submitted, or read for training."""
+    asked, read, inputs = schema.submissions, schema.reads, schema.model_inputs
+    asks = select(func.count(asked.c.id.distinct())), asked, asked.c.model == inputs.c.model
+    reads = select(func.count(read.c.id.distinct())), read, read.c.model == inputs.c.model
+    of_inputs = _of_models(*asks) + _of_models(*reads)
+    return case((is_input(_component), of_inputs), else_=_inside_models(*asks) + _inside_models(*reads))
 
 
 def saved_secs() -> ColumnElement[Any]:

@@ -22,7 +22,7 @@ ClientName = Annotated[str, typer.Option("--client", help="Is read by a model of
 TableName = Annotated[str, typer.Option("--table", help="Is read by a model over this table.")]
 MinSize = Annotated[str, typer.Option(help="Takes at least this, such as 20MB.")]
 MaxSize = Annotated[str, typer.Option(help="Takes at most this.")]
-MinHits = Annotated[int | None, typer.Option(min=0, help="Its models were submitted at least so often.")]
+MinHits = Annotated[int | None, typer.Option(min=0, help="Its models were submitted, or read for training, so often.")]
 MinSaved = Annotated[float | None, typer.Option(min=0, help="Saves at least so many seconds of computing.")]
 State = Annotated[str, typer.Option(help="Has a memo in this state: ready, pending, running, failed, evicted.")]
 AGE_HELP = "a number of days (30), hours (12h), or a time (2026-03-02)."

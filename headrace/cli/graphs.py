@@ -191,11 +191,12 @@ def evict(
 ) -> None:
     """Evict memos: of components that fit every condition, or as many as a budget takes. A dry run, unless told --yes."""
     from headrace.screens.evictions import EvictionScreen, PinScreen
-    from warehouse.evict import evict as evict_memos
-    from warehouse.evict import plan_eviction
+    from warehouse.evict import plan_eviction, run_eviction
     from warehouse.eviction_plan import EvictionRequest
     from warehouse.search import get_component
 
+    if plan and not yes:
+        raise InputError("a plan is of an eviction that is done", where="--plan", value=plan, next_step="add --yes")
     with open_warehouse(home) as warehouse:
         now = warehouse.clock()
         query = query_of(
@@ -222,7 +223,7 @@ def evict(
             budget_bytes=bytes_of("--budget", budget),
         )
         if yes:
-            gone = evict_memos(warehouse, request, why=why, who=_who(), plan=plan)
+            gone = run_eviction(warehouse, request, why=why, who=_who(), plan=plan)
         else:
             gone = plan_eviction(warehouse, request)
     fields = {**vars(gone), "over_budget_bytes": gone.over_budget_bytes}

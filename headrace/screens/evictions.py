@@ -45,9 +45,6 @@ class EvictionScreen:
 
     def render(self) -> RenderableType:
         """One sentence, the consequences, and the next step."""
-        verb = "evicted" if self.done else "would evict"
-        said = (f"{verb} {_many(self.memos, 'memo')} of {_many(self.components, 'component')}: "
-                f"{_many(self.rows, 'row')}, {bytes_text(self.bytes)}")  # fmt: skip
         pairs = [("asked for", self.request)]
         if self.memos:
             pairs += self._consequences()
@@ -56,25 +53,33 @@ class EvictionScreen:
         if self.pinned:
             jobs = ", ".join(f"{pin.holder} ({_many(pin.components, 'component')})" for pin in self.pinned)
             pairs.append(("stays pinned", f"{_many(self.pinned_memos, 'memo')} that running jobs read: {jobs}"))
-        if self.memos:
-            pairs.append(("plan", self.id))
-        next_step = [f"nothing was changed; next: the same command with --yes --plan {self.id}"]
-        return Group(said, facts(pairs), *(next_step if self.memos and not self.done else []))
+        if not self.memos:
+            return Group("nothing to evict: no ready memo fits", facts(pairs))
+        pairs.append(("plan", self.id))
+        verb = "evicted" if self.done else "would evict"
+        said = (f"{verb} {_many(self.memos, 'memo')} of {_many(self.components, 'component')}: "
+                f"{_many(self.rows, 'row')}, {bytes_text(self.bytes)}")  # fmt: skip
+        next_step = f"nothing was changed; next: the same command with --yes --plan {self.id}"
+        return Group(said, facts(pairs), *([] if self.done else [next_step]))
 
     def _consequences(self) -> list[tuple[str, str]]:
-        again = (f"{_many(self.needed_memos, 'memo')} that live models read, {secs_text(self.needed_secs)} of computing: "
+        again = (f"{_many(self.needed_memos, 'memo')} that live models read, {secs_text(self.needed_secs)} of CPU time: "
                  f"{', '.join(self.models)}")  # fmt: skip
-        return [
-            ("files deleted", f"{count_text(self.files_deleted)}, {bytes_text(self.deleted_bytes)}; by gc"),
-            ("files rewritten", f"{count_text(self.files_rewritten)}; {bytes_text(self.dead_bytes)} stay in them until "
-                                "they are compacted"),
-            ("computed again", again if self.models else "nothing: no live model reads them"),
-        ]  # fmt: skip
+        pairs = []
+        if self.files_deleted:
+            pairs.append(
+                ("files to delete", f"{count_text(self.files_deleted)}, {bytes_text(self.deleted_bytes)}; gc does")
+            )
+        if self.files_rewritten:
+            dead = f"{bytes_text(self.dead_bytes)} stay in them until they are compacted"
+            pairs.append(("files to rewrite", f"{count_text(self.files_rewritten)}; {dead}"))
+        return [*pairs, ("to compute again", again if self.models else "nothing: no live model reads them")]
 
     def _budget(self, budget_bytes: int) -> str:
         left = self.stored_bytes - self.bytes
         said = f"{bytes_text(self.stored_bytes)} before, {bytes_text(left)} after; budget {bytes_text(budget_bytes)}"
-        return said + (f", which is {bytes_text(self.over_budget_bytes)} less" if self.over_budget_bytes else "")
+        over = f"; {bytes_text(self.over_budget_bytes)} over it, and nothing else that fits may go"
+        return said + (over if self.over_budget_bytes else "")
 
 
 def _many(count: int, noun: str) -> str:

@@ -23,10 +23,10 @@ from warehouse import (
     MemoWritten,
     Warehouse,
     commit_memo,
-    evict,
     lease_tasks,
     memo_path,
     read_raw,
+    run_eviction,
     write_memo_file,
 )
 from warehouse.memo_file import NewFile
@@ -124,7 +124,7 @@ def work(warehouse: Warehouse, worker: str = "worker", most: int = 10**6) -> int
 
 def evict_component(warehouse: Warehouse, fingerprint: str, why: str = "space") -> EvictionPlan:
     """Evict every memo of one component."""
-    return evict(warehouse, EvictionRequest(query=ComponentQuery(fingerprint=fingerprint)), why=why)
+    return run_eviction(warehouse, EvictionRequest(query=ComponentQuery(fingerprint=fingerprint)), why=why)
 
 
 def start(code: str, *args: object) -> subprocess.Popen[str]:

@@ -53,6 +53,7 @@ class SomeModel:
     table: str
     inputs: frozenset[int]  # positions in COMPONENTS
     submitted: tuple[float, ...]
+    reads: tuple[tuple[float | None, float | None, float], ...]  # start, end, when; of its table
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class SmallCatalog:
         return sum(memo.secs for memo in self.ready(component))
 
     def hits(self, component: int) -> int:
-        return sum(len(model.submitted) for model in self.readers(component))
+        return sum(len(model.submitted) + len(model.reads) for model in self.readers(component))
 
     def saved_secs(self, component: int) -> float:
         return self.secs(component) * max(sum(model.live for model in self.readers(component)) - 1, 0)
@@ -135,6 +136,8 @@ def _inside(component: int) -> set[int]:
 
 _moments = st.integers(0, 40).map(lambda quarter: quarter * DAY / 4)
 
+_hours = st.none() | st.integers(0, HOURS).map(lambda hour: hour * 3600.0)
+
 
 @st.composite
 def small_catalogs(draw: st.DrawFn) -> SmallCatalog:
@@ -147,7 +150,9 @@ def small_catalogs(draw: st.DrawFn) -> SmallCatalog:
         for version in range(1, versions + 1):
             inputs = draw(st.frozensets(positions, min_size=1, max_size=4))
             submitted = draw(st.lists(_moments, min_size=1, max_size=3))
-            models.append(SomeModel(name, version, version == versions, client, table, inputs, tuple(submitted)))
+            reads = draw(st.lists(st.tuples(_hours, _hours, _moments), max_size=2))
+            models.append(SomeModel(name, version, version == versions, client, table, inputs, tuple(submitted),
+                                    tuple(reads)))  # fmt: skip
     asked = {position for model in models for given in model.inputs for position in _inside(given)}
     places = st.tuples(st.sampled_from(sorted(asked)), st.sampled_from(TABLES), st.integers(0, HOURS - 1))
     memos = [
@@ -161,6 +166,10 @@ def small_catalogs(draw: st.DrawFn) -> SmallCatalog:
     pins = draw(st.lists(st.tuples(st.sampled_from(("job 1", "job 2")), st.frozensets(positions, max_size=2),
                                    st.sampled_from((-1.0, 1.0))), max_size=2))  # fmt: skip
     return SmallCatalog(tuple(sorted(known)), created, tuple(models), tuple(memos), tuple(pins))
+
+
+def partition(hour: int) -> str:
+    return f"date=1970-01-01/hour={hour:02d}"
 
 
 def file_of(memo: SomeMemo) -> str:
@@ -200,7 +209,7 @@ def _write_fragments(connection: Connection) -> dict[tuple[str, int], int]:
                                                    row_groups=[0], rows=10, size_bytes=1, digests={})  # fmt: skip
             row = found[table, hour] = connection.execute(made.returning(schema.fragments.c.id)).scalar_one()
             manifest = insert(schema.manifests).values(
-                table_name=table, partition=f"hour={hour}", version=1, table_version=1, start_at=hour * 3600.0,
+                table_name=table, partition=partition(hour), version=1, table_version=1, start_at=hour * 3600.0,
                 end_at=hour * 3600.0 + 3600, current=True)  # fmt: skip
             number = connection.execute(manifest.returning(schema.manifests.c.id)).scalar_one()
             connection.execute(insert(schema.manifest_fragments).values(manifest=number, position=0, fragment=row))
@@ -217,6 +226,9 @@ def _write_models(connection: Connection, small: SmallCatalog) -> None:
         for position, at in enumerate((*sorted(model.inputs), min(model.inputs))):
             connection.execute(insert(schema.model_inputs).values(model=number, position=position, name=f"i{position}",
                                                                   fingerprint=FINGERPRINTS[at]))  # fmt: skip
+        for start, end, at in model.reads:
+            connection.execute(insert(schema.reads).values(model=number, table_name=model.table, start_at=start,
+                                                           end_at=end, rows=1, read_at=at))  # fmt: skip
         for at in model.submitted:
             connection.execute(insert(schema.submissions).values(
                 model=number, submitted_at=at, unchanged=False, hits=0, shared=0, queued=0, failed=0))  # fmt: skip
@@ -234,7 +246,7 @@ def _write_memos(connection: Connection, small: SmallCatalog, fragments: dict[tu
             secs=memo.secs, created_at=memo.created_at, changed_at=memo.changed_at, queued_by=1,
             cause_code="never_seen", cause="new"))  # fmt: skip
         connection.execute(insert(schema.tasks).values(
-            memo_key=memo.key, table_name=memo.table, partition=f"hour={memo.hour}", state="DONE", fence=1, attempts=1,
+            memo_key=memo.key, table_name=memo.table, partition=partition(memo.hour), state="DONE", fence=1, attempts=1,
             not_before=0.0, created_at=0.0, changed_at=0.0))  # fmt: skip
     places: dict[tuple[int, str], set[str]] = {}
     for memo in ready:

@@ -9,11 +9,12 @@ import warehouse
 from tests.warehouse.scenes import REPOSITORY
 
 SURFACE = """
-LABEL ColumnSchema ComponentRow Decision Eviction Fragment LeasedTask Manifest MemoFile MemoWritten QueueDepth
-ReadSolution Registration Status Storage Submission Table Warehouse WarehouseConfig commit_memo commit_memos
-damage_recorder evict_component explain_model fail_task get_component heartbeat lease_tasks list_models list_tables
-mark_damaged memo_key memo_path queue_depths queue_missing read_fragment read_memo_columns read_raw read_solution
-register_table release_tasks retry_failed search_components status submit_model sweep_orphans write_memo_file
+LABEL ColumnSchema ComponentQuery ComponentRow Decision EvictionPlan EvictionRequest Fragment LeasedTask Manifest
+MemoFile MemoWritten QueueDepth ReadSolution Registration SearchResult Status Storage Submission Table Warehouse
+WarehouseConfig commit_memo commit_memos damage_recorder explain_model fail_task get_component heartbeat lease_tasks
+list_models list_tables mark_damaged memo_key memo_path plan_eviction queue_depths queue_missing read_fragment
+read_memo_columns read_raw read_solution register_table release_tasks retry_failed run_eviction search_components
+status submit_model sweep_orphans write_memo_file
 """
 
 
