@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from warehouse.changes.deletion import delete_rows
     from warehouse.changes.outcome import Change
     from warehouse.changes.overlay import fix_columns, overlay_columns
+    from warehouse.component_rows import ComponentRow
     from warehouse.config import WarehouseConfig
     from warehouse.decision import Decision
-    from warehouse.evict import Eviction, evict_component, sweep_orphans
+    from warehouse.evict import plan_eviction, run_eviction, sweep_orphans
+    from warehouse.eviction_plan import EvictionPlan, EvictionRequest
     from warehouse.explain import explain_model
     from warehouse.history import TableVersion, table_history
     from warehouse.memo_file import MemoFile, memo_path, read_memo_columns, write_memo_file
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
     )
     from warehouse.reader import LABEL, read_fragment, read_raw
     from warehouse.register import Registration, register_table
-    from warehouse.search import ComponentRow, get_component, search_components
+    from warehouse.search import SearchResult, get_component, search_components
+    from warehouse.search_query import ComponentQuery
     from warehouse.solution import ReadSolution, read_solution
     from warehouse.statistics import Status, list_models, list_tables, status
     from warehouse.storage import Storage
@@ -52,9 +55,11 @@ _HOMES = {
     "changes.overlay": ("fix_columns", "overlay_columns",),
     "history": ("TableVersion", "table_history",),
     "overlay_files": ("live_mask",),
+    "component_rows": ("ComponentRow",),
     "config": ("WarehouseConfig",),
     "decision": ("Decision",),
-    "evict": ("Eviction", "evict_component", "sweep_orphans"),
+    "evict": ("plan_eviction", "run_eviction", "sweep_orphans"),
+    "eviction_plan": ("EvictionPlan", "EvictionRequest"),
     "explain": ("explain_model",),
     "memo_file": ("MemoFile", "memo_path", "read_memo_columns", "write_memo_file"),
     "memos": ("damage_recorder", "mark_damaged"),
@@ -64,7 +69,8 @@ _HOMES = {
     ),
     "reader": ("LABEL", "read_fragment", "read_raw"),
     "register": ("Registration", "register_table"),
-    "search": ("ComponentRow", "get_component", "search_components"),
+    "search": ("SearchResult", "get_component", "search_components"),
+    "search_query": ("ComponentQuery",),
     "solution": ("ReadSolution", "read_solution"),
     "statistics": ("Status", "list_models", "list_tables", "status"),
     "storage": ("Storage",),
@@ -78,9 +84,11 @@ __all__ = [
     "LABEL",
     "Change",
     "ColumnSchema",
+    "ComponentQuery",
     "ComponentRow",
     "Decision",
-    "Eviction",
+    "EvictionPlan",
+    "EvictionRequest",
     "Fragment",
     "LeasedTask",
     "Manifest",
@@ -89,6 +97,7 @@ __all__ = [
     "QueueDepth",
     "ReadSolution",
     "Registration",
+    "SearchResult",
     "Status",
     "Storage",
     "Submission",
@@ -101,7 +110,6 @@ __all__ = [
     "commit_memos",
     "damage_recorder",
     "delete_rows",
-    "evict_component",
     "explain_model",
     "fail_task",
     "fix_columns",
@@ -115,6 +123,7 @@ __all__ = [
     "memo_key",
     "memo_path",
     "overlay_columns",
+    "plan_eviction",
     "queue_depths",
     "queue_missing",
     "read_fragment",
@@ -124,6 +133,7 @@ __all__ = [
     "register_table",
     "release_tasks",
     "retry_failed",
+    "run_eviction",
     "search_components",
     "status",
     "submit_model",

@@ -13,8 +13,16 @@ class UnknownModel(NotFound):
     """No model of this name (or this version of it) was submitted."""
 
 
+class UnknownClient(NotFound):
+    """No client of this name submitted a model."""
+
+
 class UnknownComponent(NotFound):
     """No component's fingerprint is, or starts with, what was given."""
+
+
+class PlanChanged(Busy):
+    """An eviction would not do what its dry run said: memos came, went or were pinned since. Nothing was changed."""
 
 
 class NameTaken(InputError):

@@ -1,103 +1,216 @@
-"""Forget memos on purpose, and sweep away files that nobody knows.
-
-The rows go first and the files after them, so that a process killed in between leaves files that the next sweep
-finds, never a row without its bytes.
-"""
+"""Forget memos on purpose: what a search finds, or what a budget has no room for. Files are deleted by ``gc`` alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, func, select
 
+from transforms.encoding import digest
 from transforms.errors import InputError
 from warehouse import schema
-from warehouse.catalog import chunks
-from warehouse.errors import UnknownComponent
+from warehouse.catalog import chunks, storable
+from warehouse.component_rows import live_models, live_models_around
+from warehouse.errors import PlanChanged
+from warehouse.evictable import count_ready, pin_holders, ready_memos
+from warehouse.eviction_plan import (
+    Candidate,
+    EvictionPlan,
+    EvictionRequest,
+    PinnedComponents,
+    ReadyMemo,
+    choose_for_budget,
+)
+from warehouse.last_requests import models_having, read_requests
 from warehouse.memos import evict_memos
+from warehouse.search import matching_fingerprints
+from warehouse.search_names import check_names
 from warehouse.task_states import MemoState
 from warehouse.warehouse import Warehouse
 
+#: Memos that are made tombstones at a time, or those of one component.
+BATCH_MEMOS = 100_000
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """What an eviction removed, or with ``dry_run`` would remove.
+#: Components whose last requests are looked up at a time.
+_LOOKED_UP = 5_000
 
-    ``bytes`` is the evicted columns' share of their files. ``files`` are deleted: those in which nothing else is
-    ready; a file that other components share stays until they go too. ``models`` are the live models that read the
-    component and will compute it on the fly until someone submits them again.
+
+def plan_eviction(warehouse: Warehouse, request: EvictionRequest) -> EvictionPlan:
+    """What :func:`run_eviction` would do now. Changes nothing.
+
+    Raises what :func:`~warehouse.search.search_components` raises for names that mean nothing.
     """
-
-    fingerprint: str
-    dry_run: bool
-    memos: int
-    rows: int
-    bytes: int
-    files: tuple[str, ...]
-    models: tuple[str, ...]
+    with warehouse.catalog.read() as connection:
+        return _select(connection, request, warehouse.clock())[0]
 
 
-def evict_component(warehouse: Warehouse, fingerprint: str, *, why: str, dry_run: bool = False) -> Eviction:
-    """Evict every ready memo of a component. A tombstone keeps when and ``why``, for ``explain``.
+def run_eviction(
+    warehouse: Warehouse, request: EvictionRequest, *, why: str, who: str = "", plan: str = ""
+) -> EvictionPlan:
+    """Evict the ready memos that a request names; returns what was done.
 
-    Queued and running tasks are left alone. Raises :class:`UnknownComponent`, and :class:`InputError` without a reason.
+    A tombstone keeps when, ``why``, what was asked for and by ``who``; ``explain`` shows it. What a running job has
+    pinned stays, and so does what is queued or being computed. ``plan``: the id of the plan that this must be.
+    Raises :class:`PlanChanged` if it is another one by now, :class:`InputError` without a reason, and what
+    :func:`plan_eviction` raises.
     """
     if not why.strip():
-        raise InputError("an eviction says why", where=f"component {fingerprint}", value=why)
-    of, now = schema.memos.c, warehouse.clock()
-    ready = (of.fingerprint == fingerprint, of.state == MemoState.READY)
+        raise InputError("an eviction says why", where="eviction", value=why)
+    now = warehouse.clock()
 
-    def evict(connection: Connection) -> Eviction:
-        known = connection.execute(
-            select(schema.components.c.fingerprint).where(schema.components.c.fingerprint == fingerprint)
-        ).first()
-        if known is None:
-            raise UnknownComponent("no such component", value=fingerprint, next_step="headrace graphs ls")
-        count, rows, size_bytes = connection.execute(
-            select(func.count(), func.sum(of.rows), func.sum(of.size_bytes)).where(*ready)
-        ).one()
-        keys: dict[str, str] = {}
-        touched: dict[int, set[str]] = {}
-        for key, file in connection.execute(select(of.memo_key, of.file).where(*ready)):
-            keys[key] = fingerprint
-            touched.setdefault(file, set()).add(fingerprint)
-        alone = set(touched) - _needed_by_others(connection, touched, fingerprint)
-        paths = select(schema.memo_files.c.path).where(schema.memo_files.c.id.in_(sorted(alone)))
-        files = tuple(sorted(connection.execute(paths).scalars()))
-        models = _live_readers(connection, fingerprint)
-        if not dry_run:
-            evict_memos(connection, keys, touched, why, now)
-        return Eviction(fingerprint, dry_run, count, int(rows or 0), int(size_bytes or 0), files, models)
+    def act(connection: Connection) -> EvictionPlan:
+        planned, tally, chosen = _select(connection, request, now)
+        if plan and plan != planned.id:
+            raise PlanChanged("the eviction is not the one that was planned any more", where=f"plan {plan}",
+                              value=f"{planned.id}: {planned.memos} memos",
+                              next_step="look at what it does now: the same command without --yes")  # fmt: skip
+        tombstone = storable(f"{why.strip()} [{request.text}{f'; by {who}' if who else ''}]")
+        for batch in _batches(connection, request, tally, chosen):
+            files: defaultdict[int, set[str]] = defaultdict(set)
+            for memo in batch:
+                files[memo.file].add(memo.fingerprint)
+            evict_memos(connection, {memo.memo_key: memo.fingerprint for memo in batch}, files, tombstone, now)
+        return replace(planned, done=True)
 
-    if dry_run:
-        with warehouse.catalog.read() as connection:
-            return evict(connection)
-    evicted = warehouse.catalog.run(evict)
-    for file in evicted.files:
-        warehouse.storage.delete(file)
-    return evicted
+    return warehouse.catalog.run(act)
 
 
-def _needed_by_others(connection: Connection, files: Iterable[int], fingerprint: str) -> set[int]:
-    of = schema.memos.c
-    needed: set[int] = set()
-    for chunk in chunks(sorted(files)):
-        query = select(of.file).where(of.file.in_(chunk), of.fingerprint != fingerprint, of.state == MemoState.READY)
-        needed.update(connection.execute(query.distinct()).scalars())
-    return needed
+@dataclass
+class _OfComponent:
+    memos: int = 0
+    size_bytes: int = 0
+    secs: float = 0.0
+    changed_at: float = 0.0
 
 
-def _live_readers(connection: Connection, fingerprint: str) -> tuple[str, ...]:
-    models, inputs = schema.models.c, schema.model_inputs.c
-    query = (
-        select(models.name)
-        .join(schema.model_inputs, inputs.model == models.id)
-        .where(inputs.fingerprint == fingerprint, models.live.is_(True))
-        .distinct()
-        .order_by(models.name)
+@dataclass
+class _OfFile:
+    memos: int = 0
+    size_bytes: int = 0
+
+
+@dataclass
+class _Tally:
+    """What some memos come to; memory is that of their components and files."""
+
+    rows: int = 0
+    components: defaultdict[str, _OfComponent] = field(default_factory=lambda: defaultdict(_OfComponent))
+    files: defaultdict[int, _OfFile] = field(default_factory=lambda: defaultdict(_OfFile))
+
+    def add(self, memo: ReadyMemo) -> None:
+        self.rows += memo.rows
+        component, file = self.components[memo.fingerprint], self.files[memo.file]
+        component.memos += 1
+        component.size_bytes += memo.size_bytes
+        component.secs += memo.secs
+        component.changed_at = max(component.changed_at, memo.changed_at)
+        file.memos += 1
+        file.size_bytes += memo.size_bytes
+
+    @property
+    def id(self) -> str:
+        return digest([[name, of.memos, of.size_bytes, of.changed_at] for name, of in sorted(self.components.items())])[
+            :12
+        ]
+
+
+def _select(
+    connection: Connection, request: EvictionRequest, now: float
+) -> tuple[EvictionPlan, _Tally, list[ReadyMemo] | None]:
+    """What goes, what it comes to, and (with a budget) the memos that were chosen."""
+    check_names(connection, request.query)
+    found = sorted(matching_fingerprints(connection, request.query))
+    pinned = pin_holders(connection, found, now)
+    free = [fingerprint for fingerprint in found if fingerprint not in pinned]
+    live_bytes = select(func.coalesce(func.sum(schema.memo_files.c.live_bytes), 0))
+    stored_bytes = int(connection.execute(live_bytes).scalar_one())
+    chosen: list[ReadyMemo] | None = None
+    if request.budget_bytes is not None:
+        chosen = choose_for_budget(_candidates(connection, request, free), stored_bytes - request.budget_bytes)
+    tally = _Tally()
+    for memo in ready_memos(connection, request, free) if chosen is None else chosen:
+        tally.add(memo)
+    return _plan(connection, request, tally, pinned, stored_bytes), tally, chosen
+
+
+def _candidates(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> Iterator[Candidate]:
+    requests = read_requests(connection)
+    for chunk in chunks(fingerprints, _LOOKED_UP):
+        having = models_having(connection, chunk)
+        for memo in ready_memos(connection, request, chunk):
+            models = having.get(memo.fingerprint, ())
+            requested_at = max(requests.newest(models, memo.table, memo.partition), memo.created_at)
+            yield Candidate(memo, requested_at, requests.readers(models))
+
+
+def _plan(
+    connection: Connection, request: EvictionRequest, tally: _Tally, pinned: dict[str, set[str]], stored_bytes: int
+) -> EvictionPlan:
+    touched = sorted(tally.components)
+    around = live_models_around(connection, touched)
+    readers = {**around, **live_models(connection, touched)}
+    whole = _whole_files(connection, tally)
+    jobs = Counter(holder for holders in pinned.values() for holder in holders)
+    return EvictionPlan(
+        id=tally.id,
+        done=False,
+        request=request.text,
+        components=len(touched),
+        memos=sum(of.memos for of in tally.components.values()),
+        rows=tally.rows,
+        bytes=sum(of.size_bytes for of in tally.components.values()),
+        secs=sum(of.secs for of in tally.components.values()),
+        files_deleted=len(whole),
+        deleted_bytes=sum(whole.values()),
+        files_rewritten=len(tally.files) - len(whole),
+        dead_bytes=sum(of.size_bytes for file, of in tally.files.items() if file not in whole),
+        models=tuple(sorted({name for names in readers.values() for name in names})),
+        needed_memos=sum(tally.components[fingerprint].memos for fingerprint in readers),
+        needed_secs=sum(tally.components[fingerprint].secs for fingerprint in readers),
+        pinned=tuple(PinnedComponents(holder, count) for holder, count in sorted(jobs.items())),
+        pinned_memos=count_ready(connection, request, sorted(pinned)),
+        stored_bytes=stored_bytes,
+        budget_bytes=request.budget_bytes,
     )
-    return tuple(connection.execute(query).scalars())
+
+
+def _whole_files(connection: Connection, tally: _Tally) -> dict[int, int]:
+    """The files in which nothing else is ready, with their sizes in bytes."""
+    of, files = schema.memos.c, schema.memo_files.c
+    whole: dict[int, int] = {}
+    for chunk in chunks(sorted(tally.files)):
+        counted = select(of.file, func.count()).where(of.file.in_(chunk), of.state == MemoState.READY).group_by(of.file)
+        alone = [file for file, memos in connection.execute(counted) if memos == tally.files[file].memos]
+        sizes = select(files.id, files.size_bytes).where(files.id.in_(alone))
+        whole.update((file, size) for file, size in connection.execute(sizes))
+    return whole
+
+
+def _batches(
+    connection: Connection, request: EvictionRequest, tally: _Tally, chosen: list[ReadyMemo] | None
+) -> Iterator[Sequence[ReadyMemo]]:
+    """The memos in bounded pieces, each read whole before it is changed."""
+    if chosen is not None:
+        # A file's memos together, so that what is left of it is written once.
+        yield from chunks(sorted(chosen, key=lambda memo: (memo.file, memo.fingerprint)), BATCH_MEMOS)
+        return
+    for fingerprints in _component_batches((name, tally.components[name].memos) for name in sorted(tally.components)):
+        yield list(ready_memos(connection, request, fingerprints))
+
+
+def _component_batches(counted: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    memos = 0
+    for fingerprint, count in counted:
+        if batch and memos + count > BATCH_MEMOS:
+            yield batch
+            batch, memos = [], 0
+        batch.append(fingerprint)
+        memos += count
+    if batch:
+        yield batch
 
 
 def sweep_orphans(warehouse: Warehouse, *, older_than_secs: float) -> tuple[str, ...]:

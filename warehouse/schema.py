@@ -176,21 +176,24 @@ components = Table(
     Column("expression", Text, nullable=False),
     Column("document", JSON, nullable=False),
     Column("created_at", Float, nullable=False),
+    Index("ix_components_created_at_fingerprint", "created_at", "fingerprint"),
 )
 
 component_columns = Table(
     "component_columns",
     metadata,
     Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
-    Column("column_name", _NAME, primary_key=True, index=True),
+    Column("column_name", _NAME, primary_key=True),
+    Index("ix_component_columns_column_name_fingerprint", "column_name", "fingerprint"),
 )
 
 component_operators = Table(
     "component_operators",
     metadata,
     Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
-    Column("operator", _NAME, primary_key=True, index=True),
+    Column("operator", _NAME, primary_key=True),
     Column("version", Integer, nullable=False),
+    Index("ix_component_operators_operator_version_fingerprint", "operator", "version", "fingerprint"),
 )
 
 model_inputs = Table(
@@ -199,7 +202,8 @@ model_inputs = Table(
     Column("model", ForeignKey("models.id"), primary_key=True),
     Column("position", Integer, primary_key=True),
     Column("name", _NAME, nullable=False),
-    Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False, index=True),
+    Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False),
+    Index("ix_model_inputs_fingerprint_model", "fingerprint", "model"),
 )
 
 #: Which operations stand in a component: the identity of every subgraph of it, its root included.
@@ -207,7 +211,8 @@ component_subgraphs = Table(
     "component_subgraphs",
     metadata,
     Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
-    Column("subgraph", _HASH, primary_key=True, index=True),
+    Column("subgraph", _HASH, primary_key=True),
+    Index("ix_component_subgraphs_subgraph_fingerprint", "subgraph", "fingerprint"),
 )
 
 #: Memo files that are in place. A path is never used twice. ``live_bytes``: what the columns that are ready take of it.
@@ -255,10 +260,10 @@ memos = Table(
     "memos",
     metadata,
     Column("memo_key", _HASH, primary_key=True),
-    Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False, index=True),
+    Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False),
     Column("fragment", ForeignKey("fragments.id"), nullable=False, index=True),
     Column("state", _string(16), nullable=False),
-    Column("file", ForeignKey("memo_files.id"), index=True),
+    Column("file", ForeignKey("memo_files.id")),
     Column("rows", BigInteger),
     Column("size_bytes", BigInteger),
     Column("secs", Float),
@@ -269,6 +274,9 @@ memos = Table(
     Column("cause", Text, nullable=False),
     Column("evicted_at", Float),
     Column("evicted_why", Text),
+    # All that sums over the memos of a component, and of a file, need: they read the index alone.
+    Index("ix_memos_fingerprint_state", "fingerprint", "state", "size_bytes", "secs", "rows"),
+    Index("ix_memos_file_state", "file", "state", "size_bytes"),
     Index(
         "ix_memos_unready", "state", sqlite_where=text("state <> 'READY'"), postgresql_where=text("state <> 'READY'")
     ),

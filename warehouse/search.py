@@ -2,157 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 
-from transforms.errors import nearest
-from transforms.graph import Node, component_from_document
-from transforms.types import ColumnType
+from transforms.graph import component_from_document
+from transforms.pattern import Pattern, find
 from warehouse import schema
 from warehouse.catalog import chunks
-from warehouse.errors import UnknownComponent, UnknownModel
-from warehouse.task_states import MemoState
+from warehouse.component_rows import ComponentRow, read_components
+from warehouse.errors import UnknownComponent
+from warehouse.search_names import check_names
+from warehouse.search_query import ComponentQuery, Sort
+from warehouse.search_sql import conditions, filtered, narrowest, order_of, starts_with
 from warehouse.warehouse import Warehouse
+
+#: Components whose graphs are held at once while a pattern is sought in them.
+PATTERN_BATCH = 500
+
+_EVERYTHING = ComponentQuery()
 
 
 @dataclass(frozen=True)
-class ComponentRow:
-    """One component. ``models`` are the live models that read it; ``memos`` counts its memos by state.
+class SearchResult:
+    """One page of what a search finds. ``more``: there are further ones. ``total``: how many in all, where asked."""
 
-    ``rows``, ``bytes`` and ``secs`` are those of its ready memos.
-    """
-
-    fingerprint: str
-    expression: str
-    type: ColumnType
-    component: Node
-    columns: tuple[str, ...]
-    operators: Mapping[str, int]
-    models: tuple[str, ...]
-    memos: Mapping[str, int] = field(default_factory=dict)
-    rows: int = 0
-    bytes: int = 0
-    secs: float = 0.0
+    components: tuple[ComponentRow, ...]
+    more: bool
+    total: int | None = None
 
 
 def search_components(
     warehouse: Warehouse,
-    column: str | None = None,
-    operator: str | None = None,
-    model: str | None = None,
-    fingerprint_prefix: str | None = None,
-) -> tuple[ComponentRow, ...]:
-    """The components that fit every condition given, oldest first: read this raw column, use this operator, feed this
-    model (any version), have a fingerprint that starts so. Raises :class:`UnknownModel` for a model never submitted.
+    query: ComponentQuery = _EVERYTHING,
+    *,
+    sort: Sort = "newest",
+    limit: int = 50,
+    offset: int = 0,
+    count: bool = False,
+) -> SearchResult:
+    """The components that a query finds: ``limit`` of them from the one at ``offset``, in the order of ``sort``.
+
+    ``newest`` and ``oldest`` go by when a component was first asked for; the others put the largest first. Only the
+    components of the page are read in full. ``count`` also counts all of them, which costs more the more there are.
+    Raises :class:`UnknownModel`, :class:`UnknownClient`, :class:`UnknownTable`, :class:`UnknownColumn` and
+    :class:`InputError` for names that mean nothing, with those nearest to them.
     """
-    components = schema.components.c
-    query = select(schema.components)
-    if column is not None:
-        of = schema.component_columns.c
-        query = query.where(components.fingerprint.in_(select(of.fingerprint).where(of.column_name == column)))
-    if operator is not None:
-        by = schema.component_operators.c
-        query = query.where(components.fingerprint.in_(select(by.fingerprint).where(by.operator == operator)))
-    if fingerprint_prefix is not None:
-        query = query.where(components.fingerprint.startswith(fingerprint_prefix, autoescape=True))
     with warehouse.catalog.read() as connection:
-        if model is not None:
-            query = query.where(components.fingerprint.in_(_inputs_of(connection, model)))
-        rows = connection.execute(query.order_by(components.created_at, components.fingerprint)).all()
-        return _details(connection, rows)
+        check_names(connection, query)
+        found = _ordered(connection, query, sort)
+        total: int | None = None
+        if query.pattern is None:
+            page = list(connection.execute(found.limit(limit + 1).offset(offset)).scalars())
+            if count:
+                unordered = found.order_by(None).subquery()
+                total = connection.execute(select(func.count()).select_from(unordered)).scalar_one()
+        else:
+            matching = _matching(connection, query.pattern, _stream(connection, found))
+            skipped = sum(1 for _ in itertools.islice(matching, offset))
+            page = list(itertools.islice(matching, limit + 1))
+            if count:
+                total = skipped + len(page) + sum(1 for _ in matching)
+        return SearchResult(read_components(connection, page[:limit]), len(page) > limit, total)
+
+
+def matching_fingerprints(connection: Connection, query: ComponentQuery) -> Iterator[str]:
+    """The fingerprints of everything that a query finds, in no order. Names are not checked."""
+    given = conditions(query)
+    found = filtered(select(schema.components.c.fingerprint), given, narrowest(connection, given))
+    streamed = _stream(connection, found)
+    return streamed if query.pattern is None else _matching(connection, query.pattern, streamed)
 
 
 def get_component(warehouse: Warehouse, fingerprint_prefix: str) -> ComponentRow:
     """The one component whose fingerprint starts so. Raises :class:`UnknownComponent` for none and for several."""
-    found = search_components(warehouse, fingerprint_prefix=fingerprint_prefix)
-    if len(found) != 1 or not fingerprint_prefix:
-        raise UnknownComponent("no such component" if not found else "several components start so",
-                               value=fingerprint_prefix, allowed=", ".join(row.fingerprint[:16] for row in found[:10]),
-                               next_step="headrace graphs ls")  # fmt: skip
-    return found[0]
+    of = schema.components.c.fingerprint
+    with warehouse.catalog.read() as connection:
+        starts = select(of).where(starts_with(of, fingerprint_prefix)).order_by(of).limit(11)
+        found = connection.execute(starts).scalars().all()
+        if len(found) != 1 or not fingerprint_prefix:
+            raise UnknownComponent("no such component" if not found else "several components start so",
+                                   value=fingerprint_prefix, allowed=", ".join(key[:16] for key in found[:10]),
+                                   next_step="headrace graphs ls")  # fmt: skip
+        return read_components(connection, found)[0]
 
 
-def _inputs_of(connection: Connection, model: str) -> Any:
-    models, inputs = schema.models.c, schema.model_inputs.c
-    known = set(connection.execute(select(models.name)).scalars())
-    if model not in known:
-        raise UnknownModel("no such model", value=model, allowed=nearest(model, known))
-    return select(inputs.fingerprint).join(schema.models, models.id == inputs.model).where(models.name == model)
+def _ordered(connection: Connection, query: ComponentQuery, sort: Sort) -> Select[Any]:
+    given = conditions(query)
+    found = filtered(select(schema.components.c.fingerprint), given, narrowest(connection, given))
+    return found.order_by(*order_of(sort))
 
 
-def _details(connection: Connection, rows: Iterable[Any]) -> tuple[ComponentRow, ...]:
-    listed = list(rows)
-    keys = [row.fingerprint for row in listed]
-    columns = _grouped(
-        connection, schema.component_columns.c.fingerprint, (schema.component_columns.c.column_name,), keys
-    )
-    of = schema.component_operators.c
-    operators = _grouped(connection, of.fingerprint, (of.operator, of.version), keys)
-    models = _readers(connection, keys)
-    memos = _memo_counts(connection, keys)
-    return tuple(
-        _row(row, columns.get(row.fingerprint, []), operators.get(row.fingerprint, []),
-             models.get(row.fingerprint, []), memos.get(row.fingerprint, []))
-        for row in listed
-    )  # fmt: skip
+def _stream(connection: Connection, query: Select[Any]) -> Iterator[str]:
+    for (fingerprint,) in connection.execute(query, execution_options={"yield_per": PATTERN_BATCH}):
+        yield fingerprint
 
 
-def _row(row: Any, columns: list[Any], operators: list[Any], models: list[str], memos: list[Any]) -> ComponentRow:
-    root = component_from_document(row.document)
-    ready = next((one for one in memos if one.state == MemoState.READY), None)
-    return ComponentRow(
-        fingerprint=row.fingerprint,
-        expression=row.expression,
-        type=root.type,
-        component=root,
-        columns=tuple(name for (name,) in columns),
-        operators=dict(tuple(pair) for pair in operators),
-        models=tuple(models),
-        memos={one.state: one.memos for one in memos},
-        rows=int(ready.rows or 0) if ready else 0,
-        bytes=int(ready.size_bytes or 0) if ready else 0,
-        secs=float(ready.secs or 0) if ready else 0.0,
-    )
-
-
-def _grouped(connection: Connection, key: Any, values: tuple[Any, ...], keys: list[str]) -> dict[str, list[Any]]:
-    grouped: dict[str, list[Any]] = {}
-    for chunk in chunks(keys):
-        for fingerprint, *rest in connection.execute(select(key, *values).where(key.in_(chunk)).order_by(*values)):
-            grouped.setdefault(fingerprint, []).append(tuple(rest))
-    return grouped
-
-
-def _readers(connection: Connection, keys: list[str]) -> dict[str, list[str]]:
-    models, inputs = schema.models.c, schema.model_inputs.c
-    readers: dict[str, list[str]] = {}
-    for chunk in chunks(keys):
-        query = (
-            select(inputs.fingerprint, models.name)
-            .join(schema.models, models.id == inputs.model)
-            .where(models.live.is_(True), inputs.fingerprint.in_(chunk))
-            .distinct()
-            .order_by(models.name)
+def _matching(connection: Connection, pattern: Pattern, fingerprints: Iterator[str]) -> Iterator[str]:
+    """Those that contain a match, in their order; a batch of graphs is read at a time."""
+    of = schema.components.c
+    while batch := list(itertools.islice(fingerprints, PATTERN_BATCH)):
+        documents = dict(
+            tuple(row)
+            for chunk in chunks(batch)
+            for row in connection.execute(select(of.fingerprint, of.document).where(of.fingerprint.in_(chunk)))
         )
-        for fingerprint, name in connection.execute(query):
-            readers.setdefault(fingerprint, []).append(name)
-    return readers
-
-
-def _memo_counts(connection: Connection, keys: list[str]) -> dict[str, list[Any]]:
-    of = schema.memos.c
-    counts: dict[str, list[Any]] = {}
-    for chunk in chunks(keys):
-        query = (
-            select(of.fingerprint, of.state, func.count().label("memos"), func.sum(of.rows).label("rows"),
-                   func.sum(of.size_bytes).label("size_bytes"), func.sum(of.secs).label("secs"))
-            .where(of.fingerprint.in_(chunk))
-            .group_by(of.fingerprint, of.state)
-            .order_by(of.state)
-        )  # fmt: skip
-        for row in connection.execute(query):
-            counts.setdefault(row.fingerprint, []).append(row)
-    return counts
+        yield from (key for key in batch if find(pattern, component_from_document(documents[key])))

@@ -96,6 +96,32 @@ def list_models(warehouse: Warehouse, *, live: bool = True) -> tuple[ModelRecord
         return all_models(connection, live=live)
 
 
+def model_memos(warehouse: Warehouse) -> dict[int, tuple[int, dict[str, int]]]:
+    """By the id of every live model: how many components it has as inputs, and their memos by state."""
+    models, memos = schema.models.c, schema.memos.c
+    inputs = schema.model_inputs.c
+    asked = (
+        select(inputs.model, inputs.fingerprint)
+        .join(schema.models, models.id == inputs.model)
+        .where(models.live.is_(True))
+        .distinct()
+        .subquery()
+    )
+    found: dict[int, tuple[int, dict[str, int]]] = {}
+    with warehouse.catalog.read() as connection:
+        for model, components in connection.execute(select(asked.c.model, func.count()).group_by(asked.c.model)):
+            found[model] = (components, {})
+        states = (
+            select(asked.c.model, memos.state, func.count())
+            .join(schema.memos, memos.fingerprint == asked.c.fingerprint)
+            .group_by(asked.c.model, memos.state)
+            .order_by(memos.state)
+        )
+        for model, state, count in connection.execute(states):
+            found[model][1][state] = count
+    return found
+
+
 def read_table_statuses(connection: Connection) -> tuple[TableStatus, ...]:
     """:func:`list_tables` inside a transaction."""
     manifests, members, fragments = schema.manifests, schema.manifest_fragments, schema.fragments

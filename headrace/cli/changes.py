@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.moments import moment
 from headrace.cli.output import emit
+from headrace.cli.quantities import moment_of
 from headrace.cli.session import AsJson, Home, open_warehouse
 from transforms.errors import InputError
 
@@ -72,7 +72,7 @@ def overlay(
     """Take column values that came later: labels, verdicts. No memo that does not read them is computed again."""
     from warehouse.changes.overlay import overlay_columns
 
-    first, last = moment("--start", start), moment("--end", end)
+    first, last = moment_of("--start", start), moment_of("--end", end)
     with open_warehouse(home) as warehouse:
         done = overlay_columns(
             warehouse, name, values, on=on or (), columns=column or (), start=first, end=last, why=why, dry_run=dry_run
@@ -97,7 +97,7 @@ def fix(
     """Correct columns of the table. Exactly the components that read them are computed again."""
     from warehouse.changes.overlay import fix_columns
 
-    first, last = moment("--start", start), moment("--end", end)
+    first, last = moment_of("--start", start), moment_of("--end", end)
     with open_warehouse(home) as warehouse:
         done = fix_columns(
             warehouse, name, values, why=why, on=on or (), columns=column or (), start=first, end=last, dry_run=dry_run
@@ -123,7 +123,7 @@ def delete(
     from warehouse.changes.deletion import delete_rows
 
     conditions = [_condition(text) for text in where or ()]
-    first, last = moment("--start", start), moment("--end", end)
+    first, last = moment_of("--start", start), moment_of("--end", end)
     with open_warehouse(home) as warehouse:
         done = delete_rows(
             warehouse, name, where=conditions, on=on or (), keys=keys, start=first, end=last, why=why, dry_run=dry_run

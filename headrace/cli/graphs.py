@@ -2,58 +2,129 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import getpass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.conditions import (
+    AGE_HELP,
+    ClientName,
+    Column,
+    MaxSize,
+    MinHits,
+    MinSaved,
+    MinSize,
+    ModelName,
+    Operator,
+    PatternText,
+    State,
+    Subgraph,
+    TableName,
+    query_of,
+)
 from headrace.cli.output import emit, write_output
+from headrace.cli.quantities import age_of, bytes_of, moment_of
 from headrace.cli.session import AsJson, Home, open_warehouse
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.screens.graphs import GraphsScreen
+    from warehouse.search import SearchResult
 
 app = typer.Typer(help="List, show, search and evict memoized components.", no_args_is_help=True, rich_markup_mode=None)
 
 Limit = Annotated[int, typer.Option(min=1, help="At most this many lines.")]
+Offset = Annotated[int, typer.Option(min=0, help="Leave out so many lines first.")]
+Count = Annotated[bool, typer.Option("--count", help="Also count all that fit.")]
 
 
 @app.command("ls")
-def list_(limit: Limit = 50, home: Home = "", as_json: AsJson = False) -> None:
+def list_(
+    limit: Limit = 50, offset: Offset = 0, count: Count = False, home: Home = "", as_json: AsJson = False
+) -> None:
     """List the known components, largest first."""
-    _search(home, as_json, limit)
+    from warehouse.search import search_components
+
+    with open_warehouse(home) as warehouse:
+        found = search_components(warehouse, sort="size", limit=limit, offset=offset, count=count)
+    emit(_screen(found, offset), as_json=as_json)
 
 
 @app.command("search")
 def search(
-    column: Annotated[str, typer.Option(help="Reads this raw column.")] = "",
-    operator: Annotated[str, typer.Option(help="Applies this operator.")] = "",
-    model: Annotated[str, typer.Option(help="Feeds this model.")] = "",
-    fingerprint: Annotated[str, typer.Option(help="Starts with these digits.")] = "",
+    column: Column = "",
+    operator: Operator = "",
+    subgraph: Subgraph = "",
+    pattern: PatternText = "",
+    fingerprint: Annotated[str, typer.Option(help="Its own fingerprint starts so.")] = "",
+    model: ModelName = "",
+    client: ClientName = "",
+    table: TableName = "",
+    older_than: Annotated[str, typer.Option(help=f"First asked for before then: {AGE_HELP}")] = "",
+    newer_than: Annotated[str, typer.Option(help=f"First asked for since then: {AGE_HELP}")] = "",
+    min_size: MinSize = "",
+    max_size: MaxSize = "",
+    min_hits: MinHits = None,
+    min_saved: MinSaved = None,
+    state: State = "",
+    sort: Annotated[str, typer.Option(help="newest, oldest, size, hits, saved or secs.")] = "newest",
     limit: Limit = 50,
+    offset: Offset = 0,
+    count: Count = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Find components by raw column, operator, model or fingerprint; conditions given together must all hold."""
-    _search(home, as_json, limit, column=column, operator=operator, model=model, fingerprint_prefix=fingerprint)
-
-
-def _search(home: str, as_json: bool, limit: int, **conditions: str) -> None:
-    from headrace.screens.graphs import GraphRow, GraphsScreen
+    """Find components. Conditions given together must all hold."""
     from warehouse.search import search_components
+    from warehouse.search_query import SORTS
 
+    if sort not in SORTS:
+        raise InputError("no such order", where="--sort", value=sort, allowed=", ".join(SORTS))
     with open_warehouse(home) as warehouse:
-        found = search_components(warehouse, **{name: value or None for name, value in conditions.items()})
-    rows = (
+        now = warehouse.clock()
+        query = query_of(
+            column=column,
+            operator=operator,
+            subgraph=subgraph,
+            pattern=pattern,
+            fingerprint=fingerprint,
+            model=model,
+            client=client,
+            table=table,
+            min_size=min_size,
+            max_size=max_size,
+            min_hits=min_hits,
+            min_saved=min_saved,
+            state=state,
+            created_before=age_of("--older-than", older_than, now),
+            created_after=age_of("--newer-than", newer_than, now),
+        )
+        found = search_components(warehouse, query, sort=sort, limit=limit, offset=offset, count=count)
+    emit(_screen(found, offset), as_json=as_json)
+
+
+def _screen(found: SearchResult, offset: int) -> GraphsScreen:
+    from headrace.screens.graphs import GraphRow, GraphsScreen
+
+    rows = tuple(
         GraphRow(
             fingerprint=item.fingerprint,
             type=str(item.type),
             expression=item.expression,
             models=item.models,
+            within=item.within,
             memos=dict(item.memos),
             rows=item.rows,
             size_bytes=item.bytes,
             secs=item.secs,
+            saved_secs=item.saved_secs,
+            hits=item.hits,
+            created_at=item.created_at,
         )
-        for item in sorted(found, key=lambda one: -one.bytes)[:limit]
+        for item in found.components
     )
-    emit(GraphsScreen(tuple(rows)), as_json=as_json)
+    return GraphsScreen(rows, offset, found.more, found.total)
 
 
 @app.command("show")
@@ -76,10 +147,13 @@ def show(
         columns=found.columns,
         operators=dict(found.operators),
         models=found.models,
+        within=found.within,
         memos=dict(found.memos),
         rows=found.rows,
         size_bytes=found.bytes,
         secs=found.secs,
+        saved_secs=found.saved_secs,
+        hits=found.hits,
         tree=tree_text(found.component),
     )
     if svg:
@@ -89,27 +163,76 @@ def show(
 
 @app.command("evict")
 def evict(
-    fingerprint: Annotated[str, typer.Argument(help="A fingerprint, or its first digits.")],
-    why: Annotated[str, typer.Option(help="Kept with the tombstone, and shown by explain.")] = "evicted by hand",
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would be deleted.")] = False,
+    fingerprint: Annotated[str, typer.Argument(help="Of one component: its fingerprint, or the first digits.")] = "",
+    column: Column = "",
+    operator: Operator = "",
+    subgraph: Subgraph = "",
+    pattern: PatternText = "",
+    model: ModelName = "",
+    client: ClientName = "",
+    table: TableName = "",
+    start: Annotated[str, typer.Option(help="Memos of partitions from this time on (ISO 8601, UTC).")] = "",
+    end: Annotated[str, typer.Option(help="Memos of partitions before this time.")] = "",
+    older_than: Annotated[str, typer.Option(help=f"Memos computed before then: {AGE_HELP}")] = "",
+    newer_than: Annotated[str, typer.Option(help=f"Memos computed since then: {AGE_HELP}")] = "",
+    min_size: MinSize = "",
+    max_size: MaxSize = "",
+    min_hits: MinHits = None,
+    min_saved: MinSaved = None,
+    state: State = "",
+    budget: Annotated[
+        str, typer.Option(help="Only until all memos together take no more than this, such as 500GB.")
+    ] = "",
+    why: Annotated[str, typer.Option(help="Kept with the tombstones, and shown by explain.")] = "evicted by hand",
+    plan: Annotated[str, typer.Option(metavar="ID", help="Refuse if it is not the plan that a dry run showed.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would go.")] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Delete every memo of one component. Says what would go, unless told --yes."""
-    from headrace.screens.graphs import EvictedScreen
-    from warehouse.evict import evict_component
+    """Evict memos: of components that fit every condition, or as many as a budget takes. A dry run, unless told --yes."""
+    from headrace.screens.evictions import EvictionScreen, PinScreen
+    from warehouse.evict import plan_eviction, run_eviction
+    from warehouse.eviction_plan import EvictionRequest
     from warehouse.search import get_component
 
+    if plan and not yes:
+        raise InputError("a plan is of an eviction that is done", where="--plan", value=plan, next_step="add --yes")
     with open_warehouse(home) as warehouse:
-        found = get_component(warehouse, fingerprint)
-        gone = evict_component(warehouse, found.fingerprint, why=why, dry_run=not yes)
-    screen = EvictedScreen(
-        fingerprint=found.fingerprint,
-        dry_run=not yes,
-        memos=gone.memos,
-        rows=gone.rows,
-        size_bytes=gone.bytes,
-        files=len(gone.files),
-        models=gone.models,
-    )
-    emit(screen, as_json=as_json)
+        now = warehouse.clock()
+        query = query_of(
+            column=column,
+            operator=operator,
+            subgraph=subgraph,
+            pattern=pattern,
+            fingerprint=get_component(warehouse, fingerprint).fingerprint if fingerprint else "",
+            model=model,
+            client=client,
+            table=table,
+            min_size=min_size,
+            max_size=max_size,
+            min_hits=min_hits,
+            min_saved=min_saved,
+            state=state,
+        )
+        request = EvictionRequest(
+            query=query,
+            start=moment_of("--start", start),
+            end=moment_of("--end", end),
+            written_before=age_of("--older-than", older_than, now),
+            written_after=age_of("--newer-than", newer_than, now),
+            budget_bytes=bytes_of("--budget", budget),
+        )
+        if yes:
+            gone = run_eviction(warehouse, request, why=why, who=_who(), plan=plan)
+        else:
+            gone = plan_eviction(warehouse, request)
+    fields = {**vars(gone), "over_budget_bytes": gone.over_budget_bytes}
+    pinned = tuple(PinScreen(one.holder, one.components) for one in fields.pop("pinned"))
+    emit(EvictionScreen(pinned=pinned, **fields), as_json=as_json)
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in many containers
+        return ""

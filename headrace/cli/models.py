@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,16 +96,13 @@ def _check_all(warehouse: Warehouse, models: Sequence[Model], table: str) -> Non
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the submitted models, each at its newest version."""
     from headrace.screens.models import ModelRow, ModelsScreen
-    from warehouse.search import search_components
-    from warehouse.statistics import list_models
+    from warehouse.statistics import list_models, model_memos
 
     rows = []
     with open_warehouse(home) as warehouse:
+        counted = model_memos(warehouse)
         for item in list_models(warehouse):
-            components = search_components(warehouse, model=item.name)
-            states: Counter[str] = Counter()
-            for component in components:
-                states.update(component.memos)
+            components, states = counted.get(item.id, (0, {}))
             row = ModelRow(
                 name=item.name,
                 version=item.version,
@@ -114,8 +110,8 @@ def list_(home: Home = "", as_json: AsJson = False) -> None:
                 priority=item.priority,
                 table=item.table,
                 label=item.label,
-                components=len(components),
-                memos=dict(sorted(states.items())),
+                components=components,
+                memos=states,
             )
             rows.append(row)
     emit(ModelsScreen(tuple(rows)), as_json=as_json)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.moments import moment
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
+from headrace.cli.quantities import moment_of
 from headrace.cli.quiet import import_tensorflow_quietly
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
 from transforms.errors import InputError
@@ -50,7 +50,7 @@ def train(
 ) -> None:
     """Train over partitions in time order, with one atomic checkpoint an epoch; the same command again resumes."""
     began = time.monotonic()
-    first, last, until = (moment(option, text) for option, text in
+    first, last, until = (moment_of(option, text) for option, text in
                           (("--start", start), ("--end", end), ("--test-end", test_end)))  # fmt: skip
     if until is not None and last is None:
         raise InputError(

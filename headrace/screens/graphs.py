@@ -13,34 +13,53 @@ from headrace.screens.units import bytes_text, count_text, secs_text
 
 @dataclass(frozen=True, slots=True)
 class GraphRow:
-    """One component: how much of it is kept and who reads it."""
+    """One component: how much of it is kept and who reads it.
+
+    ``within``: the models that contain it, where none has it as an input. ``created_at``: epoch seconds.
+    """
 
     fingerprint: str
     type: str
     expression: str
     models: tuple[str, ...]
+    within: tuple[str, ...]
     memos: dict[str, int]
     rows: int
     size_bytes: int
     secs: float
+    saved_secs: float
+    hits: int
+    created_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class GraphsScreen:
-    """A list of components."""
+    """A page of components, from the one at ``offset`` on. ``total``: how many in all, where that was asked."""
 
     graphs: tuple[GraphRow, ...]
+    offset: int
+    more: bool
+    total: int | None
 
     def render(self) -> RenderableType:
         """A line a component."""
         if not self.graphs:
-            return "no component matches"
+            return "no component matches" + ("" if self.total is None else f"; {count_text(self.total)} in all")
         rows = (
             (g.fingerprint[:12], count_text(g.memos.get("READY", 0)), count_text(g.rows), bytes_text(g.size_bytes), secs_text(g.secs),
-             str(len(g.models)), g.expression)
+             secs_text(g.saved_secs), count_text(g.hits), _readers(g), g.expression)
             for g in self.graphs
         )  # fmt: skip
-        return grid(("fingerprint", "ready memos>", "rows>", "size>", "computed in>", "models>", "expression*"), rows)
+        columns = ("fingerprint", "ready memos>", "rows>", "size>", "computed in>", "saved>", "asked for>", "models>",
+                   "expression*")  # fmt: skip
+        table = grid(columns, rows)
+        said = [] if self.total is None else [f"{count_text(self.total)} in all"]
+        said += [f"there are more: --offset {self.offset + len(self.graphs)}"] if self.more else []
+        return Group(table, "; ".join(said)) if said else table
+
+
+def _readers(graph: GraphRow) -> str:
+    return f"in {len(graph.within)}" if graph.within else str(len(graph.models))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +71,13 @@ class GraphScreen:
     columns: tuple[str, ...]
     operators: dict[str, int]
     models: tuple[str, ...]
+    within: tuple[str, ...]
     memos: dict[str, int]
     rows: int
     size_bytes: int
     secs: float
+    saved_secs: float
+    hits: int
     tree: str
 
     def render(self) -> RenderableType:
@@ -69,29 +91,11 @@ class GraphScreen:
                 ("raw columns", ", ".join(self.columns)),
                 ("operators", operators),
                 ("read by", ", ".join(self.models) or "-"),
+                *([("contained in", ", ".join(self.within))] if self.within else []),
+                ("asked for", f"{count_text(self.hits)} times"),
                 ("memos", memos or "none"),
                 ("kept", f"{count_text(self.rows)} rows, {bytes_text(self.size_bytes)}"),
-                ("computed in", secs_text(self.secs)),
+                ("computed in", f"{secs_text(self.secs)}; {secs_text(self.saved_secs)} more saved by sharing"),
             )
         )
         return Group(head, "", Text(self.tree, no_wrap=True, overflow="ignore"))
-
-
-@dataclass(frozen=True, slots=True)
-class EvictedScreen:
-    """What evicting a component deletes, or would delete."""
-
-    fingerprint: str
-    dry_run: bool
-    memos: int
-    rows: int
-    size_bytes: int
-    files: int
-    models: tuple[str, ...]
-
-    def render(self) -> RenderableType:
-        """One sentence, and the next step."""
-        verb = "would evict" if self.dry_run else "evicted"
-        text = (f"{verb} {count_text(self.memos)} memos of {self.fingerprint[:12]}: {count_text(self.rows)} rows, "
-                f"{bytes_text(self.size_bytes)}; read by {', '.join(self.models) or 'no model'}")  # fmt: skip
-        return text + ("\nnothing was changed; next: the same command with --yes" if self.dry_run else "")

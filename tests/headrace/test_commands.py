@@ -37,11 +37,12 @@ second = model("second", "shopping", 5)
 second.input("position", hr.int64("position").hash_buckets(10))
 """
 
-#: What differs from run to run: durations, folders, sizes on disk.
+#: What differs from run to run: durations, folders, sizes on disk, ids of plans.
 _VARYING = (
     (re.compile(r"\b\d+(\.\d+)? (ms|s)\b|\b\d+ m \d+ s\b"), "<time>"),
     (re.compile(r"(/[\w.~-]+)+"), "<path>"),
     (re.compile(r"\b\d+(\.\d+)? [KMG]?i?B\b"), "<size>"),
+    (re.compile(r"\bplan +[0-9a-f]{12}\b"), "plan <id>"),
     (re.compile(r"[ ─]{2,}"), "  "),
 )
 
@@ -144,6 +145,51 @@ def test_explain_says_what_an_eviction_did(submitted):
     missed = cli("model", "explain", "first", "--misses").out
     assert "evicted on " in missed
     assert "price was wrong" in missed
+
+
+def test_searching_and_evicting(submitted):
+    cli = submitted
+    cli("work", "--until-idle")
+    searched = ("graphs", "search", "--pattern", "unigrams(lower(_))", "--client", "shopping", "--min-size", "1KB")
+    check_golden(
+        "graphs_search_pattern", cli(*searched, "--older-than", "2040-01-01", "--sort", "saved", "--count").out
+    )
+    assert cli(*searched, "--max-size", "1KB").out == "no component matches\n"
+    page = cli("graphs", "ls", "--limit", "1", "--offset", "1", "--count", "--json").json
+    assert (len(page["graphs"]), page["more"], page["total"]) == (1, True, 4)
+    assert "price" in cli("graphs", "search", "--column", "pryce", status=2).err
+    assert "shopping" in cli("graphs", "search", "--client", "shoping", status=4).err
+    assert "evicted" in cli("graphs", "search", "--state", "gone", status=2).err
+    assert "newest" in cli("graphs", "search", "--sort", "biggest", status=2).err
+    assert "12h" in cli("graphs", "search", "--newer-than", "yesterday", status=2).err
+    assert "500GB" in cli("graphs", "evict", "--budget", "lots", status=2).err
+    assert "says what to evict" in cli("graphs", "evict", status=2).err
+
+    budget = ("graphs", "evict", "--budget", "1B", "--operator", "hash_buckets@1", "--end", "2026-03-02T02:00")
+    check_golden("graphs_evict_budget", cli(*budget).out)
+    planned = cli(*budget, "--json").json
+    assert "add --yes" in cli(*budget, "--plan", planned["id"], status=2).err
+    assert "not the one that was planned" in cli(*budget, "--yes", "--plan", "0", status=5).err
+    done = cli(*budget, "--yes", "--plan", planned["id"], "--json").json
+    assert done == {**planned, "done": True}
+    check_golden("graphs_evict_nothing", cli("graphs", "evict", "--state", "pending").out)
+    assert cli("graphs", "search", "--state", "evicted", "--json").json["graphs"]
+
+
+def test_amounts_and_ages_as_people_write_them():
+    from headrace.cli.quantities import age_of, bytes_of
+    from transforms.errors import InputError
+
+    assert [bytes_of("--budget", text) for text in ("", "7", "20 MB", "1.5GiB", "2k", "3 PB")] == [
+        None, 7, 20_000_000, 1_610_612_736, 2_000, 3 * 10**15]  # fmt: skip
+    day = 86_400.0
+    ages = [age_of("--older-than", text, 10 * day) for text in ("", "2", "1.5d", "12h", "1970-01-02")]
+    assert ages == [None, 8 * day, 8.5 * day, 9.5 * day, day]
+    for text in ("5 parsecs", "GB", "-1"):
+        with pytest.raises(InputError):
+            bytes_of("--budget", text)
+        with pytest.raises(InputError):
+            age_of("--older-than", text, 0.0)
 
 
 def test_a_new_operator_version_is_named_by_explain(submitted, monkeypatch, models_file):

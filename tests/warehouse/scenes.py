@@ -16,6 +16,9 @@ from transforms.graph import component_from_document, raw_columns
 from transforms.model import Model
 from transforms.plan import compile_plan
 from warehouse import (
+    ComponentQuery,
+    EvictionPlan,
+    EvictionRequest,
     LeasedTask,
     MemoWritten,
     Warehouse,
@@ -23,6 +26,7 @@ from warehouse import (
     lease_tasks,
     memo_path,
     read_raw,
+    run_eviction,
     write_memo_file,
 )
 from warehouse.memo_file import NewFile
@@ -121,6 +125,11 @@ def work(warehouse: Warehouse, worker: str = "worker", most: int = 10**6) -> int
     while done < most and (tasks := lease_tasks(warehouse, worker, limit=min(50, most - done))):
         done += sum(commit_memo(warehouse, task, compute(warehouse, task)) for task in tasks)
     return done
+
+
+def evict_component(warehouse: Warehouse, fingerprint: str, why: str = "space") -> EvictionPlan:
+    """Evict every memo of one component."""
+    return run_eviction(warehouse, EvictionRequest(query=ComponentQuery(fingerprint=fingerprint)), why=why)
 
 
 def start(code: str, *args: object) -> subprocess.Popen[str]:

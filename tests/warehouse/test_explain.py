@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 
 import transforms.expression as hr
-from tests.warehouse.scenes import Clock, events, model, work, write_partition
+from tests.warehouse.scenes import Clock, events, evict_component, model, work, write_partition
 from transforms.graph import Node, Operation
 from transforms.model import Model, ModelInput
 from warehouse import (
     Decision,
     Warehouse,
-    evict_component,
     explain_model,
     fail_task,
     lease_tasks,

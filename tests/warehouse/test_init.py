@@ -9,12 +9,13 @@ import warehouse
 from tests.warehouse.scenes import REPOSITORY
 
 SURFACE = """
-LABEL Change ColumnSchema ComponentRow Decision Eviction Fragment LeasedTask Manifest MemoFile MemoWritten QueueDepth
-ReadSolution Registration Status Storage Submission Table TableVersion Warehouse WarehouseConfig append_rows
-commit_memo commit_memos damage_recorder delete_rows evict_component explain_model fail_task fix_columns get_component
-heartbeat lease_tasks list_models list_tables live_mask mark_damaged memo_key memo_path overlay_columns queue_depths
-queue_missing read_fragment read_memo_columns read_raw read_solution register_table release_tasks retry_failed
-search_components status submit_model sweep_orphans table_history write_memo_file
+LABEL Change ColumnSchema ComponentQuery ComponentRow Decision EvictionPlan EvictionRequest Fragment LeasedTask
+Manifest MemoFile MemoWritten QueueDepth ReadSolution Registration SearchResult Status Storage Submission Table
+TableVersion Warehouse WarehouseConfig append_rows commit_memo commit_memos damage_recorder delete_rows explain_model
+fail_task fix_columns get_component heartbeat lease_tasks list_models list_tables live_mask mark_damaged memo_key
+memo_path overlay_columns plan_eviction queue_depths queue_missing read_fragment read_memo_columns read_raw
+read_solution register_table release_tasks retry_failed run_eviction search_components status submit_model
+sweep_orphans table_history write_memo_file
 """
 
 

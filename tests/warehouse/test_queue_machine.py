@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from sqlalchemy import func, select
 
-from tests.warehouse.scenes import Clock, model, pretended, write_log
+from tests.warehouse.scenes import Clock, evict_component, model, pretended, write_log
 from warehouse import (
     LeasedTask,
     Warehouse,
     WarehouseConfig,
     commit_memo,
-    evict_component,
     fail_task,
     heartbeat,
     lease_tasks,

@@ -9,13 +9,12 @@ import pytest
 from sqlalchemy import event, func, select
 
 import transforms.expression as hr
-from tests.warehouse.scenes import Clock, events, model, work, write_partition
+from tests.warehouse.scenes import Clock, events, evict_component, model, work, write_partition
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
 from transforms.model import Model
 from warehouse import (
     Submission,
     Warehouse,
-    evict_component,
     explain_model,
     lease_tasks,
     queue_depths,

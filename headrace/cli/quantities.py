@@ -1,0 +1,52 @@
+"""Amounts and moments as people write them in options."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from transforms.errors import InputError
+
+_UNITS = {"": 1, "b": 1}
+_UNITS.update({f"{letter}{suffix}": 1000**power for power, letter in enumerate("kmgtp", 1) for suffix in ("", "b")})
+_UNITS.update({f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 1)})
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|)")
+_AGE_SECS = {"": 86_400, "d": 86_400, "h": 3_600}
+
+
+def bytes_of(option: str, text: str) -> int | None:
+    """``500GB`` as 500,000,000,000 bytes, ``1.5 GiB`` as 1,610,612,736; None for no text. Raises :class:`InputError`."""
+    if not text:
+        return None
+    found = _AMOUNT.fullmatch(text.strip().lower())
+    if found is None or found.group(2) not in _UNITS:
+        raise InputError("not a size", where=option, value=text, allowed="bytes, or such as 500GB, 1.5GiB, 20MB")
+    return round(float(found.group(1)) * _UNITS[found.group(2)])
+
+
+def moment_of(option: str, text: str) -> datetime | None:
+    """An ISO 8601 time, in UTC unless it says otherwise; None for no text. Raises :class:`InputError`."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError("not a time", where=option, value=text, allowed="ISO 8601, such as 2026-03-02T18:00") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def age_of(option: str, text: str, now: float) -> float | None:
+    """The moment that is so long ago, in epoch seconds: ``30`` or ``30d`` days, ``12h`` hours, or an ISO 8601 time."""
+    if not text:
+        return None
+    found = _AGE.fullmatch(text.strip().lower())
+    if found is not None:
+        return now - float(found.group(1)) * _AGE_SECS[found.group(2)]
+    try:
+        moment = moment_of(option, text)
+    except InputError:
+        raise InputError("neither an age nor a time", where=option, value=text,
+                         allowed="30 or 30d (days), 12h (hours), or ISO 8601, such as 2026-03-02") from None  # fmt: skip
+    assert moment is not None
+    return moment.timestamp()
