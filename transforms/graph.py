@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from transforms.encoding import digest, encode, encode_list
 from transforms.errors import InputError
 from transforms.operators.declaration import Scalar
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, type_document, type_from_document
+from transforms.types import ColumnType, Vector, type_document, type_from_document
 
 FORMAT = "headrace.component/1"
 _T = TypeVar("_T")
@@ -112,13 +112,13 @@ _OPERATION, _NO_PARAMS = encode("operation"), encode({})
 def _type_bytes(column_type: ColumnType) -> bytes:
     """The encoding of the type's document."""
     if column_type.buckets is None and not isinstance(column_type, Vector):
-        return _plain_type_bytes(type(column_type), column_type.dtype)
+        return _plain_type_bytes(type(column_type).__name__.lower(), column_type.dtype.value)
     return encode(type_document(column_type))
 
 
 @lru_cache(maxsize=64)
-def _plain_type_bytes(kind: type[Dense] | type[Ragged] | type[Weighted], dtype: DType) -> bytes:
-    return encode(type_document(kind(dtype)))
+def _plain_type_bytes(kind: str, dtype: str) -> bytes:
+    return encode({"kind": kind, "dtype": dtype})
 
 
 def topological(roots: Iterable[Node]) -> Iterator[Node]:

@@ -33,6 +33,7 @@ from warehouse.models import (
     stored_inputs,
     write_components,
 )
+from warehouse.row_sets import insert_rows
 from warehouse.table import Table
 from warehouse.warehouse import Warehouse
 
@@ -243,7 +244,7 @@ def _write_model(
         label=model.label, table_name=table.name, table_version=table.version, digest=identity, live=True,
         submitted_at=now, policy=policy or (before.policy if before else "all")))  # fmt: skip
     record = get_model(connection, model.name)
-    connection.execute(insert(schema.model_inputs), [
+    insert_rows(connection, schema.model_inputs, [
         {"model": record.id, "position": position, "name": item.name, "fingerprint": item.fingerprint}
         for position, item in enumerate(model.inputs.values())
     ])  # fmt: skip
