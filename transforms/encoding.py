@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from transforms.errors import InputError
@@ -46,7 +46,7 @@ def encode(value: object) -> bytes:
         case bytes():
             return _tagged(b"y", value)
         case list() | tuple():
-            return _tagged(b"l", b"".join(encode(item) for item in value))
+            return encode_list([encode(item) for item in value])
         case Mapping():
             pairs = sorted((encode(key), encode(item)) for key, item in value.items())
             return _tagged(b"m", b"".join(key + item for key, item in pairs))
@@ -58,6 +58,11 @@ def encode(value: object) -> bytes:
 def digest(value: object) -> str:
     """SHA-256 of :func:`encode`, as 64 hexadecimal digits."""
     return hashlib.sha256(encode(value)).hexdigest()
+
+
+def encode_list(items: Iterable[bytes]) -> bytes:
+    """What :func:`encode` gives for a list, from the encodings of its items: for parts that many lists have in common."""
+    return _tagged(b"l", b"".join(items))
 
 
 def _tagged(tag: bytes, payload: bytes) -> bytes:

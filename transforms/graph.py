@@ -7,15 +7,17 @@ when their identities are.  A *component* is the graph under one root, the sub-D
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
-from transforms.encoding import digest
+from transforms.encoding import digest, encode, encode_list
 from transforms.errors import InputError
 from transforms.operators.declaration import Scalar
-from transforms.types import ColumnType, type_document, type_from_document
+from transforms.types import ColumnType, Vector, type_document, type_from_document
 
 FORMAT = "headrace.component/1"
 _T = TypeVar("_T")
@@ -92,13 +94,31 @@ class Operation(Node):
         object.__setattr__(self, "identity", self._identity_over(lambda node: node.identity, self.version))
 
     def _identity_over(self, of: Callable[[Node], str], version: int | None) -> str:
-        args = [of(arg) for arg in self.operands]
-        return digest(["operation", self.op, version, dict(self.params), type_document(self.type), args])
+        # What digest(["operation", op, version, params, type, args]) gives; types and names come again and again.
+        args = encode_list([encode(of(arg)) for arg in self.operands])
+        params = encode(dict(self.params)) if self.params else _NO_PARAMS
+        parts = (_OPERATION, encode(self.op), encode(version), params, _type_bytes(self.type), args)
+        return hashlib.sha256(encode_list(parts)).hexdigest()
 
     @property
     def args(self) -> tuple[Node, ...]:
         """The operands."""
         return self.operands
+
+
+_OPERATION, _NO_PARAMS = encode("operation"), encode({})
+
+
+def _type_bytes(column_type: ColumnType) -> bytes:
+    """The encoding of the type's document."""
+    if column_type.buckets is None and not isinstance(column_type, Vector):
+        return _plain_type_bytes(type(column_type).__name__.lower(), column_type.dtype.value)
+    return encode(type_document(column_type))
+
+
+@lru_cache(maxsize=64)
+def _plain_type_bytes(kind: str, dtype: str) -> bytes:
+    return encode({"kind": kind, "dtype": dtype})
 
 
 def topological(roots: Iterable[Node]) -> Iterator[Node]:
@@ -114,7 +134,7 @@ def topological(roots: Iterable[Node]) -> Iterator[Node]:
             yield node
         else:
             stack.append((node, True))
-            stack.extend((arg, False) for arg in reversed(node.args))
+            stack += [(arg, False) for arg in reversed(node.args) if arg.identity not in seen]
 
 
 def fold(root: Node, combine: Callable[[Node, tuple[_T, ...]], _T]) -> _T:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -31,6 +32,7 @@ class DType(StrEnum):
         return self in _NUMERIC
 
 
+_DTYPES = frozenset(DType)
 _NUMERIC = frozenset({DType.INT64, DType.FLOAT32, DType.FLOAT64})
 
 #: The Arrow type of one element. Timestamps are microseconds since the epoch in UTC.
@@ -46,7 +48,7 @@ ARROW_ELEMENT: dict[DType, pa.DataType] = {
 
 def _element(dtype: DType | str) -> DType:
     """An element type by its name too. Raises :class:`InputError`."""
-    if dtype not in set(DType):
+    if dtype not in _DTYPES:
         raise InputError("unknown element type", value=str(dtype), allowed=", ".join(DType))
     return DType(dtype)
 
@@ -172,14 +174,19 @@ _KINDS: dict[str, type[Dense] | type[Ragged] | type[Weighted]] = {
 def type_from_document(document: dict[str, object]) -> ColumnType:
     """The type a document describes. Raises :class:`InputError` for an unknown kind or element type."""
     kind, dtype = str(document.get("kind")), str(document.get("dtype"))
-    if dtype not in set(DType):
+    if dtype not in _DTYPES:
         raise InputError("unknown element type", value=dtype, allowed=", ".join(DType))
     if kind not in {*_KINDS, "vector"}:
         raise InputError("unknown column kind", value=kind, allowed="dense, ragged, weighted, vector")
     buckets = None if document.get("buckets") is None else _integer(document["buckets"])
     if kind == "vector":
         return Vector(DType(dtype), _integer(document["size"]), buckets)
-    return _KINDS[kind](DType(dtype), buckets)
+    return _plain(kind, dtype) if buckets is None else _KINDS[kind](DType(dtype), buckets)
+
+
+@lru_cache(maxsize=64)
+def _plain(kind: str, dtype: str) -> ColumnType:
+    return _KINDS[kind](DType(dtype))
 
 
 def _integer(value: object) -> int:

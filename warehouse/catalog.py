@@ -12,11 +12,10 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, insert
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
@@ -26,6 +25,9 @@ from warehouse.catalog_errors import explain
 from warehouse.catalog_url import ALLOWED, with_driver, without_secrets
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogLost, CommitInDoubt
 from warehouse.migrate import migrate
+from warehouse.row_sets import insert_absent, one_of
+
+__all__ = ["CHUNK_KEYS", "LOCK_KEY", "Catalog", "chunks", "insert_absent", "insert_numbered", "one_of", "storable"]
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
@@ -264,12 +266,3 @@ def insert_numbered(connection: Connection, table: Table, rows: Sequence[Mapping
         return ()
     statement = insert(table).returning(table.c.id, sort_by_parameter_order=True)
     return tuple(connection.execute(statement, rows).scalars())
-
-
-def insert_absent(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert the rows whose primary or unique key is not there yet; leave the others as they are."""
-    listed = list(rows)
-    if not listed:
-        return
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    connection.execute(dialect.insert(table).on_conflict_do_nothing(), listed)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, select
 
 from transforms.graph import Node, component_from_document, operator_versions, raw_columns, shape_identity
 from warehouse import schema
+from warehouse.catalog import chunks, one_of
 from warehouse.manifests import PlacedFragment, earlier_fragments
 from warehouse.matching import Match, MemoRecord, Wanted, memo_key
 from warehouse.memos import find_memos
@@ -74,16 +75,32 @@ def _relatives(
     connection: Connection, fingerprints: set[str], components: Mapping[str, Node]
 ) -> dict[str, list[tuple[str, Node]]]:
     """For every fingerprint, the other components of its shape, oldest first."""
-    shapes = {fingerprint: shape_identity(components[fingerprint]) for fingerprint in sorted(fingerprints)}
     of = schema.components.c
-    query = select(of.fingerprint, of.shape, of.document).where(of.shape.in_(sorted(set(shapes.values()))))
-    by_shape: dict[str, list[tuple[str, Node]]] = {}
-    for row in connection.execute(query.order_by(of.created_at, of.fingerprint)):
-        by_shape.setdefault(row.shape, []).append((row.fingerprint, component_from_document(row.document)))
-    return {
-        fingerprint: [(other, root) for other, root in by_shape.get(shape, ()) if other != fingerprint]
-        for fingerprint, shape in shapes.items()
-    }
+    shapes: dict[str, str] = {}
+    for chunk in chunks(sorted(fingerprints)):
+        shapes.update(
+            tuple(row)
+            for row in connection.execute(
+                select(of.fingerprint, of.shape).where(one_of(connection, of.fingerprint, chunk))
+            )
+        )
+    for fingerprint in sorted(fingerprints - shapes.keys()):
+        shapes[fingerprint] = shape_identity(components[fingerprint])
+    by_shape: dict[str, list[str]] = {}
+    for chunk in chunks(sorted(set(shapes.values()))):
+        alike = (
+            select(of.shape, of.fingerprint)
+            .where(one_of(connection, of.shape, chunk))
+            .order_by(of.created_at, of.fingerprint)
+        )
+        for shape, fingerprint in connection.execute(alike):
+            by_shape.setdefault(shape, []).append(fingerprint)
+    others = {one: [other for other in by_shape.get(shape, ()) if other != one] for one, shape in shapes.items()}
+    roots: dict[str, Node] = {}
+    for chunk in chunks(sorted({other for listed in others.values() for other in listed})):
+        documents = select(of.fingerprint, of.document).where(one_of(connection, of.fingerprint, chunk))
+        roots.update((name, component_from_document(document)) for name, document in connection.execute(documents))
+    return {one: [(other, roots[other]) for other in listed] for one, listed in others.items()}
 
 
 def _version_text(now: Node, before: Node) -> str:

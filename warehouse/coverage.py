@@ -17,9 +17,10 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from transforms.encoding import digest
 from warehouse import schema
-from warehouse.catalog import chunks, insert_absent
+from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.manifests import PlacedFragment
 from warehouse.memo_file import NewFile
+from warehouse.row_sets import insert_rows
 from warehouse.solution import MemoRef
 from warehouse.table import content_of
 from warehouse.task_states import MemoState
@@ -123,7 +124,7 @@ def _sets_of(connection: Connection, fingerprints: Iterable[str]) -> dict[int, f
     found: defaultdict[int, set[str]] = defaultdict(set)
     for chunk in chunks(sorted(fingerprints)):
         for number, fingerprint in connection.execute(
-            select(of.column_set, of.fingerprint).where(of.fingerprint.in_(chunk))
+            select(of.column_set, of.fingerprint).where(one_of(connection, of.fingerprint, chunk))
         ):
             found[number].add(fingerprint)
     return {number: frozenset(held) for number, held in found.items()}
@@ -138,9 +139,9 @@ def _files_of(
     few = len(contents) <= _FEW_CONTENTS
     held: defaultdict[str, list[_File]] = defaultdict(list)
     for chunk in chunks(sorted(members)):
-        narrowed = query.where(of.column_set.in_(chunk))
+        narrowed = query.where(one_of(connection, of.column_set, chunk))
         if few:
-            narrowed = narrowed.where(of.content.in_(sorted(contents)))
+            narrowed = narrowed.where(one_of(connection, of.content, sorted(contents)))
         for content, number, path, checksum in connection.execute(narrowed):
             if few or content in contents:
                 held[content].append((number, MemoRef(path, checksum)))
@@ -179,7 +180,9 @@ def enter_files(connection: Connection, files: Collection[NewFile], now: float) 
     ))  # fmt: skip
     ids: dict[str, int] = {}
     for chunk in chunks(sorted({file.path for file in files})):
-        ids.update(tuple(row) for row in connection.execute(select(of.path, of.id).where(of.path.in_(chunk))))
+        ids.update(
+            tuple(row) for row in connection.execute(select(of.path, of.id).where(one_of(connection, of.path, chunk)))
+        )
     return ids
 
 
@@ -200,8 +203,7 @@ def cover(connection: Connection, ready: Mapping[tuple[int, str], Collection[str
         elif before[file, content] != sets[fingerprints]:
             place = (of.file == file, of.content == content)
             connection.execute(update(schema.coverage).where(*place).values(column_set=sets[fingerprints]))
-    if new:
-        connection.execute(insert(schema.coverage), new)
+    insert_rows(connection, schema.coverage, new)
 
 
 def uncover(connection: Connection, gone: Mapping[int, Collection[str]], now: float) -> tuple[int, ...]:
@@ -218,7 +220,7 @@ def uncover(connection: Connection, gone: Mapping[int, Collection[str]], now: fl
     sets = intern_sets(connection, {fingerprints for fingerprints in left.values() if fingerprints})
     for change, files in changes.items():
         for chunk in chunks(sorted(files)):
-            rows = (of.column_set == change[0], of.file.in_(chunk))
+            rows = (of.column_set == change[0], one_of(connection, of.file, chunk))
             if left[change]:
                 values = {"column_set": sets[left[change]]}
                 connection.execute(update(schema.coverage).where(*rows).values(**values))
@@ -238,8 +240,8 @@ def count_live_bytes(connection: Connection, files: Collection[int], now: float)
     named = exists().where(memos.file == of.id, memos.state == MemoState.READY)
     condemned: list[int] = []
     for chunk in chunks(sorted(files)):
-        connection.execute(update(schema.memo_files).where(of.id.in_(chunk)).values(live_bytes=taken))
-        unnamed = (of.id.in_(chunk), of.condemned_at.is_(None), ~named)
+        connection.execute(update(schema.memo_files).where(one_of(connection, of.id, chunk)).values(live_bytes=taken))
+        unnamed = (one_of(connection, of.id, chunk), of.condemned_at.is_(None), ~named)
         condemned += connection.execute(select(of.id).where(*unnamed)).scalars()
         connection.execute(update(schema.memo_files).where(*unnamed).values(condemned_at=now))
     return tuple(condemned)
@@ -249,7 +251,9 @@ def _rows_of(connection: Connection, files: Collection[int]) -> list[Any]:
     of = schema.coverage.c
     rows: list[Any] = []
     for chunk in chunks(sorted(files)):
-        rows += connection.execute(select(of.file, of.content, of.column_set).where(of.file.in_(chunk))).all()
+        rows += connection.execute(
+            select(of.file, of.content, of.column_set).where(one_of(connection, of.file, chunk))
+        ).all()
     return rows
 
 
@@ -259,7 +263,7 @@ def members_of(connection: Connection, sets: Collection[int]) -> dict[int, froze
     found: dict[int, set[str]] = {number: set() for number in sets}
     for chunk in chunks(sorted(sets)):
         for number, fingerprint in connection.execute(
-            select(of.column_set, of.fingerprint).where(of.column_set.in_(chunk))
+            select(of.column_set, of.fingerprint).where(one_of(connection, of.column_set, chunk))
         ):
             found[number].add(fingerprint)
     return {number: frozenset(held) for number, held in found.items()}
@@ -271,11 +275,14 @@ def intern_sets(connection: Connection, sets: Collection[frozenset[str]]) -> dic
     by_digest = {digest(sorted(held)): held for held in sets}
     known: dict[str, int] = {}
     for chunk in chunks(sorted(by_digest)):
-        known.update(tuple(row) for row in connection.execute(select(of.digest, of.id).where(of.digest.in_(chunk))))
+        known.update(
+            tuple(row)
+            for row in connection.execute(select(of.digest, of.id).where(one_of(connection, of.digest, chunk)))
+        )
     for identity in sorted(by_digest.keys() - known.keys()):
         number = connection.execute(insert(schema.column_sets).values(digest=identity).returning(of.id)).scalar_one()
         known[identity] = number
-        connection.execute(insert(schema.set_members), [
+        insert_rows(connection, schema.set_members, [
             {"column_set": number, "fingerprint": fingerprint} for fingerprint in sorted(by_digest[identity])
         ])  # fmt: skip
     return {held: known[identity] for identity, held in by_digest.items()}

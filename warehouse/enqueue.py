@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from warehouse import schema
-from warehouse.catalog import chunks, insert_absent
+from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.causes import Cause, find_causes
 from warehouse.coverage import Coverage, cover, find_coverage
 from warehouse.manifests import PlacedFragment
@@ -148,7 +148,7 @@ def replace_waits(connection: Connection, model: int, awaited: set[str]) -> None
     of = schema.waits.c
     before = set(connection.execute(select(of.memo_key).where(of.model == model)).scalars())
     for chunk in chunks(sorted(before - awaited)):
-        connection.execute(delete(schema.waits).where(of.model == model, of.memo_key.in_(chunk)))
+        connection.execute(delete(schema.waits).where(of.model == model, one_of(connection, of.memo_key, chunk)))
     insert_absent(connection, schema.waits, ({"memo_key": key, "model": model} for key in sorted(awaited - before)))
 
 
@@ -181,7 +181,7 @@ def _current_rows(connection: Connection, rows: set[int]) -> list[int]:
     found: list[int] = []
     for chunk in chunks(sorted(rows)):
         query = select(members.c.fragment).join(manifests, manifests.c.id == members.c.manifest)
-        query = query.where(manifests.c.current.is_(True), members.c.fragment.in_(chunk))
+        query = query.where(manifests.c.current.is_(True), one_of(connection, members.c.fragment, chunk))
         found += connection.execute(query).scalars()
     return found
 

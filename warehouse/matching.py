@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from warehouse.manifests import PlacedFragment
-from warehouse.table import memo_key
+from warehouse.table import MemoKeys, memo_key
 from warehouse.task_states import MemoState
 
 __all__ = ["Action", "Match", "MemoRecord", "Wanted", "match", "memo_key", "wanted_memos"]
@@ -66,10 +66,12 @@ class Match:
 
 def wanted_memos(components: Mapping[str, Sequence[str]], fragments: Sequence[PlacedFragment]) -> list[Wanted]:
     """Every component (fingerprint to the columns it reads) over every fragment, fragment by fragment."""
+    read = {fingerprint: tuple(sorted(columns)) for fingerprint, columns in components.items()}
     return [
-        Wanted(fingerprint, placed, memo_key(fingerprint, placed.fragment.digests, columns))
+        Wanted(fingerprint, placed, keys.key(fingerprint, columns))
         for placed in fragments
-        for fingerprint, columns in components.items()
+        for keys in (MemoKeys(placed.fragment.digests),)
+        for fingerprint, columns in read.items()
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from warehouse import schema
-from warehouse.catalog import chunks
+from warehouse.catalog import chunks, one_of
 from warehouse.coverage import uncover
 from warehouse.errors import MemoDamaged
 from warehouse.manifests import added_columns, fragment_of
@@ -22,7 +22,7 @@ def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRec
     """The records of those keys that the catalog knows."""
     found: dict[str, MemoRecord] = {}
     for chunk in chunks(sorted(set(keys))):
-        for row in connection.execute(select(schema.memos).where(schema.memos.c.memo_key.in_(chunk))):
+        for row in connection.execute(select(schema.memos).where(one_of(connection, schema.memos.c.memo_key, chunk))):
             found[row.memo_key] = _record(row)
     return found
 
@@ -73,7 +73,7 @@ def evict_memos(
     of = schema.memos.c
     values = {"state": MemoState.EVICTED, "evicted_at": now, "evicted_why": why, "changed_at": now, "file": None}
     for chunk in chunks(sorted(memos)):
-        connection.execute(update(schema.memos).where(of.memo_key.in_(chunk)).values(**values))
+        connection.execute(update(schema.memos).where(one_of(connection, of.memo_key, chunk)).values(**values))
     return uncover(connection, files, now)
 
 
@@ -110,7 +110,7 @@ def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> No
         _move_to_current_copies(connection, chunk)
         connection.execute(
             update(schema.tasks)
-            .where(of.memo_key.in_(chunk), of.state.in_(sources(TaskEvent.REQUEUE)))
+            .where(one_of(connection, of.memo_key, chunk), of.state.in_(sources(TaskEvent.REQUEUE)))
             .values(state=target(TaskEvent.REQUEUE), attempts=0, not_before=0.0, error=None, changed_at=now)
         )
 
@@ -122,7 +122,9 @@ def _move_to_current_copies(connection: Connection, keys: Iterable[str]) -> None
     """
     memos, fragments = schema.memos, schema.fragments
     query = select(memos.c.memo_key, memos.c.fingerprint, memos.c.fragment, fragments.c.fragment_id)
-    query = query.join(fragments, fragments.c.id == memos.c.fragment).where(memos.c.memo_key.in_(list(keys)))
+    query = query.join(fragments, fragments.c.id == memos.c.fragment).where(
+        one_of(connection, memos.c.memo_key, list(keys))
+    )
     wanted = connection.execute(query).all()
     members, manifests = schema.manifest_fragments, schema.manifests
     copies = (
@@ -158,6 +160,8 @@ def _columns_read(connection: Connection, fingerprints: Iterable[str]) -> dict[s
     of = schema.component_columns.c
     found: dict[str, set[str]] = {fingerprint: set() for fingerprint in fingerprints}
     for chunk in chunks(sorted(found)):
-        for row in connection.execute(select(of.fingerprint, of.column_name).where(of.fingerprint.in_(chunk))):
+        for row in connection.execute(
+            select(of.fingerprint, of.column_name).where(one_of(connection, of.fingerprint, chunk))
+        ):
             found[row.fingerprint].add(row.column_name)
     return found

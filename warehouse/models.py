@@ -22,7 +22,7 @@ from transforms.graph import (
 from transforms.render import expression_text
 from transforms.subgraphs import subgraphs
 from warehouse import schema
-from warehouse.catalog import chunks, insert_absent
+from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.errors import UnknownModel
 
 
@@ -118,7 +118,7 @@ def write_components(connection: Connection, components: Mapping[str, Node], now
     of = schema.components.c.fingerprint
     known: set[str] = set()
     for chunk in chunks(sorted(components)):
-        known.update(connection.execute(select(of).where(of.in_(chunk))).scalars())
+        known.update(connection.execute(select(of).where(one_of(connection, of, chunk))).scalars())
     new = {fingerprint: root for fingerprint, root in components.items() if fingerprint not in known}
     insert_absent(connection, schema.components, (
         {"fingerprint": fingerprint, "shape": shape_identity(root), "expression": expression_text(root),

@@ -12,7 +12,7 @@ from transforms.columns import conforms
 from transforms.encoding import digest
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
 from transforms.full_pass import is_resolved
-from transforms.graph import Node, raw_columns
+from transforms.graph import Node, RawColumn, raw_columns
 from transforms.model import Model
 from transforms.types import Dense, DType
 from warehouse import schema
@@ -24,6 +24,7 @@ from warehouse.enqueue import Counts, count_pairs, queue_survey, replace_waits, 
 from warehouse.errors import NameTaken
 from warehouse.keeping import Market
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.merged import MergedGraph
 from warehouse.models import (
     ModelRecord,
     StoredInput,
@@ -34,6 +35,7 @@ from warehouse.models import (
     write_components,
 )
 from warehouse.policy import policy_named
+from warehouse.row_sets import insert_rows
 from warehouse.table import Table
 from warehouse.warehouse import Warehouse
 
@@ -182,8 +184,21 @@ def check_model(model: Model, table: Table) -> None:
     if label is None or not any(conforms(label, kind) for kind in _LABEL_TYPES):
         raise TypeMismatch("a label is a boolean or a number", where=where, value=str(label),
                            allowed="bool, int, float")  # fmt: skip
+    graph = MergedGraph(tuple(item.component for item in model.inputs.values()))
+    columns = [node for node in graph.nodes if isinstance(node, RawColumn)]
+    if all(_is_stored(table, column) for column in columns) and all(
+        graph.columns_of[root.identity] for root in graph.roots
+    ):
+        return  # every column was looked at once, however many inputs read it
     for item in model.inputs.values():
         check_component(item.component, table, f"model {model.name}, input {item.name}")
+
+
+def _is_stored(table: Table, column: RawColumn) -> bool:
+    """Whether the table has the column, stored so that it conforms to the declared type."""
+    stored = next((known.arrow_type for known in table.columns if known.name == column.name), None)
+    found = None if stored is None else parse_arrow_type(stored)
+    return found is not None and conforms(found, column.type)
 
 
 def check_component(component: Node, table: Table, where: str) -> None:
@@ -235,7 +250,7 @@ def _write_model(
         label=model.label, table_name=table.name, table_version=table.version, digest=identity, live=True,
         submitted_at=now, policy=policy or (before.policy if before else "all")))  # fmt: skip
     record = get_model(connection, model.name)
-    connection.execute(insert(schema.model_inputs), [
+    insert_rows(connection, schema.model_inputs, [
         {"model": record.id, "position": position, "name": item.name, "fingerprint": item.fingerprint}
         for position, item in enumerate(model.inputs.values())
     ])  # fmt: skip

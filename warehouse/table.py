@@ -7,12 +7,13 @@ fragment is event i of that fragment.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from transforms.encoding import digest
+from transforms.encoding import digest, encode, encode_list
 from transforms.errors import UnknownColumn, nearest
 
 
@@ -178,8 +179,28 @@ def memo_key(fingerprint: str, digests: Mapping[str, str], columns: Iterable[str
     ``columns`` picks them out of ``digests``; without it ``digests`` holds no others. A column that the component
     does not read, a label that arrives late, say, changes nothing.
     """
-    read = sorted(digests) if columns is None else sorted(set(columns))
-    return digest([fingerprint, [[name, digests[name]] for name in read]])
+    return MemoKeys(digests).key(fingerprint, tuple(sorted(digests) if columns is None else sorted(set(columns))))
+
+
+class MemoKeys:
+    """The keys of memos over one content: what its columns contribute is encoded once for all components."""
+
+    def __init__(self, digests: Mapping[str, str]) -> None:
+        self._digests = digests
+        self._pairs: dict[str, bytes] = {}
+        self._lists: dict[tuple[str, ...], bytes] = {}
+
+    def key(self, fingerprint: str, columns: tuple[str, ...]) -> str:
+        """:func:`memo_key` of a component that reads ``columns``, sorted names."""
+        read = self._lists.get(columns)
+        if read is None:
+            read = self._lists[columns] = encode_list([self._pair(name) for name in columns])
+        return hashlib.sha256(encode_list((encode(fingerprint), read))).hexdigest()
+
+    def _pair(self, name: str) -> bytes:
+        if name not in self._pairs:
+            self._pairs[name] = encode([name, self._digests[name]])
+        return self._pairs[name]
 
 
 @dataclass(frozen=True, slots=True)
