@@ -11,10 +11,11 @@ from pipelines.worker import WorkerConfig, run_worker
 from tests.fault_proxy import Fault, proxied
 from tests.gcs_server import GcsServer
 from tests.pipelines.scenes import fill, memo_files, memo_values, memos, model, open_home, write_log
+from tests.warehouse.scenes import evict_component
 from transforms.errors import DataError, InputError
 from transforms.expression import text
 from transforms.time_range import between
-from warehouse import WarehouseConfig, evict_component, read_fragment, read_solution, sweep_orphans
+from warehouse import WarehouseConfig, read_fragment, read_solution, sweep_orphans
 from warehouse.queue import queue_depths
 from warehouse.register import register_table
 from warehouse.solution import ReadSolution, SolutionFragment

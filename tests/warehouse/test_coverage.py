@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, select
 
-from tests.warehouse.scenes import events, model, work, write_partition
+from tests.warehouse.scenes import events, evict_component, model, work, write_partition
 from warehouse import (
     Warehouse,
     WarehouseConfig,
-    evict_component,
     explain_model,
     read_fragment,
     read_solution,
