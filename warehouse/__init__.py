@@ -14,16 +14,22 @@ if TYPE_CHECKING:
     from warehouse.changes.deletion import delete_rows
     from warehouse.changes.outcome import Change
     from warehouse.changes.overlay import fix_columns, overlay_columns
+    from warehouse.compact import Compacted, compact_memos
+    from warehouse.compaction import CompactionPolicy
     from warehouse.component_rows import ComponentRow
     from warehouse.config import WarehouseConfig
     from warehouse.decision import Decision
-    from warehouse.evict import plan_eviction, run_eviction, sweep_orphans
+    from warehouse.evict import plan_eviction, run_eviction
     from warehouse.eviction_plan import EvictionPlan, EvictionRequest
     from warehouse.explain import explain_model
+    from warehouse.findings import Finding
+    from warehouse.gc import Collected, collect_garbage
     from warehouse.history import TableVersion, table_history
     from warehouse.memo_file import MemoFile, memo_path, read_memo_columns, write_memo_file
     from warehouse.memos import damage_recorder, mark_damaged
     from warehouse.overlay_files import live_mask
+    from warehouse.pinned import pinned_solution
+    from warehouse.pins import Pin, heartbeat_pin, live_pins, pin_solution, release_pin
     from warehouse.queue import (
         LeasedTask,
         MemoWritten,
@@ -46,9 +52,17 @@ if TYPE_CHECKING:
     from warehouse.storage import Storage
     from warehouse.submit import Submission, queue_missing, submit_model
     from warehouse.table import ColumnSchema, Fragment, Manifest, Table, memo_key
+    from warehouse.verify import Verified, verify_warehouse
     from warehouse.warehouse import Warehouse
 
 _HOMES = {
+    "compact": ("Compacted", "compact_memos"),
+    "compaction": ("CompactionPolicy",),
+    "findings": ("Finding",),
+    "gc": ("Collected", "collect_garbage"),
+    "pinned": ("pinned_solution",),
+    "pins": ("Pin", "heartbeat_pin", "live_pins", "pin_solution", "release_pin"),
+    "verify": ("Verified", "verify_warehouse"),
     "changes.append": ("append_rows",),
     "changes.deletion": ("delete_rows",),
     "changes.outcome": ("Change",),
@@ -58,7 +72,7 @@ _HOMES = {
     "component_rows": ("ComponentRow",),
     "config": ("WarehouseConfig",),
     "decision": ("Decision",),
-    "evict": ("plan_eviction", "run_eviction", "sweep_orphans"),
+    "evict": ("plan_eviction", "run_eviction"),
     "eviction_plan": ("EvictionPlan", "EvictionRequest"),
     "explain": ("explain_model",),
     "memo_file": ("MemoFile", "memo_path", "read_memo_columns", "write_memo_file"),
@@ -83,17 +97,22 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "LABEL",
     "Change",
+    "Collected",
     "ColumnSchema",
+    "Compacted",
+    "CompactionPolicy",
     "ComponentQuery",
     "ComponentRow",
     "Decision",
     "EvictionPlan",
     "EvictionRequest",
+    "Finding",
     "Fragment",
     "LeasedTask",
     "Manifest",
     "MemoFile",
     "MemoWritten",
+    "Pin",
     "QueueDepth",
     "ReadSolution",
     "Registration",
@@ -103,11 +122,14 @@ __all__ = [
     "Submission",
     "Table",
     "TableVersion",
+    "Verified",
     "Warehouse",
     "WarehouseConfig",
     "append_rows",
+    "collect_garbage",
     "commit_memo",
     "commit_memos",
+    "compact_memos",
     "damage_recorder",
     "delete_rows",
     "explain_model",
@@ -115,14 +137,18 @@ __all__ = [
     "fix_columns",
     "get_component",
     "heartbeat",
+    "heartbeat_pin",
     "lease_tasks",
     "list_models",
     "list_tables",
     "live_mask",
+    "live_pins",
     "mark_damaged",
     "memo_key",
     "memo_path",
     "overlay_columns",
+    "pin_solution",
+    "pinned_solution",
     "plan_eviction",
     "queue_depths",
     "queue_missing",
@@ -131,14 +157,15 @@ __all__ = [
     "read_raw",
     "read_solution",
     "register_table",
+    "release_pin",
     "release_tasks",
     "retry_failed",
     "run_eviction",
     "search_components",
     "status",
     "submit_model",
-    "sweep_orphans",
     "table_history",
+    "verify_warehouse",
     "write_memo_file",
 ]
 

@@ -1,7 +1,8 @@
 """Artifacts: what full passes found, as small Arrow files under the digest of their values.
 
 ``<home>/artifacts/<digest>.arrow`` holds one column, ``values``. The digest is the column's (:mod:`warehouse.digests`), so
-that a file proves itself and equal findings are one file. Nothing deletes artifacts: memos and models name them by digest.
+that a file proves itself and equal findings are one file. Analyses and components name them by digest; ``headrace gc`` deletes
+those that nothing names.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from warehouse.digests import column_digest
 from warehouse.errors import ArtifactDamaged
 from warehouse.storage import Storage
 
-_FOLDER = "artifacts"
+#: The folder of the home that holds them.
+ARTIFACTS = "artifacts"
 _COLUMN = "values"
 #: Of each process. A vocabulary of a million terms takes about 20 MB.
 _KEPT = 64
@@ -42,7 +44,7 @@ def _kept(home: str, digest: str) -> pa.Array:
 
 def artifact_path(digest: str) -> str:
     """Where an artifact lies, relative to the home."""
-    return f"{_FOLDER}/{digest}.arrow"
+    return f"{ARTIFACTS}/{digest}.arrow"
 
 
 def write_artifact(storage: Storage, values: pa.Array) -> str:

@@ -19,6 +19,7 @@ class WarehouseConfig:
     ``lease_secs``: how long a worker owns a task without a heartbeat. ``max_attempts``: leases a task gets before it
     is quarantined. ``retry_backoff_secs``: wait before the second attempt, doubled for each further one.
     ``busy_timeout_secs``: how long to wait for another process's write lock on the catalog, and for a connection.
+    ``pin_ttl_secs``: how long a job's pin on what it reads holds without a heartbeat.
     ``read_threads``: columns digested at the same time; 0 means one per CPU core. ``rates`` and ``prices``: what reading,
     writing and storing a byte costs, for matching to weigh against computing.
     """
@@ -33,6 +34,7 @@ class WarehouseConfig:
     read_threads: int = 0
     rates: Rates = MEASURED_RATES
     prices: Prices = LIST_PRICES
+    pin_ttl_secs: float = 300.0
 
     def __post_init__(self) -> None:
         if not self.home:
@@ -52,9 +54,13 @@ class WarehouseConfig:
             ("busy_timeout_secs", self.busy_timeout_secs),
         ):
             self._check(name, 0, value, integral=False)
-        if not (math.isfinite(self.lease_secs) and self.lease_secs > 0):
-            raise InputError("a lease lasts longer than nothing", where="WarehouseConfig.lease_secs",
-                             value=self.lease_secs, allowed="seconds > 0")  # fmt: skip
+        for name, what, secs in (
+            ("lease_secs", "a lease", self.lease_secs),
+            ("pin_ttl_secs", "a pin", self.pin_ttl_secs),
+        ):
+            if not (math.isfinite(secs) and secs > 0):
+                raise InputError(f"{what} lasts longer than nothing", where=f"WarehouseConfig.{name}", value=secs,
+                                 allowed="seconds > 0")  # fmt: skip
 
     def _check(self, name: str, least: int, value: float, *, integral: bool) -> None:
         kind = int if integral else (int, float)

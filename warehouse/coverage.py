@@ -230,7 +230,10 @@ def uncover(connection: Connection, gone: Mapping[int, Collection[str]], now: fl
 
 
 def count_live_bytes(connection: Connection, files: Collection[int], now: float) -> tuple[int, ...]:
-    """Count what ready memos take of these files, and condemn those of which nothing is taken; returns the latter."""
+    """Count what ready memos take of these files, and condemn those of which nothing is taken; returns the latter.
+
+    A file whose first memos went before its last ones were committed, under one lease, is taken back.
+    """
     of, memos = schema.memo_files.c, schema.memos.c
     taken = (
         select(func.coalesce(func.sum(memos.size_bytes), 0))
@@ -241,6 +244,8 @@ def count_live_bytes(connection: Connection, files: Collection[int], now: float)
     condemned: list[int] = []
     for chunk in chunks(sorted(files)):
         connection.execute(update(schema.memo_files).where(one_of(connection, of.id, chunk)).values(live_bytes=taken))
+        taken_back = (one_of(connection, of.id, chunk), of.condemned_at.is_not(None), named)
+        connection.execute(update(schema.memo_files).where(*taken_back).values(condemned_at=None))
         unnamed = (one_of(connection, of.id, chunk), of.condemned_at.is_(None), ~named)
         condemned += connection.execute(select(of.id).where(*unnamed)).scalars()
         connection.execute(update(schema.memo_files).where(*unnamed).values(condemned_at=now))

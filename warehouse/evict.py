@@ -14,7 +14,7 @@ from warehouse import schema
 from warehouse.catalog import chunks, storable
 from warehouse.component_rows import live_models, live_models_around
 from warehouse.errors import PlanChanged
-from warehouse.evictable import count_ready, pin_holders, ready_memos
+from warehouse.evictable import count_ready, ready_memos
 from warehouse.eviction_plan import (
     Candidate,
     EvictionPlan,
@@ -25,6 +25,7 @@ from warehouse.eviction_plan import (
 )
 from warehouse.last_requests import models_having, read_requests
 from warehouse.memos import evict_memos
+from warehouse.pins import pin_holders
 from warehouse.search import matching_fingerprints
 from warehouse.search_names import check_names
 from warehouse.task_states import MemoState
@@ -211,26 +212,3 @@ def _component_batches(counted: Iterable[tuple[str, int]]) -> Iterator[list[str]
         memos += count
     if batch:
         yield batch
-
-
-def sweep_orphans(warehouse: Warehouse, *, older_than_secs: float) -> tuple[str, ...]:
-    """Delete memo files that no ready memo is in, overlays that no change names, and unfinished writes, if they are
-    older than that; returns them.
-
-    A killed worker, or a killed change of a table, leaves such files. Choose an age that no running one reaches between
-    writing and committing.
-    """
-    storage = warehouse.storage
-    with warehouse.catalog.read() as connection:
-        of = schema.memo_files.c
-        known = set(connection.execute(select(of.path).where(of.condemned_at.is_(None))).scalars())
-        known.update(connection.execute(select(schema.overlays.c.path).distinct()).scalars())
-    home = storage.absolute(storage.home).rstrip("/")
-    known_paths = {f"{home}/{file}" for file in known}
-    deadline_ns = int((warehouse.clock() - older_than_secs) * 1e9)
-    folders = (f"{home}/memos", f"{home}/overlays")
-    candidates = [
-        file for folder in folders for file in (*storage.list(folder), *storage.list(folder, temporaries=True))
-    ]
-    swept = [file.path for file in candidates if file.path not in known_paths and file.mtime_ns <= deadline_ns]
-    return tuple(path for path in swept if storage.delete(path))

@@ -1,8 +1,7 @@
-"""What an eviction may take: the ready memos of some components that fulfil a request, and what pins keep back."""
+"""What an eviction may take: the ready memos of some components that fulfil a request."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -58,16 +57,3 @@ def _ready(request: EvictionRequest) -> list[Any]:
         same = (manifests.table_name == tasks.table_name, manifests.partition == tasks.partition)
         where.append(exists().where(*same, *starts))
     return where
-
-
-def pin_holders(connection: Connection, fingerprints: Sequence[str], now: float) -> dict[str, set[str]]:
-    """Who has pinned which of these components until after ``now``."""
-    pins, members = schema.pins.c, schema.pin_components.c
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    query = (
-        select(members.fingerprint, pins.holder).join(schema.pins, pins.id == members.pin).where(pins.expires_at > now)
-    )
-    for chunk in chunks(fingerprints):
-        for fingerprint, holder in connection.execute(query.where(members.fingerprint.in_(chunk))):
-            found[fingerprint].add(holder)
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +11,7 @@ from sqlalchemy import Connection, and_, func, select
 
 from transforms.errors import nearest
 from warehouse import schema
+from warehouse.catalog import chunks
 from warehouse.errors import UnknownTable
 from warehouse.table import ColumnSchema, Fragment, Manifest, Overlay, Table, absent_digest
 
@@ -154,6 +155,18 @@ def fragment_of(row: Any, added: AddedColumns) -> Fragment:
     groups = tuple(row.row_groups)
     fragment = Fragment(row.fragment_id, row.path, groups, row.rows, row.size_bytes, row.digests, overlays=overlays)
     return with_absent(fragment, added)
+
+
+def fragments_by_row(connection: Connection, rows: Collection[int]) -> dict[int, Fragment]:
+    """The fragments in these rows of the catalog, with today's overlay-only columns of their tables; without deletions."""
+    of = schema.fragments.c
+    stored = [
+        row
+        for chunk in chunks(sorted(rows))
+        for row in connection.execute(select(schema.fragments).where(of.id.in_(chunk)))
+    ]
+    added = {table: added_columns(connection, table) for table in {row.table_name for row in stored}}
+    return {row.id: fragment_of(row, added[row.table_name]) for row in stored}
 
 
 def with_absent(fragment: Fragment, added: AddedColumns) -> Fragment:

@@ -79,9 +79,12 @@ def memo_path_of(path: str, memo_keys: Iterable[str]) -> str:
 
 
 def lease_of(path: str) -> str:
-    """The lease under which a memo file was written, from its path; empty for a path of another making."""
+    """The lease under which a memo file was written, from its path; empty for a path of another making.
+
+    An unfinished write, whose name is the file's between a point and more dashes, has the lease of its file.
+    """
     parts = path.rpartition("/")[2].split("-")
-    return parts[1] if len(parts) == 3 else ""
+    return parts[1] if len(parts) >= 3 else ""
 
 
 def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]) -> MemoFile:

@@ -60,7 +60,7 @@ def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
         if found is None:
             return False
         evict_memos(connection, {key: found.fingerprint}, {found.file: {found.fingerprint}}, f"damaged: {why}", now)
-        _requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now)
+        requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now)
         return True
 
     return warehouse.catalog.run(mark, idempotent=True)
@@ -86,7 +86,8 @@ def damage_recorder(warehouse: Warehouse) -> Callable[[str, str, MemoDamaged], N
     return record
 
 
-def _requeue_for_readers(connection: Connection, key: str, cause: str, now: float) -> None:
+def requeue_for_readers(connection: Connection, key: str, cause: str, now: float) -> None:
+    """Queue an evicted memo again for the live models that read it, if there are any."""
     memos, models, inputs = schema.memos, schema.models, schema.model_inputs
     readers = connection.execute(
         select(models.c.id)

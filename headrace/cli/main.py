@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import analyze, demo, graphs, models, status, tables, train, work
+from headrace.cli import analyze, demo, graphs, maintenance, models, status, tables, train, work
 from headrace.cli.output import record_to
 from transforms.errors import HeadraceError, InputError
 
@@ -37,6 +37,10 @@ app.command("analyze")(analyze.analyze)
 app.command("work")(work.work)
 app.command("train")(train.train)
 app.command("status")(status.status)
+app.command("pins")(maintenance.pins)
+app.command("gc")(maintenance.gc)
+app.command("compact")(maintenance.compact)
+app.command("verify")(maintenance.verify)
 app.command("demo")(demo.demo)
 
 

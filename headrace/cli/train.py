@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,9 +59,9 @@ def train(
         raise InputError(
             "a test range needs the end of training", where="--test-end", value=test_end, next_step="give --end too"
         )
-    with open_warehouse(home) as warehouse:
-        solution = _solution(warehouse, model, version, first, last)
-        held_out = _solution(warehouse, model, version, last, until) if until else None
+    with open_warehouse(home) as warehouse, ExitStack() as pins:
+        solution = pins.enter_context(_pinned(warehouse, model, version, first, last))
+        held_out = pins.enter_context(_pinned(warehouse, model, version, last, until)) if until else None
         folder = run_dir or str(
             Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}"
         )
@@ -72,17 +75,20 @@ def train(
     emit(_screen(solution, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
 
 
-def _solution(
+@contextmanager
+def _pinned(
     warehouse: Warehouse, model: str, version: int, start: datetime | None, end: datetime | None
-) -> ReadSolution:
-    from warehouse.solution import read_solution
+) -> Iterator[ReadSolution]:
+    """The read solution; until the block ends, what it loads is neither evicted nor deleted."""
+    from warehouse.pinned import pinned_solution
 
-    solution = read_solution(warehouse, model, version=version or None, start=start, end=end)
-    if not solution.rows:
-        asked = f"{start.isoformat() if start else '…'} to {end.isoformat() if end else '…'}"
-        raise InputError("no events lie in this range", where=f"model {model}, table {solution.table}", value=asked,
-                         next_step=f"headrace table show {solution.table} lists the partitions")  # fmt: skip
-    return solution
+    holder = f"headrace train on {socket.gethostname()}, process {os.getpid()}"
+    with pinned_solution(warehouse, model, holder=holder, version=version or None, start=start, end=end) as solution:
+        if not solution.rows:
+            asked = f"{start.isoformat() if start else '…'} to {end.isoformat() if end else '…'}"
+            raise InputError("no events lie in this range", where=f"model {model}, table {solution.table}", value=asked,
+                             next_step=f"headrace table show {solution.table} lists the partitions")  # fmt: skip
+        yield solution
 
 
 def _check_baseline(warehouse: Warehouse, table: str, column: str) -> None:

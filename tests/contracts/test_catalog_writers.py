@@ -18,6 +18,7 @@ from tests.warehouse.scenes import Clock, compute, model, pretended, start, work
 from warehouse import (
     Warehouse,
     WarehouseConfig,
+    collect_garbage,
     commit_memo,
     commit_memos,
     fail_task,
@@ -27,7 +28,6 @@ from warehouse import (
     release_tasks,
     schema,
     submit_model,
-    sweep_orphans,
 )
 from warehouse.backoff import Backoff
 from warehouse.catalog import Catalog
@@ -244,7 +244,7 @@ def test_a_worker_killed_between_bytes_and_row_costs_only_its_work(config: Wareh
         time.sleep(0.1)
         with Warehouse.open(config) as other:
             assert work(other) == 3
-        sweep_orphans(warehouse, older_than_secs=-10)
+        collect_garbage(warehouse, dry_run=False, leftover_secs=-10)
         assert len(ready_files(warehouse)) == 3
         assert all(warehouse.storage.exists(file) for file in ready_files(warehouse))
 

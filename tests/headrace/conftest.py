@@ -14,6 +14,27 @@ from headrace.sample_log import SampleLogConfig, write_sample_log
 SMALL = SampleLogConfig(hours=4, mean_rows_per_hour=150, users=500, vocabulary_words=800, late_share=0.05)
 
 
+MODELS = """
+import headrace as hr
+
+words = hr.text("query").lower().unigrams()
+overlap = (words & hr.text("ad_title").lower().unigrams()).hash_buckets(1000)
+
+
+def model(name, client, priority):
+    made = hr.Model(name, client=client, priority=priority, label="clicked")
+    made.input("overlap", overlap)
+    made.input("user", hr.int64("user_id").hash_buckets(500))
+    made.input("price", hr.float32("price").fill_null(0.0).log1p())
+    return made
+
+
+first = model("first", "search", 10)
+second = model("second", "shopping", 5)
+second.input("position", hr.int64("position").hash_buckets(10))
+"""
+
+
 @dataclass(frozen=True)
 class Answer:
     status: int
@@ -48,3 +69,19 @@ def small_log(tmp_path: Path) -> Path:
     """A few hundred sample events, all of them on time."""
     write_sample_log(tmp_path / "log", SMALL, late=False)
     return tmp_path / "log"
+
+
+@pytest.fixture
+def models_file(tmp_path: Path) -> Path:
+    """Two models that share three inputs."""
+    path = tmp_path / "models.py"
+    path.write_text(MODELS, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def submitted(cli: Callable[..., Answer], small_log: Path, models_file: Path) -> Callable[..., Answer]:
+    """The command line, with both models submitted over the small log and nothing computed yet."""
+    cli("table", "add", "log", small_log, "--time-column", "time")
+    cli("model", "submit", models_file, "--table", "log")
+    return cli

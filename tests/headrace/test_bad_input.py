@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.headrace.test_commands import MODELS
+from tests.headrace.conftest import MODELS
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,26 +17,6 @@ from headrace.sample_log import write_sample_log
 from tests.headrace.conftest import SMALL
 
 GOLDENS = Path(__file__).parent / "goldens"
-MODELS = """
-import headrace as hr
-
-words = hr.text("query").lower().unigrams()
-overlap = (words & hr.text("ad_title").lower().unigrams()).hash_buckets(1000)
-
-
-def model(name, client, priority):
-    made = hr.Model(name, client=client, priority=priority, label="clicked")
-    made.input("overlap", overlap)
-    made.input("user", hr.int64("user_id").hash_buckets(500))
-    made.input("price", hr.float32("price").fill_null(0.0).log1p())
-    return made
-
-
-first = model("first", "search", 10)
-second = model("second", "shopping", 5)
-second.input("position", hr.int64("position").hash_buckets(10))
-"""
-
 #: What differs from run to run: durations, folders, sizes on disk, ids of plans.
 _VARYING = (
     (re.compile(r"\b\d+(\.\d+)? (ms|s)\b|\b\d+ m \d+ s\b"), "<time>"),
@@ -55,20 +35,6 @@ def check_golden(name: str, text: str) -> None:
     if os.environ.get("HEADRACE_WRITE_GOLDENS"):
         place.write_text(text, encoding="utf-8")
     assert text == place.read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def models_file(tmp_path):
-    path = tmp_path / "models.py"
-    path.write_text(MODELS, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def submitted(cli, small_log, models_file):
-    cli("table", "add", "log", small_log, "--time-column", "time")
-    cli("model", "submit", models_file, "--table", "log")
-    return cli
 
 
 def test_from_a_folder_of_parquet_to_a_trained_model(cli, small_log, models_file, tmp_path):
@@ -262,6 +228,7 @@ def test_every_command_has_help(capsys):
     commands = [["table", name] for name in ("add", "import", "ls", "show")]
     commands += [["model", name] for name in ("submit", "ls", "show", "explain")]
     commands += [["graphs", name] for name in ("ls", "show", "search", "evict")]
+    commands += [["pins"], ["gc"], ["compact"], ["verify"]]
     for words in [*groups, *commands, ["work"], ["train"], ["status"], ["demo"]]:
         assert run([*words, "--help"]) == 0
         text = capsys.readouterr().out

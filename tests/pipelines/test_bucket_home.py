@@ -15,7 +15,7 @@ from tests.warehouse.scenes import evict_component
 from transforms.errors import DataError, InputError
 from transforms.expression import text
 from transforms.time_range import between
-from warehouse import WarehouseConfig, read_fragment, read_solution, sweep_orphans
+from warehouse import WarehouseConfig, collect_garbage, read_fragment, read_solution
 from warehouse.queue import queue_depths
 from warehouse.register import register_table
 from warehouse.solution import ReadSolution, SolutionFragment
@@ -99,11 +99,13 @@ def test_memos_go_and_orphans_are_swept(gcs_server: GcsServer, bucket: str, tmp_
         work(warehouse)
         files = [file.path for file in warehouse.storage.list("memos")]
         warehouse.storage.write_atomic("memos/log/orphan.memo", b"nobody knows me")
-        assert sweep_orphans(warehouse, older_than_secs=3600) == ()
-        assert sweep_orphans(warehouse, older_than_secs=-60) == (f"{warehouse.storage.root}/memos/log/orphan.memo",)
+        assert collect_garbage(warehouse, dry_run=False).garbage == ()
+        swept = collect_garbage(warehouse, dry_run=False, leftover_secs=-60)
+        assert [one.path for one in swept.garbage] == ["memos/log/orphan.memo"]
         assert [file.path for file in warehouse.storage.list("memos")] == files
         for fingerprint in {str(row["fingerprint"]) for row in memos(warehouse).values()}:
             evict_component(warehouse, fingerprint, why="a test")
+        assert len(collect_garbage(warehouse, dry_run=False).garbage) == len(files)
         assert warehouse.storage.list("memos") == ()
         submit_model(warehouse, model())
         assert work(warehouse) == 12

@@ -39,7 +39,7 @@ from tests.pipelines.scenes import (
 from transforms.errors import InputError, StorageError
 from transforms.graph import operator_versions
 from warehouse import schema
-from warehouse.evict import sweep_orphans
+from warehouse.gc import collect_garbage
 from warehouse.queue import lease_tasks, queue_depths
 from warehouse.warehouse import Warehouse
 
@@ -275,8 +275,8 @@ def test_workers_killed_in_the_middle_lose_nothing(tmp_path: Path) -> None:
         assert memo_values(warehouse) == values
         (depth,) = queue_depths(warehouse)
         assert (depth.queued, depth.leased, depth.failed) == (0, 0, 0)
-        # A write that a kill cut short leaves a hidden file that nobody reads; the sweep removes it.
-        sweep_orphans(warehouse, older_than_secs=0)
+        # A write that a kill cut short leaves a hidden file that nobody reads; gc removes it.
+        collect_garbage(warehouse, dry_run=False, leftover_secs=0)
         assert memo_files(home) == files
 
 

@@ -23,6 +23,7 @@ from warehouse import (
     MemoWritten,
     Warehouse,
     commit_memo,
+    commit_memos,
     lease_tasks,
     memo_path,
     read_raw,
@@ -130,6 +131,25 @@ def work(warehouse: Warehouse, worker: str = "worker", most: int = 10**6) -> int
 def evict_component(warehouse: Warehouse, fingerprint: str, why: str = "space") -> EvictionPlan:
     """Evict every memo of one component."""
     return run_eviction(warehouse, EvictionRequest(query=ComponentQuery(fingerprint=fingerprint)), why=why)
+
+
+def work_together(warehouse: Warehouse, worker: str = "worker", most: int = 10**6) -> int:
+    """Lease once, and commit as the worker does: one file for all components of a fragment. Returns the memos committed."""
+    tasks = lease_tasks(warehouse, worker, limit=most)
+    done = 0
+    for path in sorted({task.fragment.path for task in tasks}):
+        mine = [task for task in tasks if task.fragment.path == path]
+        first = mine[0]
+        roots = {task.fingerprint: component_from_document(task.component) for task in mine}
+        columns = {column.name for root in roots.values() for column in raw_columns(root)}
+        found = compile_plan(roots).run(read_raw(warehouse.storage, first.fragment, sorted(columns)))
+        keys = [task.memo_key for task in mine]
+        place = memo_path(first.table, first.partition, first.fragment.fragment_id, keys, first.lease)
+        file = write_memo_file(warehouse.storage, place, found.columns)
+        entered = NewFile(file.path, file.checksum, first.fragment.rows, file.size_bytes)
+        written = [MemoWritten(entered, entered.rows, file.columns[task.fingerprint].size_bytes, 0.1) for task in mine]
+        done += sum(commit_memos(warehouse, zip(mine, written, strict=True)))
+    return done
 
 
 def start(code: str, *args: object) -> subprocess.Popen[str]:

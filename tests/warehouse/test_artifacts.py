@@ -14,7 +14,7 @@ from transforms.errors import InputError, UnknownColumn
 from transforms.full_pass import Finding, analyses
 from transforms.model import Model
 from transforms.time_range import between
-from warehouse import lease_tasks, read_fragment, read_solution, register_table, submit_model, sweep_orphans
+from warehouse import collect_garbage, lease_tasks, read_fragment, read_solution, register_table, submit_model
 from warehouse.analyses import find_analysis, place, record_analysis, resolve_components
 from warehouse.artifacts import ArtifactSource, artifact_path, read_artifact, write_artifact
 from warehouse.config import WarehouseConfig
@@ -164,7 +164,7 @@ def test_numbers_come_back_exactly(warehouse: Warehouse) -> None:
     assert found == Finding(digest, 2, (0.1, 1 / 3))
 
 
-def test_sweeping_leaves_artifacts(warehouse: Warehouse) -> None:
+def test_garbage_collection_leaves_artifacts(warehouse: Warehouse) -> None:
     digest = learn(warehouse, vocabulary_model())
     submit_model(warehouse, vocabulary_model())
     submit_model(warehouse, model("other"))
@@ -172,6 +172,6 @@ def test_sweeping_leaves_artifacts(warehouse: Warehouse) -> None:
     for task in lease_tasks(warehouse, "w", limit=100):
         done += "artifact" not in str(task.component) and bool(compute(warehouse, task))
     assert done
-    sweep_orphans(warehouse, older_than_secs=-1e9)
+    collect_garbage(warehouse, dry_run=False, leftover_secs=-1e9)
     assert read_artifact(warehouse.storage, digest).equals(TERMS)
     assert read_solution(warehouse, "ctr").rows == 60

@@ -20,6 +20,7 @@ from tests.warehouse.scenes import FREE_READS, events, model, start, work, write
 from warehouse import (
     Warehouse,
     WarehouseConfig,
+    collect_garbage,
     explain_model,
     lease_tasks,
     read_fragment,
@@ -27,7 +28,6 @@ from warehouse import (
     register_table,
     schema,
     submit_model,
-    sweep_orphans,
 )
 from warehouse.catalog import Catalog
 from warehouse.memo_file import read_memo_file
@@ -134,9 +134,9 @@ def finish(warehouse: Warehouse, log: Path) -> None:
         for partition in solution.partitions:
             for fragment in partition.fragments:
                 assert read_fragment(warehouse.storage, solution, fragment).num_rows == 400
+    collect_garbage(warehouse, dry_run=False, leftover_secs=-10)
     with warehouse.catalog.read() as connection:
         used = set(connection.execute(select(schema.memo_files.c.path)).scalars())
-    sweep_orphans(warehouse, older_than_secs=-10)
     home = Path(warehouse.config.home)
     assert {str(path.relative_to(home)) for path in (home / "memos").rglob("*") if path.is_file()} == used
 

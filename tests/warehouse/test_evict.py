@@ -39,7 +39,6 @@ from warehouse import (
     schema,
     search_components,
     submit_model,
-    sweep_orphans,
     write_memo_file,
 )
 from warehouse import evict as evicting
@@ -322,19 +321,3 @@ def test_every_memo_that_contains_a_subgraph(warehouse: Warehouse) -> None:
     left = search_components(warehouse, ComponentQuery(state=MemoState.READY)).components
     assert all("unigrams(query)" not in row.expression for row in left)
     assert len(left) == 3
-
-
-@pytest.mark.usefixtures("log")
-def test_sweeping_removes_what_nobody_knows(warehouse: Warehouse, tmp_path: Path, clock: Clock) -> None:
-    submit_model(warehouse, model())
-    work(warehouse)
-    known = memo_files(tmp_path)
-    orphan = tmp_path / "home/memos/log/orphan.memo"
-    unfinished = tmp_path / "home/memos/log/.x.memo.1-2-3.tmp"
-    orphan.write_bytes(b"1")
-    unfinished.write_bytes(b"2")
-    clock.now = orphan.stat().st_mtime + 50
-    assert sweep_orphans(warehouse, older_than_secs=60) == ()
-    clock.advance(60)
-    assert sorted(sweep_orphans(warehouse, older_than_secs=60)) == sorted([str(orphan), str(unfinished)])
-    assert memo_files(tmp_path) == known

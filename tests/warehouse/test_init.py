@@ -9,13 +9,14 @@ import warehouse
 from tests.warehouse.scenes import REPOSITORY
 
 SURFACE = """
-LABEL Change ColumnSchema ComponentQuery ComponentRow Decision EvictionPlan EvictionRequest Fragment LeasedTask
-Manifest MemoFile MemoWritten QueueDepth ReadSolution Registration SearchResult Status Storage Submission Table
-TableVersion Warehouse WarehouseConfig append_rows commit_memo commit_memos damage_recorder delete_rows explain_model
-fail_task fix_columns get_component heartbeat lease_tasks list_models list_tables live_mask mark_damaged memo_key
-memo_path overlay_columns plan_eviction queue_depths queue_missing read_fragment read_memo_columns read_raw
-read_solution register_table release_tasks retry_failed run_eviction search_components status submit_model
-sweep_orphans table_history write_memo_file
+LABEL Change Collected ColumnSchema Compacted CompactionPolicy ComponentQuery ComponentRow Decision EvictionPlan
+EvictionRequest Finding Fragment LeasedTask Manifest MemoFile MemoWritten Pin QueueDepth ReadSolution Registration
+SearchResult Status Storage Submission Table TableVersion Verified Warehouse WarehouseConfig append_rows
+collect_garbage commit_memo commit_memos compact_memos damage_recorder delete_rows explain_model fail_task fix_columns
+get_component heartbeat heartbeat_pin lease_tasks list_models list_tables live_mask live_pins mark_damaged memo_key
+memo_path overlay_columns pin_solution pinned_solution plan_eviction queue_depths queue_missing read_fragment
+read_memo_columns read_raw read_solution register_table release_pin release_tasks retry_failed run_eviction
+search_components status submit_model table_history verify_warehouse write_memo_file
 """
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.warehouse.changes.scenes import column, events, overlay_files, save, version
 from tests.warehouse.scenes import Clock, start
-from warehouse import Warehouse, sweep_orphans
+from warehouse import Warehouse, collect_garbage
 from warehouse.changes.append import append_rows
 from warehouse.changes.overlay import fix_columns
 
@@ -57,12 +57,12 @@ def test_killed(warehouse: Warehouse, log: Path, tmp_path: Path, clock: Clock, p
     assert process.wait(60) == -signal.SIGKILL, process.stderr and process.stderr.read()
     assert (version(warehouse), column(warehouse, "price")) == (1, prices)
     clock.now = 4e9
-    swept = sweep_orphans(warehouse, older_than_secs=60)
+    swept = collect_garbage(warehouse, dry_run=False).garbage
     if operation == "fix":
         assert len(swept) == (1 if point == "after the first file" else 2)
         assert fix_columns(warehouse, "log", path, on=["event_id"], why="x").version == 2
         assert column(warehouse, "price") == [50.0, *prices[1:12], 60.0, *prices[13:]]
-        assert (len(overlay_files(warehouse)), sweep_orphans(warehouse, older_than_secs=60)) == (2, ())
+        assert (len(overlay_files(warehouse)), collect_garbage(warehouse, dry_run=False).garbage) == (2, ())
     else:
         assert append_rows(warehouse, "log", [path]).rows == 3
         assert column(warehouse, "event_id").count(900) == 1
