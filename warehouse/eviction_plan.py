@@ -104,12 +104,14 @@ def choose_for_budget(candidates: Iterable[Candidate], excess_bytes: int) -> lis
 
     All of them where they take less; none where there is no excess. Holds no more at a time than it returns, and one.
     """
+    if excess_bytes <= 0:
+        return []
     kept: list[_Last] = []  # a heap with the last in the order on top
     total = 0
     for candidate in candidates:
         heapq.heappush(kept, _Last(candidate))
         total += candidate.memo.size_bytes
-        while kept and total - kept[0].candidate.memo.size_bytes >= excess_bytes:
+        while total - kept[0].candidate.memo.size_bytes >= excess_bytes:
             total -= heapq.heappop(kept).candidate.memo.size_bytes
     return [last.candidate.memo for last in sorted(kept, reverse=True)]
 

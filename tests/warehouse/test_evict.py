@@ -225,24 +225,31 @@ def expected(small: SmallCatalog, request: EvictionRequest, free: list[SomeMemo]
     return gone
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), small=small_catalogs(), batch=st.sampled_from((1, 3, 100_000)))
 def test_an_eviction_takes_what_a_naive_one_does(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, data: st.DataObject, small: SmallCatalog, batch: int
 ) -> None:
     write_catalog(warehouse, small, warehouse.clock())
     monkeypatch.setattr(evicting, "BATCH_MEMOS", batch)
-    request = data.draw(requests(small))
     pinned = {at for _, held, expires_in in small.pins if expires_in > 0 for at in held}
+    for request in data.draw(st.lists(requests(small), min_size=3, max_size=6)):
+        check_request(warehouse, small, request, pinned)
+    fitting = [memo for memo in small.memos if fits(small, request, memo)]
+    gone = expected(small, request, [memo for memo in fitting if memo.component not in pinned])
+    plan = plan_eviction(warehouse, request)
+    before = ready_keys(warehouse)
+    assert vars(run_eviction(warehouse, request, why="test", plan=plan.id)) == {**vars(plan), "done": True}
+    assert ready_keys(warehouse) == before - {memo.key for memo in gone}
+    check_catalog(warehouse, small, gone, plan.deleted_bytes)
+
+
+def check_request(warehouse: Warehouse, small: SmallCatalog, request: EvictionRequest, pinned: set[int]) -> None:
     fitting = [memo for memo in small.memos if fits(small, request, memo)]
     gone = expected(small, request, [memo for memo in fitting if memo.component not in pinned])
     plan = plan_eviction(warehouse, request)
     check_plan(small, request, gone, plan)
     assert plan.pinned_memos == sum(memo.component in pinned for memo in fitting)
-    before = ready_keys(warehouse)
-    assert vars(run_eviction(warehouse, request, why="test", plan=plan.id)) == {**vars(plan), "done": True}
-    assert ready_keys(warehouse) == before - {memo.key for memo in gone}
-    check_catalog(warehouse, small, gone, plan.deleted_bytes)
 
 
 def check_plan(small: SmallCatalog, request: EvictionRequest, gone: list[SomeMemo], plan: Any) -> None:

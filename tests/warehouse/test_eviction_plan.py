@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from transforms.errors import InputError
 from warehouse import ComponentQuery, EvictionRequest
 from warehouse.eviction_plan import Candidate, ReadyMemo, choose_for_budget, eviction_order
+from warehouse.last_requests import Requests
 
 DAY = 86_400.0
 
@@ -61,6 +63,17 @@ def test_the_order() -> None:
     assert [one.memo.memo_key for one in sorted(memos, key=eviction_order)] == [
         "unread", "old", "large", "cheap", "shared", "fresh"]  # fmt: skip
     assert keys(choose_for_budget(memos, 21)) == ["unread", "old", "large"]
+
+
+def test_a_read_asks_for_the_partitions_that_start_in_its_range() -> None:
+    hour = 3600.0
+    reads = {1: [("log", hour, 2 * hour, 50.0)], 2: [("log", -math.inf, math.inf, 20.0), ("ads", 0.0, hour, 90.0)]}
+    requests = Requests(frozenset({2}), {1: 10.0, 3: 5.0}, reads)
+    hours = [f"date=1970-01-01/hour={number:02d}" for number in range(3)]
+    assert [requests.newest((1,), "log", hour) for hour in hours] == [10, 50, 10]
+    assert [requests.newest((1, 2, 3), "log", hour) for hour in hours] == [20, 50, 20]
+    assert [requests.newest((2, 3), "ads", hour) for hour in hours] == [90, 5, 5]
+    assert (requests.newest((), "log", hours[0]), requests.readers((1, 2, 3))) == (0, 1)
 
 
 def test_saying_nothing_evicts_nothing() -> None:

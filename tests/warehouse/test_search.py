@@ -9,7 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.warehouse.scenes import Clock, model, work
-from tests.warehouse.small_catalogs import COMPONENTS, DAY, FINGERPRINTS, SmallCatalog, small_catalogs, write_catalog
+from tests.warehouse.small_catalogs import (
+    COMPONENTS,
+    DAY,
+    FINGERPRINTS,
+    SmallCatalog,
+    SomeMemo,
+    SomeModel,
+    small_catalogs,
+    write_catalog,
+)
 from transforms.errors import InputError, UnknownColumn
 from transforms.pattern import Pattern
 from transforms.subgraphs import subgraphs
@@ -26,7 +35,7 @@ from warehouse.errors import UnknownClient, UnknownComponent, UnknownModel, Unkn
 from warehouse.search_query import SORTS, Sort
 from warehouse.task_states import MemoState
 
-_FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -164,29 +173,44 @@ def expected(small: SmallCatalog, query: ComponentQuery, sort: Sort) -> list[str
 
 
 @_FEW
-@given(small=small_catalogs(), query=queries(), sort=st.sampled_from(SORTS), narrow=st.sampled_from((0, 1, 5000)),
-       page=st.tuples(st.integers(1, 4), st.integers(0, 3)))  # fmt: skip
+@given(small=small_catalogs(), asked=st.lists(st.tuples(queries(), st.sampled_from(SORTS)), min_size=4, max_size=8),
+       narrow=st.sampled_from((0, 1, 5000)), page=st.tuples(st.integers(1, 4), st.integers(0, 3)))  # fmt: skip
 def test_a_search_finds_what_a_naive_one_does(
     warehouse: Warehouse,
     monkeypatch: pytest.MonkeyPatch,
     small: SmallCatalog,
-    query: ComponentQuery,
-    sort: Sort,
+    asked: list[tuple[ComponentQuery, Sort]],
     narrow: int,
     page: tuple[int, int],
 ) -> None:
     write_catalog(warehouse, small, warehouse.clock())
-    if not known_names(small, query):
-        with pytest.raises((UnknownModel, UnknownClient)):
-            search_components(warehouse, query)
-        return
     monkeypatch.setattr(search_sql, "NARROW", narrow)  # whichever condition leads, or none: the answer is the same
-    wanted = expected(small, query, sort)
     limit, offset = page
-    found = search_components(warehouse, query, sort=sort, limit=limit, offset=offset, count=True)
-    assert [row.fingerprint for row in found.components] == wanted[offset : offset + limit]
-    assert (found.total, found.more) == (len(wanted), len(wanted) > offset + limit)
-    check_rows(small, found)
+    for query, sort in asked:
+        if not known_names(small, query):
+            with pytest.raises((UnknownModel, UnknownClient)):
+                search_components(warehouse, query)
+            continue
+        wanted = expected(small, query, sort)
+        found = search_components(warehouse, query, sort=sort, limit=limit, offset=offset, count=True)
+        assert [row.fingerprint for row in found.components] == wanted[offset : offset + limit], query
+        assert (found.total, found.more) == (len(wanted), len(wanted) > offset + limit)
+        check_rows(small, found)
+
+
+def test_the_readers_of_what_is_inside_an_input_are_those_of_which_it_is_one(warehouse: Warehouse) -> None:
+    inner, outer = FINGERPRINTS[:2]
+    kept = SomeMemo(0, "log", 0, MemoState.READY, 0, 5, 2.0, 0.0, 0.0)
+    asks = SomeModel("asks", 1, True, "east", "log", frozenset({0}), (0.0,), ())
+    holds = SomeModel("holds", 1, True, "west", "log", frozenset({1}), (0.0, 1.0), ((None, None, 2.0),))
+    write_catalog(warehouse, SmallCatalog((0, 1), (0.0,) * 7, (asks, holds), (kept,)), 0.0)
+    assert {row.fingerprint for row in find(warehouse, model="holds")} == {outer}
+    (row,) = find(warehouse, model="asks")
+    assert (row.fingerprint, row.models, row.within, row.hits) == (inner, ("asks",), (), 1)
+    write_catalog(warehouse, SmallCatalog((0, 1), (0.0,) * 7, (holds,), (kept,)), 0.0)
+    by_name = {row.fingerprint: row for row in find(warehouse, model="holds", client="west")}
+    assert set(by_name) == {inner, outer}
+    assert (by_name[inner].models, by_name[inner].within, by_name[inner].hits) == ((), ("holds",), 3)
 
 
 def check_rows(small: SmallCatalog, found: SearchResult) -> None:
