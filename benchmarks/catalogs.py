@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sqlalchemy import func, select
 
-from benchmarks.bulk_load import Loader, Row, loading_postgresql, loading_sqlite
+from benchmarks.bulk_load import Loader, Row, loading
 from benchmarks.scale_models import COLUMNS, LABEL, expression, model
 from transforms.canonical import canonicalize
 from transforms.encoding import digest
@@ -444,21 +444,20 @@ def made(database: str, size: Size, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _make(database: str, size: Size, place: Path) -> None:
-    with _serving(database, place, loading=True) as url:
+    with _serving(database, place, for_load=True) as url:
         Catalog.open(url).close()
-        loading = loading_sqlite(url.removeprefix("sqlite:///")) if database == "sqlite" else loading_postgresql(url)
-        with loading as loader:
+        with loading(url) as loader:
             fill(loader, size)
 
 
 @contextmanager
-def _serving(database: str, place: Path, *, loading: bool = False) -> Iterator[str]:
+def _serving(database: str, place: Path, *, for_load: bool = False) -> Iterator[str]:
     if database == "sqlite":
         yield f"sqlite:///{place}/catalog.db"
         return
     from benchmarks.postgres_server import serving
 
-    with serving(place / "server", loading=loading) as url:
+    with serving(place / "server", loading=for_load) as url:
         yield url
 
 
