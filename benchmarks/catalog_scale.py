@@ -19,6 +19,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sqlalchemy import event, func, select
 
-from benchmarks.catalogs import DATABASES, EVENTS, YEAR, Size, made
+from benchmarks.catalogs import BEGAN_AT, DATABASES, EVENTS, HOUR_SECS, HOURS, YEAR, Size, made
 from benchmarks.harness import machine
 from benchmarks.scale_models import choose, model
 from transforms.model import Model
@@ -122,7 +123,8 @@ def measure(url: str, home: Path, size: Size, submissions: int, report: Report) 
     """Everything, against one catalog."""
     with Warehouse.open(WarehouseConfig(str(home), url)) as warehouse:
         _submissions(warehouse, size, submissions, report)
-        _solutions(warehouse, report)
+        _long_tables(warehouse, size, report)
+        _solutions(warehouse, size, report)
         _searches(warehouse, report)
 
 
@@ -165,6 +167,14 @@ def _submit(warehouse: Warehouse, one: Model, answers: list[Submission]) -> None
     answers.append(submit_model(warehouse, one))
 
 
+def _long_tables(warehouse: Warehouse, size: Size, report: Report) -> None:
+    """Over every hour, without queueing: how submitting grows with a table's partitions."""
+    run = int(time.time())
+    long = [model(f"long_{run}_{number}", size.year_inputs[number:], HOURS) for number in range(3)]
+    runs = [partial(submit_model, warehouse, one, policy="none") for one in long]
+    report.line(f"submit over {size.hours} hours, policy none", timed(warehouse, runs), None)
+
+
 def _check(answers: Sequence[Submission], size: Size, new: float) -> None:
     fresh = round(size.inputs * new) * size.fragments
     for answer in answers:
@@ -172,7 +182,11 @@ def _check(answers: Sequence[Submission], size: Size, new: float) -> None:
         assert found == (size.inputs * size.fragments - fresh, fresh), f"not what the catalog holds: {answer}"
 
 
-def _solutions(warehouse: Warehouse, report: Report) -> None:
+def _solutions(warehouse: Warehouse, size: Size, report: Report) -> None:
+    for part in (4, 2):
+        end = datetime.fromtimestamp(BEGAN_AT + size.hours // part * HOUR_SECS, UTC)
+        runs = [partial(read_solution, warehouse, YEAR, end=end)] * 3
+        report.line(f"read solution, the first {size.hours // part} hours", timed(warehouse, runs), None)
     before = _resident_bytes()
     solutions: list[ReadSolution] = []
 
