@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any, Protocol
 
 Row = Sequence[Any]
@@ -22,8 +22,13 @@ class Loader(Protocol):
         """Run a statement that both databases understand."""
 
 
+def loading(url: str) -> AbstractContextManager[Loader]:
+    """Load into the catalog at a URL; its schema is there and its tables are empty."""
+    return _loading_sqlite(url.removeprefix("sqlite:///")) if url.startswith("sqlite:") else _loading_postgresql(url)
+
+
 @contextmanager
-def loading_sqlite(path: str) -> Iterator[Loader]:
+def _loading_sqlite(path: str) -> Iterator[Loader]:
     """Load into a SQLite file that nobody else has open. A load that fails leaves the file useless."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for pragma in ("journal_mode=OFF", "synchronous=OFF", "foreign_keys=OFF", "cache_size=-2000000"):
@@ -57,7 +62,7 @@ class _SqliteLoader:
 
 
 @contextmanager
-def loading_postgresql(url: str) -> Iterator[Loader]:
+def _loading_postgresql(url: str) -> Iterator[Loader]:
     """Load into a PostgreSQL database that nobody else uses. A load that fails leaves it useless."""
     import psycopg
 
@@ -76,12 +81,17 @@ class _PostgresLoader:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self._loaded: set[str] = set()
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         names = ", ".join(f'"{name}"' for name in columns)
-        with self._connection.cursor() as cursor, cursor.copy(f'COPY "{table}" ({names}) FROM STDIN') as copy:
-            for row in rows:
-                copy.write_row(row)
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            if table not in self._loaded:
+                cursor.execute(f'TRUNCATE "{table}"')  # what is loaded in the same transaction needs no log
+                self._loaded.add(table)
+            with cursor.copy(f'COPY "{table}" ({names}) FROM STDIN') as copy:
+                for row in rows:
+                    copy.write_row(row)
 
     def run(self, statement: str) -> None:
         self._connection.execute(statement)

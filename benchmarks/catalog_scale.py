@@ -19,19 +19,29 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from sqlalchemy import event
+from sqlalchemy import event, func, select
 
-from benchmarks.catalogs import DATABASES, EVENTS, YEAR, Size, made
+from benchmarks.catalogs import BEGAN_AT, DATABASES, EVENTS, HOUR_SECS, HOURS, YEAR, Size, made
 from benchmarks.harness import machine
 from benchmarks.scale_models import choose, model
 from transforms.model import Model
-from warehouse import Submission, Warehouse, WarehouseConfig, read_solution, search_components, submit_model
+from warehouse import (
+    ComponentQuery,
+    Submission,
+    Warehouse,
+    WarehouseConfig,
+    read_solution,
+    schema,
+    search_components,
+    submit_model,
+)
 from warehouse.manifests import current_fragments
 from warehouse.solution import ReadSolution
 
@@ -113,13 +123,15 @@ def measure(url: str, home: Path, size: Size, submissions: int, report: Report) 
     """Everything, against one catalog."""
     with Warehouse.open(WarehouseConfig(str(home), url)) as warehouse:
         _submissions(warehouse, size, submissions, report)
-        _solutions(warehouse, report)
+        _long_tables(warehouse, size, report)
+        _solutions(warehouse, size, report)
         _searches(warehouse, report)
 
 
 def _submissions(warehouse: Warehouse, size: Size, count: int, report: Report) -> None:
-    run = int(time.time())  # names and components that no earlier run on a kept catalog used
-    unused = size.unknown + run % 10_000_000
+    run = int(time.time())  # neither names nor new components are those of an earlier run on a kept catalog
+    with warehouse.catalog.read() as connection:
+        unused = connection.execute(select(func.count()).select_from(schema.components)).scalar_one()
 
     def models(kind: str, new: float) -> list[Model]:
         nonlocal unused
@@ -155,6 +167,14 @@ def _submit(warehouse: Warehouse, one: Model, answers: list[Submission]) -> None
     answers.append(submit_model(warehouse, one))
 
 
+def _long_tables(warehouse: Warehouse, size: Size, report: Report) -> None:
+    """Over every hour, without queueing: how submitting grows with a table's partitions."""
+    run = int(time.time())
+    long = [model(f"long_{run}_{number}", size.year_inputs[number:], HOURS) for number in range(3)]
+    runs = [partial(submit_model, warehouse, one, policy="none") for one in long]
+    report.line(f"submit over {size.hours} hours, policy none", timed(warehouse, runs), None)
+
+
 def _check(answers: Sequence[Submission], size: Size, new: float) -> None:
     fresh = round(size.inputs * new) * size.fragments
     for answer in answers:
@@ -162,7 +182,11 @@ def _check(answers: Sequence[Submission], size: Size, new: float) -> None:
         assert found == (size.inputs * size.fragments - fresh, fresh), f"not what the catalog holds: {answer}"
 
 
-def _solutions(warehouse: Warehouse, report: Report) -> None:
+def _solutions(warehouse: Warehouse, size: Size, report: Report) -> None:
+    for part in (4, 2):
+        end = datetime.fromtimestamp(BEGAN_AT + size.hours // part * HOUR_SECS, UTC)
+        runs = [partial(read_solution, warehouse, YEAR, end=end)] * 3
+        report.line(f"read solution, the first {size.hours // part} hours", timed(warehouse, runs), None)
     before = _resident_bytes()
     solutions: list[ReadSolution] = []
 
@@ -205,8 +229,6 @@ def _resident_bytes() -> int:
 
 
 def _searches(warehouse: Warehouse, report: Report) -> None:
-    from warehouse import ComponentQuery
-
     for column in ("x3", "t1"):
         runs = [partial(search_components, warehouse, ComponentQuery(column=column), limit=50)] * 10
         report.line(f"search by raw column {column}, 50 of many", timed(warehouse, runs), TARGET_SEARCH_SECS)

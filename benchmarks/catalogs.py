@@ -2,6 +2,8 @@
 
     python benchmarks/catalogs.py --database sqlite --components 100000 --keep FOLDER
 
+makes one, keeps it, and prints what its tables take.
+
 Two tables are measured. ``events`` has some fragments; every component of the catalog is memoized over each, some
 hundreds a file, as workers write them. ``hours`` has an hour a partition; one model's inputs are memoized over it, in files
 whose column sets changed a few times, with a few inputs missing in some months. Part of the components are real: their
@@ -31,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sqlalchemy import func, select
 
-from benchmarks.bulk_load import Loader, Row, loading_postgresql, loading_sqlite
+from benchmarks.bulk_load import Loader, Row, loading
 from benchmarks.scale_models import COLUMNS, LABEL, expression, model
 from transforms.canonical import canonicalize
 from transforms.encoding import digest
@@ -439,36 +441,54 @@ def made(database: str, size: Size, folder: Path) -> Iterator[tuple[str, Path]]:
         used = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
         print(f"made in {time.perf_counter() - began:.0f} s, {used / 1e9:.2f} GB: {place.name}")
     with _serving(database, place) as url:
-        _describe(database, url)
+        print(f"{database}: {size.components:,} components over {size.fragments} fragments; {size.hours:,} hours")
         yield url, place / "home"
 
 
 def _make(database: str, size: Size, place: Path) -> None:
-    with _serving(database, place, loading=True) as url:
+    with _serving(database, place, for_load=True) as url:
         Catalog.open(url).close()
-        loading = loading_sqlite(url.removeprefix("sqlite:///")) if database == "sqlite" else loading_postgresql(url)
-        with loading as loader:
+        with loading(url) as loader:
             fill(loader, size)
 
 
 @contextmanager
-def _serving(database: str, place: Path, *, loading: bool = False) -> Iterator[str]:
+def _serving(database: str, place: Path, *, for_load: bool = False) -> Iterator[str]:
     if database == "sqlite":
         yield f"sqlite:///{place}/catalog.db"
         return
     from benchmarks.postgres_server import serving
 
-    with serving(place / "server", loading=loading) as url:
+    with serving(place / "server", loading=for_load) as url:
         yield url
 
 
-def _describe(database: str, url: str) -> None:
+#: The tables that grow with components, memos or partitions.
+_LARGE = (schema.memos, schema.tasks, schema.components, schema.component_subgraphs, schema.component_operators,
+          schema.component_columns, schema.model_inputs, schema.set_members, schema.memo_files, schema.coverage,
+          schema.fragments, schema.manifests, schema.manifest_fragments)  # fmt: skip
+
+
+def describe(url: str) -> None:
+    """Print the rows of the large tables, and the bytes they take with their indexes."""
     catalog = Catalog.open(url)
     with catalog.read() as connection:
-        rows = {table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
-                for table in (schema.components, schema.memos, schema.memo_files, schema.set_members)}  # fmt: skip
+        dialect = connection.dialect.name
+        used = dict(connection.exec_driver_sql(_BYTES[dialect]).tuples().all())
+        for table in _LARGE:
+            rows = connection.execute(select(func.count()).select_from(table)).scalar_one()
+            each = used[table.name] / max(rows, 1)
+            print(
+                f"  {table.name:<20} {rows:12,} rows {used[table.name] / 1e6:9.1f} MB, {each:6.0f} bytes a row with indexes"
+            )
     catalog.close()
-    print(f"{database}: " + ", ".join(f"{count:,} {name}" for name, count in rows.items()))
+
+
+_BYTES = {
+    "sqlite": "SELECT tbl_name, sum(pgsize) FROM sqlite_master JOIN (SELECT name, pgsize FROM dbstat WHERE aggregate)"
+    " USING (name) GROUP BY tbl_name",
+    "postgresql": "SELECT relname, pg_total_relation_size(oid) FROM pg_class WHERE relkind = 'r'",
+}
 
 
 def main() -> int:
@@ -479,8 +499,9 @@ def main() -> int:
     parser.add_argument("--hours", type=int, default=8_760)
     parser.add_argument("--keep", type=Path, required=True)
     options = parser.parse_args()
-    with made(options.database, Size(options.components, hours=options.hours), options.keep):
-        return 0
+    with made(options.database, Size(options.components, hours=options.hours), options.keep) as (url, _):
+        describe(url)
+    return 0
 
 
 if __name__ == "__main__":

@@ -104,7 +104,12 @@ def analyses(roots: Iterable[Node]) -> tuple[Analysis, ...]:
 
 def is_resolved(roots: Iterable[Node]) -> bool:
     """Whether components have no full-pass operator left."""
-    return not any(isinstance(node, Operation) and node.op in FULL_PASS for node in topological(roots))
+    return not any(is_full_pass(node) for node in topological(roots))
+
+
+def is_full_pass(node: Node) -> bool:
+    """Whether a node must see all events first."""
+    return isinstance(node, Operation) and node.op in FULL_PASS
 
 
 def resolve(root: Node, findings: Mapping[str, Finding]) -> Node:

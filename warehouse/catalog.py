@@ -35,6 +35,9 @@ _LOG = logging.getLogger(__name__)
 #: Bound values a statement may carry at most; SQLite's own limit is 32,766, PostgreSQL's 65,535.
 CHUNK_KEYS = 10_000
 
+#: Pages that a connection keeps. A submission that changes more of them than fit writes and reads them several times.
+SQLITE_CACHE_KIB = 65_536
+
 #: The advisory lock of every write transaction on PostgreSQL. Such locks are of one database, so this needs no name.
 LOCK_KEY = int.from_bytes(b"headrace")
 
@@ -199,6 +202,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute(f"PRAGMA cache_size=-{SQLITE_CACHE_KIB}")
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -66,10 +66,14 @@ def survey(
     fragments: tuple[PlacedFragment, ...],
     keeps: Callable[[MergedGraph], Keeps],
     *,
+    graph: MergedGraph | None = None,
     requeue_evicted: bool = True,
 ) -> Survey:
-    """Match the model's graph against what is ready over the fragments, and look up what should be kept and is not."""
-    graph = MergedGraph(tuple(item.component for item in inputs))
+    """Match the model's graph against what is ready over the fragments, and look up what should be kept and is not.
+
+    ``graph``: that of the inputs, where the caller has it.
+    """
+    graph = graph or MergedGraph(tuple(item.component for item in inputs))
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
     decide = keeps(graph)
     kept = tuple(tuple(decide(pattern.slots)) for pattern in coverage.patterns)

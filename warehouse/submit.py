@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from transforms.columns import conforms
 from transforms.encoding import digest
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
-from transforms.full_pass import is_resolved
+from transforms.full_pass import is_full_pass, is_resolved
 from transforms.graph import Node, RawColumn, raw_columns
 from transforms.model import Model
 from transforms.types import Dense, DType
@@ -92,14 +92,17 @@ def submit_model(
     if policy is not None:
         policy_named(policy)
     now = warehouse.clock()
-    model = resolve_checked(warehouse, model, name)
+    graph = _graph(model)
+    if any(is_full_pass(node) for node in graph.nodes):
+        model = resolve_checked(warehouse, model, name)
+        graph = _graph(model)
 
     def submit(connection: Connection) -> Submission:
         known = get_table(connection, name)
-        check_model(model, known)
+        check_model(model, known, graph)
         record, unchanged = _write_model(connection, model, known, policy, now)
         inputs = [StoredInput(item.name, item.fingerprint, item.component) for item in model.inputs.values()]
-        counts = _match(connection, warehouse.config, record, inputs, unchanged=unchanged, now=now)
+        counts = _match(connection, warehouse.config, record, inputs, graph, unchanged=unchanged, now=now)
         return Submission(model.name, record.version, known.name, record.policy, unchanged, *astuple(counts))
 
     return warehouse.catalog.run(submit, idempotent=True)
@@ -110,6 +113,7 @@ def _match(
     config: WarehouseConfig,
     record: ModelRecord,
     inputs: Sequence[StoredInput],
+    graph: MergedGraph,
     *,
     unchanged: bool,
     now: float,
@@ -121,7 +125,7 @@ def _match(
     keeps = market.keeps(record)
     counts, awaited = Counts(), set[str]()
     for block in blocks(fragments, len(inputs)):
-        found = survey(connection, inputs, block, keeps, requeue_evicted=requeue_evicted)
+        found = survey(connection, inputs, block, keeps, graph=graph, requeue_evicted=requeue_evicted)
         awaited |= queue_survey(connection, record, found, now)
         counts += count_pairs(found)
     replace_waits(connection, record.id, awaited)
@@ -174,17 +178,21 @@ def _queue_missing(connection: Connection, config: WarehouseConfig, name: str, n
     record = get_model(connection, name)
     record = replace(record, table_version=get_table(connection, record.table).version)
     inputs = stored_inputs(connection, record.id)
-    return _match(connection, config, record, inputs, unchanged=True, now=now, requeue_evicted=False).queued
+    graph = MergedGraph(tuple(item.component for item in inputs))
+    return _match(connection, config, record, inputs, graph, unchanged=True, now=now, requeue_evicted=False).queued
 
 
-def check_model(model: Model, table: Table) -> None:
-    """Raise unless ``table`` has every column the model reads, stored so that it conforms to the declared type."""
+def check_model(model: Model, table: Table, graph: MergedGraph | None = None) -> None:
+    """Raise unless ``table`` has every column the model reads, stored so that it conforms to the declared type.
+
+    ``graph``: that of the model's inputs, where the caller has it.
+    """
     where = f"model {model.name}, label"
     label = parse_arrow_type(_column(table, model.label, where))
     if label is None or not any(conforms(label, kind) for kind in _LABEL_TYPES):
         raise TypeMismatch("a label is a boolean or a number", where=where, value=str(label),
                            allowed="bool, int, float")  # fmt: skip
-    graph = MergedGraph(tuple(item.component for item in model.inputs.values()))
+    graph = graph or _graph(model)
     columns = [node for node in graph.nodes if isinstance(node, RawColumn)]
     if all(_is_stored(table, column) for column in columns) and all(
         graph.columns_of[root.identity] for root in graph.roots
@@ -192,6 +200,10 @@ def check_model(model: Model, table: Table) -> None:
         return  # every column was looked at once, however many inputs read it
     for item in model.inputs.values():
         check_component(item.component, table, f"model {model.name}, input {item.name}")
+
+
+def _graph(model: Model) -> MergedGraph:
+    return MergedGraph(tuple(item.component for item in model.inputs.values()))
 
 
 def _is_stored(table: Table, column: RawColumn) -> bool:
