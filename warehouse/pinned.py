@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -14,6 +15,7 @@ from transforms.errors import HeadraceError
 from warehouse.merged import MergedGraph
 from warehouse.models import get_model, stored_inputs
 from warehouse.pins import Pin, heartbeat_pin, make_pin, narrow_pin, read_fingerprints, release_pin
+from warehouse.reuse import record_read
 from warehouse.solution import ReadSolution, read_solution
 from warehouse.warehouse import Warehouse
 
@@ -29,8 +31,10 @@ def pinned_solution(
     version: int | None = None,
     start: datetime | None = None,
     end: datetime | None = None,
+    table_version: int | None = None,
 ) -> Iterator[ReadSolution]:
-    """:func:`~warehouse.solution.read_solution`, pinned while the ``with`` block runs.
+    """:func:`~warehouse.solution.read_solution`, pinned while the ``with`` block runs, and noted as a read of the model: what
+    is read often is expected to be asked for again (:mod:`warehouse.reuse`).
 
     Everything that the solution could load is pinned before it is read, so nothing is evicted in between; what it then
     does not load is let go. A daemon thread keeps the pin alive. When this process dies, the pin runs out by itself after
@@ -53,12 +57,23 @@ def pinned_solution(
 
     pin = warehouse.catalog.run(make)
     try:
-        solution = read_solution(warehouse, model_name, version=pin.model_version, start=start, end=end)
+        solution = read_solution(
+            warehouse, model_name, version=pin.model_version, start=start, end=end, table_version=table_version
+        )
+        warehouse.catalog.run(partial(_note_read, solution=solution, start=start, end=end, now=warehouse.clock()))
         pin = narrow_pin(warehouse, pin, read_fingerprints(solution))
         with kept_alive(warehouse, pin):
             yield solution
     finally:
         release_pin(warehouse, pin)
+
+
+def _note_read(
+    connection: Connection, solution: ReadSolution, start: datetime | None, end: datetime | None, now: float
+) -> None:
+    model = get_model(connection, solution.model, solution.model_version)
+    start_at, end_at = (None if moment is None else moment.timestamp() for moment in (start, end))
+    record_read(connection, model.id, solution.table, start_at, end_at, solution.rows, now)
 
 
 @contextmanager

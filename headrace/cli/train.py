@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,6 +42,10 @@ def train(
     start: Annotated[str, typer.Option(help="Train on partitions from this time on (ISO 8601, UTC).")] = "",
     end: Annotated[str, typer.Option(help="Train on partitions that start before this time.")] = "",
     test_end: Annotated[str, typer.Option(help="Then measure on the partitions from --end to this time.")] = "",
+    table_version: Annotated[
+        int,
+        typer.Option(help="Train on the table as it was at this version. Default: as it stands.", show_default=False),
+    ] = 0,
     baseline: Annotated[
         list[str] | None, typer.Option(help="Score this raw column alone on the test partitions too; may be repeated.")
     ] = None,
@@ -60,8 +65,9 @@ def train(
             "a test range needs the end of training", where="--test-end", value=test_end, next_step="give --end too"
         )
     with open_warehouse(home) as warehouse, ExitStack() as pins:
-        solution = pins.enter_context(_pinned(warehouse, model, version, first, last))
-        held_out = pins.enter_context(_pinned(warehouse, model, version, last, until)) if until else None
+        pinned = partial(_pinned, warehouse, model, version, table_version)
+        solution = pins.enter_context(pinned(first, last))
+        held_out = pins.enter_context(pinned(last, until)) if until else None
         folder = run_dir or str(
             Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}"
         )
@@ -77,13 +83,21 @@ def train(
 
 @contextmanager
 def _pinned(
-    warehouse: Warehouse, model: str, version: int, start: datetime | None, end: datetime | None
+    warehouse: Warehouse, model: str, version: int, table_version: int, start: datetime | None, end: datetime | None
 ) -> Iterator[ReadSolution]:
     """The read solution; until the block ends, what it loads is neither evicted nor deleted."""
     from warehouse.pinned import pinned_solution
 
     holder = f"headrace train on {socket.gethostname()}, process {os.getpid()}"
-    with pinned_solution(warehouse, model, holder=holder, version=version or None, start=start, end=end) as solution:
+    with pinned_solution(
+        warehouse,
+        model,
+        holder=holder,
+        version=version or None,
+        start=start,
+        end=end,
+        table_version=table_version or None,
+    ) as solution:
         if not solution.rows:
             asked = f"{start.isoformat() if start else '…'} to {end.isoformat() if end else '…'}"
             raise InputError("no events lie in this range", where=f"model {model}, table {solution.table}", value=asked,

@@ -12,10 +12,12 @@ import pytest
 from sqlalchemy import select
 
 from tests.warehouse.scenes import Clock, evict_component, model, start, work, write_log
+from transforms.errors import NotFound
 from warehouse import (
     Warehouse,
     WarehouseConfig,
     collect_garbage,
+    delete_rows,
     heartbeat_pin,
     live_pins,
     pin_solution,
@@ -178,3 +180,20 @@ def test_the_pin_of_a_killed_job_runs_out(tmp_path: Path) -> None:
         while live_pins(warehouse):
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_what_a_job_reads_is_noted_and_an_older_version_stays_readable(warehouse: Warehouse, log: Path) -> None:
+    submit_model(warehouse, model())
+    work(warehouse)
+    before = read_solution(warehouse, "ctr")
+    delete_rows(warehouse, "log", where=[("clicked", "true")])
+    with pinned_solution(warehouse, "ctr", holder="job", table_version=1) as then:
+        assert then == before
+        with pinned_solution(warehouse, "ctr", holder="job") as now:
+            assert (now.table_version, now.rows < then.rows) == (2, True)
+    with warehouse.catalog.read() as connection:
+        reads = connection.execute(select(schema.reads.c.rows).order_by(schema.reads.c.id)).scalars().all()
+    assert reads == [then.rows, now.rows]
+    with pytest.raises(NotFound) as caught:
+        read_solution(warehouse, "ctr", table_version=3)
+    assert (caught.value.value, caught.value.allowed) == (3, "1 to 2")
