@@ -474,7 +474,7 @@ def describe(url: str) -> None:
     catalog = Catalog.open(url)
     with catalog.read() as connection:
         dialect = connection.dialect.name
-        used = dict(connection.exec_driver_sql(_BYTES[dialect]).tuples().all())
+        used = dict(map(tuple, connection.exec_driver_sql(_BYTES[dialect])))
         for table in _LARGE:
             rows = connection.execute(select(func.count()).select_from(table)).scalar_one()
             each = used[table.name] / max(rows, 1)
@@ -485,7 +485,7 @@ def describe(url: str) -> None:
 
 
 _BYTES = {
-    "sqlite": "SELECT tbl_name, sum(pgsize) FROM sqlite_master JOIN (SELECT name, pgsize FROM dbstat WHERE aggregate)"
+    "sqlite": "SELECT tbl_name, sum(pgsize) FROM sqlite_master JOIN (SELECT name, pgsize FROM dbstat WHERE aggregate = 1)"
     " USING (name) GROUP BY tbl_name",
     "postgresql": "SELECT relname, pg_total_relation_size(oid) FROM pg_class WHERE relkind = 'r'",
 }
