@@ -48,6 +48,8 @@ _LOG = logging.getLogger(__name__)
 _COLLECT_SECS = 0.2
 # A bucket bills every listing.
 _COLLECT_SECS_BUCKET = 2.0
+# A transaction has fixed costs; but the write lock is not held for long either.
+_COMMIT_TASKS = 1_000
 # Far longer than any result waits for the worker that asked for it.
 _ABANDONED_SECS = 7 * 86_400
 
@@ -227,6 +229,7 @@ class _Worker:
     def __init__(self, warehouse: Warehouse, config: WorkerConfig, progress: Progress | None) -> None:
         self._warehouse, self._config, self._progress = warehouse, config, progress
         self._fragments_leased = 0
+        self._beat_at = 0.0
         self._works: dict[str, tuple[FragmentWork, dict[str, LeasedTask]]] = {}
         self._arrived: list[FragmentResult] = []
         self.in_hand: tuple[LeasedTask, ...] = ()
@@ -274,18 +277,24 @@ class _Worker:
             results.remove()
 
     def _attend(self, results: JobResults, done: threading.Event) -> None:
-        interval_secs = self._warehouse.config.lease_secs / 3
         collect_secs = _COLLECT_SECS if self._warehouse.storage.is_local else _COLLECT_SECS_BUCKET
-        beat_at = time.monotonic() + interval_secs
-        while not done.wait(min(collect_secs, interval_secs)):
+        self._beat_at = time.monotonic() + self._beat_secs
+        while not done.wait(min(collect_secs, self._beat_secs)):
             try:
-                if time.monotonic() >= beat_at:
-                    heartbeat(self._warehouse, self._open_tasks())
-                    beat_at = time.monotonic() + interval_secs
+                self._beat_if_due()
                 self._collect(results)
             except Busy as error:
                 self.report.times_busy += 1
                 _LOG.warning("the catalog is busy; trying again: %s", error)
+
+    @property
+    def _beat_secs(self) -> float:
+        return self._warehouse.config.lease_secs / 3
+
+    def _beat_if_due(self) -> None:
+        if time.monotonic() >= self._beat_at:
+            heartbeat(self._warehouse, self._open_tasks())
+            self._beat_at = time.monotonic() + self._beat_secs
 
     def _open_tasks(self) -> list[LeasedTask]:
         return [task for _, tasks in self._works.values() for task in tasks.values()]
@@ -294,35 +303,58 @@ class _Worker:
         """Commit or fail every component that has a result. After :class:`Busy` it can be called again."""
         self._arrived += results.new()
         while self._arrived:
-            result = self._arrived[0]
-            _, tasks = self._works[result.output]
-            self._commit(result, tasks)
-            for outcome in result.outcomes:
-                if outcome.error and outcome.memo_key in tasks:
-                    fail_task(self._warehouse, tasks[outcome.memo_key], outcome.error)
-                    del tasks[outcome.memo_key]
-                    self.report.failures += 1
-                    self.report.errors.append(outcome.error)
-            del self._works[result.output], self._arrived[0]
-            self.report.fragments += 1
-            self.report.raw_bytes_read += result.raw_bytes_read
-            self._tell()
+            batch = self._next_batch()
+            self._commit(batch)
+            for result in batch:
+                self._finish(result)
+            self._beat_if_due()
 
-    def _commit(self, result: FragmentResult, tasks: dict[str, LeasedTask]) -> None:
-        """Commit a fragment's memos in one transaction, so that its file is in use as a whole or not at all."""
-        outcomes = [outcome for outcome in result.outcomes if not outcome.error and outcome.memo_key in tasks]
+    def _next_batch(self) -> list[FragmentResult]:
+        """Results that are committed together: whole fragments, so that a file is in use as a whole or not at all."""
+        batch: list[FragmentResult] = []
+        tasks = 0
+        for result in self._arrived:
+            batch.append(result)
+            tasks += len(result.outcomes)
+            if tasks >= _COMMIT_TASKS:
+                break
+        return batch
+
+    def _commit(self, batch: Sequence[FragmentResult]) -> None:
+        """Commit the memos of some fragments in one transaction."""
+        written = [
+            (result, tasks, outcome)
+            for result in batch
+            for tasks in (self._works[result.output][1],)
+            for outcome in result.outcomes
+            if not outcome.error and outcome.memo_key in tasks
+        ]
         answers = commit_memos(self._warehouse, [
             (tasks[outcome.memo_key], MemoWritten(result.file, outcome.rows, outcome.size_bytes, outcome.secs))
-            for outcome in outcomes
-        ], result.operators)  # fmt: skip
-        for outcome in outcomes:
+            for result, tasks, outcome in written
+        ], [work for result in batch for work in result.operators])  # fmt: skip
+        for (result, tasks, outcome), answer in zip(written, answers, strict=True):
             del tasks[outcome.memo_key]
-        memos = sum(answers)
-        self.report.memos += memos
-        self.report.rows += memos * result.rows
-        self.report.fenced += len(answers) - memos
-        if memos < len(answers):
-            _LOG.warning("%d memos of %s were finished by another worker", len(answers) - memos, result.output)
+            self.report.memos += answer
+            self.report.rows += answer * result.rows
+            self.report.fenced += not answer
+        if not all(answers):
+            _LOG.warning("%d memos were finished by another worker", len(answers) - sum(answers))
+
+    def _finish(self, result: FragmentResult) -> None:
+        """Report the components of a fragment that failed, and let the fragment go."""
+        _, tasks = self._works[result.output]
+        for outcome in result.outcomes:
+            if outcome.error and outcome.memo_key in tasks:
+                fail_task(self._warehouse, tasks[outcome.memo_key], outcome.error)
+                del tasks[outcome.memo_key]
+                self.report.failures += 1
+                self.report.errors.append(outcome.error)
+        del self._works[result.output]
+        self._arrived.remove(result)
+        self.report.fragments += 1
+        self.report.raw_bytes_read += result.raw_bytes_read
+        self._tell()
 
     def _tell(self) -> None:
         if self._progress is not None:

@@ -236,13 +236,11 @@ def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[Leased
     held = tuple(tasks)
 
     def extend(connection: Connection) -> tuple[LeasedTask, ...]:
-        return tuple(
-            task
-            for task in held
-            if connection.execute(
-                update(schema.tasks).where(_held(task, TaskEvent.COMMIT)).values(lease_until=until)
-            ).rowcount
-        )
+        owned = _still_held(connection, held)
+        of = schema.tasks.c
+        for chunk in chunks(sorted(task_id for task_id, *_ in owned)):
+            connection.execute(update(schema.tasks).where(of.id.in_(chunk)).values(lease_until=until))
+        return tuple(task for task in held if _claim(task) in owned)
 
     return warehouse.catalog.run(extend, idempotent=True)
 
@@ -266,26 +264,34 @@ def commit_memos(
 
     def commit(connection: Connection) -> tuple[bool, ...]:
         owned = _still_held(connection, [task for task, _ in listed])
-        ready = [(task, written) for task, written in listed if task.task_id in owned]
+        ready = [(task, written) for task, written in listed if _claim(task) in owned]
         if ready:
             _commit(connection, ready, now)
             record_measurements(connection, works, [
                 stored_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
                 for task, written in ready
             ])  # fmt: skip
-        return tuple(task.task_id in owned or _is_committed(connection, task, written) for task, written in listed)
+        return tuple(_claim(task) in owned or _is_committed(connection, task, written) for task, written in listed)
 
     return warehouse.catalog.run(commit, idempotent=True)
 
 
-def _still_held(connection: Connection, tasks: Sequence[LeasedTask]) -> set[int]:
-    """Which tasks their holders still own: the compare of a compare-and-swap that holds the write lock."""
+#: What a holder shows: the task's id, its fence and the name of its lease.
+_Claim = tuple[int, int, str]
+
+
+def _claim(task: LeasedTask) -> _Claim:
+    return task.task_id, task.fence, task.lease
+
+
+def _still_held(connection: Connection, tasks: Sequence[LeasedTask]) -> set[_Claim]:
+    """Which claims still stand: the compare of a compare-and-swap that holds the write lock."""
     of = schema.tasks.c
-    shown = {(task.task_id, task.fence, task.lease) for task in tasks}
-    owned: set[int] = set()
-    for chunk in chunks(sorted(task.task_id for task in tasks)):
+    shown = {_claim(task) for task in tasks}
+    owned: set[_Claim] = set()
+    for chunk in chunks(sorted({task.task_id for task in tasks})):
         query = select(of.id, of.fence, of.lease).where(of.id.in_(chunk), of.state.in_(sources(TaskEvent.COMMIT)))
-        owned.update(row.id for row in connection.execute(query) if tuple(row) in shown)
+        owned.update(claim for row in connection.execute(query) if (claim := tuple(row)) in shown)
     return owned
 
 
@@ -365,17 +371,14 @@ def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
     state = target(TaskEvent.RELEASE)
 
     def release(connection: Connection) -> int:
-        released = 0
-        for task in held:
-            swapped = connection.execute(
-                update(schema.tasks)
-                .where(_held(task, TaskEvent.RELEASE))
-                .values(state=state, attempts=schema.tasks.c.attempts - 1, lease_until=None, changed_at=now)
-            )
-            if swapped.rowcount:
-                released += 1
-                _set_memo_state(connection, [task.memo_key], MEMO_OF_TASK[state], now)
-        return released
+        owned = _still_held(connection, held)
+        of = schema.tasks.c
+        values = {"state": state, "attempts": of.attempts - 1, "lease_until": None, "changed_at": now}
+        for chunk in chunks(sorted(task_id for task_id, *_ in owned)):
+            connection.execute(update(schema.tasks).where(of.id.in_(chunk)).values(**values))
+        keys = [task.memo_key for task in held if _claim(task) in owned]
+        _set_memo_state(connection, keys, MEMO_OF_TASK[state], now)
+        return len(owned)
 
     return warehouse.catalog.run(release, idempotent=True)
 

@@ -24,6 +24,8 @@ _VARYING = (
     (re.compile(r"\b\d+(\.\d+)? [KMG]?i?B\b"), "<size>"),
     (re.compile(r"\bplan +[0-9a-f]{12}\b"), "plan <id>"),
     (re.compile(r"[ ─]{2,}"), "  "),
+    # What is cheaper depends on measured seconds.
+    (re.compile(r"(\bhit  \d+  \d+  )(?:load|compute)\b"), r"\1<how>"),
 )
 
 

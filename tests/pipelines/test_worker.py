@@ -188,8 +188,8 @@ def test_a_lost_lease_is_not_committed_over(tmp_path: Path) -> None:
 
 
 def test_leases_are_kept_alive_while_a_job_runs(tmp_path: Path) -> None:
-    with open_home(tmp_path / "home", lease_secs=0.4) as warehouse:
-        fill(warehouse, write_log(tmp_path / "log", hours=40, rows=2000))
+    with open_home(tmp_path / "home", lease_secs=1.0) as warehouse:
+        fill(warehouse, write_log(tmp_path / "log", hours=100, rows=2000))
         stolen: list[int] = []
         done = threading.Event()
 
@@ -207,9 +207,9 @@ def test_leases_are_kept_alive_while_a_job_runs(tmp_path: Path) -> None:
         report = run_worker(warehouse, CONFIG, until_idle=True, on_step=on_step)
         done.set()
         thread.join()
-        assert time.monotonic() - begun > 0.8, "the job was too short to prove anything"
+        assert time.monotonic() - begun > 2.0, "the job was too short to prove anything"
         assert sum(stolen) == 0
-        assert (report.memos, report.fenced, report.jobs) == (160, 0, 1)
+        assert (report.memos, report.fenced, report.jobs) == (400, 0, 1)
 
 
 def test_results_that_nobody_waits_for_are_removed_after_a_week(tmp_path: Path, warehouse: Warehouse) -> None:
