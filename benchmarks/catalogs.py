@@ -404,7 +404,7 @@ def _ready(file: _Held) -> Iterator[Row]:
         if columns:
             key = memo_key(fingerprint, place.digests, columns)
         else:
-            key = hashlib.sha256((fingerprint + salt).encode("ascii")).hexdigest()
+            key = fingerprint[:16] + hashlib.sha256((fingerprint + salt).encode("ascii")).hexdigest()[:48]
         yield (key, fingerprint, *rest)
 
 

@@ -174,7 +174,8 @@ def fragment_identity(digests: Mapping[str, str], rows: int) -> str:
 
 
 def memo_key(fingerprint: str, digests: Mapping[str, str], columns: Iterable[str] | None = None) -> str:
-    """The identity of a memo: the component and the digests of exactly the columns it reads.
+    """The identity of a memo: the component and the digests of exactly the columns it reads. 64 hexadecimal digits,
+    of which the first 16 are the fingerprint's.
 
     ``columns`` picks them out of ``digests``; without it ``digests`` holds no others. A column that the component
     does not read, a label that arrives late, say, changes nothing.
@@ -195,7 +196,9 @@ class MemoKeys:
         read = self._lists.get(columns)
         if read is None:
             read = self._lists[columns] = encode_list([self._pair(name) for name in columns])
-        return hashlib.sha256(encode_list((encode(fingerprint), read))).hexdigest()
+        # It begins with the fingerprint: the memos of a component lie side by side in every index of keys, and a
+        # submission touches a page a component instead of a page a memo.
+        return fingerprint[:16] + hashlib.sha256(encode_list((encode(fingerprint), read))).hexdigest()[:48]
 
     def _pair(self, name: str) -> bytes:
         if name not in self._pairs:

@@ -12,14 +12,16 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import ClauseElement, Connection, create_engine, insert, inspect, select, text
+from sqlalchemy import ClauseElement, Connection, Table, create_engine, insert, inspect, select, text
 
 from tests.warehouse.scenes import start
+from transforms.encoding import digest
 from warehouse import schema
 from warehouse.catalog import Catalog
 from warehouse.catalog_url import with_driver
 from warehouse.migrate import FOLDER, current_revision
 from warehouse.migrations import HEAD
+from warehouse.table import memo_key
 
 
 def _config() -> Config:
@@ -116,6 +118,45 @@ def test_rows_survive(empty_url: str, tmp_path: Any) -> None:
     catalog = Catalog.open(empty_url)
     with catalog.read() as connection:
         assert [found._asdict() for found in connection.execute(select(schema.clients))] == [row]
+    catalog.close()
+
+
+def test_memos_keep_their_tasks_and_waits_under_their_new_keys(empty_url: str, tmp_path: Any) -> None:
+    """The new key of a memo is what matching asks for from now on."""
+    (tmp_path / "home").mkdir(exist_ok=True)
+    upgrade(empty_url, "0007")
+    fingerprints = ("a" * 64, "b" * 64)
+    digests = {"column": "1" * 64}
+    old = {one: digest([one, [["column", digests["column"]]]]) for one in fingerprints}
+    rows: list[tuple[Table, dict[str, Any]]] = [
+        (schema.tables, {"name": "t", "root": "/", "columns": [], "version": 1, "registered_at": 0.0}),
+        (schema.clients, {"name": "c", "served": 0, "leased_tasks": 0}),
+        (schema.models, {"id": 1, "name": "m", "version": 1, "client": "c", "priority": 0, "label": "l", "table_name": "t",
+                         "table_version": 1, "digest": "d", "live": True, "policy": "all", "submitted_at": 0.0}),
+        (schema.fragments, {"id": 1, "fragment_id": "f", "table_name": "t", "path": "p", "row_groups": [0], "rows": 1,
+                            "size_bytes": 1, "digests": digests}),
+    ]  # fmt: skip
+    for one in fingerprints:
+        rows += [
+            (schema.components, {"fingerprint": one, "shape": one, "expression": "x", "document": {}, "created_at": 0.0}),
+            (schema.memos, {"memo_key": old[one], "fingerprint": one, "fragment": 1, "state": "PENDING", "created_at": 0.0,
+                            "changed_at": 0.0, "queued_by": 1, "cause_code": "never_seen", "cause": "x"}),
+            (schema.tasks, {"memo_key": old[one], "table_name": "t", "partition": "p", "state": "QUEUED", "fence": 0,
+                            "attempts": 0, "not_before": 0.0, "created_at": 0.0, "changed_at": 0.0}),
+            (schema.waits, {"memo_key": old[one], "model": 1}),
+        ]  # fmt: skip
+    with connected(empty_url) as connection:
+        for table, row in rows:
+            connection.execute(insert(table).values(**row))
+    catalog = Catalog.open(empty_url)
+    wanted = sorted(memo_key(one, digests) for one in fingerprints)
+    with catalog.read() as connection:
+        for table in (schema.memos, schema.tasks, schema.waits):
+            assert sorted(connection.execute(select(table.c.memo_key)).scalars()) == wanted
+        joined = select(schema.memos.c.fingerprint).join(
+            schema.tasks, schema.tasks.c.memo_key == schema.memos.c.memo_key
+        )
+        assert sorted(connection.execute(joined).scalars()) == sorted(fingerprints)
     catalog.close()
 
 
