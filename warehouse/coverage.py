@@ -48,6 +48,10 @@ class Coverage:
     patterns: tuple[Pattern, ...]
     fragments: tuple[CoveredFragment, ...]
 
+    def part(self, first: int, last: int) -> Coverage:
+        """That of the fragments from position ``first`` to before ``last``."""
+        return Coverage(self.patterns, self.fragments[first:last])
+
     @property
     def fragments_of_patterns(self) -> tuple[int, ...]:
         """How many fragments look like each pattern."""

@@ -67,14 +67,15 @@ def survey(
     keeps: Callable[[MergedGraph], Keeps],
     *,
     graph: MergedGraph | None = None,
+    coverage: Coverage | None = None,
     requeue_evicted: bool = True,
 ) -> Survey:
     """Match the model's graph against what is ready over the fragments, and look up what should be kept and is not.
 
-    ``graph``: that of the inputs, where the caller has it.
+    ``graph``: that of the inputs, and ``coverage`` of its operations over the fragments, where the caller has them.
     """
     graph = graph or MergedGraph(tuple(item.component for item in inputs))
-    coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
+    coverage = coverage or find_coverage(connection, graph.columns(graph.operations), fragments)
     decide = keeps(graph)
     kept = tuple(tuple(decide(pattern.slots)) for pattern in coverage.patterns)
     columns = [graph.columns(chosen) for chosen in kept]

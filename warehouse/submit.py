@@ -20,10 +20,11 @@ from warehouse.analyses import resolve_model
 from warehouse.arrow_names import parse_arrow_type
 from warehouse.catalog import insert_absent
 from warehouse.config import WarehouseConfig
+from warehouse.coverage import find_coverage
 from warehouse.enqueue import Counts, count_pairs, queue_survey, replace_waits, survey, write_submission
 from warehouse.errors import NameTaken
 from warehouse.keeping import Market
-from warehouse.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.manifests import current_fragments, get_table
 from warehouse.merged import MergedGraph
 from warehouse.models import (
     ModelRecord,
@@ -122,10 +123,19 @@ def _match(
     """Match the model block by block of fragments, so that memory does not grow with the table, and queue what is missing."""
     fragments = current_fragments(connection, record.table)
     market = Market(connection, config, get_table(connection, record.table), fragments, now)
-    keeps = market.keeps(record)
+    coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
+    keeps = market.keeps(record)(graph)
     counts, awaited = Counts(), set[str]()
-    for block in blocks(fragments, len(inputs)):
-        found = survey(connection, inputs, block, keeps, graph=graph, requeue_evicted=requeue_evicted)
+    for first, last in blocks(len(fragments), len(inputs)):
+        found = survey(
+            connection,
+            inputs,
+            fragments[first:last],
+            lambda _: keeps,
+            graph=graph,
+            coverage=coverage.part(first, last),
+            requeue_evicted=requeue_evicted,
+        )
         awaited |= queue_survey(connection, record, found, now)
         counts += count_pairs(found)
     replace_waits(connection, record.id, awaited)
@@ -133,11 +143,11 @@ def _match(
     return counts
 
 
-def blocks(fragments: tuple[PlacedFragment, ...], inputs: int) -> Iterator[tuple[PlacedFragment, ...]]:
-    """The fragments in pieces of a bounded number of pairs with inputs."""
+def blocks(fragments: int, inputs: int) -> Iterator[tuple[int, int]]:
+    """Ranges of fragments, each of a bounded number of pairs with inputs."""
     size = max(1, _BLOCK_PAIRS // max(inputs, 1))
-    for first in range(0, len(fragments), size):
-        yield fragments[first : first + size]
+    for first in range(0, fragments, size):
+        yield first, min(first + size, fragments)
 
 
 def resolve_checked(warehouse: Warehouse, model: Model, table: str) -> Model:

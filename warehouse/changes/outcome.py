@@ -83,7 +83,8 @@ def find_recomputes(
         if model.table != table:
             continue
         inputs, keeps, first = stored_inputs(connection, model.id), market.keeps(model), 0
-        for block in blocks(placed, len(inputs)):
+        for first, last in blocks(len(placed), len(inputs)):
+            block = placed[first:last]
             found = survey(connection, inputs, block, keeps, requeue_evicted=False)
             for fingerprint, matches in found.matches.items():
                 root = found.graph.operations[fingerprint]
