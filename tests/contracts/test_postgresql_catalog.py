@@ -416,8 +416,9 @@ def test_strings_compare_by_bytes_and_prefixes_use_the_index(url: str, tmp_path:
         assert names(warehouse.catalog) == ["B", "_", "a", "b", "é"]
         register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=1)))
         submit_model(warehouse, model(inputs=5))
-        (first, *_) = search_components(warehouse)
-        assert search_components(warehouse, fingerprint_prefix=first.fingerprint[:12]) == (first,)
+        first = search_components(warehouse).components[0]
+        query = ComponentQuery(fingerprint=first.fingerprint[:12])
+        assert search_components(warehouse, query).components == (first,)
         with warehouse.catalog.read() as connection:
             connection.execute(text("SET LOCAL enable_seqscan = off"))
             plan = connection.execute(text("EXPLAIN SELECT 1 FROM components WHERE fingerprint LIKE 'ab%'")).scalars()
