@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from warehouse import schema
+from warehouse.awaited import await_elsewhere
 from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.causes import Cause, find_causes
 from warehouse.coverage import Coverage, cover, find_coverage
@@ -101,6 +102,7 @@ def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now:
     causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
     _write_memos(connection, model, missing, causes, now)
     _cover_again(connection, found.graph, [one for one in matches if one.action is Action.LOAD])
+    await_elsewhere(connection, found.graph.columns_of, matches)
     _move_to_current(connection, model.table, matches, found.rows)
     return {one.wanted.memo_key for one in matches if one.action in _AWAITED}
 

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, insert, or_, select, update
 
 from warehouse import schema
+from warehouse.awaited import await_contents, contents_of_memo
 from warehouse.catalog import chunks, one_of
 from warehouse.coverage import uncover
 from warehouse.errors import MemoDamaged
@@ -61,8 +62,10 @@ def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
         ).first()
         if found is None:
             return False
+        contents = contents_of_memo(connection, found.file, found.fingerprint)
         evict_memos(connection, {key: found.fingerprint}, {found.file: {found.fingerprint}}, f"damaged: {why}", now)
-        requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now)
+        if requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now):
+            await_contents(connection, {(key, content) for content in contents})
         return True
 
     return warehouse.catalog.run(mark, idempotent=True)
