@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from warehouse import schema
+from warehouse.awaited import await_elsewhere
 from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.causes import Cause, find_causes
 from warehouse.coverage import Coverage, cover, find_coverage
@@ -101,7 +102,8 @@ def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now:
     causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
     _write_memos(connection, model, missing, causes, now)
     _cover_again(connection, found.graph, [one for one in matches if one.action is Action.LOAD])
-    _move_to_current(connection, matches, found.rows)
+    await_elsewhere(connection, found.graph.columns_of, matches)
+    _move_to_current(connection, model.table, matches, found.rows)
     return {one.wanted.memo_key for one in matches if one.action in _AWAITED}
 
 
@@ -157,8 +159,8 @@ def replace_waits(connection: Connection, model: int, awaited: set[str]) -> None
     insert_absent(connection, schema.waits, ({"memo_key": key, "model": model} for key in sorted(awaited - before)))
 
 
-def _move_to_current(connection: Connection, matches: Sequence[Match], current: Set[int]) -> None:
-    """A memo that waits to be computed from a file that is gone is computed from a copy that is there."""
+def _move_to_current(connection: Connection, table: str, matches: Sequence[Match], current: Set[int]) -> None:
+    """A memo that waits to be computed from a file that is gone is computed from a copy that is there, in ``table``."""
     moved = [
         one.wanted
         for one in matches
@@ -175,9 +177,8 @@ def _move_to_current(connection: Connection, matches: Sequence[Match], current: 
     if pairs:
         of, tasks = schema.memos, schema.tasks
         connection.execute(update(of).where(of.c.memo_key == bindparam("key")).values(fragment=bindparam("row")), pairs)
-        connection.execute(
-            update(tasks).where(tasks.c.memo_key == bindparam("key")).values(partition=bindparam("part")), pairs
-        )
+        place = {"table_name": table, "partition": bindparam("part")}
+        connection.execute(update(tasks).where(tasks.c.memo_key == bindparam("key")).values(**place), pairs)
 
 
 def _current_rows(connection: Connection, rows: set[int]) -> list[int]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, and_, insert, or_, select, update
 
 from warehouse import schema
+from warehouse.awaited import await_contents, contents_of_memo
 from warehouse.catalog import chunks, one_of
 from warehouse.coverage import uncover
 from warehouse.errors import MemoDamaged
 from warehouse.manifests import added_columns, fragment_of
 from warehouse.matching import MemoRecord
+from warehouse.policy import Adaptive, KeepNone
 from warehouse.table import memo_key
 from warehouse.task_states import MemoState, TaskEvent, sources, target
 from warehouse.warehouse import Warehouse
@@ -46,7 +49,7 @@ def _record(row: Any) -> MemoRecord:
 def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
     """Record that the bytes of a ready memo, in ``file`` as a solution named it, are missing or wrong.
 
-    If a live model reads it, it is queued at once; otherwise it is evicted. Returns False, and changes nothing, if
+    If a live model keeps it, it is queued at once; otherwise it is evicted. Returns False, and changes nothing, if
     the memo is not ready (another reader was first) or stands elsewhere by now: an older solution knows older files.
     """
     of, files, now = schema.memos.c, schema.memo_files.c, warehouse.clock()
@@ -59,8 +62,10 @@ def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
         ).first()
         if found is None:
             return False
+        contents = contents_of_memo(connection, found.file, found.fingerprint)
         evict_memos(connection, {key: found.fingerprint}, {found.file: {found.fingerprint}}, f"damaged: {why}", now)
-        requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now)
+        if requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now):
+            await_contents(connection, {(key, content) for content in contents})
         return True
 
     return warehouse.catalog.run(mark, idempotent=True)
@@ -86,14 +91,24 @@ def damage_recorder(warehouse: Warehouse) -> Callable[[str, str, MemoDamaged], N
     return record
 
 
-def requeue_for_readers(connection: Connection, key: str, cause: str, now: float) -> None:
-    """Queue an evicted memo again for the live models that read it, if there are any."""
-    memos, models, inputs = schema.memos, schema.models, schema.model_inputs
+def requeue_for_readers(connection: Connection, key: str, cause: str, now: float) -> bool:
+    """Queue an evicted memo again for the live models that keep it, if there are any; returns whether there are.
+
+    They are those over a table that holds the memo's content today, of which it is an input, or, where policies keep
+    parts of inputs, a part of one.
+    """
+    memos, models, inputs = schema.memos, schema.models.c, schema.model_inputs.c
+    within = schema.component_subgraphs.c
+    tables = {copy.table_name for copy in _current_copies(connection, [key]).get(key, ())}
+    is_kept = or_(
+        and_(inputs.fingerprint == within.subgraph, models.policy != KeepNone.name), models.policy == Adaptive.name
+    )
     readers = connection.execute(
-        select(models.c.id)
-        .join(inputs, inputs.c.model == models.c.id)
-        .join(memos, memos.c.fingerprint == inputs.c.fingerprint)
-        .where(memos.c.memo_key == key, models.c.live.is_(True))
+        select(models.id)
+        .join(schema.model_inputs, inputs.model == models.id)
+        .join(schema.component_subgraphs, within.fingerprint == inputs.fingerprint)
+        .join(memos, memos.c.fingerprint == within.subgraph)
+        .where(memos.c.memo_key == key, models.live.is_(True), models.table_name.in_(sorted(tables)), is_kept)
         .distinct()
     ).scalars()
     waits = [{"memo_key": key, "model": model} for model in readers]
@@ -102,6 +117,7 @@ def requeue_for_readers(connection: Connection, key: str, cause: str, now: float
         values = {"state": MemoState.PENDING, "cause_code": "evicted", "cause": cause}
         connection.execute(update(memos).where(memos.c.memo_key == key).values(**values))
         connection.execute(insert(schema.waits), waits)
+    return bool(waits)
 
 
 def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> None:
@@ -116,38 +132,65 @@ def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> No
         )
 
 
-def _move_to_current_copies(connection: Connection, keys: Iterable[str]) -> None:
+def _move_to_current_copies(connection: Connection, keys: Sequence[str]) -> None:
     """Point memos whose fragment is no part of a table any more at a current fragment of equal content, if there is one.
 
-    A file that was renamed, or registered in a second table, keeps its fragment's identity under another row.
+    A file that was renamed, or registered in a second table, keeps its fragment's identity under another row; one that
+    was written again may hold the same in the columns that a memo reads.
     """
-    memos, fragments = schema.memos, schema.fragments
-    query = select(memos.c.memo_key, memos.c.fingerprint, memos.c.fragment, fragments.c.fragment_id)
-    query = query.join(fragments, fragments.c.id == memos.c.fragment).where(
-        one_of(connection, memos.c.memo_key, list(keys))
+    memos, members, manifests = schema.memos.c, schema.manifest_fragments.c, schema.manifests.c
+    standing = (
+        select(members.fragment)
+        .join(schema.manifests, manifests.id == members.manifest)
+        .where(manifests.current.is_(True), members.fragment == memos.fragment)
     )
-    wanted = connection.execute(query).all()
-    members, manifests = schema.manifest_fragments, schema.manifests
-    copies = (
-        select(fragments, manifests.c.partition)
-        .join(members, members.c.fragment == fragments.c.id)
-        .join(manifests, manifests.c.id == members.c.manifest)
-        .where(manifests.c.current.is_(True), fragments.c.fragment_id.in_({row.fragment_id for row in wanted}))
-        .order_by(fragments.c.id)
+    lost = select(memos.memo_key).where(one_of(connection, memos.memo_key, keys), ~standing.exists())
+    for key, copies in _current_copies(connection, connection.execute(lost).scalars().all()).items():
+        _move(connection, key, copies[0])
+
+
+def _current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]:
+    """The fragments of tables' current data over which memos have these very keys, as rows with their partitions.
+
+    They are looked for by the identity of the memo's fragment, in all tables, and where the memo was queued for.
+    """
+    memos, fragments, tasks = schema.memos.c, schema.fragments.c, schema.tasks.c
+    query = select(memos.memo_key, memos.fingerprint, fragments.fragment_id, tasks.table_name, tasks.partition)
+    query = query.join(schema.fragments, fragments.id == memos.fragment)
+    query = query.join(schema.tasks, tasks.memo_key == memos.memo_key)
+    wanted = connection.execute(query.where(one_of(connection, memos.memo_key, keys))).all()
+    members, manifests = schema.manifest_fragments.c, schema.manifests.c
+    current = (
+        select(schema.fragments, manifests.partition)
+        .join(schema.manifest_fragments, members.fragment == fragments.id)
+        .join(schema.manifests, manifests.id == members.manifest)
+        .where(manifests.current.is_(True))
     )
-    current = connection.execute(copies).all()
-    there = {row.id for row in current}
-    lost = [row for row in wanted if row.fragment not in there]
-    columns = _columns_read(connection, {row.fingerprint for row in lost})
-    added = {table: added_columns(connection, table) for table in {row.table_name for row in current}}
-    for memo in lost:
+    found: dict[int, Any] = {}
+    identities = sorted({memo.fragment_id for memo in wanted})
+    for row in connection.execute(current.where(one_of(connection, fragments.fragment_id, identities))):
+        found[row.id] = row
+    for table in sorted({memo.table_name for memo in wanted}):
+        partitions = sorted({memo.partition for memo in wanted if memo.table_name == table})
+        here = (manifests.table_name == table, one_of(connection, manifests.partition, partitions))
+        found |= {row.id: row for row in connection.execute(current.where(*here))}
+    by_identity, by_place = defaultdict(list), defaultdict(list)
+    for _, row in sorted(found.items()):
+        by_identity[row.fragment_id].append(row)
+        by_place[row.table_name, row.partition].append(row)
+    columns = _columns_read(connection, {memo.fingerprint for memo in wanted})
+    added = {table: added_columns(connection, table) for table in {row.table_name for row in found.values()}}
+    digests = {number: fragment_of(row, added[row.table_name]).digests for number, row in found.items()}
+    copies: defaultdict[str, list[Any]] = defaultdict(list)
+    for memo in wanted:
         read = columns[memo.fingerprint]
-        for copy in (row for row in current if row.fragment_id == memo.fragment_id):
-            digests = fragment_of(copy, added[copy.table_name]).digests
+        near = {row.id: row for row in (*by_identity[memo.fragment_id], *by_place[memo.table_name, memo.partition])}
+        for number, row in near.items():
+            held = digests[number]
             # One file with and without overlays has one fragment_id: what this memo reads must be the same in both.
-            if digests.keys() >= read and memo_key(memo.fingerprint, digests, read) == memo.memo_key:
-                _move(connection, memo.memo_key, copy)
-                break
+            if held.keys() >= read and memo_key(memo.fingerprint, held, read) == memo.memo_key:
+                copies[memo.memo_key].append(row)
+    return dict(copies)
 
 
 def _move(connection: Connection, key: str, copy: Any) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, or_, select, u
 from transforms.graph import component_from_document, raw_columns
 from transforms.measured import OperatorWork
 from warehouse import schema
+from warehouse.awaited import take_awaited
 from warehouse.catalog import chunks, storable
 from warehouse.coverage import count_live_bytes, cover, enter_files
 from warehouse.manifests import AddedColumns, added_columns, fragment_of
@@ -313,9 +314,11 @@ def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritte
           "held_bytes": written.size_bytes, "took_secs": written.secs} for task, written in ready],
     )  # fmt: skip
     places: dict[tuple[int, str], set[str]] = {}
+    awaited = take_awaited(connection, [task.memo_key for task, _ in ready])
     for task, written in ready:
-        place = (files[written.file.path], content_of(task.fragment, _columns_of(task)))
-        places.setdefault(place, set()).add(task.fingerprint)
+        own = content_of(task.fragment, _columns_of(task))
+        for content in {own, *awaited.get(task.memo_key, ())}:
+            places.setdefault((files[written.file.path], content), set()).add(task.fingerprint)
     cover(connection, places)
     count_live_bytes(connection, set(files.values()), now)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from sqlalchemy import Connection, exists, select
+from sqlalchemy import Connection, exists, func, select
 
 from transforms.errors import DataError
 from transforms.graph import Node, component_from_document, raw_columns
@@ -20,7 +20,7 @@ from warehouse.manifests import fragments_by_row
 from warehouse.memo_file import read_memo_file
 from warehouse.progress import Progress, quiet
 from warehouse.reader import read_raw
-from warehouse.table import Fragment
+from warehouse.table import Fragment, memo_keys_of
 from warehouse.task_states import MemoState
 from warehouse.warehouse import Warehouse
 
@@ -31,7 +31,8 @@ _FEW = 10_000
 def sample_memos(connection: Connection, count: int, random: Random) -> list[Any]:
     """``count`` different ready memos of data that is there today, or all if there are fewer; by key.
 
-    Among many, they follow random keys: keys are digests, spread evenly, so that one is about as likely as another.
+    Among many, they follow random keys of components that are drawn by how many memos they have: a component's keys are
+    spread evenly behind its fingerprint's first digits, so that one memo is about as likely as another.
     """
     of, files, members, manifests = schema.memos.c, schema.memo_files.c, schema.manifest_fragments.c, schema.manifests.c
     current = exists().where(
@@ -44,11 +45,19 @@ def sample_memos(connection: Connection, count: int, random: Random) -> list[Any
     if len(keys) < most:
         chosen.update(random.sample(keys, min(count, len(keys))))
     else:
-        following = select(of.memo_key).where(*ready).order_by(of.memo_key).limit(1)
+        counted = select(of.fingerprint, func.count()).where(of.state == MemoState.READY).group_by(of.fingerprint)
+        weights = {row.fingerprint: row[1] for row in connection.execute(counted.order_by(of.fingerprint))}
+        first = select(of.memo_key).where(*ready).order_by(of.memo_key).limit(1)
         while len(chosen) < count:
-            pivot = f"{random.getrandbits(256):064x}"
-            key = connection.execute(following.where(of.memo_key >= pivot)).scalar()
-            chosen.add(key if key is not None else keys[0])
+            (name,) = random.choices(list(weights), list(weights.values()))
+            start, end = memo_keys_of(name)
+            pivot = f"{start}{random.getrandbits(4 * (64 - len(start))):0{64 - len(start)}x}"
+            key = connection.execute(first.where(of.memo_key >= pivot, of.memo_key < end)).scalar()
+            key = key or connection.execute(first.where(of.memo_key >= start, of.memo_key < end)).scalar()
+            if key is None:
+                del weights[name]  # all of its memos are of older data
+            else:
+                chosen.add(key)
     query = select(of.memo_key, of.fingerprint, of.fragment, files.path, files.checksum)
     query = query.join(schema.memo_files, files.id == of.file).order_by(of.memo_key)
     return [row for chunk in chunks(sorted(chosen)) for row in connection.execute(query.where(of.memo_key.in_(chunk)))]

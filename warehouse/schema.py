@@ -311,6 +311,14 @@ waits = Table(
     Column("model", ForeignKey("models.id"), primary_key=True, index=True),
 )
 
+#: Contents for which a memo that is not ready will be found, besides the one that it is computed from.
+awaited_contents = Table(
+    "awaited_contents",
+    metadata,
+    Column("memo_key", ForeignKey("memos.memo_key"), primary_key=True),
+    Column("content", _HASH, primary_key=True),
+)
+
 submissions = Table(
     "submissions",
     metadata,

@@ -183,6 +183,15 @@ def memo_key(fingerprint: str, digests: Mapping[str, str], columns: Iterable[str
     return MemoKeys(digests).key(fingerprint, tuple(sorted(digests) if columns is None else sorted(set(columns))))
 
 
+#: Digits of the fingerprint that a memo's key begins with.
+_KEY_PREFIX = 16
+
+
+def memo_keys_of(fingerprint: str) -> tuple[str, str]:
+    """Where the keys of a component's memos lie: the first may be the first of the two, all are less than the second."""
+    return fingerprint[:_KEY_PREFIX], fingerprint[:_KEY_PREFIX] + "g"
+
+
 class MemoKeys:
     """The keys of memos over one content: what its columns contribute is encoded once for all components."""
 
@@ -198,7 +207,8 @@ class MemoKeys:
             read = self._lists[columns] = encode_list([self._pair(name) for name in columns])
         # It begins with the fingerprint: the memos of a component lie side by side in every index of keys, and a
         # submission touches a page a component instead of a page a memo.
-        return fingerprint[:16] + hashlib.sha256(encode_list((encode(fingerprint), read))).hexdigest()[:48]
+        found = hashlib.sha256(encode_list((encode(fingerprint), read))).hexdigest()
+        return fingerprint[:_KEY_PREFIX] + found[: 64 - _KEY_PREFIX]
 
     def _pair(self, name: str) -> bytes:
         if name not in self._pairs:

@@ -20,7 +20,9 @@ from warehouse import (
     ReadSolution,
     Warehouse,
     WarehouseConfig,
+    damage_recorder,
     explain_model,
+    queue_depths,
     queue_missing,
     read_fragment,
     read_solution,
@@ -126,6 +128,23 @@ def test_adaptive_keeps_a_shared_subgraph(warehouse: Warehouse) -> None:
     assert plain.hits == found.hits
     for one, other in zip(values(some, solution), _computed(some, wide), strict=True):
         assert one == other
+
+
+def test_a_damaged_part_is_computed_again_for_the_policy_that_keeps_it(warehouse: Warehouse) -> None:
+    some = with_prices(warehouse, byte_month=1e-13)
+    words = hr.text("query").lower().unigrams().hash_buckets(1_000_000)
+    wide = made("wide", *(words.modulo(2 + i) for i in range(12)))
+    submit_model(some, wide, policy="adaptive")
+    submit_model(some, made("plain", words.modulo(2), client="b"), policy="none")
+    done = work(some)
+    for path in (Path(some.storage.home) / "memos").rglob("*.memo"):
+        path.unlink()
+    solution = read_solution(some, "wide")
+    for fragment in solution.fragments:
+        read_fragment(some.storage, solution, fragment, on_damage=damage_recorder(some))
+    assert {one.client: one.queued for one in queue_depths(some)} == {"ads": done, "b": 0}
+    assert work(some) == done
+    assert read_solution(some, "wide").plans == solution.plans
 
 
 def _computed(warehouse: Warehouse, of: Model) -> list[pa.Table]:

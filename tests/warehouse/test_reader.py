@@ -158,6 +158,49 @@ def test_damage_that_no_live_model_reads_is_only_noted(warehouse: Warehouse) -> 
     assert [one.reason_code for one in decisions].count("evicted") == 1
 
 
+def test_damage_of_replaced_data_queues_nothing(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
+    """A job on older data finds it; no model needs those memos any more, and their raw data may be gone."""
+    submit_model(warehouse, model())
+    work(warehouse)
+    old = read_solution(warehouse, "ctr")
+    damage = damage_recorder(warehouse)
+    for hour in range(3):
+        write_partition(log, hour, events(20, seed=50 + hour))
+    register_table(warehouse, "log", str(log))
+    submit_model(warehouse, model())
+    work(warehouse)
+    for path in (tmp_path / "home/memos").rglob(f"*.{SUFFIX}"):
+        path.unlink()
+    for fragment in old.fragments:
+        with pytest.raises(ChangedData):
+            read_fragment(warehouse.storage, old, fragment, on_damage=damage)
+    assert (queue_depths(warehouse)[0].queued, work(warehouse)) == (0, 0)
+    now = read_solution(warehouse, "ctr")
+    for fragment in now.fragments:
+        read_fragment(warehouse.storage, now, fragment, on_damage=damage)
+    assert work(warehouse) == 6
+
+
+def test_a_damaged_memo_is_computed_from_a_file_that_was_written_again(
+    warehouse: Warehouse, log: Path, tmp_path: Path
+) -> None:
+    """Only a column that the model's memos do not read is another one in it."""
+    submit_model(warehouse, model())
+    computed = work(warehouse)
+    for hour in range(3):
+        write_partition(log, hour, events(20, seed=hour, price=pa.array([9.0] * 20, pa.float32())), "again.parquet")
+        (log / f"date=2026-01-01/hour={hour:02d}/part.parquet").unlink()
+    register_table(warehouse, "log", str(log))
+    assert submit_model(warehouse, model()).hits == 6
+    for path in (tmp_path / "home/memos").rglob(f"*.{SUFFIX}"):
+        path.unlink()
+    solution = read_solution(warehouse, "ctr")
+    for fragment in solution.fragments:
+        read_fragment(warehouse.storage, solution, fragment, on_damage=damage_recorder(warehouse))
+    assert work(warehouse) == computed
+    assert read_solution(warehouse, "ctr").count("compute") == 0
+
+
 def test_raw_data_that_changed_is_never_read_silently(warehouse: Warehouse, log: Path) -> None:
     submit_model(warehouse, model())
     work(warehouse)

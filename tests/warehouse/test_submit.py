@@ -171,6 +171,21 @@ def test_the_same_bytes_in_two_tables_are_computed_once(warehouse: Warehouse, tm
     assert read_solution(warehouse, "two").count("load") == 4
 
 
+def test_a_task_moves_with_its_memo_to_another_table(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
+    """The only copy that is left of what waits is in another table, and another hour, than it was queued for."""
+    submit_model(warehouse, model())
+    for hour in range(3):
+        write_partition(tmp_path / "other", 5 + hour, events(seed=hour))
+        write_partition(log, hour, events(seed=50 + hour))
+    register_table(warehouse, "log", str(log))
+    register_table(warehouse, "other", str(tmp_path / "other"))
+    submit_model(warehouse, model("copied"), table="other")
+    tasks = lease_tasks(warehouse, "worker", limit=100)
+    assert {(task.table, task.partition[-2:]) for task in tasks if "/other/" in task.fragment.path} == {
+        ("other", "05"), ("other", "06"), ("other", "07")
+    }  # fmt: skip
+
+
 def test_a_changed_label_invalidates_nothing(warehouse: Warehouse, log: Path) -> None:
     submit_model(warehouse, model())
     work(warehouse)

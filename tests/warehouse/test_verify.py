@@ -253,6 +253,7 @@ def test_the_sample_to_recompute_depends_on_the_seed_only(
         drawn = {tuple(row.memo_key for row in sample_memos(connection, 2, Random(seed))) for seed in range(40)}
         again = {tuple(row.memo_key for row in sample_memos(connection, 2, Random(seed))) for seed in range(40)}
         assert len(sample_memos(connection, 100 if few > 1 else 6, Random(0))) == 6
+        assert len(sample_memos(connection, 3, Random(0))) == 3, "more than there are components"
     assert drawn == again
     assert {len(keys) for keys in drawn} == {2}
     assert len({key for keys in drawn for key in keys}) == 6, "every memo has its chance"
