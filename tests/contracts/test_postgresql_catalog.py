@@ -22,6 +22,7 @@ from tests.postgresql import PostgresServer, database_of, locks_waited_for
 from tests.warehouse.scenes import REPOSITORY, compute, model, pretended, write_log
 from transforms.errors import HeadraceError, InputError, StorageError
 from warehouse import (
+    ComponentQuery,
     Warehouse,
     WarehouseConfig,
     commit_memos,
