@@ -1,6 +1,7 @@
 """How long submitting, solving and searching take against big catalogs, beside their targets.
 
     python benchmarks/catalog_scale.py [--database sqlite|postgresql|both] [--keep FOLDER] [--submissions 40] [--small]
+                                       [--components N]
 
 The catalogs are made first (``benchmarks/catalogs.py``): PostgreSQL with 1 M components and 20 M memos over the table
 ``events``, SQLite with 100,000 and 2 M; both besides a table of 8,760 hourly partitions and the memos of one model over it.
@@ -18,7 +19,7 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -241,6 +242,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a folder where the catalogs stay for another run")
     parser.add_argument("--submissions", type=int, default=40)
     parser.add_argument("--small", action="store_true", help="catalogs of seconds: says that the script works, no more")
+    parser.add_argument("--components", type=int, help="another number of them than the targets are for")
     options = parser.parse_args()
     report = Report()
     print(machine())
@@ -248,6 +250,8 @@ def main() -> int:
         os.chmod(folder, 0o755)  # the server may run as another user
         for database in DATABASES if options.database == "both" else (options.database,):
             size = SMALL if options.small else SIZES[database]
+            if options.components:
+                size = replace(size, components=options.components)
             with made(database, size, options.keep or Path(folder)) as (url, home):
                 measure(url, home, size, options.submissions, report)
     print("every target is met" if not report.missed else f"missed: {', '.join(report.missed)}")
