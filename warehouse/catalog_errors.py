@@ -47,6 +47,8 @@ _STATES: dict[str, tuple[type[HeadraceError], str, str]] = {
               "try again; statement_timeout of the role or the database may be too short"),
     "25006": (StorageError, "this PostgreSQL server only reads", "name the primary server in the catalog's URL"),
     "42501": (StorageError, "the role may not do this in the catalog", "GRANT CREATE, USAGE ON SCHEMA ... TO the role"),
+    "3F000": (InputError, "the database has no such schema",
+              "CREATE SCHEMA, or name another one: ?options=-csearch_path%3DNAME"),
     "53": (StorageError, "the database server has no room", "free disk space or memory there; nothing was half written"),
     "58": (StorageError, "the database server's disk refused", "read its log; nothing was half written"),
     "XX001": (CorruptFile, "the database server found damaged pages", "restore the database from a backup"),

@@ -116,6 +116,12 @@ def test_schemas_of_one_database_are_catalogs_of_their_own(new_database: NewData
         catalog.close()
 
 
+def test_a_schema_that_is_not_there_is_said(new_database: NewDatabase) -> None:
+    with pytest.raises(InputError, match="no such schema") as caught:
+        Catalog.open(f"{new_database(migrated=False)}&options=-csearch_path%3Dabsent")
+    assert "CREATE SCHEMA" in caught.value.next_step
+
+
 def test_a_deadlock_is_undone_and_begun_anew(
     catalog: Catalog, url: str, waits: list[float], postgres: PostgresServer
 ) -> None:
