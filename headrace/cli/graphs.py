@@ -22,6 +22,7 @@ from headrace.cli.conditions import (
     Subgraph,
     TableName,
     query_of,
+    refuse_empty,
 )
 from headrace.cli.output import emit, write_output
 from headrace.cli.quantities import age_of, bytes_of, moment_of
@@ -53,21 +54,21 @@ def list_(
 
 @app.command("search")
 def search(
-    column: Column = "",
-    operator: Operator = "",
-    subgraph: Subgraph = "",
-    pattern: PatternText = "",
-    fingerprint: Annotated[str, typer.Option(help="Its own fingerprint starts so.")] = "",
-    model: ModelName = "",
-    client: ClientName = "",
-    table: TableName = "",
-    older_than: Annotated[str, typer.Option(help=f"First asked for before then: {AGE_HELP}")] = "",
-    newer_than: Annotated[str, typer.Option(help=f"First asked for since then: {AGE_HELP}")] = "",
-    min_size: MinSize = "",
-    max_size: MaxSize = "",
+    column: Column = None,
+    operator: Operator = None,
+    subgraph: Subgraph = None,
+    pattern: PatternText = None,
+    fingerprint: Annotated[str | None, typer.Option(help="Its own fingerprint starts so.")] = None,
+    model: ModelName = None,
+    client: ClientName = None,
+    table: TableName = None,
+    older_than: Annotated[str | None, typer.Option(help=f"First asked for before then: {AGE_HELP}")] = None,
+    newer_than: Annotated[str | None, typer.Option(help=f"First asked for since then: {AGE_HELP}")] = None,
+    min_size: MinSize = None,
+    max_size: MaxSize = None,
     min_hits: MinHits = None,
     min_saved: MinSaved = None,
-    state: State = "",
+    state: State = None,
     sort: Annotated[str, typer.Option(help="newest, oldest, size, hits, saved or secs.")] = "newest",
     limit: Limit = 50,
     offset: Offset = 0,
@@ -79,6 +80,7 @@ def search(
     from warehouse.search import search_components
     from warehouse.search_query import SORTS
 
+    refuse_empty(older_than=older_than, newer_than=newer_than)
     if sort not in SORTS:
         raise InputError("no such order", where="--sort", value=sort, allowed=", ".join(SORTS))
     with open_warehouse(home) as warehouse:
@@ -97,8 +99,8 @@ def search(
             min_hits=min_hits,
             min_saved=min_saved,
             state=state,
-            created_before=age_of("--older-than", older_than, now),
-            created_after=age_of("--newer-than", newer_than, now),
+            created_before=age_of("--older-than", older_than or "", now),
+            created_after=age_of("--newer-than", newer_than or "", now),
         )
         found = search_components(warehouse, query, sort=sort, limit=limit, offset=offset, count=count)
     emit(_screen(found, offset), as_json=as_json)
@@ -163,28 +165,32 @@ def show(
 
 @app.command("evict")
 def evict(
-    fingerprint: Annotated[str, typer.Argument(help="Of one component: its fingerprint, or the first digits.")] = "",
-    column: Column = "",
-    operator: Operator = "",
-    subgraph: Subgraph = "",
-    pattern: PatternText = "",
-    model: ModelName = "",
-    client: ClientName = "",
-    table: TableName = "",
-    start: Annotated[str, typer.Option(help="Memos of partitions from this time on (ISO 8601, UTC).")] = "",
-    end: Annotated[str, typer.Option(help="Memos of partitions before this time.")] = "",
-    older_than: Annotated[str, typer.Option(help=f"Memos computed before then: {AGE_HELP}")] = "",
-    newer_than: Annotated[str, typer.Option(help=f"Memos computed since then: {AGE_HELP}")] = "",
-    min_size: MinSize = "",
-    max_size: MaxSize = "",
+    fingerprint: Annotated[
+        str | None, typer.Argument(help="Of one component: its fingerprint, or the first digits.", show_default=False)
+    ] = None,
+    column: Column = None,
+    operator: Operator = None,
+    subgraph: Subgraph = None,
+    pattern: PatternText = None,
+    model: ModelName = None,
+    client: ClientName = None,
+    table: TableName = None,
+    start: Annotated[str | None, typer.Option(help="Memos of partitions from this time on (ISO 8601, UTC).")] = None,
+    end: Annotated[str | None, typer.Option(help="Memos of partitions before this time.")] = None,
+    older_than: Annotated[str | None, typer.Option(help=f"Memos computed before then: {AGE_HELP}")] = None,
+    newer_than: Annotated[str | None, typer.Option(help=f"Memos computed since then: {AGE_HELP}")] = None,
+    min_size: MinSize = None,
+    max_size: MaxSize = None,
     min_hits: MinHits = None,
     min_saved: MinSaved = None,
-    state: State = "",
+    state: State = None,
     budget: Annotated[
-        str, typer.Option(help="Only until all memos together take no more than this, such as 500GB.")
-    ] = "",
+        str | None, typer.Option(help="Only until all memos together take no more than this, such as 500GB.")
+    ] = None,
     why: Annotated[str, typer.Option(help="Kept with the tombstones, and shown by explain.")] = "evicted by hand",
-    plan: Annotated[str, typer.Option(metavar="ID", help="Refuse if it is not the plan that a dry run showed.")] = "",
+    plan: Annotated[
+        str | None, typer.Option(metavar="ID", help="Refuse if it is not the plan that a dry run showed.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would go.")] = False,
     home: Home = "",
     as_json: AsJson = False,
@@ -195,6 +201,8 @@ def evict(
     from warehouse.eviction_plan import EvictionRequest
     from warehouse.search import get_component
 
+    refuse_empty(fingerprint=fingerprint, start=start, end=end, older_than=older_than, newer_than=newer_than, budget=budget,
+                 plan=plan)  # fmt: skip
     if plan and not yes:
         raise InputError("a plan is of an eviction that is done", where="--plan", value=plan, next_step="add --yes")
     with open_warehouse(home) as warehouse:
@@ -204,7 +212,7 @@ def evict(
             operator=operator,
             subgraph=subgraph,
             pattern=pattern,
-            fingerprint=get_component(warehouse, fingerprint).fingerprint if fingerprint else "",
+            fingerprint=get_component(warehouse, fingerprint).fingerprint if fingerprint else None,
             model=model,
             client=client,
             table=table,
@@ -216,14 +224,14 @@ def evict(
         )
         request = EvictionRequest(
             query=query,
-            start=moment_of("--start", start),
-            end=moment_of("--end", end),
-            written_before=age_of("--older-than", older_than, now),
-            written_after=age_of("--newer-than", newer_than, now),
-            budget_bytes=bytes_of("--budget", budget),
+            start=moment_of("--start", start or ""),
+            end=moment_of("--end", end or ""),
+            written_before=age_of("--older-than", older_than or "", now),
+            written_after=age_of("--newer-than", newer_than or "", now),
+            budget_bytes=bytes_of("--budget", budget or ""),
         )
         if yes:
-            gone = run_eviction(warehouse, request, why=why, who=_who(), plan=plan)
+            gone = run_eviction(warehouse, request, why=why, who=_who(), plan=plan or "")
         else:
             gone = plan_eviction(warehouse, request)
     fields = {**vars(gone), "over_budget_bytes": gone.over_budget_bytes}
