@@ -202,4 +202,4 @@ def _stored_as_codes(metadata: Any, coded: Sequence[str], groups: Sequence[int])
 
 def _corrupt(path: str, error: Exception) -> CorruptFile:
     return CorruptFile("not a whole Parquet file", where=path, value=str(error).splitlines()[0][:200],
-                       next_step="write the file again; nothing was registered")  # fmt: skip
+                       next_step="write the file again; nothing was changed")  # fmt: skip

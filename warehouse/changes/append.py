@@ -65,7 +65,7 @@ def append_rows(
     new = [one for one in late if one.path not in paths and (one.partition, one.identity) not in contents]
     again = sum(one.rows.num_rows for one in late) - sum(one.rows.num_rows for one in new)
     if not new:
-        raise InputError("these rows are in the table already", where=", ".join(files), value=f"{again} rows",
+        raise InputError("these rows are in the table already", where=", ".join(files), value=f"rows: {again:,}",
                          next_step=f"headrace table history {table} says when they came")  # fmt: skip
     placed_files = [] if dry_run else [one.write(warehouse) for one in new]
     fragments = [one.foreseen() for one in new] if dry_run else [found for _, found in placed_files]
@@ -91,7 +91,7 @@ def append_rows(
         columns=(),
         added_columns=(),
         unknown_keys=0,
-        notes=(f"{again} rows were in the table already and were left out",) if again else (),
+        notes=(f"left out, since the table has them already: {again:,} of the rows",) if again else (),
         recompute=recompute,
     )
 
@@ -172,7 +172,8 @@ def _read(warehouse: Warehouse, table: Table, files: Sequence[str]) -> pa.Table:
         parts.append(rows.select(names))
     whole = pa.concat_tables([part.cast(parts[0].schema) for part in parts]).combine_chunks()
     if not whole.num_rows:
-        raise InputError("there are no rows to append", where=", ".join(files))
+        raise InputError("there are no rows to append", where=", ".join(files), value="0 rows",
+                         next_step="check what wrote these files")  # fmt: skip
     return whole
 
 
@@ -182,7 +183,7 @@ def _split(
     """The rows of each partition, in time order; within one they keep their order."""
     known = {placed.partition: (placed.start, placed.end) for placed in standing}
     if partition:
-        start, end = partition_range(partition)
+        start, end = _range_of(partition)
         if partition not in known:
             _refuse_new({partition: rows.num_rows}, known, create, where, "")
             refuse_overlaps({**known, partition: (start, end)}, table.root)
@@ -205,6 +206,13 @@ def _split(
         yield key, rows.take(pa.array(found))
 
 
+def _range_of(partition: str) -> tuple[datetime, datetime]:
+    try:
+        return partition_range(partition)
+    except DataError as error:
+        raise InputError("not a time partition", where="partition", value=partition, allowed=error.allowed) from None
+
+
 def _hours(table: Table, rows: pa.Table, where: str) -> Ints:
     """Whole hours since 1970 of every row's time."""
     name = table.time_column
@@ -216,7 +224,7 @@ def _hours(table: Table, rows: pa.Table, where: str) -> Ints:
         raise InputError("the time column is a number of no known unit", where=f"table {table.name}, column {name}",
                          value=str(times.type), next_step="--partition date=YYYY-MM-DD/hour=HH")  # fmt: skip
     if times.null_count:
-        raise DataError("a time is null", where=f"{where}, column {name}", value=f"{times.null_count} rows",
+        raise DataError("a time is null", where=f"{where}, column {name}", value=f"null in {times.null_count} of {len(times)}",
                         next_step="--partition puts all rows into one partition")  # fmt: skip
     unit = pa.timestamp("us", tz=times.type.tz if pat.is_timestamp(times.type) else None)
     microseconds = np.asarray(times.cast(unit, safe=False).cast(pa.int64()))
@@ -237,7 +245,7 @@ def _partition_of(hour: int, by_start: dict[tuple[datetime, datetime], str], hou
 def _refuse_new(unknown: dict[str, int], known: dict[str, Any], create: bool, where: str, time_column: str) -> None:
     if not unknown or create:
         return
-    some = ", ".join(f"{key} ({rows} rows)" for key, rows in list(unknown.items())[:3])
+    some = ", ".join(f"{key} (rows: {rows:,})" for key, rows in list(unknown.items())[:3])
     there = f"{min(known)} to {max(known)}" if known else "(none)"
     check = f"check column {time_column}, or " if time_column else ""
     raise DataError("the table has no such partition", where=where, value=some + (", …" if len(unknown) > 3 else ""),

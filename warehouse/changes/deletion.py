@@ -82,9 +82,15 @@ def delete_rows(
         columns=chooser.columns,
         added_columns=(),
         unknown_keys=chooser.unknown_keys,
-        notes=(f"{before} of the events were retracted before",) if before else (),
+        notes=_notes(before, none=not before and not replacements),
         recompute=(),
     )
+
+
+def _notes(before: int, *, none: bool) -> tuple[str, ...]:
+    if none:
+        return ("no event is chosen by this",)
+    return (f"retracted before: {before:,} of these events",) if before else ()
 
 
 def _retract(

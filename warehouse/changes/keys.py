@@ -24,7 +24,7 @@ class KeyIndex:
     def __init__(self, columns: Mapping[str, pa.Array], where: str) -> None:
         for name, column in columns.items():
             if column.null_count:
-                raise DataError("a key is null", where=f"{where}, column {name}", value=f"{column.null_count} rows",
+                raise DataError("a key is null", where=f"{where}, column {name}", value=f"null in {column.null_count} of {len(column)}",
                                 next_step="leave out the rows without a key")  # fmt: skip
         self.names = tuple(columns)
         self._values = [pc.unique(column) for column in columns.values()]
@@ -40,7 +40,7 @@ class KeyIndex:
             twice = folded[self._rows_by_code][1:][np.diff(folded[self._rows_by_code]) == 0][0]
             row = int(self._rows_by_code[np.searchsorted(folded[self._rows_by_code], twice)])
             raise DataError("a key stands in several rows", where=f"{where}, {', '.join(columns)}",
-                            value=f"{len(folded) - self.size} rows too many; one of them: "
+                            value=f"too many rows: {len(folded) - self.size}; one of them: "
                             + ", ".join(repr(column[row].as_py()) for column in columns.values()),
                             next_step="keep one row for each key")  # fmt: skip
         self._met = np.zeros(self.size, np.bool_)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from transforms.errors import DataError, TypeMismatch
+from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.changes.keys import KeyIndex
 from warehouse.changes.values import brought_columns, new_columns, plain_column, read_values, table_type
 from warehouse.manifests import PlacedFragment
@@ -174,7 +174,8 @@ def _layout(standing: Sequence[PlacedFragment]) -> tuple[dict[int, int], dict[st
 def _mirrors(storage: Storage, table: Table, folder: str, counts: Mapping[str, int]) -> dict[str, str]:
     root, here = table.root.rstrip("/"), storage.absolute(folder).rstrip("/")
     if not storage.folder_exists(here):
-        raise DataError("no such folder of values", where=folder, next_step="join a single file by a key: --on KEY")
+        step = "join a single file by a key: --on KEY" if storage.exists(here) else "check the path"
+        raise InputError("no such folder of values", where=folder, value=here, next_step=step)
     found = {}
     for file in storage.list(here):
         relative = file.path.removeprefix(here).lstrip("/")
@@ -187,7 +188,8 @@ def _mirrors(storage: Storage, table: Table, folder: str, counts: Mapping[str, i
                             next_step=f"headrace table show {table.name} lists the partitions")  # fmt: skip
         found[path] = file.path
     if not found:
-        raise DataError("no Parquet file here", where=folder, allowed="<partition>/<name of the table's file>")
+        raise DataError("no Parquet file here", where=folder, allowed="<partition>/<name of the table's file>",
+                        next_step=f"headrace table show {table.name} lists the partitions")  # fmt: skip
     return found
 
 

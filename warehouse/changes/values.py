@@ -29,10 +29,13 @@ _FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
 def read_values(storage: Storage, path: str) -> pa.Table:
     """All rows of a Parquet file, or of every Parquet file in a folder, in the order of their names.
 
-    Raises :class:`DataError` when there is none, and :class:`~warehouse.errors.CorruptFile`.
+    Raises :class:`InputError` for a path that is not there, :class:`DataError` for a folder without a file, and
+    :class:`~warehouse.errors.CorruptFile`.
     """
     where = storage.absolute(path)
     if not storage.folder_exists(where):
+        if not storage.exists(where):
+            raise InputError("no such file or folder", where=path, value=where, next_step="check the path")
         return read_whole(storage, where)
     found = [file.path for file in storage.list(where) if file.path.endswith((".parquet", ".pq"))]
     if not found:
@@ -137,10 +140,22 @@ def parse_literal(text: str, column: ColumnSchema) -> Any:
                          next_step="choose them by a key: --on KEY --keys FILE")  # fmt: skip
     if pat.is_boolean(kind) and text.lower() not in ("true", "false"):
         raise _not_a_value(text, column, "true or false")
+    if pat.is_timestamp(kind):
+        return _moment(text, kind, column)
     try:
         return pa.scalar(text, pa.string()).cast(kind)
     except pa.ArrowException as error:
         raise _not_a_value(text, column, column.arrow_type) from error
+
+
+def _moment(text: str, kind: pa.DataType, column: ColumnSchema) -> Any:
+    """A time is in UTC unless it says otherwise, as in every option."""
+    for spelled, read_as in ((text, kind), (text, pa.timestamp(kind.unit))):
+        try:
+            return pa.scalar(spelled, pa.string()).cast(read_as).cast(kind)
+        except pa.ArrowException:
+            continue
+    raise _not_a_value(text, column, f"{column.arrow_type}: ISO 8601, such as 2026-03-02T18:00")
 
 
 def _not_a_value(text: str, column: ColumnSchema, allowed: str) -> InputError:

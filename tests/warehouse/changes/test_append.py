@@ -43,7 +43,7 @@ def test_the_same_rows_are_not_doubled(warehouse: Warehouse, log: Path, tmp_path
     both = late(tmp_path, events(0, 2, first=900), events(1, 3, first=950), name="both.parquet")
     done = append_rows(warehouse, "log", [both])
     assert (done.rows, done.partitions) == (3, ("date=2026-01-01/hour=01",))
-    assert done.notes == ("2 rows were in the table already and were left out",)
+    assert done.notes == ("left out, since the table has them already: 2 of the rows",)
     assert len(column(warehouse, "event_id")) == 18 + 2 + 3
 
 
@@ -71,7 +71,7 @@ def test_new_partitions_are_made_only_when_asked(warehouse: Warehouse, log: Path
     path = late(tmp_path, events(0, 1, first=800), events(30, 2, first=900))
     with pytest.raises(DataError, match="no such partition") as caught:
         append_rows(warehouse, "log", [path])
-    assert "date=2026-01-02/hour=06 (2 rows)" in str(caught.value.value)
+    assert "date=2026-01-02/hour=06 (rows: 2)" in str(caught.value.value)
     assert version(warehouse) == 1
     assert append_rows(warehouse, "log", [path], create=True).partitions[-1] == "date=2026-01-02/hour=06"
     assert [one.start for one in placed(warehouse)][-1] == START + timedelta(hours=30)
@@ -90,8 +90,8 @@ def bad_rows(tmp_path: Path) -> dict[str, tuple[type[HeadraceError], str, list[s
         "extra column": (SchemaDrift, "does not have", [late(tmp_path, plain.append_column("x", pa.array([1, 2])))], {}),
         "other type": (SchemaDrift, "another type", [late(tmp_path, plain.set_column(0, "event_id", pa.array(["1", "2"])))], {}),
         "no rows": (InputError, "no rows", [late(tmp_path, plain.slice(0, 0))], {}),
-        "no file": (DataError, "not there", [str(tmp_path / "absent.parquet")], {}),
-        "no partition": (DataError, "not a time partition", [late(tmp_path, plain)], {"partition": "hour=3"}),
+        "no file": (InputError, "no such file", [str(tmp_path / "absent.parquet")], {}),
+        "no partition": (InputError, "not a time partition", [late(tmp_path, plain)], {"partition": "hour=3"}),
     }  # fmt: skip
 
 

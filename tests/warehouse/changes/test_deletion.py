@@ -28,7 +28,7 @@ def test_conditions_hold_together_and_deletions_unite(warehouse: Warehouse, log:
     assert (done.rows, done.fragments, done.recompute) == (2, 2, ())
     assert [one for one in range(6) if one not in ids(warehouse)] == [1, 5]
     again = delete_rows(warehouse, "log", where=[("price", "1.0")])
-    assert (again.rows, again.notes) == (2, ("2 of the events were retracted before",))
+    assert (again.rows, again.notes) == (2, ("retracted before: 2 of these events",))
     assert [one.fragment.deleted_rows for one in placed(warehouse)] == [1, 1, 1, 1, 0, 0]
     assert [one.fragment.live_rows for one in placed(warehouse)] == [3, 1, 3, 1, 4, 2]
     assert len(ids(warehouse, at_version=1)) == 18
