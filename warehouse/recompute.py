@@ -92,7 +92,8 @@ def _recompute(warehouse: Warehouse, memo: Any, root: Node, fragment: Fragment) 
         result = compile_plan({"it": root}, ArtifactSource(warehouse.storage.home)).run(raw)
     except DataError as error:
         step = error.next_step or "restore the data, or register the table again"
-        return [Problem(Finding("raw data", error.where or fragment.path, f"{error.what}: {error.value}", step))]
+        said = f"{error.what}: {error.value}" + (f" instead of {error.allowed}" if error.allowed else "")
+        return [Problem(Finding("raw data", error.where or fragment.path, said, step))]
     try:
         kept = read_memo_file(warehouse.storage, memo.path, [memo.fingerprint], memo.checksum)[memo.fingerprint]
     except MemoDamaged as error:

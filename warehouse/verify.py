@@ -106,6 +106,7 @@ def verify_warehouse(
     artifacts, bad_artifacts = _check_artifacts(warehouse)
     recomputed, wrong = recompute_sample(warehouse, recompute, random, progress) if recompute else (0, [])
     problems += [*bad_overlays, *bad_artifacts, *_new(problems, wrong)]
+    problems.sort(key=lambda problem: problem.finding.where)  # the catalog's order is that of the workers' commits
     findings = tuple(_repaired(warehouse, problem) if repair else problem.finding for problem in problems)
     return Verified(len(ids), read_files, memos, read_bytes, overlays, artifacts, recomputed, findings)
 
