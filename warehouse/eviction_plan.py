@@ -46,7 +46,7 @@ class EvictionRequest:
         said += [f"partitions before {_minute(self.end)}"] if self.end is not None else []
         said += [f"computed since {_minute(self.written_after)}"] if self.written_after is not None else []
         said += [f"computed before {_minute(self.written_before)}"] if self.written_before is not None else []
-        said += [f"a budget of {self.budget_bytes} bytes"] if self.budget_bytes is not None else []
+        said += [f"a budget of {self.budget_bytes:,} B"] if self.budget_bytes is not None else []
         return ", ".join(said)
 
 

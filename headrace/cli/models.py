@@ -182,7 +182,9 @@ def explain(
         priced = [one for one in names if one in shown][:_PRICED_INPUTS]
         decisions = explain_model(warehouse, name, version or None, costs_of=priced)
         decisions = tuple(one for one in decisions if one.input in shown)
-        unknown = {one.input for one in decisions if one.reason_code in ("never_seen", "not_kept")}
+        # Where the input's own component has a memo, or had one, nothing else is nearer to it.
+        known_inputs = {one.input for one in decisions if one.reason_code not in _UNKNOWN}
+        unknown = {one.input for one in decisions} - known_inputs
         nearest = nearest_known_of(warehouse, name, unknown, version or None)
     rows = (
         DecisionRow(
@@ -211,9 +213,21 @@ def explain(
         )
         for item in nearest
     )
-    screen = ExplainScreen(name, found.version, found.policy, tuple(rows), tuple(known), summarised=not partitions)
+    screen = ExplainScreen(
+        model=name,
+        version=found.version,
+        policy=found.policy,
+        hits=sum(one.hit for one in decisions),
+        misses=sum(not one.hit for one in decisions),
+        decisions=tuple(rows),
+        nearest=tuple(known),
+        summarised=not partitions,
+    )
     emit(screen, as_json=as_json)
 
+
+#: Why an input is missed whose component was never computed over any data.
+_UNKNOWN = ("never_seen", "not_kept")
 
 #: Inputs whose alternatives are priced unless others are named: each takes some minimum cuts.
 _PRICED_INPUTS = 50

@@ -8,7 +8,7 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 
 from headrace.screens.grid import grid
-from headrace.screens.units import count_text, time_text
+from headrace.screens.units import count_text, many, time_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,15 @@ class ChangeScreen:
         if self.added_columns:
             lines.append(f"new columns: {', '.join(self.added_columns)}")
         if self.unknown_keys:
-            lines.append(f"{count_text(self.unknown_keys)} keys of the file are of no event")
+            lines.append(
+                f"{many(self.unknown_keys, 'key')} of the file {'is' if self.unknown_keys == 1 else 'are'} of no event"
+            )
         lines += self.notes
         if not self.recompute:
             return "\n".join([*lines, "nothing has to be computed for it"] if self.changed else lines)
         rows = sum(one.rows for one in self.recompute)
         memos = sum(one.memos for one in self.recompute)
-        lines.append(f"to compute: {count_text(memos)} memos, {count_text(rows)} rows; "
+        lines.append(f"to compute: {many(memos, 'memo')}, {many(rows, 'row')}; "
                      + ("nothing was changed yet" if self.dry_run else "next: headrace work"))  # fmt: skip
         table = grid(
             ("component*", "reads", "models", "memos>", "rows>"),
@@ -75,9 +77,9 @@ class ChangeScreen:
             return f"nothing changed: table {self.table} stays at version {self.version}"
         verb = _DONE[self.kind][self.dry_run]
         columns = f" {', '.join(self.columns)} of" if self.kind in ("overlay", "fix") else ""
-        where = f"{count_text(self.fragments)} fragments of {count_text(len(self.partitions))} partitions"
+        where = f"{many(self.fragments, 'fragment')} of {many(len(self.partitions), 'partition')}"
         after = f"table {self.table} is at version {self.version}"
-        return f"{verb}{columns} {count_text(self.rows)} rows in {where}; {after}"
+        return f"{verb}{columns} {many(self.rows, 'row')} in {where}; {after}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 
 from headrace.screens.grid import facts
-from headrace.screens.units import bytes_text, count_text, secs_text
+from headrace.screens.units import bytes_text, count_text, many, secs_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,19 @@ class EvictionScreen:
         if self.budget_bytes is not None:
             pairs.append(("all memos", self._budget(self.budget_bytes)))
         if self.pinned:
-            jobs = ", ".join(f"{pin.holder} ({_many(pin.components, 'component')})" for pin in self.pinned)
-            pairs.append(("stays pinned", f"{_many(self.pinned_memos, 'memo')} that running jobs read: {jobs}"))
+            jobs = ", ".join(f"{pin.holder} ({many(pin.components, 'component')})" for pin in self.pinned)
+            pairs.append(("stays pinned", f"{many(self.pinned_memos, 'memo')} that running jobs read: {jobs}"))
         if not self.memos:
             return Group("nothing to evict: no ready memo fits", facts(pairs))
         pairs.append(("plan", self.id))
         verb = "evicted" if self.done else "would evict"
-        said = (f"{verb} {_many(self.memos, 'memo')} of {_many(self.components, 'component')}: "
-                f"{_many(self.rows, 'row')}, {bytes_text(self.bytes)}")  # fmt: skip
+        said = (f"{verb} {many(self.memos, 'memo')} of {many(self.components, 'component')}: "
+                f"{many(self.rows, 'row')}, {bytes_text(self.bytes)}")  # fmt: skip
         next_step = f"nothing was changed; next: the same command with --yes --plan {self.id}"
         return Group(said, facts(pairs), *([] if self.done else [next_step]))
 
     def _consequences(self) -> list[tuple[str, str]]:
-        again = (f"{_many(self.needed_memos, 'memo')} that live models read, {secs_text(self.needed_secs)} of CPU time: "
+        again = (f"{many(self.needed_memos, 'memo')} that live models read, {secs_text(self.needed_secs)} of CPU time: "
                  f"{', '.join(self.models)}")  # fmt: skip
         pairs = []
         if self.files_deleted:
@@ -80,7 +80,3 @@ class EvictionScreen:
         said = f"{bytes_text(self.stored_bytes)} before, {bytes_text(left)} after; budget {bytes_text(budget_bytes)}"
         over = f"; {bytes_text(self.over_budget_bytes)} over it, and nothing else that fits may go"
         return said + (over if self.over_budget_bytes else "")
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headrace.screens.grid import facts, grid
-from headrace.screens.units import bytes_text, count_text, secs_text
+from headrace.screens.units import bytes_text, count_text, many, secs_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class GraphsScreen:
     def render(self) -> RenderableType:
         """A line a component."""
         if not self.graphs:
-            return "no component matches" + ("" if self.total is None else f"; {count_text(self.total)} in all")
+            none = "no component matches" if not self.offset else f"no component from --offset {self.offset} on"
+            return none + ("" if self.total is None else f"; {count_text(self.total)} in all")
         rows = (
             (g.fingerprint[:12], count_text(g.memos.get("READY", 0)), count_text(g.rows), bytes_text(g.size_bytes), secs_text(g.secs),
              secs_text(g.saved_secs), count_text(g.hits), _readers(g), g.expression)
@@ -92,9 +93,9 @@ class GraphScreen:
                 ("operators", operators),
                 ("read by", ", ".join(self.models) or "-"),
                 *([("contained in", ", ".join(self.within))] if self.within else []),
-                ("asked for", f"{count_text(self.hits)} times"),
+                ("asked for", f"{many(self.hits, 'time')}"),
                 ("memos", memos or "none"),
-                ("kept", f"{count_text(self.rows)} rows, {bytes_text(self.size_bytes)}"),
+                ("kept", f"{many(self.rows, 'row')}, {bytes_text(self.size_bytes)}"),
                 ("computed in", f"{secs_text(self.secs)}; {secs_text(self.saved_secs)} more saved by sharing"),
             )
         )

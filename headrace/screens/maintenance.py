@@ -8,7 +8,7 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 
 from headrace.screens.grid import grid
-from headrace.screens.units import bytes_text, count_text, secs_text, time_text
+from headrace.screens.units import bytes_text, count_text, many, secs_text, time_text
 
 #: Places and memos that a person is shown; the JSON has all.
 _MOST_PLACES, _MOST_MEMOS = 40, 6
@@ -78,14 +78,14 @@ class GarbageScreen:
             rows = ((row.kind, count_text(row.files), bytes_text(row.size_bytes)) for row in self.garbage)
             parts += [grid(("kind", "files>", "size>"), rows), ""]
             verb = "would delete" if self.dry_run else "deleted"
-            parts.append(f"{verb} {count_text(self.files)} files, {bytes_text(self.size_bytes)}")
+            parts.append(f"{verb} {many(self.files, 'file')}, {bytes_text(self.size_bytes)}")
         else:
             parts.append("there is nothing to delete" if self.dry_run else "nothing was deleted")
         if self.pinned_files:
-            parts.append(f"{count_text(self.pinned_files)} more, {bytes_text(self.pinned_bytes)}, stay while jobs may "
+            parts.append(f"{count_text(self.pinned_files)} more, {bytes_text(self.pinned_bytes)}, kept while jobs may "
                          "read them: headrace pins lists these")  # fmt: skip
         if self.named_meanwhile:
-            parts.append(f"{count_text(self.named_meanwhile)} were named or deleted by somebody else meanwhile")
+            parts.append(f"named or deleted by somebody else meanwhile: {many(self.named_meanwhile, 'file')}")
         if self.dry_run and self.garbage:
             parts.append(_AGAIN)
         return Group(*parts)
@@ -108,15 +108,15 @@ class CompactedScreen:
         """One sentence, what was in the way, and the next step."""
         if not self.new_files and not self.damaged:
             return "no file is worth rewriting" if self.dry_run else "nothing was rewritten"
-        verb = "would rewrite" if self.dry_run else "rewrote"
+        verb, about = ("would rewrite", "about ") if self.dry_run else ("rewrote", "")
         parts: list[RenderableType] = [
-            f"{verb} {count_text(self.old_files)} files as {count_text(self.new_files)}, {bytes_text(self.written_bytes)}"
-            f": {bytes_text(self.freed_bytes)} can be freed"
+            f"{verb} {many(self.old_files, 'file')} as {count_text(self.new_files)} of {about}{bytes_text(self.written_bytes)}"
+            f": {about}{bytes_text(self.freed_bytes)} {'can be freed' if self.dry_run else 'less'}"
         ]
         if self.left:
-            parts.append(f"{count_text(self.left)} memos were evicted or moved meanwhile, and left where they were")
+            parts.append(f"evicted or moved meanwhile, and left where they were: {many(self.left, 'memo')}")
         if self.damaged:
-            parts.append(f"{count_text(len(self.damaged))} damaged memos are computed again where a model reads them:")
+            parts.append(f"damaged, and computed again where a model reads them: {many(len(self.damaged), 'memo')}")
             parts += [f"  {one}" for one in self.damaged]
         parts.append(_AGAIN if self.dry_run else "next: headrace gc deletes the old files once no job reads them")
         return Group(*parts)
@@ -151,15 +151,15 @@ class VerifiedScreen:
     def render(self) -> RenderableType:
         """What was looked at, then every finding with its next step."""
         looked = (
-            f"{count_text(self.files)} memo files compared with the catalog, {count_text(self.read_files)} of them read: "
-            f"{count_text(self.memos)} memos, {bytes_text(self.read_bytes)}"
+            f"{many(self.files, 'memo file')} compared with the catalog, {count_text(self.read_files)} of them read: "
+            f"{many(self.memos, 'memo')}, {bytes_text(self.read_bytes)}"
         )
         others = [
-            f"{count_text(count)} {what}"
-            for count, what in (
-                (self.overlays, "overlay files read"),
-                (self.artifacts, "artifacts read"),
-                (self.recomputed, "memos computed again and compared"),
+            f"{many(count, noun)} {done}"
+            for count, noun, done in (
+                (self.overlays, "overlay file", "read"),
+                (self.artifacts, "artifact", "read"),
+                (self.recomputed, "memo", "computed again and compared"),
             )
             if count
         ]
@@ -172,9 +172,9 @@ class VerifiedScreen:
             parts += [f"  memos:   {_listed(components)}"] if components else []
             parts += [] if one.repaired else [f"  next:    {one.next_step}"]
         if len(places) > _MOST_PLACES:
-            parts += ["", f"and {count_text(len(places) - _MOST_PLACES)} more places: --json lists them all"]
+            parts += ["", f"and {many(len(places) - _MOST_PLACES, 'place')} more: --json lists them all"]
         repaired = len(self.findings) - self.wrong
-        parts += ["", f"{count_text(self.wrong)} things are wrong, {count_text(repaired)} were repaired"]
+        parts += ["", f"{count_text(self.wrong)} wrong, {count_text(repaired)} repaired"]
         return Group(*parts)
 
 

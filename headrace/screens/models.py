@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 
 from headrace.screens.grid import facts, grid
-from headrace.screens.units import count_text, percent_text, secs_text
+from headrace.screens.units import count_text, many, percent_text, secs_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class SubmittedScreen:
         if waiting:
             return Group(table, "next: headrace work --until-idle")
         if computed:
-            return Group(table, f"{count_text(computed)} are computed when they are read, as the policy says")
+            return Group(table, f"computed whenever they are read, as the policy says: {count_text(computed)}")
         return Group(table, "everything these models read is memoized")
 
 
@@ -184,20 +184,22 @@ def _alike(decision: DecisionRow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExplainScreen:
-    """Hit or miss for every input and partition of a model, with reasons. ``summarised`` only changes the table."""
+    """Hit or miss for every input and partition of a model, with reasons. ``hits`` and ``misses`` count those that are
+    left out of ``decisions`` too; ``summarised`` only changes the table."""
 
     model: str
     version: int
     policy: str
+    hits: int
+    misses: int
     decisions: tuple[DecisionRow, ...]
     nearest: tuple[NearestRow, ...]
     summarised: bool = True
 
     def render(self) -> RenderableType:
         """Equal answers of one input are one line, unless asked for every partition."""
-        hits = sum(decision.hit for decision in self.decisions)
-        head = (f"model {self.model} version {self.version}, policy {self.policy}: {count_text(hits)} hits, "
-                f"{count_text(len(self.decisions) - hits)} misses")  # fmt: skip
+        head = (f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, "
+                f"{count_text(self.misses)} {'miss' if self.misses == 1 else 'misses'}")  # fmt: skip
         answers = self._summary() if self.summarised else self._every_partition()
         return Group(head, answers, "", self._nearest()) if self.nearest else Group(head, answers)
 

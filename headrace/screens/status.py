@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 
 from headrace.screens.grid import facts, grid
-from headrace.screens.units import bytes_text, count_text, percent_text, secs_text
+from headrace.screens.units import bytes_text, count_text, many, percent_text, secs_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class StatusScreen:
             (
                 ("home", self.home),
                 ("catalog", self.catalog),
-                ("tables", f"{self.tables}: {count_text(self.raw_rows)} rows, {bytes_text(self.raw_bytes)}"),
+                ("tables", f"{count_text(self.tables)}: {many(self.raw_rows, 'row')}, {bytes_text(self.raw_bytes)}"),
                 ("models", count_text(self.models)),
                 ("memos", f"{memos}; {bytes_text(self.memo_bytes)}, computed in {secs_text(self.computed_secs)}"),
-                ("sharing", f"{count_text(self.requests)} requests, {count_text(self.computed)} computations: hit rate "
+                ("sharing", f"{many(self.requests, 'request')}, {many(self.computed, 'computation')}: hit rate "
                             f"{percent_text(self.hit_rate)}"),
                 ("saved by sharing", f"{bytes_text(self.saved_bytes)} and {secs_text(self.saved_secs)} of computing"),
             )

@@ -8,7 +8,7 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 
 from headrace.screens.grid import facts, grid
-from headrace.screens.units import bytes_text, count_text, time_text
+from headrace.screens.units import bytes_text, count_text, many, time_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class RegisteredScreen:
 
     def render(self) -> RenderableType:
         """One line of what changed, and what to do next."""
-        new = f"{len(self.added)} partitions added, {len(self.changed)} changed, {self.unchanged} unchanged"
+        new = f"{many(len(self.added), 'partition')} added, {len(self.changed)} changed, {self.unchanged} unchanged"
         text = (f"table {self.table}, version {self.version}: {new}; "
-                f"{count_text(self.rows)} rows, {bytes_text(self.size_bytes)}")  # fmt: skip
+                f"{many(self.rows, 'row')}, {bytes_text(self.size_bytes)}")  # fmt: skip
         for what, keys in (("changed", self.changed), ("no longer there", self.removed)):
             if keys:
                 text += f"\n{what}: {', '.join(keys[:4])}" + (", …" if len(keys) > 4 else "")
@@ -139,10 +139,8 @@ class ImportedScreen:
 
     def render(self) -> RenderableType:
         """The import, then the registration."""
-        text = (f"imported {count_text(self.rows)} rows into {count_text(self.partitions)} partitions under {self.output}; "
+        text = (f"imported {many(self.rows, 'row')} into {many(self.partitions, 'partition')} under {self.output}; "
                 f"{count_text(self.late_rows)} of them late")  # fmt: skip
         if self.rejected:
-            text += (
-                f"\n{count_text(self.rejected)} rows were set aside, with line and reason, under {self.rejects_folder}"
-            )
+            text += f"\nset aside, with line and reason, under {self.rejects_folder}: {many(self.rejected, 'row')}"
         return Group(text, self.registered.render())

@@ -32,6 +32,11 @@ def count_text(count: int) -> str:
     return f"{count:,}"
 
 
+def many(count: int, noun: str) -> str:
+    """1 as ``1 row``, 2,000 as ``2,000 rows``."""
+    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
+
+
 def percent_text(share: float | None) -> str:
     """0.953 as ``95.3 %``; nothing to take a share of is a dash."""
     return "-" if share is None else f"{share * 100:.1f} %"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
-from headrace.screens.units import bytes_text, count_text, secs_text
+from headrace.screens.units import bytes_text, many, secs_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,8 @@ class WorkScreen:
         """One sentence, and where to look when something failed."""
         if not self.tasks:
             return "nothing was queued"
-        text = (f"{count_text(self.memos)} memos of {count_text(self.rows)} values from {bytes_text(self.raw_bytes_read)} "
+        text = (f"{many(self.memos, 'memo')} of {many(self.rows, 'value')} from {bytes_text(self.raw_bytes_read)} "
                 f"of raw data in {secs_text(self.secs)}")  # fmt: skip
         if self.failures:
-            text += (
-                f"\n{count_text(self.failures)} attempts failed; next: headrace model explain MODEL says which and why"
-            )
+            text += f"\n{many(self.failures, 'attempt')} failed; next: headrace model explain MODEL says which and why"
         return text

@@ -393,3 +393,23 @@ def _home_elsewhere():
     _, error = done.communicate(timeout=60)
     assert done.returncode == 2
     return error
+
+
+@pytest.mark.parametrize(
+    "option", ["--pattern", "--model", "--column", "--min-size", "--start", "--older-than", "--budget"]
+)
+def test_an_empty_condition_does_not_widen_an_eviction(cli, option):
+    error = cli("graphs", "evict", "--operator", "unigrams", option, "", "--yes", status=2).err
+    assert "a condition without a value" in error
+    assert option in error
+
+
+def test_paths_and_partitions_that_are_mistyped(cli, table, tmp_path):
+    assert "check the path" in cli("table", "append", "log", tmp_path / "lete.parquet", status=2).err
+    assert (
+        "check the path" in cli("table", "overlay", "log", tmp_path / "lete.parquet", "--on", "user_id", status=2).err
+    )
+    assert "check the path" in cli("table", "overlay", "log", tmp_path / "values", status=2).err
+    file = next(table.rglob("*.parquet"))
+    assert "--on KEY" in cli("table", "overlay", "log", file, status=2).err
+    assert "hour=HH" in cli("table", "append", "log", file, "--partition", "date=2026-03-02/hour=99", status=2).err

@@ -83,10 +83,37 @@ def test_bad_input(cli, table):
         (["delete", "log", "--where", "event_id=x"], 2, "not a value of this column"),
         (["delete", "log"], 2, "chosen in one way"),
         (["delete", "lag", "--where", "event_id=1"], 4, "no such table"),
-        (["overlay", "log", "nothing.parquet", "--on", "event_id"], 3, "not there"),
+        (["overlay", "log", "nothing.parquet", "--on", "event_id"], 2, "no such file"),
         (["overlay", "log", "nothing", "--start", "yesterday"], 2, "not a time"),
-        (["append", "log", "nothing.parquet"], 3, "not there"),
+        (["append", "log", "nothing.parquet"], 2, "no such file"),
         (["history", "lag"], 4, "no such table"),
     ):
         assert text in cli("table", *words, status=status).err, words
     assert cli("table", "ls", "--json").json["tables"][0]["version"] == 1
+
+
+def test_one_is_one_and_none_is_said(cli, table, tmp_path):
+    rows = hour_of(table, 1)
+    pq.write_table(rows.slice(0, 1), tmp_path / "late.parquet")
+    assert (
+        "appended 1 row in 1 fragment of 1 partition;" in cli("table", "append", "log", tmp_path / "late.parquet").out
+    )
+    assert "no event is chosen by this" in cli("table", "delete", "log", "--where", "event_id=-5").out
+    at = rows.column("time")[0].as_py().isoformat().removesuffix("+00:00")
+    assert "would retract" in cli("table", "delete", "log", "--where", f"time={at}", "--dry-run").out
+    assert "ISO 8601" in cli("table", "delete", "log", "--where", "time=noon", status=2).err
+
+
+def test_explain_counts_what_it_leaves_out_and_looks_for_nothing_nearer_than_the_component(cli, table, tmp_path):
+    other = MODEL.replace('"m"', '"other"').replace("buckets(100)", "buckets(90)")
+    (tmp_path / "other.py").write_text(other)
+    cli("model", "submit", tmp_path / "other.py", "--policy", "none")
+    cli("work", "--until-idle")
+    before = cli("model", "explain", "m", "--json").json
+    pq.write_table(hour_of(table, 1).slice(0, 3), tmp_path / "late.parquet")
+    cli("table", "append", "log", tmp_path / "late.parquet")
+    explained = cli("model", "explain", "m", "--misses", "--json").json
+    assert (explained["hits"], explained["misses"]) == (before["hits"], 2)
+    assert len(explained["decisions"]) == 2
+    assert explained["nearest"] == []
+    assert [one["input"] for one in cli("model", "explain", "other", "--json").json["nearest"]] == ["words"]

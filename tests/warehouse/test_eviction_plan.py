@@ -86,5 +86,5 @@ def test_saying_nothing_evicts_nothing() -> None:
                                 written_after=0.0, budget_bytes=7)  # fmt: skip
     assert all_of_it.text == (
         "column price, partitions from 2026-01-02 00:00, partitions before 2026-01-02 00:00, "
-        "computed since 1970-01-01 00:00, computed before 1970-01-01 00:00, a budget of 7 bytes"
+        "computed since 1970-01-01 00:00, computed before 1970-01-01 00:00, a budget of 7 B"
     )
