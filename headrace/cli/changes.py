@@ -12,6 +12,8 @@ from headrace.cli.session import AsJson, Home, open_warehouse
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from headrace.screens.changes import ChangeScreen
     from warehouse.changes.outcome import Change
 
@@ -77,7 +79,7 @@ def overlay(
         done = overlay_columns(
             warehouse, name, values, on=on or (), columns=column or (), start=first, end=last, why=why, dry_run=dry_run
         )
-    emit(_screen(done), as_json=as_json)
+    emit(_screen(done, first, last), as_json=as_json)
 
 
 def fix(
@@ -102,7 +104,7 @@ def fix(
         done = fix_columns(
             warehouse, name, values, why=why, on=on or (), columns=column or (), start=first, end=last, dry_run=dry_run
         )
-    emit(_screen(done), as_json=as_json)
+    emit(_screen(done, first, last), as_json=as_json)
 
 
 def delete(
@@ -128,7 +130,7 @@ def delete(
         done = delete_rows(
             warehouse, name, where=conditions, on=on or (), keys=keys, start=first, end=last, why=why, dry_run=dry_run
         )
-    emit(_screen(done), as_json=as_json)
+    emit(_screen(done, first, last), as_json=as_json)
 
 
 def history(name: Name, home: Home = "", as_json: AsJson = False) -> None:
@@ -147,6 +149,13 @@ def history(name: Name, home: Home = "", as_json: AsJson = False) -> None:
     emit(HistoryScreen(name, rows), as_json=as_json)
 
 
+def _range_note(done: Change, first: datetime | None, last: datetime | None) -> tuple[str, ...]:
+    """Keys that only a part of the table was looked through for may be those of events in the rest."""
+    if not done.unknown_keys or first is last is None:
+        return ()
+    return ("only the partitions between --start and --end were looked through for keys",)
+
+
 def _condition(text: str) -> tuple[str, str]:
     column, separator, value = text.partition("=")
     if not separator or not column:
@@ -154,7 +163,7 @@ def _condition(text: str) -> tuple[str, str]:
     return column, value
 
 
-def _screen(done: Change) -> ChangeScreen:
+def _screen(done: Change, first: datetime | None = None, last: datetime | None = None) -> ChangeScreen:
     from headrace.screens.changes import ChangeScreen, RecomputeRow
 
     return ChangeScreen(
@@ -169,7 +178,7 @@ def _screen(done: Change) -> ChangeScreen:
         columns=done.columns,
         added_columns=done.added_columns,
         unknown_keys=done.unknown_keys,
-        notes=done.notes,
+        notes=(*done.notes, *_range_note(done, first, last)),
         recompute=tuple(
             RecomputeRow(one.fingerprint, one.expression, one.columns, one.models, one.memos, one.rows)
             for one in done.recompute

@@ -26,7 +26,7 @@ def status(home: Home = "", as_json: AsJson = False) -> None:
         computed_secs=found.memo_secs,
         requests=asked.hits + asked.shared + asked.queued,
         computed=asked.queued,
-        hit_rate=asked.hit_rate,
+        hit_rate=asked.hit_rate if asked.hits + asked.shared + asked.queued else None,
         saved_bytes=found.saved_bytes,
         saved_secs=found.saved_secs,
         queues=tuple(

@@ -117,3 +117,8 @@ def test_explain_counts_what_it_leaves_out_and_looks_for_nothing_nearer_than_the
     assert len(explained["decisions"]) == 2
     assert explained["nearest"] == []
     assert [one["input"] for one in cli("model", "explain", "other", "--json").json["nearest"]] == ["words"]
+
+
+def test_a_new_home_has_no_hit_rate(cli):
+    assert cli("status", "--json").json["hit_rate"] is None
+    assert "0 requests, 0 computations: hit rate -" in cli("status").out
