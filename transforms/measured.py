@@ -45,6 +45,11 @@ def declared_secs(operator: str) -> float | None:
     return REGISTRY[name].cost_ns * 1e-9 if name in REGISTRY else None
 
 
+def is_of_this_release(node: Operation) -> bool:
+    """Whether this release has the operator in the version that the node asks for."""
+    return node.op in REGISTRY and REGISTRY[node.op].version == node.version
+
+
 def work_of(node: Operation, rows: int, secs: float) -> tuple[OperatorWork, ...]:
     """The work of one step of a plan. A fused one is shared out among what it stands for, as declared costs are."""
     if node.op not in FUSED:

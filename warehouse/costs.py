@@ -19,7 +19,7 @@ from sqlalchemy import Connection, select
 
 from transforms.errors import InputError
 from transforms.graph import Node, Operation, RawColumn
-from transforms.measured import cost_name, declared_secs
+from transforms.measured import cost_name, declared_secs, is_of_this_release
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 from warehouse import schema
 from warehouse.arrow_names import parse_arrow_type
@@ -28,8 +28,8 @@ from warehouse.cheapest import DagNode, NodeCost
 from warehouse.rates import LIST_PRICES, MEASURED_RATES, Prices, Rates
 from warehouse.table import ColumnSchema
 
-#: For an operator that this release does not have.
-_UNKNOWN_SECS = 50e-9
+#: For an operation that this release cannot compute: whatever can be loaded is loaded instead.
+_NOT_OF_THIS_RELEASE_SECS = 1e3
 _ITEMS_A_LIST = 8.0
 _OFFSET_BYTES = 4.0
 _WEIGHT_BYTES = 4.0
@@ -72,16 +72,20 @@ class CostModel:
         return declared_factor(self.operator_secs)
 
     def compute_secs(self, node: Node) -> float:
-        """The operator alone, arguments in hand. Infinite for a raw column, nothing for a constant."""
+        """The operator alone, arguments in hand. Infinite for a raw column, nothing for a constant, and beyond any other
+        price for what only another release can compute: a plan does so only where there is no memo, and reading says why.
+        """
         if isinstance(node, RawColumn):
             return math.inf
         if not isinstance(node, Operation):
             return 0.0
+        if not is_of_this_release(node):
+            return _NOT_OF_THIS_RELEASE_SECS
         name = cost_name(node.op, dict(node.params))
         measured = self.operator_secs.get((name, node.version))
         if measured is not None:
             return measured
-        return self.declared_factor * (declared_secs(name) or _UNKNOWN_SECS)
+        return self.declared_factor * (declared_secs(name) or 0.0)
 
     def stored_bytes(self, node: Node) -> float:
         """Bytes a row on disk: of a raw column in its file, of anything else in a memo."""

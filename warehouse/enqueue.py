@@ -12,7 +12,7 @@ from warehouse.awaited import await_elsewhere
 from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.causes import Cause, find_causes
 from warehouse.coverage import Coverage, cover, find_coverage
-from warehouse.manifests import PlacedFragment
+from warehouse.manifests import PlacedFragment, standing_rows
 from warehouse.matching import Action, Match, match, wanted_memos
 from warehouse.memos import find_memos, requeue_tasks
 from warehouse.merged import MergedGraph
@@ -171,7 +171,7 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[Match
     if not moved:
         return
     pairs = [{"key": item.memo_key, "row": item.placed.row, "part": item.placed.partition} for item in moved]
-    still_there = set(_current_rows(connection, {one.record.fragment for one in matches if one.record}))
+    still_there = standing_rows(connection, {one.record.fragment for one in matches if one.record})
     kept = {one.wanted.memo_key for one in matches if one.record and one.record.fragment in still_there}
     pairs = [pair for pair in pairs if pair["key"] not in kept]
     if pairs:
@@ -179,17 +179,6 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[Match
         connection.execute(update(of).where(of.c.memo_key == bindparam("key")).values(fragment=bindparam("row")), pairs)
         place = {"table_name": table, "partition": bindparam("part")}
         connection.execute(update(tasks).where(tasks.c.memo_key == bindparam("key")).values(**place), pairs)
-
-
-def _current_rows(connection: Connection, rows: set[int]) -> list[int]:
-    """Which of these fragments are part of some table's current data."""
-    members, manifests = schema.manifest_fragments, schema.manifests
-    found: list[int] = []
-    for chunk in chunks(sorted(rows)):
-        query = select(members.c.fragment).join(manifests, manifests.c.id == members.c.manifest)
-        query = query.where(manifests.c.current.is_(True), one_of(connection, members.c.fragment, chunk))
-        found += connection.execute(query).scalars()
-    return found
 
 
 @dataclass(frozen=True, slots=True)

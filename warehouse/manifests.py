@@ -11,7 +11,7 @@ from sqlalchemy import Connection, and_, func, select
 
 from transforms.errors import nearest
 from warehouse import schema
-from warehouse.catalog import chunks
+from warehouse.catalog import chunks, one_of
 from warehouse.errors import UnknownTable
 from warehouse.table import ColumnSchema, Fragment, Manifest, Overlay, Table, absent_digest
 
@@ -167,6 +167,17 @@ def fragments_by_row(connection: Connection, rows: Collection[int]) -> dict[int,
     ]
     added = {table: added_columns(connection, table) for table in {row.table_name for row in stored}}
     return {row.id: fragment_of(row, added[row.table_name]) for row in stored}
+
+
+def standing_rows(connection: Connection, rows: Collection[int]) -> set[int]:
+    """Which of these fragments are part of some table's current data."""
+    members, manifests = schema.manifest_fragments, schema.manifests
+    found: set[int] = set()
+    for chunk in chunks(sorted(rows)):
+        query = select(members.c.fragment).join(manifests, manifests.c.id == members.c.manifest)
+        query = query.where(manifests.c.current.is_(True), one_of(connection, members.c.fragment, chunk))
+        found.update(connection.execute(query).scalars())
+    return found
 
 
 def with_absent(fragment: Fragment, added: AddedColumns) -> Fragment:

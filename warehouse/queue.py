@@ -18,9 +18,9 @@ from transforms.graph import component_from_document, raw_columns
 from transforms.measured import OperatorWork
 from warehouse import schema
 from warehouse.awaited import take_awaited
-from warehouse.catalog import chunks, storable
+from warehouse.catalog import chunks, one_of, storable
 from warehouse.coverage import count_live_bytes, cover, enter_files
-from warehouse.manifests import AddedColumns, added_columns, fragment_of
+from warehouse.manifests import AddedColumns, added_columns, fragment_of, standing_rows
 from warehouse.measurements import record_measurements, stored_memo
 from warehouse.memo_file import NewFile
 from warehouse.memos import requeue_tasks
@@ -106,7 +106,7 @@ def lease_tasks(
         for table, partition in partitions:
             if len(rows) >= limit:
                 break
-            rows += connection.execute(_leasable_in(table, partition, now).limit(limit - len(rows)))
+            rows += _over_current_data(connection, table, partition, now, limit - len(rows))
         if not rows:
             return ()
         until = now + warehouse.config.lease_secs
@@ -169,6 +169,29 @@ def _leasable_in(table: str, partition: str, now: float) -> Any:
         .join(components, components.c.fingerprint == memos.c.fingerprint)
         .order_by(urgency.c.priority.desc(), fragments.c.id, tasks.c.id)
     )  # fmt: skip
+
+
+def _over_current_data(connection: Connection, table: str, partition: str, now: float, most: int) -> list[Any]:
+    """Up to ``most`` leasable tasks of a partition whose data is there.
+
+    The others' was replaced: whoever waits for them is matched again before the next lease, which finds a copy of the
+    data in another table, or lets them go.
+    """
+    lost: dict[int, str] = {}
+    query = _leasable_in(table, partition, now)
+    while True:
+        others = query.where(~one_of(connection, schema.tasks.c.id, lost.keys())) if lost else query
+        rows = connection.execute(others.limit(most)).all()
+        standing = standing_rows(connection, {row.id for row in rows})
+        taken = [row for row in rows if row.id in standing]
+        if len(taken) == len(rows):
+            break
+        lost |= {row.task_id: row.memo_key for row in rows if row.id not in standing}
+    waits, models = schema.waits.c, schema.models
+    for chunk in chunks(list(lost.values())):
+        waiting = select(waits.model).where(one_of(connection, waits.memo_key, chunk))
+        connection.execute(update(models).where(models.c.id.in_(waiting)).values(table_version=-1))
+    return taken
 
 
 def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, until: float, now: float) -> None:

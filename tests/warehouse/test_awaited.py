@@ -88,6 +88,20 @@ def test_data_that_changes_elsewhere_while_a_worker_computes(warehouse: Warehous
     assert loads(warehouse, "ctr") == (6, 0)
 
 
+def test_what_waits_for_the_data_of_another_table_is_computed_from_its_own(wider: Warehouse, log: Path) -> None:
+    """Nobody changed the table of the model that waits: its tasks were over a copy that is gone."""
+    submit_model(wider, model("narrow"))
+    submit_model(wider, model("wide"), table="wider")
+    for hour in range(3):
+        write_partition(log, hour, events(seed=50 + hour))
+    register_table(wider, "log", str(log))
+    assert queue_missing(wider) == 6, "for the table that changed"
+    assert {"/log/" in task.fragment.path for task in lease_tasks(wider, "worker", limit=1)} == {True}
+    assert queue_missing(wider) == 0
+    assert work(wider) == 11
+    assert (loads(wider, "narrow")[0] + 1, loads(wider, "wide")) == (6, (6, 0))
+
+
 def test_damage_is_mended_for_every_content(wider: Warehouse, tmp_path: Path) -> None:
     submit_model(wider, model("narrow"))
     work(wider)

@@ -16,6 +16,7 @@ from tests.warehouse.scenes import FREE_READS, Clock, events, model, work, write
 from transforms.errors import InputError
 from transforms.expression import Expr
 from transforms.model import Model
+from transforms.operators import REGISTRY
 from warehouse import (
     ReadSolution,
     Warehouse,
@@ -29,7 +30,7 @@ from warehouse import (
     register_table,
     submit_model,
 )
-from warehouse.rates import Prices
+from warehouse.rates import MEASURED_RATES, Prices
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -196,3 +197,21 @@ def test_whatever_is_kept_the_values_are_the_same(
         assert values(warehouse, read_solution(warehouse, "new")) == expected
         again = submit_model(warehouse, one)
         assert (again.policy, again.queued, again.unchanged) == ("adaptive", 0, True)
+
+
+def test_memos_of_another_release_are_loaded_whatever_loading_costs(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty rows are computed sooner than a memo is opened; but here nothing can compute them any more."""
+    measured = Warehouse(replace(warehouse.config, rates=MEASURED_RATES), warehouse.catalog, warehouse.storage,
+                         warehouse.clock)  # fmt: skip
+    submit_model(measured, made("old", hr.text("title").length(), WORDS.hash_buckets(20)))
+    work(measured)
+    assert read_solution(measured, "old").count("load") == 0
+    expected = values(measured, read_solution(measured, "old"))
+    for name in ("length", "unigrams"):
+        newer = replace(REGISTRY[name], version=REGISTRY[name].version + 1)
+        monkeypatch.setitem(REGISTRY._by_name, name, newer)
+    solution = read_solution(measured, "old")
+    assert solution.count("load") == 6
+    assert values(measured, solution) == expected
