@@ -11,16 +11,26 @@ from transforms.fingerprint import fingerprint
 from transforms.graph import Operation, topological
 from transforms.subgraphs import subgraphs
 
-_FLAGS = st.recursive(
+_DENSE_FLAGS = st.recursive(
     st.sampled_from([boolean("a"), boolean("b"), text("c").is_null()]),
     lambda inner: st.one_of(
         st.tuples(inner, inner).map(lambda pair: pair[0] & pair[1]),
         st.tuples(inner, inner).map(lambda pair: pair[0] | pair[1]),
-        st.tuples(inner, inner).map(lambda pair: ragged("flags", "bool") & (pair[0] | pair[1]) & pair[0]),
         inner.map(lambda flag: ~flag),
     ),
     max_leaves=5,
 )
+#: One argument may be a list, and the operator is applied to its items.
+_LISTED_FLAGS = st.recursive(
+    st.just(ragged("flags", "bool")),
+    lambda inner: st.one_of(
+        st.tuples(inner, _DENSE_FLAGS, _DENSE_FLAGS).map(lambda three: three[0] & (three[1] | three[2]) & three[1]),
+        st.tuples(inner, _DENSE_FLAGS).map(lambda pair: pair[0] | pair[1]),
+        inner.map(lambda flags: ~flags),
+    ),
+    max_leaves=3,
+)
+_FLAGS = st.one_of(_DENSE_FLAGS, _LISTED_FLAGS)
 _FOLDED = st.one_of(
     LITERALS.map(lambda constant: coalesce(float64("x"), constant)),
     st.tuples(LITERALS, LITERALS).map(lambda pair: minimum(maximum(float64("x"), pair[0]), pair[1].cast("float64"))),
