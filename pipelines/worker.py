@@ -1,6 +1,6 @@
 """The worker: lease tasks, compute them in one Beam job, commit what came out, again.
 
-What to do next is decided by :func:`decide`, a pure function; the loop around it does the reading and writing. While
+What to do next is decided by :func:`~pipelines.worker_machine.decide`, a pure function; the loop around it does the reading and writing. While
 a job runs, one attendant thread commits results as they arrive and keeps the leases alive, so that a worker killed
 in the middle loses only the fragments that were not finished. A commit shows the fence of its lease: a worker that
 was thought lost, and is not, is told so and changes nothing.
@@ -27,7 +27,10 @@ from pipelines.memoize import (
     run_memoize,
 )
 from pipelines.progress import Progress
+from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from transforms.errors import Busy, InputError
+from warehouse.batching import BatchBudget
+from warehouse.failures import Failure
 from warehouse.memo_file import memo_path
 from warehouse.queue import (
     LeasedTask,
@@ -56,7 +59,8 @@ _ABANDONED_SECS = 7 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """``batch_tasks``: lease up to this many at a time; starting a job costs most of a second, so many is better.
+    """``batch_tasks``, ``batch_bytes``: lease up to this many tasks at a time, which read and write about so much. Starting a
+    job costs most of a second; but what is leased is not shared with other workers, nor overtaken by more urgent tasks.
 
     ``runner``, ``runner_workers`` and ``runner_flags`` are those of :class:`~pipelines.beam_runner.RunnerOptions`.
     ``poll_secs``: how long to wait before asking an empty queue again.
@@ -64,7 +68,8 @@ class WorkerConfig:
 
     name: str
     runner: str = "DirectRunner"
-    batch_tasks: int = 20_000
+    batch_tasks: int = BatchBudget().tasks
+    batch_bytes: float = BatchBudget().bytes
     runner_workers: int = 0
     runner_flags: tuple[str, ...] = ()
     poll_secs: float = 0.5
@@ -72,71 +77,15 @@ class WorkerConfig:
     def __post_init__(self) -> None:
         if not self.name:
             raise InputError("a worker needs a name", value=self.name)
-        if self.batch_tasks < 1 or not self.poll_secs > 0:
-            raise InputError("a worker leases at least one task and waits some time",
-                             value=(self.batch_tasks, self.poll_secs), allowed="batch_tasks >= 1, poll_secs > 0")  # fmt: skip
+        BatchBudget(self.batch_bytes, self.batch_tasks)
+        if not self.poll_secs > 0:
+            raise InputError("a worker waits some time before it asks again", value=self.poll_secs,
+                             allowed="poll_secs > 0")  # fmt: skip
 
     @property
     def runner_options(self) -> RunnerOptions:
         """How its jobs are run."""
         return RunnerOptions(self.runner, self.runner_workers, self.runner_flags)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerState:
-    """What the next step depends on.
-
-    ``in_hand``: tasks leased and not yet run. ``queue_was_empty``: the last lease gave nothing, and nothing was done
-    since. ``unfinished``: tasks, of any worker, that are queued or leased. ``stop_asked``: someone wants it to end.
-    """
-
-    in_hand: int
-    queue_was_empty: bool
-    unfinished: int
-    until_idle: bool
-    stop_asked: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """Ask the queue for tasks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Compute the tasks in hand."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sleep:
-    """Wait, then ask the queue again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """End, and why."""
-
-    why: str
-
-
-Instruction = Lease | Run | Sleep | Stop
-
-
-def decide(state: WorkerState) -> Instruction:
-    """What a worker does next.
-
-    "Until idle" waits for the tasks of other workers too: one that was killed leaves them leased until its lease runs
-    out, and then they are this worker's.
-    """
-    if state.in_hand:
-        return Run()
-    if state.stop_asked:
-        return Stop("asked to")
-    if not state.queue_was_empty:
-        return Lease()
-    if state.until_idle and not state.unfinished:
-        return Stop("nothing is left to do")
-    return Sleep()
 
 
 @dataclass(slots=True)
@@ -191,7 +140,9 @@ def run_worker(
         match instruction:
             case Lease():
                 queue_missing(warehouse)
-                worker.in_hand = lease_tasks(warehouse, config.name, limit=config.batch_tasks)
+                worker.in_hand = lease_tasks(
+                    warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes
+                )
                 queue_was_empty = not worker.in_hand
             case Run():
                 worker.run()
@@ -346,7 +297,8 @@ class _Worker:
         _, tasks = self._works[result.output]
         for outcome in result.outcomes:
             if outcome.error and outcome.memo_key in tasks:
-                fail_task(self._warehouse, tasks[outcome.memo_key], outcome.error)
+                failure = Failure("raised", outcome.error)
+                fail_task(self._warehouse, tasks[outcome.memo_key], failure, worker=self._config.name)
                 del tasks[outcome.memo_key]
                 self.report.failures += 1
                 self.report.errors.append(outcome.error)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from warehouse.evict import plan_eviction, run_eviction
     from warehouse.eviction_plan import EvictionPlan, EvictionRequest
     from warehouse.explain import explain_model
+    from warehouse.failures import Failure
     from warehouse.findings import Finding
     from warehouse.gc import Collected, collect_garbage
     from warehouse.history import TableVersion, table_history
@@ -75,6 +76,7 @@ _HOMES = {
     "evict": ("plan_eviction", "run_eviction"),
     "eviction_plan": ("EvictionPlan", "EvictionRequest"),
     "explain": ("explain_model",),
+    "failures": ("Failure",),
     "memo_file": ("MemoFile", "memo_path", "read_memo_columns", "write_memo_file"),
     "memos": ("damage_recorder", "mark_damaged"),
     "queue": (
@@ -106,6 +108,7 @@ __all__ = [
     "Decision",
     "EvictionPlan",
     "EvictionRequest",
+    "Failure",
     "Finding",
     "Fragment",
     "LeasedTask",

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from transforms.errors import InputError
 from warehouse.catalog_url import without_secrets
+from warehouse.fair_shares import FLOOR_SHARE
 from warehouse.rates import LIST_PRICES, MEASURED_RATES, Prices, Rates
+from warehouse.task_states import AttemptLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +18,9 @@ class WarehouseConfig:
 
     ``home``: folder (or ``scheme://`` location) of the memo files, and of the catalog unless ``catalog_url`` names
     another: ``sqlite:///path`` or ``postgresql://user@host/database`` (psycopg 3). ``fragment_rows``: row groups of one file are gathered into fragments of up to this many rows.
-    ``lease_secs``: how long a worker owns a task without a heartbeat. ``max_attempts``: leases a task gets before it
-    is quarantined. ``retry_backoff_secs``: wait before the second attempt, doubled for each further one.
+    ``lease_secs``: how long a worker owns a task without a heartbeat. ``max_attempts``: failed attempts after which a task
+    is quarantined, ``max_losses``: lost workers. ``retry_backoff_secs``: wait at most this long before the second attempt, doubled for
+    each further one. ``client_floor_share``: the part of the workers that a waiting client gets whatever the others weigh.
     ``busy_timeout_secs``: how long to wait for another process's write lock on the catalog, and for a connection.
     ``pin_ttl_secs``: how long a job's pin on what it reads holds without a heartbeat.
     ``read_threads``: columns digested at the same time; 0 means one per CPU core. ``rates`` and ``prices``: what reading,
@@ -29,7 +32,9 @@ class WarehouseConfig:
     fragment_rows: int = 1_000_000
     lease_secs: float = 60.0
     max_attempts: int = 3
-    retry_backoff_secs: float = 0.0
+    max_losses: int = 10
+    retry_backoff_secs: float = 0.5
+    client_floor_share: float = FLOOR_SHARE
     busy_timeout_secs: float = 30.0
     read_threads: int = 0
     rates: Rates = MEASURED_RATES
@@ -47,13 +52,16 @@ class WarehouseConfig:
             raise InputError("the catalog stands in SQLite or in PostgreSQL", where="WarehouseConfig.catalog_url",
                              value=without_secrets(self.catalog_url),
                              allowed="sqlite:///path/catalog.db, postgresql://user@host/database")  # fmt: skip
-        for name, least in (("fragment_rows", 1), ("max_attempts", 1), ("read_threads", 0)):
+        for name, least in (("fragment_rows", 1), ("max_attempts", 1), ("max_losses", 1), ("read_threads", 0)):
             self._check(name, least, getattr(self, name), integral=True)
         for name, value in (
             ("retry_backoff_secs", self.retry_backoff_secs),
             ("busy_timeout_secs", self.busy_timeout_secs),
         ):
             self._check(name, 0, value, integral=False)
+        if not 0 <= self.client_floor_share <= 1:
+            raise InputError("a share lies between 0 and 1", where="WarehouseConfig.client_floor_share",
+                             value=self.client_floor_share)  # fmt: skip
         for name, what, secs in (
             ("lease_secs", "a lease", self.lease_secs),
             ("pin_ttl_secs", "a pin", self.pin_ttl_secs),
@@ -68,6 +76,11 @@ class WarehouseConfig:
             noun = "an integer" if integral else "a number"
             raise InputError("a setting is out of range", where=f"WarehouseConfig.{name}", value=value,
                              allowed=f"{noun} >= {least}")  # fmt: skip
+
+    @property
+    def limits(self) -> AttemptLimits:
+        """How often a task is tried."""
+        return AttemptLimits(self.max_attempts, self.max_losses)
 
     @property
     def url(self) -> str:

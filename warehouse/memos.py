@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
 from warehouse import schema
 from warehouse.awaited import await_contents, contents_of_memo
@@ -17,7 +17,8 @@ from warehouse.manifests import added_columns, fragment_of
 from warehouse.matching import MemoRecord
 from warehouse.policy import Adaptive, KeepNone
 from warehouse.table import memo_key
-from warehouse.task_states import MemoState, TaskEvent, sources, target
+from warehouse.task_rows import allows, change_values
+from warehouse.task_states import MemoState, TaskEvent, requeue_change
 from warehouse.warehouse import Warehouse
 
 
@@ -127,8 +128,13 @@ def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> No
         _move_to_current_copies(connection, chunk)
         connection.execute(
             update(schema.tasks)
-            .where(one_of(connection, of.memo_key, chunk), of.state.in_(sources(TaskEvent.REQUEUE)))
-            .values(state=target(TaskEvent.REQUEUE), attempts=0, not_before=0.0, error=None, changed_at=now)
+            .where(one_of(connection, of.memo_key, chunk), allows(TaskEvent.REQUEUE))
+            .values(change_values(requeue_change(), now) | {"error": None})
+        )
+        connection.execute(
+            delete(schema.failures).where(
+                schema.failures.c.task.in_(select(of.id).where(one_of(connection, of.memo_key, chunk)))
+            )
         )
 
 

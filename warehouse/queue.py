@@ -1,40 +1,53 @@
-"""The queues: one per client, with priorities, leases and fencing tokens.
+"""The queues: one per client, with priorities, shares, leases and fencing tokens.
 
 A task's priority is the highest priority of the live models that wait for it, read when it is leased. A lease that
 runs out makes the task leasable again under a new fence; whoever held the old one is told so when it commits.
-Every function is one transaction.
+Every function is one transaction. What happens to a task is decided in :mod:`warehouse.task_states`, whose turn it is in
+:mod:`warehouse.fair_shares`, and how much is taken in :mod:`warehouse.batching`.
 """
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, delete, func, insert, select, update
 
 from transforms.graph import component_from_document, raw_columns
 from transforms.measured import OperatorWork
 from warehouse import schema
 from warehouse.awaited import take_awaited
+from warehouse.batching import BatchBudget
 from warehouse.catalog import chunks, one_of, storable
 from warehouse.coverage import count_live_bytes, cover, enter_files
+from warehouse.failures import Failure
 from warehouse.manifests import AddedColumns, added_columns, fragment_of, standing_rows
 from warehouse.measurements import record_measurements, stored_memo
 from warehouse.memo_file import NewFile
 from warehouse.memos import requeue_tasks
 from warehouse.table import Fragment, content_of
+from warehouse.taking import Taking
+from warehouse.task_rows import allows, change_values, leasable, lost, task_status
 from warehouse.task_states import (
     MEMO_OF_TASK,
+    AttemptLimits,
     MemoState,
     TaskEvent,
     TaskState,
-    backoff_secs,
-    on_failure,
-    sources,
+    beat_change,
+    commit_change,
+    failure_change,
+    is_given_up,
+    lease_change,
+    quarantine_change,
+    release_change,
     target,
 )
+from warehouse.turns import charge_turn, next_turn
 from warehouse.warehouse import Warehouse
 
 
@@ -43,7 +56,7 @@ class LeasedTask:
     """A task that a worker owns until its lease runs out. ``fence`` and ``lease`` are what it must show to commit.
 
     Files that are written for it carry the lease's name: while a task is leased, they are not swept away. ``client`` is
-    the one whose turn it was; ``attempt`` counts from 1.
+    the one whose turn it was; ``attempt`` counts from 1, and ``losses`` of the earlier ones ended with a lost worker.
     """
 
     task_id: int
@@ -58,6 +71,7 @@ class LeasedTask:
     client: str
     priority: int
     attempt: int
+    losses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,120 +103,110 @@ class QueueDepth:
 
 
 def lease_tasks(
-    warehouse: Warehouse, worker: str, *, limit: int, lease: Callable[[], str] = lambda: uuid4().hex
+    warehouse: Warehouse,
+    worker: str,
+    *,
+    limit: int = BatchBudget().tasks,
+    batch_bytes: float = math.inf,
+    lease: Callable[[], str] = lambda: uuid4().hex,
 ) -> tuple[LeasedTask, ...]:
-    """Lease up to ``limit`` tasks for ``worker``, under a name that ``lease`` gives and nobody else ever has.
+    """Lease up to ``limit`` tasks that read and write about ``batch_bytes``, under a name that ``lease`` gives and nobody
+    else ever has.
 
-    The client that was served longest ago has its turn; its most urgent partitions come first (then the oldest);
-    from each of them *every* leasable task is taken, other clients' too, most urgent first, since they share one read
-    of the raw data. Empty when nothing can be leased now.
+    The client whose turn it is by its share (:mod:`warehouse.fair_shares`) names the partitions, its most urgent first,
+    then the oldest; from each of them *every* leasable task is taken, other clients' too, fragment by fragment and after
+    its own, since they share one read of the raw data. Empty when nothing can be leased now.
     """
-    now, name = warehouse.clock(), lease()
+    now, name, budget = warehouse.clock(), lease(), BatchBudget(batch_bytes, limit)
 
     def take(connection: Connection) -> tuple[LeasedTask, ...]:
-        _quarantine_lost(connection, now, warehouse.config.max_attempts)
-        client, partitions = _next_turn(connection, now)
-        rows: list[Any] = []
-        for table, partition in partitions:
-            if len(rows) >= limit:
-                break
-            rows += _over_current_data(connection, table, partition, now, limit - len(rows))
-        if not rows:
+        _quarantine_lost(connection, now, warehouse.config.limits)
+        turn = next_turn(connection, now)
+        if turn is None:
             return ()
-        until = now + warehouse.config.lease_secs
-        _take(connection, rows, worker, name, until, now)
-        _count_turn(connection, client, len(rows))
-        added = {table: added_columns(connection, table) for table in {row.table_name for row in rows}}
-        return tuple(_leased(row, client, name, added[row.table_name]) for row in rows)
+        taking = Taking(connection, budget)
+        for table, partition in turn.places:
+            taking.add(_over_current_data(connection, turn.client, table, partition, now, limit - len(taking.rows)))
+            if taking.is_full:
+                break
+        if not taking.rows:
+            return ()
+        _take(connection, taking.rows, worker, name, now, warehouse.config.lease_secs)
+        charge_turn(connection, turn, taking.secs, warehouse.config.client_floor_share)
+        added = {table: added_columns(connection, table) for table in {row.task_table for row in taking.rows}}
+        return tuple(_leased(row, turn.client, name, added[row.task_table]) for row in taking.rows)
 
     # Repeated where the commit is in doubt: a lease that nobody knows of runs out by itself.
     return warehouse.catalog.run(take, idempotent=True)
 
 
-def _leasable(now: float) -> Any:
-    of = schema.tasks.c
-    return or_(
-        and_(of.state == TaskState.QUEUED, of.not_before <= now),
-        and_(of.state == TaskState.LEASED, of.lease_until < now),
-    )
+#: Below every priority.
+_NOT_ITS_OWN = -(2**31)
 
 
-def _next_turn(connection: Connection, now: float) -> tuple[str, list[tuple[str, str]]]:
-    """The client whose turn it is, and the partitions it waits for, most urgent and then oldest first."""
-    tasks, waits, models, clients = schema.tasks, schema.waits, schema.models, schema.clients
-    query = (
-        select(models.c.client, clients.c.served, tasks.c.table_name, tasks.c.partition, func.max(models.c.priority))
-        .select_from(tasks)
-        .join(waits, waits.c.memo_key == tasks.c.memo_key)
-        .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
-        .join(clients, clients.c.name == models.c.client)
-        .where(_leasable(now))
-        .group_by(models.c.client, clients.c.served, tasks.c.table_name, tasks.c.partition)
-    )
-    rows = connection.execute(query).all()
-    if not rows:
-        return "", []
-    _, client = min((served, client) for client, served, *_ in rows)
-    urgent = sorted((-priority, table, partition) for name, _, table, partition, priority in rows if name == client)
-    return client, [(table, partition) for _, table, partition in urgent]
-
-
-def _leasable_in(table: str, partition: str, now: float) -> Any:
+def _leasable_in(client: str, table: str, partition: str, now: float) -> Any:
+    """Leasable tasks fragment by fragment: where the client's most urgent are first, and in each its own before others'."""
     tasks, waits, models = schema.tasks, schema.waits, schema.models
     memos, fragments, components = schema.memos, schema.fragments, schema.components
+    own = case((models.c.client == client, models.c.priority), else_=_NOT_ITS_OWN)
     urgency = (
-        select(tasks.c.id, func.max(models.c.priority).label("priority"))
+        select(tasks.c.id, func.max(models.c.priority).label("priority"), func.max(own).label("own"))
         .join(waits, waits.c.memo_key == tasks.c.memo_key)
         .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
-        .where(tasks.c.table_name == table, tasks.c.partition == partition, _leasable(now))
+        .where(tasks.c.table_name == table, tasks.c.partition == partition, leasable(now))
         .group_by(tasks.c.id)
         .subquery()
     )
     return (
-        select(fragments, tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.fence, tasks.c.attempts,
-               tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint,
+        select(fragments, tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.state, tasks.c.fence, tasks.c.attempts,
+               tasks.c.losses, tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint,
                components.c.document, urgency.c.priority)
         .select_from(urgency)
         .join(tasks, tasks.c.id == urgency.c.id)
         .join(memos, memos.c.memo_key == tasks.c.memo_key)
         .join(fragments, fragments.c.id == memos.c.fragment)
         .join(components, components.c.fingerprint == memos.c.fingerprint)
-        .order_by(urgency.c.priority.desc(), fragments.c.id, tasks.c.id)
+        .order_by(func.max(urgency.c.own).over(partition_by=fragments.c.id).desc(), fragments.c.id,
+                  urgency.c.own.desc(), urgency.c.priority.desc(), tasks.c.id)
     )  # fmt: skip
 
 
-def _over_current_data(connection: Connection, table: str, partition: str, now: float, most: int) -> list[Any]:
+def _over_current_data(
+    connection: Connection, client: str, table: str, partition: str, now: float, most: int
+) -> list[Any]:
     """Up to ``most`` leasable tasks of a partition whose data is there.
 
     The others' was replaced: whoever waits for them is matched again before the next lease, which finds a copy of the
     data in another table, or lets them go.
     """
-    lost: dict[int, str] = {}
-    query = _leasable_in(table, partition, now)
+    replaced: dict[int, str] = {}
+    query = _leasable_in(client, table, partition, now)
     while True:
-        others = query.where(~one_of(connection, schema.tasks.c.id, lost.keys())) if lost else query
+        others = query.where(~one_of(connection, schema.tasks.c.id, replaced.keys())) if replaced else query
         rows = connection.execute(others.limit(most)).all()
         standing = standing_rows(connection, {row.id for row in rows})
         taken = [row for row in rows if row.id in standing]
         if len(taken) == len(rows):
             break
-        lost |= {row.task_id: row.memo_key for row in rows if row.id not in standing}
+        replaced |= {row.task_id: row.memo_key for row in rows if row.id not in standing}
     waits, models = schema.waits.c, schema.models
-    for chunk in chunks(list(lost.values())):
+    for chunk in chunks(list(replaced.values())):
         waiting = select(waits.model).where(one_of(connection, waits.memo_key, chunk))
         connection.execute(update(models).where(models.c.id.in_(waiting)).values(table_version=-1))
     return taken
 
 
-def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, until: float, now: float) -> None:
+def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, now: float, lease_secs: float) -> None:
     of = schema.tasks.c
-    for chunk in chunks([row.task_id for row in rows]):
-        connection.execute(
-            update(schema.tasks)
-            .where(of.id.in_(chunk), of.state.in_(sources(TaskEvent.LEASE)))
-            .values(state=target(TaskEvent.LEASE), worker=worker, lease=lease, lease_until=until, fence=of.fence + 1,
-                    attempts=of.attempts + 1, changed_at=now)
-        )  # fmt: skip
+    for expired in (False, True):
+        values = change_values(lease_change(now, lease_secs, expired=expired), now)
+        ids = [row.task_id for row in rows if (row.state == TaskState.LEASED) is expired]
+        for chunk in chunks(ids):
+            connection.execute(
+                update(schema.tasks)
+                .where(of.id.in_(chunk), allows(TaskEvent.LEASE))
+                .values(worker=worker, lease=lease, **values)
+            )
     _set_memo_state(connection, [row.memo_key for row in rows], MEMO_OF_TASK[target(TaskEvent.LEASE)], now)
 
 
@@ -212,58 +216,60 @@ def _set_memo_state(connection: Connection, keys: Sequence[str], state: MemoStat
         connection.execute(update(schema.memos).where(of.memo_key.in_(chunk)).values(state=state, changed_at=now))
 
 
-def _count_turn(connection: Connection, client: str, tasks: int) -> None:
-    of = schema.clients.c
-    latest = connection.execute(select(func.max(of.served))).scalar() or 0
-    values = {"served": latest + 1, "leased_tasks": of.leased_tasks + tasks}
-    connection.execute(update(schema.clients).where(of.name == client).values(**values))
-
-
 def _leased(row: Any, client: str, lease: str, added: AddedColumns) -> LeasedTask:
     return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, row.document, row.task_table,
-                      row.partition, fragment_of(row, added), client, row.priority, row.attempts + 1)  # fmt: skip
+                      row.partition, fragment_of(row, added), client, row.priority, row.attempts + 1,
+                      row.losses + (row.state == TaskState.LEASED))  # fmt: skip
 
 
-def _quarantine_lost(connection: Connection, now: float, max_attempts: int) -> None:
-    """Tasks whose last attempt ended with a lost worker are not tried for ever."""
+def _quarantine_lost(connection: Connection, now: float, limits: AttemptLimits) -> None:
+    """Tasks whose last attempt ended with one lost worker too many are not tried for ever."""
     of = schema.tasks.c
-    query = select(of.id, of.memo_key, of.attempts).where(
-        of.state == TaskState.LEASED, of.lease_until < now, of.attempts >= max_attempts
-    )
+    query = select(schema.tasks).where(lost(now), of.losses + 1 >= limits.max_losses)
     for row in connection.execute(query).all():
-        error = f"{row.attempts} workers were lost while they computed it"
-        _quarantine(connection, row.id, row.memo_key, error, now)
+        if is_given_up(task_status(row), now, limits):
+            failure = Failure("lost", f"{row.losses + 1} workers were lost while they computed it")
+            _record_failure(connection, row.id, failure, row.worker, row.attempts, now)
+            _quarantine(connection, row.id, row.memo_key, failure.message, now)
+
+
+def _record_failure(
+    connection: Connection, task_id: int, failure: Failure, worker: str | None, attempt: int, now: float
+) -> None:
+    failures = schema.failures
+    connection.execute(delete(failures).where(failures.c.task == task_id))
+    connection.execute(insert(failures).values(task=task_id, document=failure.to_document(), worker=worker,
+                                               attempt=attempt, failed_at=now))  # fmt: skip
 
 
 def _quarantine(connection: Connection, task_id: int, key: str, error: str, now: float) -> None:
-    state = target(TaskEvent.QUARANTINE)
-    connection.execute(
-        update(schema.tasks).where(schema.tasks.c.id == task_id).values(state=state, error=error, changed_at=now)
-    )
-    values = {
-        "state": MEMO_OF_TASK[state],
+    change = quarantine_change()
+    values = change_values(change, now) | {"error": error}
+    connection.execute(update(schema.tasks).where(schema.tasks.c.id == task_id).values(**values))
+    stands = {
+        "state": MEMO_OF_TASK[change.state],
         "cause_code": "failed",
         "cause": error.splitlines()[0] if error else "failed",
     }
-    connection.execute(update(schema.memos).where(schema.memos.c.memo_key == key).values(changed_at=now, **values))
+    connection.execute(update(schema.memos).where(schema.memos.c.memo_key == key).values(changed_at=now, **stands))
 
 
 def _held(task: LeasedTask, event: TaskEvent) -> Any:
     """The compare of compare-and-swap: the task is in a state that allows ``event``, under the holder's fence."""
     of = schema.tasks.c
-    return and_(of.id == task.task_id, of.fence == task.fence, of.lease == task.lease, of.state.in_(sources(event)))
+    return and_(of.id == task.task_id, of.fence == task.fence, of.lease == task.lease, allows(event))
 
 
 def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
     """Extend the leases by ``lease_secs`` from now. Returns the tasks still owned; drop the others."""
-    until = warehouse.clock() + warehouse.config.lease_secs
-    held = tuple(tasks)
+    now, held = warehouse.clock(), tuple(tasks)
+    values = change_values(beat_change(now, warehouse.config.lease_secs), now)
 
     def extend(connection: Connection) -> tuple[LeasedTask, ...]:
         owned = _still_held(connection, held)
         of = schema.tasks.c
         for chunk in chunks(sorted(task_id for task_id, *_ in owned)):
-            connection.execute(update(schema.tasks).where(of.id.in_(chunk)).values(lease_until=until))
+            connection.execute(update(schema.tasks).where(of.id.in_(chunk)).values(**values))
         return tuple(task for task in held if _claim(task) in owned)
 
     return warehouse.catalog.run(extend, idempotent=True)
@@ -314,23 +320,25 @@ def _still_held(connection: Connection, tasks: Sequence[LeasedTask]) -> set[_Cla
     shown = {_claim(task) for task in tasks}
     owned: set[_Claim] = set()
     for chunk in chunks(sorted({task.task_id for task in tasks})):
-        query = select(of.id, of.fence, of.lease).where(of.id.in_(chunk), of.state.in_(sources(TaskEvent.COMMIT)))
+        query = select(of.id, of.fence, of.lease).where(of.id.in_(chunk), allows(TaskEvent.COMMIT))
         owned.update(claim for row in connection.execute(query) if (claim := tuple(row)) in shown)
     return owned
 
 
 def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritten]], now: float) -> None:
-    state = target(TaskEvent.COMMIT)
-    tasks, memos, waits = schema.tasks, schema.memos, schema.waits
+    change = commit_change()
+    values = change_values(change, now) | {"error": None}
+    tasks, memos, waits, failures = schema.tasks, schema.memos, schema.waits, schema.failures
     files = enter_files(connection, {written.file for _, written in ready}, now)
     for chunk in chunks(ready):
         ids, keys = [task.task_id for task, _ in chunk], [task.memo_key for task, _ in chunk]
-        connection.execute(update(tasks).where(tasks.c.id.in_(ids)).values(state=state, error=None, changed_at=now))
+        connection.execute(update(tasks).where(tasks.c.id.in_(ids)).values(**values))
+        connection.execute(delete(failures).where(failures.c.task.in_(ids)))
         connection.execute(delete(waits).where(waits.c.memo_key.in_(keys)))
     connection.execute(
         update(memos)
         .where(memos.c.memo_key == bindparam("key"))
-        .values(state=MEMO_OF_TASK[state], file=bindparam("in_file"), rows=bindparam("held_rows"),
+        .values(state=MEMO_OF_TASK[change.state], file=bindparam("in_file"), rows=bindparam("held_rows"),
                 size_bytes=bindparam("held_bytes"), secs=bindparam("took_secs"), changed_at=now,
                 evicted_at=None, evicted_why=None),
         [{"key": task.memo_key, "in_file": files[written.file.path], "held_rows": written.rows,
@@ -365,28 +373,34 @@ def _columns_of(task: LeasedTask) -> tuple[str, ...]:
     return tuple(column.name for column in raw_columns(component_from_document(task.component)))
 
 
-def fail_task(warehouse: Warehouse, task: LeasedTask, error: str) -> TaskState | None:
-    """Report a failed attempt. The task is queued again, or FAILED (quarantined, with the error) after the last one.
+def fail_task(
+    warehouse: Warehouse,
+    task: LeasedTask,
+    failure: Failure,
+    *,
+    worker: str | None = None,
+    draw: Callable[[], float] = random.random,
+) -> TaskState | None:
+    """Report a failed attempt. The task is queued again, or FAILED (quarantined) after the last one.
 
-    Returns its new state, or None if the lease was lost to another worker and nothing was changed.
+    Returns its new state, or None if the lease was lost to another worker and nothing was changed. ``draw``: a random
+    number in ``[0, 1)``, for the wait before the next attempt.
     """
     now, config = warehouse.clock(), warehouse.config
-    event, error = on_failure(task.attempt, config.max_attempts), storable(error)
+    change = failure_change(task.attempt, task.losses, config.limits, now, config.retry_backoff_secs, draw())
+    error = storable(failure.message)
 
     def fail(connection: Connection) -> TaskState | None:
-        swapped = connection.execute(
-            update(schema.tasks)
-            .where(_held(task, event))
-            .values(state=target(event), error=error, changed_at=now, lease_until=None,
-                    not_before=now + backoff_secs(task.attempt, config.retry_backoff_secs))
-        )  # fmt: skip
+        values = change_values(change, now) | {"error": error}
+        swapped = connection.execute(update(schema.tasks).where(_held(task, change.event)).values(**values))
         if swapped.rowcount == 0:
             return None
-        if event is TaskEvent.QUARANTINE:
+        _record_failure(connection, task.task_id, failure, worker, task.attempt, now)
+        if change.event is TaskEvent.QUARANTINE:
             _quarantine(connection, task.task_id, task.memo_key, error, now)
         else:
-            _set_memo_state(connection, [task.memo_key], MEMO_OF_TASK[target(event)], now)
-        return target(event)
+            _set_memo_state(connection, [task.memo_key], MEMO_OF_TASK[change.state], now)
+        return change.state
 
     return warehouse.catalog.run(fail, idempotent=True)
 
@@ -394,16 +408,16 @@ def fail_task(warehouse: Warehouse, task: LeasedTask, error: str) -> TaskState |
 def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
     """Give tasks back untried: the attempt does not count. Returns how many were still owned."""
     now, held = warehouse.clock(), tuple(tasks)
-    state = target(TaskEvent.RELEASE)
+    change = release_change()
 
     def release(connection: Connection) -> int:
         owned = _still_held(connection, held)
         of = schema.tasks.c
-        values = {"state": state, "attempts": of.attempts - 1, "lease_until": None, "changed_at": now}
+        values = change_values(change, now)
         for chunk in chunks(sorted(task_id for task_id, *_ in owned)):
             connection.execute(update(schema.tasks).where(of.id.in_(chunk)).values(**values))
         keys = [task.memo_key for task in held if _claim(task) in owned]
-        _set_memo_state(connection, keys, MEMO_OF_TASK[state], now)
+        _set_memo_state(connection, keys, MEMO_OF_TASK[change.state], now)
         return len(owned)
 
     return warehouse.catalog.run(release, idempotent=True)

@@ -148,6 +148,9 @@ clients = Table(
     Column("name", _NAME, primary_key=True),
     Column("served", BigInteger, nullable=False),  # turn number of its last lease: least recently served goes first
     Column("leased_tasks", BigInteger, nullable=False),
+    Column("weight", Float, nullable=False, server_default="1"),
+    Column("virtual_secs", Float),  # see warehouse.fair_shares; null: it never had a turn
+    Column("deadline_secs", Float),  # how long its tasks may wait, for the sizing of the fleet; null: the default
 )
 
 models = Table(
@@ -295,12 +298,24 @@ tasks = Table(
     Column("lease_until", Float),
     Column("fence", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
+    Column("losses", Integer, nullable=False, server_default="0"),  # attempts whose worker let the lease run out
     Column("not_before", Float, nullable=False),
     Column("error", Text),
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
     Index("ix_tasks_state_table_name_partition", "state", "table_name", "partition"),
     sqlite_autoincrement=True,  # a fence is of one task: an id is never given to a second one
+)
+
+#: The last failed attempt of a task that is not done.
+failures = Table(
+    "failures",
+    metadata,
+    Column("task", ForeignKey("tasks.id"), primary_key=True, autoincrement=False),
+    Column("document", JSON, nullable=False),  # warehouse.failures.Failure
+    Column("worker", Text),
+    Column("attempt", Integer, nullable=False),
+    Column("failed_at", Float, nullable=False),
 )
 
 #: Which models wait for a memo. Rows go when the memo is ready.

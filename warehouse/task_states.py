@@ -1,15 +1,19 @@
-"""The life of a task, and of the memo it computes, as data. Pure: the clock and the counts are arguments.
+"""The life of a task, and of the memo it computes, as data. Pure: the clock, the counts and the draws are arguments.
 
     QUEUED ──lease──▶ LEASED ──commit──▶ DONE
       ▲ ▲               │ │ ╰──quarantine──▶ FAILED
-      │ ╰──retry,release╯ ╰──lease (expired: another worker takes over)──▶ LEASED
+      │ ╰──retry,release╯ ╰──beat, or lease (expired: another worker takes over)──▶ LEASED
       ╰──────────────── requeue (evicted, damaged, asked for) ◀── DONE, FAILED
 
-Every lease raises the task's *fence*; only the holder of the current fence may commit or fail it.
+Every lease raises the task's *fence*; only the holder of the current fence may beat, commit, release or fail it.
+
+What an event does is a :class:`TaskChange`, the same for every task it happens to: the queue in the catalog writes it to many
+rows at once, the simulator (:mod:`pipelines.simulation`) applies it to values one by one. Neither decides anything itself.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from warehouse.errors import IllegalTransition
@@ -38,6 +42,7 @@ class TaskEvent(StrEnum):
     """What can happen to a task."""
 
     LEASE = "lease"
+    BEAT = "beat"
     COMMIT = "commit"
     RETRY = "retry"
     RELEASE = "release"
@@ -48,6 +53,7 @@ class TaskEvent(StrEnum):
 TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (TaskState.QUEUED, TaskEvent.LEASE): TaskState.LEASED,
     (TaskState.LEASED, TaskEvent.LEASE): TaskState.LEASED,
+    (TaskState.LEASED, TaskEvent.BEAT): TaskState.LEASED,
     (TaskState.LEASED, TaskEvent.COMMIT): TaskState.DONE,
     (TaskState.LEASED, TaskEvent.RETRY): TaskState.QUEUED,
     (TaskState.LEASED, TaskEvent.RELEASE): TaskState.QUEUED,
@@ -63,6 +69,57 @@ MEMO_OF_TASK: dict[TaskState, MemoState] = {
     TaskState.DONE: MemoState.READY,
     TaskState.FAILED: MemoState.FAILED,
 }
+
+#: The longest wait before another attempt.
+MOST_BACKOFF_SECS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """All that the life of a task depends on. ``attempts``: leases that were not given back, ``losses`` of them ran out.
+
+    ``not_before`` and ``lease_until`` are seconds since the epoch; ``lease`` is the name of the last lease.
+    """
+
+    state: TaskState = TaskState.QUEUED
+    fence: int = 0
+    attempts: int = 0
+    losses: int = 0
+    not_before: float = 0.0
+    lease: str | None = None
+    lease_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChange:
+    """What an event does to each task it happens to: the counts are added, ``not_before`` None leaves it as it was.
+
+    ``afresh``: the counts of attempts and losses begin again instead.
+    """
+
+    event: TaskEvent
+    fences: int = 0
+    attempts: int = 0
+    losses: int = 0
+    lease_until: float | None = None
+    not_before: float | None = None
+    afresh: bool = False
+
+    @property
+    def state(self) -> TaskState:
+        """The state that it leads to."""
+        return target(self.event)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLimits:
+    """``max_attempts`` failed attempts, or ``max_losses`` lost workers, and a task is quarantined.
+
+    A lost worker is seldom the task's doing (a preempted machine, a restart), hence a limit of its own.
+    """
+
+    max_attempts: int = 3
+    max_losses: int = 10
 
 
 def after(state: TaskState, event: TaskEvent) -> TaskState:
@@ -86,18 +143,85 @@ def target(event: TaskEvent) -> TaskState:
     return state
 
 
-def on_failure(attempts: int, max_attempts: int) -> TaskEvent:
-    """What a failed attempt means: another one, or quarantine once ``attempts`` leases are used up."""
-    return TaskEvent.RETRY if attempts < max_attempts else TaskEvent.QUARANTINE
+def lease_change(now: float, lease_secs: float, *, expired: bool) -> TaskChange:
+    """A worker takes the task; ``expired``: from one whose lease ran out."""
+    return TaskChange(TaskEvent.LEASE, fences=1, attempts=1, losses=int(expired), lease_until=now + lease_secs)
 
 
-def backoff_secs(attempts: int, base_secs: float) -> float:
-    """How long to wait before the next attempt: ``base_secs``, doubled for every attempt after the first."""
-    return float(base_secs * 2 ** max(attempts - 1, 0))
+def beat_change(now: float, lease_secs: float) -> TaskChange:
+    """Its worker is alive."""
+    return TaskChange(TaskEvent.BEAT, lease_until=now + lease_secs)
 
 
-def is_leasable(state: TaskState, now: float, not_before: float, lease_until: float | None) -> bool:
+def commit_change() -> TaskChange:
+    """Its memo is in place."""
+    return TaskChange(TaskEvent.COMMIT)
+
+
+def release_change() -> TaskChange:
+    """Its worker gives it back untried: the attempt does not count."""
+    return TaskChange(TaskEvent.RELEASE, attempts=-1)
+
+
+def failure_change(
+    attempt: int, losses: int, limits: AttemptLimits, now: float, base_secs: float, draw: float
+) -> TaskChange:
+    """Attempt number ``attempt`` (from 1), of which ``losses`` were lost, failed: another one later, or quarantine."""
+    failed = attempt - losses
+    if failed >= limits.max_attempts:
+        return quarantine_change()
+    return TaskChange(TaskEvent.RETRY, not_before=now + backoff_secs(failed, base_secs, draw))
+
+
+def quarantine_change() -> TaskChange:
+    """It is not tried again until somebody asks for it."""
+    return TaskChange(TaskEvent.QUARANTINE)
+
+
+def requeue_change() -> TaskChange:
+    """It is wanted again, with all its attempts, at once."""
+    return TaskChange(TaskEvent.REQUEUE, not_before=0.0, afresh=True)
+
+
+def applied(status: TaskStatus, change: TaskChange, lease: str | None = None) -> TaskStatus:
+    """The task after the change; ``lease`` names a new lease. Raises :class:`IllegalTransition` where it cannot happen."""
+    return replace(
+        status,
+        state=after(status.state, change.event),
+        fence=status.fence + change.fences,
+        attempts=0 if change.afresh else status.attempts + change.attempts,
+        losses=0 if change.afresh else status.losses + change.losses,
+        not_before=status.not_before if change.not_before is None else change.not_before,
+        lease=lease if change.event is TaskEvent.LEASE else status.lease,
+        lease_until=change.lease_until,
+    )
+
+
+def holds(status: TaskStatus, fence: int, lease: str) -> bool:
+    """Whether the holder of ``fence`` under ``lease`` still owns the task: what a beat, commit, release or failure needs."""
+    return status.state is TaskState.LEASED and (status.fence, status.lease) == (fence, lease)
+
+
+def backoff_secs(failed: int, base_secs: float, draw: float) -> float:
+    """How long to wait after failed attempt number ``failed``: ``base_secs``, doubled each time, at most an hour.
+
+    Between half of that and all of it, by ``draw`` in ``[0, 1)``: tasks that failed together do not come back together.
+    """
+    return min(base_secs * 2.0 ** min(failed - 1, 60), MOST_BACKOFF_SECS) * (1 + draw) / 2
+
+
+def is_leasable(status: TaskStatus, now: float) -> bool:
     """Whether a worker may take the task at ``now``: it is queued and due, or its lease ran out."""
-    if state is TaskState.QUEUED:
-        return not_before <= now
-    return state is TaskState.LEASED and lease_until is not None and lease_until < now
+    if status.state is TaskState.QUEUED:
+        return status.not_before <= now
+    return is_lost(status, now)
+
+
+def is_lost(status: TaskStatus, now: float) -> bool:
+    """Whether its worker let the lease run out."""
+    return status.state is TaskState.LEASED and status.lease_until is not None and status.lease_until < now
+
+
+def is_given_up(status: TaskStatus, now: float, limits: AttemptLimits) -> bool:
+    """Whether too many workers were lost over it for another one to try."""
+    return is_lost(status, now) and status.losses + 1 >= limits.max_losses

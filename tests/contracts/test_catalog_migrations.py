@@ -117,7 +117,8 @@ def test_rows_survive(empty_url: str, tmp_path: Any) -> None:
         connection.execute(insert(schema.clients).values(**row))
     catalog = Catalog.open(empty_url)
     with catalog.read() as connection:
-        assert [found._asdict() for found in connection.execute(select(schema.clients))] == [row]
+        (found,) = connection.execute(select(schema.clients)).mappings()
+        assert found.items() >= row.items()
     catalog.close()
 
 

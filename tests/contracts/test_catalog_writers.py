@@ -16,6 +16,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from tests.contracts.test_catalog_contract import ready_files, run_together
 from tests.warehouse.scenes import Clock, compute, model, pretended, start, work, write_log
 from warehouse import (
+    Failure,
     Warehouse,
     WarehouseConfig,
     collect_garbage,
@@ -266,7 +267,7 @@ def test_clocks_that_disagree_cost_work_but_fences_decide(
         assert lease_tasks(behind, "early", limit=9) == (), "to the clock behind, this lease lasts an hour more"
         assert heartbeat(behind, [early]) == ()
         assert commit_memo(behind, early, pretended("memos/early")) is False
-        assert fail_task(behind, early, "no") is None
+        assert fail_task(behind, early, Failure("raised", "no")) is None
         assert release_tasks(behind, [early]) == 0
         assert commit_memo(ahead, late, WRITTEN) is True
         assert ready_files(ours) == ["memos/x"]
@@ -314,6 +315,6 @@ def test_errors_with_characters_that_no_database_keeps(config: WarehouseConfig, 
         register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=1)))
         submit_model(warehouse, model(inputs=1))
         (task,) = lease_tasks(warehouse, "w", limit=9)
-        fail_task(warehouse, task, "bad value 'a\0b\udc80'")
+        fail_task(warehouse, task, Failure("raised", "bad value 'a\0b\udc80'"))
         with warehouse.catalog.read() as connection:
             assert connection.execute(select(schema.memos.c.cause)).scalar() == r"bad value 'a\0b\udc80'"

@@ -15,18 +15,8 @@ import pytest
 from sqlalchemy import select
 
 import transforms.expression as hr
-from pipelines.worker import (
-    Instruction,
-    Lease,
-    Run,
-    Sleep,
-    Stop,
-    WorkerConfig,
-    WorkerReport,
-    WorkerState,
-    decide,
-    run_worker,
-)
+from pipelines.worker import WorkerConfig, WorkerReport, run_worker
+from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from tests.pipelines.scenes import (
     fill,
     memo_files,

@@ -15,6 +15,7 @@ from transforms.graph import Node, Operation
 from transforms.model import Model, ModelInput
 from warehouse import (
     Decision,
+    Failure,
     Warehouse,
     explain_model,
     fail_task,
@@ -140,12 +141,13 @@ def test_evicted_says_when_and_why(warehouse: Warehouse, clock: Clock) -> None:
 
 
 @pytest.mark.usefixtures("log")
-def test_failed_says_what_happened(warehouse: Warehouse) -> None:
+def test_failed_says_what_happened(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
     for _ in range(3):
+        clock.advance(60)
         (task,) = lease_tasks(warehouse, "w", limit=1)
         assert task.partition.endswith("00")
-        fail_task(warehouse, task, "ValueError: not a word\nand a long trace")
+        fail_task(warehouse, task, Failure("raised", "ValueError: not a word\nand a long trace"))
     decision = explained(warehouse)["00"]
     assert (decision.reason_code, decision.state) == ("failed", "FAILED")
     assert "ValueError: not a word" in decision.reason

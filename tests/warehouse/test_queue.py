@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from tests.warehouse.scenes import Clock, compute, events, model, pretended, work, write_partition
 from warehouse import (
+    Failure,
     Warehouse,
     WarehouseConfig,
     commit_memo,
@@ -92,7 +93,52 @@ def test_clients_take_turns(warehouse: Warehouse) -> None:
     submit_model(warehouse, model("one", "ads", priority=100, inputs=4))
     submit_model(warehouse, model("two", "search", priority=0, buckets=50, inputs=3))
     turns = [lease_tasks(warehouse, "w", limit=1)[0].client for _ in range(8)]
-    assert turns == ["ads", "search"] * 4
+    assert sorted(turns[:2]) == ["ads", "search"]
+    assert 3 <= turns.count("ads") <= 5, "priorities are for a client's own models"
+
+
+def test_clients_get_what_they_weigh(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model("one", "ads", inputs=4))
+    submit_model(warehouse, model("two", "search", buckets=50, inputs=4))
+    clients = schema.clients
+    with warehouse.catalog.write() as connection:
+        connection.execute(update(clients).where(clients.c.name == "ads").values(weight=3.0))
+    turns = [lease_tasks(warehouse, "w", limit=1)[0].client for _ in range(12)]
+    assert 8 <= turns.count("ads") <= 10
+
+
+def test_who_comes_later_begins_where_the_others_are(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model("one", "ads", inputs=4))
+    for _ in range(6):
+        lease_tasks(warehouse, "w", limit=1)
+    submit_model(warehouse, model("two", "search", buckets=50, inputs=4))
+    turns = [lease_tasks(warehouse, "w", limit=1)[0].client for _ in range(6)]
+    assert 2 <= turns.count("search") <= 4, "it does not make up for the time before it came"
+
+
+def test_a_batch_is_sized_by_bytes(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model(inputs=4))
+    assert len(lease_tasks(warehouse, "w", batch_bytes=1)) == 1
+    whole = lease_tasks(warehouse, "w", batch_bytes=1e9)
+    assert len(whole) == 11
+    release_tasks(warehouse, whole)
+    fragment = max(task.fragment.size_bytes for task in whole)
+    # The memos of 20 events are smaller than the file they came from, so two fragments fit and three do not.
+    parts = lease_tasks(warehouse, "w", batch_bytes=2.5 * fragment)
+    assert 0 < len({task.partition for task in parts}) < 3
+
+
+def test_fragments_are_kept_together_and_the_most_urgent_go_first(warehouse: Warehouse, tmp_path: Path) -> None:
+    for part in (0, 1):
+        write_partition(tmp_path / "two", 5, events(20, seed=part), name=f"part-{part}.parquet")
+    register_table(warehouse, "two", str(tmp_path / "two"))
+    submit_model(warehouse, model("low", priority=1, inputs=3), table="two")
+    submit_model(warehouse, model("high", "ads", priority=7, inputs=1), table="two")
+    tasks = lease_tasks(warehouse, "w")
+    places = [task.fragment.fragment_id for task in tasks]
+    assert len(set(places)) == 2
+    assert places == sorted(places, key=places.index), "a fragment's tasks stand together"
+    assert [task.priority for task in tasks] == [7, 1, 1] * 2
 
 
 def test_tasks_of_other_clients_ride_along(warehouse: Warehouse) -> None:
@@ -112,7 +158,7 @@ def test_an_expired_lease_is_taken_over_and_the_late_commit_is_fenced_off(wareho
     (taken,) = lease_tasks(warehouse, "quick", limit=9)
     assert (taken.task_id, taken.fence, taken.attempt) == (slow.task_id, 2, 2)
     assert commit_memo(warehouse, slow, pretended("memos/late")) is False
-    assert fail_task(warehouse, slow, "late") is None
+    assert fail_task(warehouse, slow, Failure("raised", "late")) is None
     assert heartbeat(warehouse, [slow, taken]) == (taken,)
     assert release_tasks(warehouse, [slow]) == 0
     assert commit_memo(warehouse, taken, WRITTEN) is True
@@ -135,12 +181,13 @@ def test_heartbeats_keep_a_lease(warehouse: Warehouse, clock: Clock) -> None:
         assert lease_tasks(warehouse, "other", limit=100) == ()
 
 
-def test_failures_are_retried_and_then_quarantined(warehouse: Warehouse) -> None:
+def test_failures_are_retried_and_then_quarantined(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
     seen = []
     for _ in range(3):
+        clock.advance(60)
         (task,) = lease_tasks(warehouse, "w", limit=1)
-        seen.append((task.attempt, fail_task(warehouse, task, f"error {task.attempt}")))
+        seen.append((task.attempt, fail_task(warehouse, task, Failure("raised", f"error {task.attempt}"))))
     assert seen == [(1, TaskState.QUEUED), (2, TaskState.QUEUED), (3, TaskState.FAILED)]
     assert states(warehouse)[0] == ("FAILED", "FAILED")
     assert queue_depths(warehouse)[0] == replace(queue_depths(warehouse)[0], queued=2, leased=0, failed=1)
@@ -154,7 +201,7 @@ def test_failures_are_retried_and_then_quarantined(warehouse: Warehouse) -> None
 
 def test_a_task_that_kills_its_workers_is_quarantined(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
-    for _ in range(3):
+    for _ in range(warehouse.config.max_losses):
         lease_tasks(warehouse, "doomed", limit=1)
         clock.advance(61)
     remaining = lease_tasks(warehouse, "w", limit=100)
@@ -162,7 +209,35 @@ def test_a_task_that_kills_its_workers_is_quarantined(warehouse: Warehouse, cloc
     assert ("FAILED", "FAILED") in states(warehouse)
     with warehouse.catalog.read() as connection:
         error = connection.execute(select(schema.tasks.c.error).where(schema.tasks.c.state == "FAILED")).scalar()
-    assert error == "3 workers were lost while they computed it"
+    assert error == "10 workers were lost while they computed it"
+
+
+def test_lost_workers_use_up_no_attempt(warehouse: Warehouse, clock: Clock) -> None:
+    submit_model(warehouse, model(inputs=1))
+    for _ in range(5):
+        lease_tasks(warehouse, "doomed", limit=1)
+        clock.advance(61)
+    for attempt in (6, 7, 8):
+        (task,) = lease_tasks(warehouse, "w", limit=1)
+        assert (task.attempt, task.losses) == (attempt, 5)
+        state = fail_task(warehouse, task, Failure("raised", "no"))
+        clock.advance(60)
+    assert state is TaskState.FAILED
+
+
+def test_the_last_failure_is_kept_whole_until_it_is_asked_for_again(warehouse: Warehouse, clock: Clock) -> None:
+    submit_model(warehouse, model(inputs=1))
+    failure = Failure("raised", "ValueError: no", "length", "length(query)", (3, 5))
+    (task,) = lease_tasks(warehouse, "w", limit=1)
+    fail_task(warehouse, task, failure, worker="w")
+    with warehouse.catalog.read() as connection:
+        (row,) = connection.execute(select(schema.failures)).all()
+    assert (row.task, row.worker, row.attempt, row.failed_at) == (task.task_id, "w", 1, clock.now)
+    assert Failure.from_document(row.document) == failure
+    clock.advance(60)
+    assert work(warehouse) == 3
+    with warehouse.catalog.read() as connection:
+        assert connection.execute(select(schema.failures)).all() == []
 
 
 def test_released_tasks_lose_no_attempt(warehouse: Warehouse) -> None:
@@ -181,7 +256,8 @@ def test_backoff_delays_the_next_attempt(tmp_path: Path, log: Path, clock: Clock
         submit_model(warehouse, model(inputs=1))
         for wait_secs in (10, 20):
             tasks = lease_tasks(warehouse, "w", limit=100)
-            assert fail_task(warehouse, tasks[0], "no") is TaskState.QUEUED
+            failed = fail_task(warehouse, tasks[0], Failure("raised", "no"), draw=lambda: 1 - 2**-53)
+            assert failed is TaskState.QUEUED
             release_tasks(warehouse, tasks[1:])
             clock.advance(wait_secs - 1)
             others = lease_tasks(warehouse, "w", limit=100)

@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 
 from tests.warehouse.scenes import Clock, evict_component, model, pretended, write_log
 from warehouse import (
+    Failure,
     LeasedTask,
     Warehouse,
     WarehouseConfig,
@@ -77,7 +78,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(task=consumes(leases))
     def fail(self, task: LeasedTask) -> None:
         holds = self._holds(task)
-        state = fail_task(self.warehouse, task, "it raised")
+        state = fail_task(self.warehouse, task, Failure("raised", "it raised"))
         assert (state is not None) == holds
         if holds:
             assert state is (TaskState.QUEUED if task.attempt < 3 else TaskState.FAILED)

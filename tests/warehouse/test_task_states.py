@@ -1,20 +1,36 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from warehouse.errors import IllegalTransition
 from warehouse.task_states import (
     MEMO_OF_TASK,
+    MOST_BACKOFF_SECS,
     TRANSITIONS,
+    AttemptLimits,
     TaskEvent,
     TaskState,
+    TaskStatus,
     after,
+    applied,
     backoff_secs,
+    beat_change,
+    commit_change,
+    failure_change,
+    holds,
+    is_given_up,
     is_leasable,
-    on_failure,
+    lease_change,
+    quarantine_change,
+    release_change,
+    requeue_change,
     sources,
     target,
 )
+
+LIMITS = AttemptLimits(max_attempts=3, max_losses=10)
 
 
 @pytest.mark.parametrize("state", list(TaskState))
@@ -36,6 +52,7 @@ def test_the_table_itself() -> None:
     assert {(str(state), str(event), str(to)) for (state, event), to in TRANSITIONS.items()} == {
         ("QUEUED", "lease", "LEASED"),
         ("LEASED", "lease", "LEASED"),
+        ("LEASED", "beat", "LEASED"),
         ("LEASED", "commit", "DONE"),
         ("LEASED", "retry", "QUEUED"),
         ("LEASED", "release", "QUEUED"),
@@ -52,22 +69,66 @@ def test_every_event_has_one_target() -> None:
     assert {event: target(event) for event in TaskEvent}[TaskEvent.COMMIT] is TaskState.DONE
 
 
-def test_attempts_are_used_up() -> None:
-    assert [on_failure(attempt, 3) for attempt in (1, 2, 3, 4)] == [
+def test_a_life() -> None:
+    status = applied(TaskStatus(), lease_change(100.0, 60.0, expired=False), "a")
+    assert status == TaskStatus(TaskState.LEASED, fence=1, attempts=1, lease="a", lease_until=160.0)
+    assert applied(status, beat_change(150.0, 60.0)).lease_until == 210.0
+    assert applied(status, release_change()) == TaskStatus(fence=1, lease="a")
+    taken = applied(status, lease_change(170.0, 60.0, expired=True), "b")
+    assert (taken.fence, taken.attempts, taken.losses, taken.lease) == (2, 2, 1, "b")
+    failed = applied(taken, failure_change(2, 1, LIMITS, 180.0, 4.0, 0.5))
+    assert (failed.state, failed.not_before, failed.lease_until) == (TaskState.QUEUED, 183.0, None)
+    kept = applied(failed, quarantine_change()) if failed.state is TaskState.LEASED else failed
+    again = applied(kept, lease_change(190.0, 60.0, expired=False), "c")
+    assert applied(again, commit_change()).state is TaskState.DONE
+    asked = applied(applied(again, commit_change()), requeue_change())
+    assert (asked.attempts, asked.losses, asked.not_before, asked.fence) == (0, 0, 0.0, 3)
+
+
+def test_only_the_holder_of_the_fence_holds() -> None:
+    status = applied(TaskStatus(), lease_change(0.0, 60.0, expired=False), "a")
+    assert holds(status, 1, "a")
+    assert not holds(status, 1, "b"), "another lease"
+    assert not holds(status, 0, "a"), "another fence"
+    assert not holds(applied(status, commit_change()), 1, "a"), "done is done"
+    assert not holds(applied(status, lease_change(99.0, 60.0, expired=True), "b"), 1, "a")
+
+
+def test_failed_attempts_are_used_up_and_losses_are_not_among_them() -> None:
+    def event(attempt: int, losses: int = 0) -> TaskEvent:
+        return failure_change(attempt, losses, LIMITS, 0.0, 1.0, 0.0).event
+
+    assert [event(attempt) for attempt in (1, 2, 3, 4)] == [
         TaskEvent.RETRY, TaskEvent.RETRY, TaskEvent.QUARANTINE, TaskEvent.QUARANTINE
     ]  # fmt: skip
-    assert on_failure(1, 1) is TaskEvent.QUARANTINE
+    assert event(7, losses=5) is TaskEvent.RETRY
+    assert event(8, losses=5) is TaskEvent.QUARANTINE
 
 
-def test_backoff_doubles() -> None:
-    assert [backoff_secs(attempt, 1.5) for attempt in (1, 2, 3, 4)] == [1.5, 3.0, 6.0, 12.0]
-    assert backoff_secs(9, 0) == 0
+def test_backoff_doubles_up_to_an_hour() -> None:
+    assert [backoff_secs(attempt, 2.0, 0.0) for attempt in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 8.0]
+    assert [backoff_secs(attempt, 2.0, 0.5) for attempt in (1, 2)] == [1.5, 3.0]
+    assert backoff_secs(9, 0, 0.9) == 0
+
+
+@given(st.integers(1, 10**6), st.floats(0, 1e6), st.floats(0, 1, exclude_max=True))
+def test_the_wait_lies_between_half_and_all(failed: int, base_secs: float, draw: float) -> None:
+    whole = min(base_secs * 2.0 ** min(failed - 1, 60), MOST_BACKOFF_SECS)
+    assert whole / 2 <= backoff_secs(failed, base_secs, draw) <= whole
 
 
 def test_who_can_be_leased() -> None:
-    assert is_leasable(TaskState.QUEUED, 10, 10, None)
-    assert not is_leasable(TaskState.QUEUED, 10, 10.5, None)
-    assert is_leasable(TaskState.LEASED, 10, 0, 9.5)
-    assert not is_leasable(TaskState.LEASED, 10, 0, 10)
-    assert not is_leasable(TaskState.DONE, 10, 0, 0)
-    assert not is_leasable(TaskState.FAILED, 10, 0, 0)
+    assert is_leasable(TaskStatus(not_before=10), 10)
+    assert not is_leasable(TaskStatus(not_before=10.5), 10)
+    assert is_leasable(TaskStatus(TaskState.LEASED, lease_until=9.5), 10)
+    assert not is_leasable(TaskStatus(TaskState.LEASED, lease_until=10), 10)
+    assert not is_leasable(TaskStatus(TaskState.DONE, lease_until=0), 10)
+    assert not is_leasable(TaskStatus(TaskState.FAILED, lease_until=0), 10)
+
+
+def test_who_is_given_up() -> None:
+    lost = TaskStatus(TaskState.LEASED, losses=9, lease_until=1.0)
+    assert is_given_up(lost, 2.0, LIMITS)
+    assert not is_given_up(lost, 0.5, LIMITS), "its worker may live"
+    assert not is_given_up(TaskStatus(TaskState.LEASED, losses=8, lease_until=1.0), 2.0, LIMITS)
+    assert not is_given_up(TaskStatus(TaskState.QUEUED, losses=99), 2.0, LIMITS)

@@ -1,0 +1,82 @@
+"""Why a component has no memo over a fragment, as whoever has to mend it wants to know it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
+import pyarrow.ipc as ipc
+
+from transforms.errors import InputError
+
+#: ``raised``: its operators did; ``memory``, ``stalled``: it took more than a worker allows; ``lost``: workers vanished while they
+#: computed it; ``data``: the raw data changed or cannot be read.
+FailureKind = Literal["raised", "memory", "stalled", "lost", "data"]
+
+#: A larger sample is not kept.
+SAMPLE_BYTES = 64 * 1024
+_EVENT_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt.
+
+    ``error``: the exception's type and text in one line, or what was exceeded. ``operator`` and ``expression``: what was running.
+    ``events``: rows of the fragment, ascending, that are enough to make it fail so; ``sample``: those rows of the raw columns that
+    the component reads, an Arrow IPC stream in base64 (empty: none is known, or it is larger than :data:`SAMPLE_BYTES`).
+    """
+
+    kind: FailureKind
+    error: str
+    operator: str = ""
+    expression: str = ""
+    events: tuple[int, ...] = ()
+    sample: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(FailureKind):
+            raise InputError("a failure is of a known kind", value=self.kind, allowed=", ".join(get_args(FailureKind)))
+
+    @property
+    def message(self) -> str:
+        """All of it on one line, with the first event of the sample."""
+        text = f"operator {self.operator}: " if self.operator else ""
+        text += self.error + (f" in {self.expression}" if self.expression else "")
+        rows = self.sample_table()
+        if rows is None or not rows.num_rows:
+            return text
+        event = json.dumps(rows.slice(0, 1).to_pylist()[0], default=str, ensure_ascii=False)[:_EVENT_CHARACTERS]
+        more = f" and {len(self.events) - 1} more" if len(self.events) > 1 else ""
+        return f"{text}; event {self.events[0]}: {event}{more}"
+
+    def sample_table(self) -> pa.Table | None:
+        """The sample's rows, in the order of ``events``; None where there is no sample."""
+        if not self.sample:
+            return None
+        with ipc.open_stream(base64.b64decode(self.sample)) as reader:
+            return reader.read_all()
+
+    def to_document(self) -> dict[str, Any]:
+        """The failure as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Failure:
+        """The inverse of :meth:`to_document`."""
+        return cls(**{**document, "events": tuple(document["events"])})
+
+
+def encoded_sample(rows: pa.Table) -> str:
+    """Rows as a failure's ``sample``; empty for none and for what is larger than :data:`SAMPLE_BYTES`."""
+    if not rows.num_rows:
+        return ""
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows.combine_chunks())
+    stored = sink.getvalue().to_pybytes()
+    return base64.b64encode(stored).decode("ascii") if len(stored) <= SAMPLE_BYTES else ""

@@ -1,0 +1,92 @@
+"""Whose turn it is: weighted fair shares of computing time between clients, with a floor.
+
+Start-time fair queueing. Every client has a virtual time in seconds; whoever waits with the least is served, and what is leased
+for it advances its own by the estimated seconds over its share. A client that comes back after it had nothing to do begins
+where those who waited are, so that nobody saves up a turn. Pure: nothing here reads a clock or a catalog.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from transforms.errors import InputError
+
+#: The share that a waiting client gets whatever the others weigh (less where so many wait that it cannot be had).
+FLOOR_SHARE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ClientShare:
+    """A client's claim. ``virtual_secs`` None: it never had a turn. ``served``: the number of its last turn, for ties."""
+
+    name: str
+    weight: float = 1.0
+    virtual_secs: float | None = None
+    served: int = 0
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight)
+
+
+def check_weight(weight: float) -> None:
+    """Raise :class:`InputError` for what is no weight."""
+    if not (math.isfinite(weight) and weight > 0):
+        raise InputError("a client's weight is a positive number", value=weight,
+                         next_step="to keep a client from being served, evict or retire its models")  # fmt: skip
+
+
+def shares(weights: Mapping[str, float], floor_share: float = FLOOR_SHARE) -> dict[str, float]:
+    """Each client's share of the workers, by weight, none under the floor; they add up to 1.
+
+    Clients that weight alone would put under the floor get exactly the floor, the others divide the rest by weight.
+    """
+    floor = min(floor_share, 1 / len(weights)) if weights else 0.0
+    lifted: set[str] = set()
+    while True:
+        rest = {name: weight for name, weight in weights.items() if name not in lifted}
+        free, total = 1 - floor * len(lifted), sum(rest.values())
+        under = {name for name, weight in rest.items() if free * weight / total < floor * (1 - 1e-9)}
+        if not under:
+            return {name: floor if name in lifted else free * weight / total for name, weight in weights.items()}
+        lifted |= under
+
+
+def begun(clients: Iterable[ClientShare], waiting: Collection[str]) -> dict[str, float]:
+    """Every client's virtual time at the start of a turn: newcomers, and those who did not wait, are brought up to date.
+
+    ``waiting``: the names of the clients that have something to lease now.
+    """
+    listed = list(clients)
+    running = [one.virtual_secs for one in listed if one.name in waiting and one.virtual_secs is not None]
+    now = min(running, default=max((one.virtual_secs or 0.0 for one in listed), default=0.0))
+    return {
+        one.name: now
+        if one.virtual_secs is None
+        else one.virtual_secs
+        if one.name in waiting
+        else max(one.virtual_secs, now)
+        for one in listed
+    }
+
+
+def next_client(clients: Collection[ClientShare], waiting: Collection[str]) -> str:
+    """The waiting client with the least virtual time; of several, the one served longest ago, then by name.
+
+    Raises ValueError when nobody waits.
+    """
+    times = begun(clients, waiting)
+    return min((times[one.name], one.served, one.name) for one in clients if one.name in waiting)[2]
+
+
+def charged(
+    clients: Collection[ClientShare],
+    waiting: Collection[str],
+    secs: Mapping[str, float],
+    floor_share: float = FLOOR_SHARE,
+) -> dict[str, float]:
+    """Every client's virtual time after a turn in which ``secs`` seconds of work were leased for each client named there."""
+    times = begun(clients, waiting)
+    share = shares({one.name: one.weight for one in clients if one.name in waiting or one.name in secs}, floor_share)
+    return {name: time + secs[name] / share[name] if name in secs else time for name, time in times.items()}

@@ -1,0 +1,78 @@
+"""Clients in the catalog: their shares, what they wait for, and what is charged to them when it is leased."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, and_, func, select, update
+
+from warehouse import schema
+from warehouse.catalog import chunks, one_of
+from warehouse.fair_shares import ClientShare, charged, next_client
+from warehouse.task_rows import leasable
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Whose turn it is: the partitions (table, partition) that ``client`` waits for, most urgent first, then oldest.
+
+    ``clients`` are all there are; ``waiting`` those that have something to lease now.
+    """
+
+    client: str
+    places: tuple[tuple[str, str], ...]
+    clients: tuple[ClientShare, ...]
+    waiting: frozenset[str]
+
+
+def next_turn(connection: Connection, now: float) -> Turn | None:
+    """The next turn by :func:`~warehouse.fair_shares.next_client`; None when nothing can be leased at ``now``."""
+    tasks, waits, models = schema.tasks, schema.waits, schema.models
+    query = (
+        select(models.c.client, tasks.c.table_name, tasks.c.partition, func.max(models.c.priority))
+        .select_from(tasks)
+        .join(waits, waits.c.memo_key == tasks.c.memo_key)
+        .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
+        .where(leasable(now))
+        .group_by(models.c.client, tasks.c.table_name, tasks.c.partition)
+    )
+    rows = connection.execute(query).all()
+    if not rows:
+        return None
+    clients, waiting = read_shares(connection), frozenset(row.client for row in rows)
+    chosen = next_client(clients, waiting)
+    urgent = sorted((-priority, table, partition) for name, table, partition, priority in rows if name == chosen)
+    return Turn(chosen, tuple((table, partition) for _, table, partition in urgent), clients, waiting)
+
+
+def read_shares(connection: Connection) -> tuple[ClientShare, ...]:
+    """Every client's claim, by name."""
+    of = schema.clients.c
+    query = select(of.name, of.weight, of.virtual_secs, of.served).order_by(of.name)
+    return tuple(ClientShare(*row) for row in connection.execute(query))
+
+
+def charge_turn(connection: Connection, turn: Turn, secs: Mapping[str, float], floor_share: float) -> None:
+    """Count the turn. ``secs``: the work that was leased, by memo key; a memo is paid for by those who wait for it, alike."""
+    waits, models, clients = schema.waits, schema.models, schema.clients
+    payers: defaultdict[str, list[str]] = defaultdict(list)
+    for chunk in chunks(sorted(secs)):
+        query = (
+            select(waits.c.memo_key, models.c.client)
+            .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
+            .where(one_of(connection, waits.c.memo_key, chunk))
+            .distinct()
+        )
+        for key, client in connection.execute(query):
+            payers[key].append(client)
+    owed: defaultdict[str, float] = defaultdict(float)
+    for key, work_secs in secs.items():
+        for client in payers[key]:
+            owed[client] += work_secs / len(payers[key])
+    for name, virtual_secs in charged(turn.clients, turn.waiting, owed, floor_share).items():
+        connection.execute(update(clients).where(clients.c.name == name).values(virtual_secs=virtual_secs))
+    latest = max((one.served for one in turn.clients), default=0)
+    counted = {"served": latest + 1, "leased_tasks": clients.c.leased_tasks + len(secs)}
+    connection.execute(update(clients).where(clients.c.name == turn.client).values(**counted))
