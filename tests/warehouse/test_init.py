@@ -10,7 +10,7 @@ from tests.warehouse.scenes import REPOSITORY
 
 SURFACE = """
 LABEL Change Collected ColumnSchema Compacted CompactionPolicy ComponentQuery ComponentRow Decision EvictionPlan
-EvictionRequest Finding Fragment LeasedTask Manifest MemoFile MemoWritten Pin QueueDepth ReadSolution Registration
+EvictionRequest Failure Finding Fragment LeasedTask Manifest MemoFile MemoWritten Pin QueueDepth ReadSolution Registration
 SearchResult Status Storage Submission Table TableVersion Verified Warehouse WarehouseConfig append_rows
 collect_garbage commit_memo commit_memos compact_memos damage_recorder delete_rows explain_model fail_task fix_columns
 get_component heartbeat heartbeat_pin lease_tasks list_models list_tables live_mask live_pins mark_damaged memo_key
