@@ -183,11 +183,11 @@ def test_a_lost_lease_is_not_committed_over(tmp_path: Path) -> None:
 def test_leases_are_kept_alive_while_a_job_runs(tmp_path: Path) -> None:
     @op(result="string")
     def slowly(text):
-        for _ in range(5_000_000):
+        for _ in range(8_000_000):
             pass
         return text
 
-    with open_home(tmp_path / "home", lease_secs=1.0) as warehouse:
+    with open_home(tmp_path / "home", lease_secs=3.0) as warehouse:
         slow = Model("slow", client="search", label="clicked", table="log")
         slow.input("query", slowly(hr.text("query")))
         fill(warehouse, write_log(tmp_path / "log", hours=40), slow)
@@ -208,7 +208,7 @@ def test_leases_are_kept_alive_while_a_job_runs(tmp_path: Path) -> None:
         report = run_worker(warehouse, CONFIG, until_idle=True, on_step=on_step)
         done.set()
         thread.join()
-        assert time.monotonic() - begun > 2.0, "the job was too short to prove anything"
+        assert time.monotonic() - begun > 4.0, "the job was too short to prove anything"
         assert sum(stolen) == 0
         assert (report.memos, report.fenced, report.jobs) == (40, 0, 1)
 
