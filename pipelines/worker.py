@@ -26,7 +26,7 @@ from pipelines.memoize import (
     remove_abandoned_results,
     run_memoize,
 )
-from pipelines.progress import Progress
+from pipelines.work_progress import OnWork, WorkMeter
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from transforms.errors import Busy, InputError
 from warehouse.batching import BatchBudget
@@ -40,6 +40,7 @@ from warehouse.queue import (
     heartbeat,
     lease_tasks,
     queue_depths,
+    queued_tasks,
     release_tasks,
 )
 from warehouse.submit import queue_missing
@@ -115,7 +116,7 @@ def run_worker(
     config: WorkerConfig,
     *,
     until_idle: bool,
-    progress: Progress | None = None,
+    progress: OnWork | None = None,
     stop: threading.Event | None = None,
     on_step: Callable[[Instruction], None] | None = None,
 ) -> WorkerReport:
@@ -123,7 +124,7 @@ def run_worker(
 
     Before each lease, what live models miss because their table grew is queued: nobody has to submit them again.
 
-    ``progress`` counts fragments. A component that fails is reported to the queue and costs nothing else. Raises
+    ``progress`` is told how far it is. A component that fails is reported to the queue and costs nothing else. Raises
     :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk); its tasks are given back untried.
     """
     worker = _Worker(warehouse, config, progress)
@@ -177,10 +178,11 @@ def group_by_fragment(tasks: Sequence[LeasedTask]) -> dict[str, tuple[FragmentWo
 class _Worker:
     """The tasks in hand, what became of those before, and the reading and writing that a job needs."""
 
-    def __init__(self, warehouse: Warehouse, config: WorkerConfig, progress: Progress | None) -> None:
+    def __init__(self, warehouse: Warehouse, config: WorkerConfig, progress: OnWork | None) -> None:
         self._warehouse, self._config, self._progress = warehouse, config, progress
-        self._fragments_leased = 0
+        self._meter = WorkMeter()
         self._beat_at = 0.0
+        self._work_secs: dict[str, float] = {}
         self._works: dict[str, tuple[FragmentWork, dict[str, LeasedTask]]] = {}
         self._arrived: list[FragmentResult] = []
         self.in_hand: tuple[LeasedTask, ...] = ()
@@ -189,9 +191,11 @@ class _Worker:
     def run(self) -> None:
         """Compute the tasks in hand and commit them. Whatever goes wrong, tasks still owned are given back."""
         self._works = group_by_fragment(self.in_hand)
+        self._work_secs = {task.memo_key: task.work_secs for task in self.in_hand}
         self.report.tasks += len(self.in_hand)
         self.report.jobs += 1
-        self._fragments_leased += len(self._works)
+        work_secs = sum(task.work_secs for task in self.in_hand)
+        self._meter.leased(len(self.in_hand), work_secs, queued_tasks(self._warehouse), time.monotonic())
         self._tell()
         try:
             works = [work for work, _ in self._works.values()]
@@ -202,6 +206,7 @@ class _Worker:
             self.in_hand, self._works, self._arrived = (), {}, []
             if open_tasks:
                 release_tasks(self._warehouse, open_tasks)
+            self._meter.stopped(time.monotonic())
 
     @contextmanager
     def _attended(self, results: JobResults) -> Iterator[None]:
@@ -258,6 +263,7 @@ class _Worker:
             self._commit(batch)
             for result in batch:
                 self._finish(result)
+            self._tell()
             self._beat_if_due()
 
     def _next_batch(self) -> list[FragmentResult]:
@@ -295,6 +301,7 @@ class _Worker:
     def _finish(self, result: FragmentResult) -> None:
         """Report the components of a fragment that failed, and let the fragment go."""
         _, tasks = self._works[result.output]
+        work_secs = sum(self._work_secs[outcome.memo_key] for outcome in result.outcomes)
         for outcome in result.outcomes:
             if outcome.error and outcome.memo_key in tasks:
                 failure = Failure("raised", outcome.error)
@@ -306,8 +313,8 @@ class _Worker:
         self._arrived.remove(result)
         self.report.fragments += 1
         self.report.raw_bytes_read += result.raw_bytes_read
-        self._tell()
+        self._meter.finished(len(result.outcomes), work_secs, result.rows, result.raw_bytes_read, time.monotonic())
 
     def _tell(self) -> None:
         if self._progress is not None:
-            self._progress(self.report.fragments, self._fragments_leased, "memoizing")
+            self._progress(self._meter.progress)

@@ -57,6 +57,7 @@ class LeasedTask:
 
     Files that are written for it carry the lease's name: while a task is leased, they are not swept away. ``client`` is
     the one whose turn it was; ``attempt`` counts from 1, and ``losses`` of the earlier ones ended with a lost worker.
+    ``work_secs``: what it is estimated to take of one core.
     """
 
     task_id: int
@@ -72,6 +73,7 @@ class LeasedTask:
     priority: int
     attempt: int
     losses: int = 0
+    work_secs: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,8 @@ def lease_tasks(
         _take(connection, taking.rows, worker, name, now, warehouse.config.lease_secs)
         charge_turn(connection, turn, taking.secs, warehouse.config.client_floor_share)
         added = {table: added_columns(connection, table) for table in {row.task_table for row in taking.rows}}
-        return tuple(_leased(row, turn.client, name, added[row.task_table]) for row in taking.rows)
+        secs = taking.secs
+        return tuple(_leased(row, turn.client, name, added[row.task_table], secs[row.memo_key]) for row in taking.rows)
 
     # Repeated where the commit is in doubt: a lease that nobody knows of runs out by itself.
     return warehouse.catalog.run(take, idempotent=True)
@@ -216,10 +219,10 @@ def _set_memo_state(connection: Connection, keys: Sequence[str], state: MemoStat
         connection.execute(update(schema.memos).where(of.memo_key.in_(chunk)).values(state=state, changed_at=now))
 
 
-def _leased(row: Any, client: str, lease: str, added: AddedColumns) -> LeasedTask:
+def _leased(row: Any, client: str, lease: str, added: AddedColumns, work_secs: float) -> LeasedTask:
     return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, row.document, row.task_table,
                       row.partition, fragment_of(row, added), client, row.priority, row.attempts + 1,
-                      row.losses + (row.state == TaskState.LEASED))  # fmt: skip
+                      row.losses + (row.state == TaskState.LEASED), work_secs)  # fmt: skip
 
 
 def _quarantine_lost(connection: Connection, now: float, limits: AttemptLimits) -> None:
@@ -437,6 +440,19 @@ def retry_failed(warehouse: Warehouse, fingerprint: str | None = None) -> int:
         return len(keys)
 
     return warehouse.catalog.run(retry, idempotent=True)
+
+
+def queued_tasks(warehouse: Warehouse) -> int:
+    """How many tasks are queued for live models, those that wait out a backoff too."""
+    tasks, waits, models = schema.tasks, schema.waits, schema.models
+    query = (
+        select(func.count(tasks.c.id.distinct()))
+        .join(waits, waits.c.memo_key == tasks.c.memo_key)
+        .join(models, models.c.id == waits.c.model)
+        .where(models.c.live.is_(True), tasks.c.state == TaskState.QUEUED)
+    )
+    with warehouse.catalog.read() as connection:
+        return int(connection.execute(query).scalar_one())
 
 
 def queue_depths(warehouse: Warehouse) -> tuple[QueueDepth, ...]:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from headrace.cli.output import emit
-from headrace.cli.progress import progress_bar
 from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.work_progress import work_progress
 
 
 def work(
@@ -35,7 +35,7 @@ def work(
             from warehouse.queue import retry_failed as queue_failed
 
             queue_failed(warehouse)
-    with open_warehouse(home) as warehouse, progress_bar("memoizing", "fragments") as report:
+    with open_warehouse(home) as warehouse, work_progress() as report:
         done = run_worker(warehouse, config, until_idle=until_idle, progress=report)
     screen = WorkScreen(
         worker=worker,

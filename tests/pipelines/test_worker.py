@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import select
 
 import transforms.expression as hr
+from pipelines.work_progress import WorkProgress
 from pipelines.worker import WorkerConfig, WorkerReport, run_worker
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from tests.pipelines.scenes import (
@@ -73,9 +74,8 @@ def test_every_state_has_one_instruction() -> None:
 def test_a_worker_empties_the_queue_in_one_job(tmp_path: Path, warehouse: Warehouse) -> None:
     queued = fill(warehouse, write_log(tmp_path / "log"), model(), model("other", "shopping", buckets=200))
     steps: list[Instruction] = []
-    seen: list[tuple[int, int, str]] = []
-    report = run_worker(warehouse, CONFIG, until_idle=True, on_step=steps.append,
-                        progress=lambda done, total, what: seen.append((done, total, what)))  # fmt: skip
+    seen: list[WorkProgress] = []
+    report = run_worker(warehouse, CONFIG, until_idle=True, on_step=steps.append, progress=seen.append)
     assert queued == 21
     assert steps == [Lease(), Run(), Lease(), Stop("nothing is left to do")]
     assert (report.tasks, report.memos, report.failures, report.fenced) == (21, 21, 0, 0)
@@ -84,8 +84,8 @@ def test_a_worker_empties_the_queue_in_one_job(tmp_path: Path, warehouse: Wareho
     assert report.raw_bytes_read == pytest.approx(3 * raw.nbytes, rel=0.1)  # each fragment once, for both models
     assert states(warehouse) == {"READY"}
     assert len(memo_values(warehouse)) == 21
-    assert seen[0] == (0, 3, "memoizing")
-    assert seen[-1] == (3, 3, "memoizing")
+    assert seen[0] == WorkProgress(tasks_total=21)
+    assert seen[-1] == WorkProgress(21, 21, 3, 150, report.raw_bytes_read, 0.0)
     assert list((tmp_path / "home" / "jobs").iterdir()) == []
 
 
