@@ -140,6 +140,11 @@ class Catalog:
             self._sleep(self._backoff.wait_secs(attempt, self._draw()))
             attempt += 1
 
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self._engine.dialect.name
+
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()

@@ -120,20 +120,25 @@ def lease_tasks(
     its own, since they share one read of the raw data. Empty when nothing can be leased now.
     """
     now, name, budget = warehouse.clock(), lease(), BatchBudget(batch_bytes, limit)
+    lease_secs = warehouse.config.lease_secs
 
     def take(connection: Connection) -> tuple[LeasedTask, ...]:
-        _quarantine_lost(connection, now, warehouse.config.limits)
-        turn = next_turn(connection, now)
+        _quarantine_lost(connection, now, warehouse.config.limits, lease_secs)
+        turn = next_turn(connection, now, lease_secs)
         if turn is None:
             return ()
         taking = Taking(connection, budget)
         for table, partition in turn.places:
-            taking.add(_over_current_data(connection, turn.client, table, partition, now, limit - len(taking.rows)))
+            taking.add(
+                _over_current_data(
+                    connection, _leasable_in(turn.client, table, partition, now, lease_secs), limit - len(taking.rows)
+                )
+            )
             if taking.is_full:
                 break
         if not taking.rows:
             return ()
-        _take(connection, taking.rows, worker, name, now, warehouse.config.lease_secs)
+        _take(connection, taking.rows, worker, name, now, lease_secs)
         charge_turn(connection, turn, taking.secs, warehouse.config.client_floor_share)
         added = {table: added_columns(connection, table) for table in {row.task_table for row in taking.rows}}
         secs = taking.secs
@@ -147,7 +152,7 @@ def lease_tasks(
 _NOT_ITS_OWN = -(2**31)
 
 
-def _leasable_in(client: str, table: str, partition: str, now: float) -> Any:
+def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs: float) -> Any:
     """Leasable tasks fragment by fragment: where the client's most urgent are first, and in each its own before others'."""
     tasks, waits, models = schema.tasks, schema.waits, schema.models
     memos, fragments, components = schema.memos, schema.fragments, schema.components
@@ -156,7 +161,7 @@ def _leasable_in(client: str, table: str, partition: str, now: float) -> Any:
         select(tasks.c.id, func.max(models.c.priority).label("priority"), func.max(own).label("own"))
         .join(waits, waits.c.memo_key == tasks.c.memo_key)
         .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
-        .where(tasks.c.table_name == table, tasks.c.partition == partition, leasable(now))
+        .where(tasks.c.table_name == table, tasks.c.partition == partition, leasable(now, lease_secs))
         .group_by(tasks.c.id)
         .subquery()
     )
@@ -174,16 +179,13 @@ def _leasable_in(client: str, table: str, partition: str, now: float) -> Any:
     )  # fmt: skip
 
 
-def _over_current_data(
-    connection: Connection, client: str, table: str, partition: str, now: float, most: int
-) -> list[Any]:
-    """Up to ``most`` leasable tasks of a partition whose data is there.
+def _over_current_data(connection: Connection, query: Any, most: int) -> list[Any]:
+    """Up to ``most`` of the leasable tasks whose data is there.
 
     The others' was replaced: whoever waits for them is matched again before the next lease, which finds a copy of the
     data in another table, or lets them go.
     """
     replaced: dict[int, str] = {}
-    query = _leasable_in(client, table, partition, now)
     while True:
         others = query.where(~one_of(connection, schema.tasks.c.id, replaced.keys())) if replaced else query
         rows = connection.execute(others.limit(most)).all()
@@ -225,12 +227,12 @@ def _leased(row: Any, client: str, lease: str, added: AddedColumns, work_secs: f
                       row.losses + (row.state == TaskState.LEASED), work_secs)  # fmt: skip
 
 
-def _quarantine_lost(connection: Connection, now: float, limits: AttemptLimits) -> None:
+def _quarantine_lost(connection: Connection, now: float, limits: AttemptLimits, lease_secs: float) -> None:
     """Tasks whose last attempt ended with one lost worker too many are not tried for ever."""
     of = schema.tasks.c
-    query = select(schema.tasks).where(lost(now), of.losses + 1 >= limits.max_losses)
+    query = select(schema.tasks).where(lost(now, lease_secs), of.losses + 1 >= limits.max_losses)
     for row in connection.execute(query).all():
-        if is_given_up(task_status(row), now, limits):
+        if is_given_up(task_status(row), now, limits, lease_secs):
             failure = Failure("lost", f"{row.losses + 1} workers were lost while they computed it")
             _record_failure(connection, row.id, failure, row.worker, row.attempts, now)
             _quarantine(connection, row.id, row.memo_key, failure.message, now)

@@ -7,7 +7,15 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, or_
 
 from warehouse import schema
-from warehouse.task_states import TaskChange, TaskEvent, TaskState, TaskStatus, sources
+from warehouse.task_states import (
+    MOST_BACKOFF_SECS,
+    STUCK_LEASES,
+    TaskChange,
+    TaskEvent,
+    TaskState,
+    TaskStatus,
+    sources,
+)
 
 _OF = schema.tasks.c
 
@@ -37,11 +45,13 @@ def allows(event: TaskEvent) -> ColumnElement[bool]:
     return _OF.state.in_(sources(event))
 
 
-def leasable(now: float) -> ColumnElement[bool]:
+def leasable(now: float, lease_secs: float) -> ColumnElement[bool]:
     """:func:`warehouse.task_states.is_leasable` as a condition."""
-    return or_(and_(_OF.state == TaskState.QUEUED, _OF.not_before <= now), lost(now))
+    due = or_(_OF.not_before <= now, _OF.not_before > now + MOST_BACKOFF_SECS)
+    return or_(and_(_OF.state == TaskState.QUEUED, due), lost(now, lease_secs))
 
 
-def lost(now: float) -> ColumnElement[bool]:
+def lost(now: float, lease_secs: float) -> ColumnElement[bool]:
     """:func:`warehouse.task_states.is_lost` as a condition."""
-    return and_(_OF.state == TaskState.LEASED, _OF.lease_until < now)
+    void = or_(_OF.lease_until < now, _OF.lease_until > now + STUCK_LEASES * lease_secs)
+    return and_(_OF.state == TaskState.LEASED, void)

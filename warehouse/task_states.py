@@ -13,6 +13,7 @@ rows at once, the simulator (:mod:`pipelines.simulation`) applies it to values o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -70,8 +71,10 @@ MEMO_OF_TASK: dict[TaskState, MemoState] = {
     TaskState.FAILED: MemoState.FAILED,
 }
 
-#: The longest wait before another attempt.
+#: The longest wait before another attempt. One that would be longer was set before the clock was set back.
 MOST_BACKOFF_SECS = 3600.0
+#: How many times its length a lease may seem to last.
+STUCK_LEASES = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,18 +213,23 @@ def backoff_secs(failed: int, base_secs: float, draw: float) -> float:
     return min(base_secs * 2.0 ** min(failed - 1, 60), MOST_BACKOFF_SECS) * (1 + draw) / 2
 
 
-def is_leasable(status: TaskStatus, now: float) -> bool:
+def is_leasable(status: TaskStatus, now: float, lease_secs: float = math.inf) -> bool:
     """Whether a worker may take the task at ``now``: it is queued and due, or its lease ran out."""
     if status.state is TaskState.QUEUED:
-        return status.not_before <= now
-    return is_lost(status, now)
+        return status.not_before <= now or status.not_before > now + MOST_BACKOFF_SECS
+    return is_lost(status, now, lease_secs)
 
 
-def is_lost(status: TaskStatus, now: float) -> bool:
-    """Whether its worker let the lease run out."""
-    return status.state is TaskState.LEASED and status.lease_until is not None and status.lease_until < now
+def is_lost(status: TaskStatus, now: float, lease_secs: float = math.inf) -> bool:
+    """Whether its worker let the lease run out.
+
+    A lease that ends :data:`STUCK_LEASES` times ``lease_secs`` from now was given before the clock was set back: it is void.
+    """
+    if status.state is not TaskState.LEASED or status.lease_until is None:
+        return False
+    return not now <= status.lease_until <= now + STUCK_LEASES * lease_secs
 
 
-def is_given_up(status: TaskStatus, now: float, limits: AttemptLimits) -> bool:
+def is_given_up(status: TaskStatus, now: float, limits: AttemptLimits, lease_secs: float = math.inf) -> bool:
     """Whether too many workers were lost over it for another one to try."""
-    return is_lost(status, now) and status.losses + 1 >= limits.max_losses
+    return is_lost(status, now, lease_secs) and status.losses + 1 >= limits.max_losses

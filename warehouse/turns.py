@@ -27,7 +27,7 @@ class Turn:
     waiting: frozenset[str]
 
 
-def next_turn(connection: Connection, now: float) -> Turn | None:
+def next_turn(connection: Connection, now: float, lease_secs: float) -> Turn | None:
     """The next turn by :func:`~warehouse.fair_shares.next_client`; None when nothing can be leased at ``now``."""
     tasks, waits, models = schema.tasks, schema.waits, schema.models
     query = (
@@ -35,7 +35,7 @@ def next_turn(connection: Connection, now: float) -> Turn | None:
         .select_from(tasks)
         .join(waits, waits.c.memo_key == tasks.c.memo_key)
         .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
-        .where(leasable(now))
+        .where(leasable(now, lease_secs))
         .group_by(models.c.client, tasks.c.table_name, tasks.c.partition)
     )
     rows = connection.execute(query).all()

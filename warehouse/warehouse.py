@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from types import TracebackType
 
 from warehouse.catalog import Catalog
+from warehouse.catalog_clock import catalog_clock
 from warehouse.config import WarehouseConfig
 from warehouse.storage import Storage
 
@@ -24,13 +24,16 @@ class Warehouse:
         self.clock = clock
 
     @classmethod
-    def open(cls, config: WarehouseConfig, clock: Clock = time.time) -> Warehouse:
+    def open(cls, config: WarehouseConfig, clock: Clock | None = None) -> Warehouse:
         """Open the warehouse, creating its home and its catalog where they are absent.
+
+        Without a ``clock`` it goes by the one that all processes of the catalog share (:mod:`warehouse.catalog_clock`).
 
         Errors are those of :meth:`warehouse.catalog.Catalog.open`.
         """
         storage = Storage(config.home)
-        return cls(config, Catalog.open(config.url, config.busy_timeout_secs), storage, clock)
+        catalog = Catalog.open(config.url, config.busy_timeout_secs)
+        return cls(config, catalog, storage, clock or catalog_clock(catalog))
 
     def close(self) -> None:
         """Close the catalog's connections."""

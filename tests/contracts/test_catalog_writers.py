@@ -250,7 +250,7 @@ def test_a_worker_killed_between_bytes_and_row_costs_only_its_work(config: Wareh
         assert all(warehouse.storage.exists(file) for file in ready_files(warehouse))
 
 
-@pytest.mark.parametrize("ahead_secs", [-3600.0, 3600.0], ids=["behind", "ahead"])
+@pytest.mark.parametrize("ahead_secs", [-300.0, 300.0], ids=["behind", "ahead"])
 def test_clocks_that_disagree_cost_work_but_fences_decide(
     config: WarehouseConfig, tmp_path: Path, ahead_secs: float
 ) -> None:
@@ -264,7 +264,7 @@ def test_clocks_that_disagree_cost_work_but_fences_decide(
         # For whoever's clock is ahead, the other one's lease is over as soon as it is given.
         (late,) = lease_tasks(ahead, "late", limit=9)
         assert (late.task_id, late.fence) == (early.task_id, early.fence + 1)
-        assert lease_tasks(behind, "early", limit=9) == (), "to the clock behind, this lease lasts an hour more"
+        assert lease_tasks(behind, "early", limit=9) == (), "to the clock behind, this lease lasts longer"
         assert heartbeat(behind, [early]) == ()
         assert commit_memo(behind, early, pretended("memos/early")) is False
         assert fail_task(behind, early, Failure("raised", "no")) is None

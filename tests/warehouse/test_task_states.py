@@ -126,6 +126,13 @@ def test_who_can_be_leased() -> None:
     assert not is_leasable(TaskStatus(TaskState.FAILED, lease_until=0), 10)
 
 
+def test_a_clock_that_was_set_back_leaves_nothing_stuck() -> None:
+    assert not is_leasable(TaskStatus(TaskState.LEASED, lease_until=600), 0, lease_secs=60)
+    assert is_leasable(TaskStatus(TaskState.LEASED, lease_until=601), 0, lease_secs=60)
+    assert not is_leasable(TaskStatus(not_before=MOST_BACKOFF_SECS), 0)
+    assert is_leasable(TaskStatus(not_before=MOST_BACKOFF_SECS + 1), 0)
+
+
 def test_who_is_given_up() -> None:
     lost = TaskStatus(TaskState.LEASED, losses=9, lease_until=1.0)
     assert is_given_up(lost, 2.0, LIMITS)
