@@ -20,7 +20,8 @@ class ChurnConfig:
     """``live`` models of ``inputs`` each at any time, after the first day. ``births_a_day`` of them are new, and as many retired.
 
     ``from_production``: the part of clones that are made of the model in production; ``two_edits``: the part of clones with
-    two inputs replaced; ``launch_days``: how often a clone goes to production. ``hours_a_day``: partitions that arrive.
+    two inputs replaced; ``launch_days``: how often a clone goes to production. ``hours_a_day``: partitions that arrive;
+    the log of the last ``kept_days`` is kept, and a new model reads all of it.
     """
 
     seed: int = 5
@@ -32,6 +33,7 @@ class ChurnConfig:
     two_edits: float = 0.1
     launch_days: int = 30
     hours_a_day: int = 2
+    kept_days: int = 28
 
 
 @dataclass(frozen=True, slots=True)

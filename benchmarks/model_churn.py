@@ -7,8 +7,8 @@ assumed). The catalog is real (SQLite), and so are registering, submitting, queu
 memo files are pretended: their bytes, and the seconds that they and reading would take, are what the cost model estimates of
 components that nobody measured. Each file of the log holds a few rows and counts as an hour of a million.
 
-A *request* is one input of a model over one fragment, asked once: of the new data by every live model, of all data by a model that
-is new. It is a *hit* when it is loaded and was not computed for it: of the requests for one memo the first has it computed, and
+A *request* is one input of a model over one fragment, asked once: of the new data by every live model, of all data that is kept by a
+model that is new. It is a *hit* when it is loaded and was not computed for it: of the requests for one memo the first has it computed, and
 counts as a miss; what no memo is kept of is a miss each time. *Recomputed* are the CPU seconds of computing inputs while reading them,
 *computed* those of computing and writing memos.
 """
@@ -16,10 +16,11 @@ counts as a miss; what no memo is kept of is a miss each time. *Recomputed* are 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -168,8 +169,7 @@ class Year:
         self.outcome = Outcome(policy)
         self.live: dict[str, Model] = {}
         self.estimates = Estimates()
-        self.computed = 0
-        self.stored_bytes = 0
+        self.kept_bytes: Counter[str] = Counter()  # of memos, by partition
 
     def run(self, days: Sequence[Day]) -> Outcome:
         begun = time.perf_counter()
@@ -179,8 +179,8 @@ class Year:
                 if number % 7 == 0:
                     self.outcome.weeks.append(Week())
                 self._day(number, day)
-            self.outcome.memos, self.outcome.stored_bytes = self._stored()
-            assert (self.computed, self.stored_bytes) == (self.outcome.memos, self.outcome.stored_bytes)
+            self.outcome.memos = self._ready_memos()
+            self.outcome.stored_bytes = self.kept_bytes.total()
         self.outcome.wall_secs = time.perf_counter() - begun
         return self.outcome
 
@@ -199,12 +199,13 @@ class Year:
         for born in day.born:
             self._born(born)
         self._note_reads(number)
-        self.outcome.byte_months += self.stored_bytes / 30.0
+        self.outcome.byte_months += self.kept_bytes.total() / 30.0
 
     def _data_arrives(self, number: int) -> tuple[PlacedFragment, ...]:
         """The new hours, registered; their fragments."""
         for hour in range(self.config.hours_a_day):
             _write_hour(self.log, number, hour)
+        self._drop_day(number - self.config.kept_days)
         register_table(self.warehouse, TABLE, str(self.log))
         of = schema.fragments.c
 
@@ -216,6 +217,14 @@ class Year:
         self.warehouse.catalog.run(grow, idempotent=True)
         with self.warehouse.catalog.read() as connection:
             return current_fragments(connection, TABLE, START + timedelta(days=number), None)
+
+    def _drop_day(self, number: int) -> None:
+        """The log of a day is deleted, and what was memoized of it: whatever reads the table does not see it any more."""
+        if number >= 0:
+            day = f"date={START + timedelta(days=number):%Y-%m-%d}"
+            shutil.rmtree(self.log / day)
+            for partition in [one for one in self.kept_bytes if one.startswith(day)]:
+                del self.kept_bytes[partition]
 
     def _born(self, born: Born) -> None:
         made = self.live[born.name] = model(born.name, born.components, TABLE)
@@ -236,8 +245,8 @@ class Year:
                 for task in group:
                     counted[task.fingerprint] += 1
             assert all(commit_memos(self.warehouse, written))
-            self.computed += len(written)
-            self.stored_bytes += sum(memo.size_bytes for _, memo in written)
+            for task, memo in written:
+                self.kept_bytes[task.partition] += memo.size_bytes
         return dict(counted)
 
     def _written(self, group: Sequence[LeasedTask]) -> list[MemoWritten]:
@@ -296,12 +305,11 @@ class Year:
 
         self.warehouse.catalog.run(note, idempotent=True)
 
-    def _stored(self) -> tuple[int, int]:
+    def _ready_memos(self) -> int:
         of = schema.memos.c
-        query = select(func.count(), func.sum(of.size_bytes)).where(of.state == MemoState.READY)
         with self.warehouse.catalog.read() as connection:
-            memos, size_bytes = connection.execute(query).one()
-        return int(memos), int(size_bytes or 0)
+            query = select(func.count()).select_from(schema.memos).where(of.state == MemoState.READY)
+            return int(connection.execute(query).scalar_one())
 
 
 def _by_fragment(tasks: Sequence[LeasedTask]) -> list[list[LeasedTask]]:
