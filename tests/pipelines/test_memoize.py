@@ -11,18 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.beam_runner import RunnerOptions, counters, pipeline_options
-from pipelines.memoize import (
-    NAMESPACE,
-    STEPS,
-    ComponentOutcome,
-    FragmentResult,
-    FragmentWork,
-    PlanCache,
-    WantedComponent,
-    build,
-    memoize_fragment,
-    run_memoize,
-)
+from pipelines.fragment_run import PlanCache, memoize_fragment
+from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork, WantedComponent
+from pipelines.memoize import NAMESPACE, STEPS, build, run_memoize
 from pipelines.worker import group_by_fragment
 from tests.pipelines.scenes import fill, model, open_home, write_log
 from transforms.columns import Column, Numbers
