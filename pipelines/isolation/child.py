@@ -147,7 +147,13 @@ class _Child:
         plan, _ = self._fragment(request["home"], text)
         names = sorted({column.name for column in plan.columns})
         self._board.at(Phase.READING)
-        return {"sample": encoded_sample(_take(read_raw(Storage(request["home"]), work.fragment, names), request["rows"]))}
+        events = _take(read_raw(Storage(request["home"]), work.fragment, names), request["rows"])
+        return {"sample": encoded_sample(pa.table([_plain(column) for column in events.columns], names))}
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column that is stored as codes of a dictionary, without it: it may hold values of other events."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _take(table: pa.Table, ranges: Sequence[Sequence[int]]) -> pa.Table:
