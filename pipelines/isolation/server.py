@@ -43,12 +43,19 @@ def main(control_fd: int, parent_pid: int) -> None:
 
 def _prepared() -> ModuleType:
     """Everything imported that a child needs, and set apart from what the collector looks at."""
+    from numba.core.registry import cpu_target
+
     import transforms.kernels
     from pipelines.isolation import child
     from transforms.memory import keep_freed_memory
 
     for module in pkgutil.iter_modules(transforms.kernels.__path__):
         importlib.import_module(f"transforms.kernels.{module.name}")
+    # Put off until they are first needed, by numba and by Arrow: half of a second each.
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+    with contextlib.suppress(ImportError):
+        importlib.import_module("pandas")
     keep_freed_memory()
     gc.collect()
     gc.freeze()
@@ -117,7 +124,8 @@ class _Server:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.dup2(2, 1)  # what a user's function prints is no part of the worker's output
             _close_all_but(connection_fd, board_fd)
-            self._child.run_child(socket.socket(fileno=connection_fd), board_fd, server_pid)
+            connection = socket.socket(fileno=connection_fd)  # open until the very end: its end says that this one ended
+            self._child.run_child(connection, board_fd, server_pid)
             code = 0
         except SystemExit as asked:
             code = asked.code if isinstance(asked.code, int) else 1
