@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from enum import IntEnum
 
-BOARD_BYTES = mmap.PAGESIZE
+BOARD_BYTES = 8
 _BITS = 20
 _MASK = (1 << _BITS) - 1
 
@@ -48,7 +48,7 @@ class StepBoard:
 
     def __init__(self, memory: mmap.mmap | None = None) -> None:
         self._memory = memory
-        self._number = memoryview(memory if memory is not None else bytearray(8))[:8].cast("q")
+        self._number = memoryview(memory if memory is not None else bytearray(BOARD_BYTES)).cast("q")
         self._serial = 0
         self._alone = 0
 

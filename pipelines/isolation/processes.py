@@ -83,6 +83,11 @@ class _Server:
         self._control.settimeout(_SERVER_SECS)
         self._lock = threading.Lock()
 
+    @property
+    def pid(self) -> int:
+        """Its process's number."""
+        return self._process.pid
+
     def fork(self, connection: socket.socket, board_fd: int) -> int:
         """The number of a new child that has ``connection``. Raises :class:`OSError` if the system has no more processes."""
         pid = self._ask(REQUEST.pack(FORK, 0), [connection.fileno(), board_fd])
@@ -206,6 +211,13 @@ class ChildProcesses:
         self._server: _Server | None = None
         self.owner = os.getpid()
         self.started = 0
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The numbers of the server and of the children that wait for work."""
+        with self._lock:
+            servers = [] if self._server is None else [self._server.pid]
+            return (*servers, *(child.pid for child in self._idle))
 
     def prepare(self) -> None:
         """Start the server now, if none is there: what it imports takes a while, which the caller need not wait for."""

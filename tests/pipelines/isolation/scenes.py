@@ -27,8 +27,8 @@ from warehouse.queue import lease_tasks
 ROWS = 400
 BAD, OTHER_BAD = 123, 321
 #: Long enough for whatever is healthy here, on a busy machine too; and little for what explodes.
-LIMITS = IsolationLimits(memory_bytes=2**30, stall_secs=20.0)
-HASTY = IsolationLimits(memory_bytes=2**30, stall_secs=2.0)
+LIMITS = IsolationLimits(memory_bytes=400_000_000, stall_secs=60.0)
+HASTY = IsolationLimits(memory_bytes=400_000_000, stall_secs=1.5)
 
 
 @op(result="string")
@@ -51,7 +51,7 @@ def loops(text):
 def backtracks(text):
     """Stuck in C, in one call, holding the interpreter's lock."""
     words = ["a" * 60 + "!" if each == "bad" else each for each in text.to_pylist()]
-    return pa.array([each if each is None or re.fullmatch("(a|aa)+", each) is None else each for each in words])
+    return pa.array([each.upper() if re.fullmatch("(a|aa)+", each) else each for each in words])
 
 
 @op(result="string")
@@ -106,8 +106,8 @@ def write_events(root: Path, hours: int = 1, rows: int = ROWS) -> Path:
     """A log whose column ``mood`` is "bad" in one event and "other bad" in another of every file."""
     for hour in range(hours):
         random = np.random.default_rng(hour)
-        mood = [f"mood {number}" for number in range(rows)]
-        mood[BAD], mood[OTHER_BAD] = "bad", "other bad"
+        mood = [f"mood {hour} {number}" for number in range(rows)]
+        mood[BAD % rows], mood[OTHER_BAD % rows] = "bad", "other bad"
         words = np.array(["red", "blue", "shoe", "boot"])
         texts = [" ".join(words[random.integers(0, 4, 3)]) for _ in range(2 * rows)]
         table = pa.table({"query": texts[:rows], "title": texts[rows:], "mood": mood,
@@ -126,11 +126,11 @@ def made(inputs: dict[str, Expr], name: str = "mixed") -> Model:
     return model
 
 
-def leased(folder: Path, model: Model, hours: int = 1) -> tuple[str, list[FragmentWork]]:
+def leased(folder: Path, model: Model, hours: int = 1, rows: int = ROWS) -> tuple[str, list[FragmentWork]]:
     """A new home in ``folder`` and the work that the model makes there."""
     log = folder / "log"
     with open_home(folder / "home") as warehouse:
-        fill(warehouse, log if log.exists() else write_events(log, hours), model)
+        fill(warehouse, log if log.exists() else write_events(log, hours, rows), model)
         tasks = lease_tasks(warehouse, "test", limit=10_000)
         return warehouse.storage.home, [work for work, _ in group_by_fragment(tasks).values()]
 
@@ -140,10 +140,11 @@ def memoized(
     inputs: dict[str, Expr],
     processes: ChildProcesses,
     limits: IsolationLimits = LIMITS,
+    rows: int = ROWS,
 ) -> tuple[FragmentResult, dict[str, ComponentOutcome]]:
     """One fragment's result, and its outcomes by the names of the inputs."""
     model = made(inputs)
-    home, (work,) = leased(folder, model)
+    home, (work,) = leased(folder, model, rows=rows)
     result = memoize_isolated(work.to_json(), home, processes, limits, Notorious())
     fingerprints = {item.fingerprint: name for name, item in model.inputs.items()}
     return result, {fingerprints[outcome.column]: outcome for outcome in result.outcomes}
