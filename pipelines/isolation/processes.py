@@ -75,10 +75,15 @@ class _Server:
         ours, theirs = socket.socketpair()
         paths = json.dumps([os.path.abspath(path) for path in sys.path])
         command = [sys.executable, "-c", _START, paths, str(theirs.fileno()), str(os.getpid())]
-        # A session of its own: a key pressed at the terminal is for the parent to deal with.
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()],
-                                         start_new_session=True)  # fmt: skip
-        theirs.close()
+        try:
+            # A session of its own: a key pressed at the terminal is for the parent to deal with.
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()],
+                                             start_new_session=True)  # fmt: skip
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         self._control = ours
         self._control.settimeout(_SERVER_SECS)
         self._lock = threading.Lock()
@@ -220,9 +225,19 @@ class ChildProcesses:
             return (*servers, *(child.pid for child in self._idle))
 
     def prepare(self) -> None:
-        """Start the server now, if none is there: what it imports takes a while, which the caller need not wait for."""
+        """Start the server now, if none is there: what it imports takes a while, which the caller need not wait for.
+
+        Raises :class:`ChildrenLost` when the system lets no process start.
+        """
+        self._prepared()
+
+    def _prepared(self) -> _Server:
         with self._lock:
-            self._server = self._server or _Server()
+            try:
+                self._server = self._server or _Server()
+            except OSError as error:
+                raise _refused(error) from error
+            return self._server
 
     @contextmanager
     def child(self, limits: IsolationLimits, *, fresh: bool = False) -> Iterator[Child]:
@@ -247,17 +262,14 @@ class ChildProcesses:
                 return idle
             idle.close()
         for _ in range(_SERVER_TRIES):
-            self.prepare()
-            server = self._server
-            assert server is not None, "it was prepared"
+            server = self._prepared()
             try:
                 child = Child(server)
             except _ServerGone:
                 self._drop(server)
                 continue
             except OSError as error:
-                raise ChildrenLost("the system lets no process start that would compute fragments",
-                                   value=str(error), next_step="raise the limit of processes or of open files") from error  # fmt: skip
+                raise _refused(error) from error
             with self._lock:
                 self.started += 1
             return child
@@ -291,6 +303,11 @@ class ChildProcesses:
             server = self._server
         if server is not None:
             self._drop(server)
+
+
+def _refused(error: OSError) -> ChildrenLost:
+    return ChildrenLost("the system lets no process start that would compute fragments", value=str(error),
+                        next_step="raise the limit of processes or of open files")  # fmt: skip
 
 
 _LOCK = threading.Lock()

@@ -129,6 +129,14 @@ def test_a_server_that_cannot_start_is_one_error(
     assert own_processes.running == ()
 
 
+def test_a_system_that_refuses_processes_is_one_error(
+    own_processes: ChildProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(ChildrenLost, match="lets no process start"):
+        own_processes.prepare()
+
+
 def test_a_defect_in_a_child_is_an_answer(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as child:
         answer = child.ask(NOTHING, "{}", LIMITS)
