@@ -2,11 +2,12 @@
 
 InputError ── LogSchemaError, UnknownFormat, NoLogFiles, OutputTaken
 DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed
+StorageError ── ChildrenLost
 """
 
 from __future__ import annotations
 
-from transforms.errors import DataError, InputError
+from transforms.errors import DataError, InputError, StorageError
 
 
 class LogSchemaError(InputError):
@@ -35,3 +36,7 @@ class TooManyRejects(DataError):
 
 class MemoizeFailed(DataError):
     """A memoize job ended without a result for some of its fragments."""
+
+
+class ChildrenLost(StorageError):
+    """Processes that compute fragments cannot be started here."""

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.output import emit
+from headrace.cli.quantities import bytes_of
 from headrace.cli.session import AsJson, Home, open_warehouse
 from headrace.cli.work_progress import work_progress
 
@@ -20,16 +21,27 @@ def work(
     ] = False,
     runner: Annotated[str, typer.Option(help="The Beam runner.")] = "DirectRunner",
     batch_tasks: Annotated[int, typer.Option(help="Lease up to this many tasks at a time.")] = 20_000,
+    memory_limit: Annotated[
+        str, typer.Option(help="What one process that computes may hold. Default: its share of the machine.")
+    ] = "",
+    stall_secs: Annotated[float, typer.Option(help="How long one operator may take over one fragment.")] = 300.0,
     name: Annotated[str, typer.Option(help="This worker's name. Default: host and process number.")] = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
     """Lease queued components, compute them with Apache Beam and keep the results. Start as many as you like."""
+    from pipelines.isolation.limits import IsolationLimits
+    from pipelines.isolation.processes import child_processes
+
+    limits = IsolationLimits(bytes_of("--memory-limit", memory_limit) or 0, stall_secs)
+    if runner == "DirectRunner":
+        child_processes().prepare()  # they get ready while this process loads Beam
+
     from headrace.screens.work import WorkScreen
     from pipelines.worker import WorkerConfig, run_worker
 
     worker = name or f"{socket.gethostname()}-{os.getpid()}"
-    config = WorkerConfig(name=worker, runner=runner, batch_tasks=batch_tasks)
+    config = WorkerConfig(name=worker, runner=runner, batch_tasks=batch_tasks, limits=limits)
     with open_warehouse(home) as warehouse:
         if retry_failed:
             from warehouse.queue import retry_failed as queue_failed
