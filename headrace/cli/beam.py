@@ -13,7 +13,7 @@ Runner = Annotated[
 ]
 BeamOptions = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[-- BEAM_OPTIONS]", help="Options of Beam, after a --, as Beam takes them."),
+    typer.Argument(metavar="BEAM_OPTIONS", help="After a --: options of Beam, as Beam takes them."),
 ]
 
 

@@ -78,7 +78,10 @@ def register(warehouse: Warehouse, name: str, folder: str, time_column: str) -> 
 def import_(
     name: Annotated[str, typer.Argument(help="Name of the table to make or extend.")],
     files: Annotated[
-        list[str], typer.Argument(help="TSV, CSV or JSONL files; gzip by the suffix .gz. After a --: options of Beam.")
+        list[str],
+        typer.Argument(
+            help="TSV, CSV or JSONL files; gzip by the suffix .gz. After a --: options of Beam, as Beam takes them."
+        ),
     ],
     schema: Annotated[str, typer.Option(help="The schema file (JSON): format, columns, time, partition_by.")],
     output: Annotated[str, typer.Option(help="Folder of the Parquet files. Default: tables/NAME in the home.")] = "",

@@ -17,8 +17,9 @@ from headrace.sample_log import SampleLogConfig, write_sample_log
 from pipelines.beam_runner import RunnerOptions, counters, run_pipeline
 from pipelines.formats import globo
 from pipelines.formats.options import FormatOptions
+from pipelines.fragment_work import FragmentWork
 from pipelines.job_server_options import DECLARED, described
-from pipelines.memoize import NAMESPACE, FragmentWork, JobResults, build
+from pipelines.memoize import NAMESPACE, JobResults, build
 from pipelines.remote_runners import require_runnable
 from pipelines.worker import WorkerConfig, group_by_fragment, run_worker
 from tests.conftest import ROOT
