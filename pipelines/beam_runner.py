@@ -2,7 +2,8 @@
 
 ``DirectRunner`` means Beam's own in-process runner, ``FnApiRunner``, with one thread a core. Beam 2.77's class of that
 name first tries to download and start the Prism binary and falls back without a word; a job must not depend on what a
-network does, so the in-process runner is asked for by name. Any other runner name and option goes to Beam as given.
+network does, so the in-process runner is asked for by name. Any other runner, and every pipeline option, goes to Beam
+as given, once :mod:`pipelines.beam_options` has found it to be one of Beam's.
 """
 
 from __future__ import annotations
@@ -15,12 +16,19 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.runners.runner import PipelineResult
 
+from pipelines.beam_options import check_runner_name, given_options
+from pipelines.errors import RunnerFailed
 from transforms.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerOptions:
-    """``workers`` 0 means one a core; ``flags`` are Beam pipeline options, ``--name=value`` each."""
+    """Which runner, and with which of Beam's pipeline options.
+
+    ``workers``: threads of ``DirectRunner``; 0 means one a core. ``flags``: Beam pipeline options as a command line has
+    them, ``--name=value``, ``--name`` ``value`` or ``--name``. Raises :class:`InputError` for a runner or an option that
+    Beam does not know.
+    """
 
     runner: str = "DirectRunner"
     workers: int = 0
@@ -30,9 +38,9 @@ class RunnerOptions:
         if not self.runner or self.workers < 0:
             raise InputError("a runner needs a name and no negative number of workers",
                              value=(self.runner, self.workers))  # fmt: skip
-        for flag in self.flags:
-            if not flag.startswith("--") or "=" not in flag:
-                raise InputError("not a Beam pipeline option", value=flag, allowed="--name=value")
+        check_runner_name(self.runner)
+        if self.flags:
+            given_options(self.runner, self.flags)
 
     @property
     def threads(self) -> int:
@@ -60,7 +68,8 @@ def run_pipeline(
     """Build a pipeline with ``build``, run it to its end, and return Beam's result with its counters.
 
     ``one_step``: the pipeline is one step that uses :attr:`RunnerOptions.threads` by itself, so the in-process runner
-    need not start workers that speak gRPC. Raises :class:`InputError` for a runner that Beam does not know.
+    need not start workers that speak gRPC. Raises :class:`InputError` for options that the runner refuses; what the
+    steps raised in this process; and :class:`~pipelines.errors.RunnerFailed` when another runner gave the job up.
     """
     try:
         pipeline = beam.Pipeline(options=pipeline_options(options, one_step=one_step))
@@ -68,8 +77,14 @@ def run_pipeline(
         raise InputError("Beam has no such runner, or refuses its options", value=options.runner,
                          allowed=str(error)) from error  # fmt: skip
     build(pipeline)
-    result = pipeline.run()
-    result.wait_until_finish()
+    try:
+        result = pipeline.run()
+        result.wait_until_finish()
+    except Exception as error:
+        if options.runner == "DirectRunner":
+            raise
+        raise RunnerFailed("the runner did not finish the job", where=f"--runner {options.runner}", value=str(error),
+                           next_step="see the runner's log") from error  # fmt: skip
     return result
 
 

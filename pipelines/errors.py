@@ -1,7 +1,7 @@
 """What can go wrong between a raw log and a memo, as leaves of :mod:`transforms.errors`.
 
 InputError ── LogSchemaError, UnknownFormat, NoLogFiles, OutputTaken
-DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed
+DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed, RunnerFailed
 StorageError ── ChildrenLost
 """
 
@@ -36,6 +36,10 @@ class TooManyRejects(DataError):
 
 class MemoizeFailed(DataError):
     """A memoize job ended without a result for some of its fragments."""
+
+
+class RunnerFailed(DataError):
+    """A runner on other machines, or its server, gave a job up. What its workers had finished is kept."""
 
 
 class ChildrenLost(StorageError):

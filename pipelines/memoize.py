@@ -21,12 +21,14 @@ from apache_beam.metrics import Metrics
 
 from pipelines.beam_runner import RunnerOptions, run_pipeline
 from pipelines.bundle_threads import BundleThreads
+from pipelines.elements import Spread, Texts
 from pipelines.errors import MemoizeFailed
 from pipelines.fragment_work import FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
 from pipelines.outcomes import error_document, error_from_document
+from pipelines.remote_runners import require_reach
 from transforms.errors import StorageError
 from warehouse.storage import Storage
 
@@ -99,9 +101,9 @@ def build(
     With several ``threads`` one step works on all fragments; else they are spread over the runner's workers.
     """
     elements = [f"{index:06d} {work.to_json()}" for index, work in enumerate(works)]
-    fragments = pipeline | "Fragments" >> beam.Create(elements, reshuffle=False).with_output_types(str)
+    fragments = pipeline | "Fragments" >> Texts(elements)
     if threads == 1:
-        fragments = fragments | "Spread" >> beam.Reshuffle().with_input_types(str).with_output_types(str)
+        fragments = fragments | "Spread" >> Spread()
     _ = fragments | "MemoizeFragments" >> beam.ParDo(MemoizeFragments(home, job, threads, limits))
 
 
@@ -162,13 +164,15 @@ def run_memoize(
     """Run the job named ``job`` (a name never used before) and return the results that ``attend`` did not take.
 
     Raises :class:`~transforms.errors.StorageError` when a memo could not be written, :class:`MemoizeFailed` when a
-    fragment has no result, and what the runner raises.
+    fragment has no result, :class:`~transforms.errors.InputError` when the runner's workers cannot reach a fragment, and
+    what the runner raises.
     """
     if not works:
         return ()
-    results = JobResults(Storage(home), job, len(works))
+    chosen, storage = options or RunnerOptions(), Storage(home)
+    require_reach(chosen, home, *(work.fragment.path for work in works))
+    results = JobResults(storage, job, len(works))
     with attend(results):
-        chosen = options or RunnerOptions()
         run_pipeline(lambda pipeline: build(pipeline, works, home, job, chosen.threads, limits), chosen, one_step=True)
     last = tuple(results.new())
     if results.missing:

@@ -22,6 +22,7 @@ from pipelines.fragment_work import FragmentResult, FragmentWork, WantedComponen
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import child_processes
 from pipelines.memoize import JobResults, remove_abandoned_results, run_memoize
+from pipelines.remote_runners import require_runnable
 from pipelines.work_progress import OnWork, WorkMeter
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from transforms.errors import Busy, InputError
@@ -78,6 +79,7 @@ class WorkerConfig:
         if not self.poll_secs > 0:
             raise InputError("a worker waits some time before it asks again", value=self.poll_secs,
                              allowed="poll_secs > 0")  # fmt: skip
+        _ = self.runner_options  # refuses what Beam does not know
 
     @property
     def runner_options(self) -> RunnerOptions:
@@ -121,8 +123,10 @@ def run_worker(
     Before each lease, what live models miss because their table grew is queued: nobody has to submit them again.
 
     ``progress`` is told how far it is. A component that fails is reported to the queue and costs nothing else. Raises
+    :class:`InputError`, before anything is leased, for a runner that could not start or not reach the home; and
     :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk); its tasks are given back untried.
     """
+    require_runnable(config.runner_options, warehouse.storage.home)
     if config.runner == "DirectRunner":
         child_processes().prepare()
     worker = _Worker(warehouse, config, progress)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.beam import BeamOptions, Runner
 from headrace.cli.output import emit
 from headrace.cli.quantities import bytes_of
 from headrace.cli.session import AsJson, Home, open_warehouse
@@ -19,7 +20,8 @@ def work(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="First queue again what failed for good.")
     ] = False,
-    runner: Annotated[str, typer.Option(help="The Beam runner.")] = "DirectRunner",
+    runner: Runner = "DirectRunner",
+    beam_options: BeamOptions = None,
     batch_tasks: Annotated[int, typer.Option(help="Lease up to this many tasks at a time.")] = 20_000,
     memory_limit: Annotated[
         str, typer.Option(help="What one process that computes may hold. Default: its share of the machine.")
@@ -41,7 +43,8 @@ def work(
     from pipelines.worker import WorkerConfig, run_worker
 
     worker = name or f"{socket.gethostname()}-{os.getpid()}"
-    config = WorkerConfig(name=worker, runner=runner, batch_tasks=batch_tasks, limits=limits)
+    options = tuple(beam_options or ())
+    config = WorkerConfig(worker, runner, batch_tasks, runner_flags=options, limits=limits)
     with open_warehouse(home) as warehouse:
         if retry_failed:
             from warehouse.queue import retry_failed as queue_failed
