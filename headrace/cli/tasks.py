@@ -232,6 +232,8 @@ def _check_chosen(query: TaskQuery, *, everything: bool) -> None:
 
 def _group_row(group: TaskGroup) -> GroupRow:
     from headrace.screens.tasks import GroupRow
+    from warehouse.quarantine_query import UNDECIDED
+    from warehouse.task_states import TaskState
 
     return GroupRow(
         fingerprint=group.fingerprint,
@@ -241,7 +243,7 @@ def _group_row(group: TaskGroup) -> GroupRow:
         exception=group.exception,
         error=group.error,
         tasks=group.tasks,
-        states={state.lower(): count for state, count in group.states.items()},
+        states={state.lower(): group.states[state] for state in (*UNDECIDED, TaskState.DROPPED) if state in group.states},
         tables=group.tables,
         partitions=group.partitions,
         failed_at=_moment(group.failed_at or None),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.warehouse.scenes import Clock, model, pretended, work, write_log
+from tests.warehouse.scenes import Clock, events, model, pretended, work, write_log
 from transforms.errors import DataError, InputError
 from warehouse import (
     Failure,
@@ -33,6 +33,7 @@ from warehouse import (
     read_fragment,
     read_solution,
     register_table,
+    release_tasks,
     retry_tasks,
     set_client,
     status,
@@ -50,7 +51,7 @@ from warehouse.errors import (
 from warehouse.failures import encoded_sample
 from warehouse.task_states import TaskState
 
-ROWS = pa.table({"query": ["red h0", None], "price": pa.array([float("nan"), 4.0], pa.float32())})
+ROWS = pa.table({"query": ["red h0", None], "price": pa.array([2.5, 4.0], pa.float32())})
 BROKEN = Failure("raised", "ValueError: cannot read 'red h0'", "hash_buckets", "hash_buckets(unigrams(query))", (3, 5),
                  encoded_sample(ROWS))  # fmt: skip
 HUGE = Failure("memory", "needed more than 2.0 GB", "unigrams", "unigrams(title)")
@@ -77,9 +78,11 @@ def fail(
 ) -> None:
     """Let the component's tasks fail ``times`` times, over the first hours; the others are given back untouched."""
     for _ in range(times):
-        for task in lease(warehouse):
-            if task.fingerprint == fingerprint and int(task.partition[-2:]) < hours:
-                fail_task(warehouse, task, failure, worker="w7", draw=lambda: 0.5)
+        tasks = lease(warehouse)
+        mine = [task for task in tasks if task.fingerprint == fingerprint and int(task.partition[-2:]) < hours]
+        for task in mine:
+            fail_task(warehouse, task, failure, worker="w7", draw=lambda: 0.5)
+        release_tasks(warehouse, [task for task in tasks if task not in mine])
         clock.advance(400)
 
 
@@ -183,7 +186,7 @@ def test_a_sample_too_large_to_keep_is_read_again(warehouse: Warehouse, clock: C
     task = get_task(warehouse, first)
     rows = task_sample(warehouse, task)
     assert rows.column_names == ["query"]
-    assert rows["query"].to_pylist() == ["blue boot h0", "hat hat h0"]
+    assert rows["query"].to_pylist() == [events(20)["query"][at].as_py() for at in (1, 4)]
 
 
 def test_without_events_there_is_no_sample(warehouse: Warehouse, clock: Clock) -> None:
@@ -269,9 +272,7 @@ def test_dropped_is_gone_until_somebody_retries_it(warehouse: Warehouse, clock: 
     assert {task.fingerprint for task in lease(warehouse)} == set()
     reasons = {one.reason for one in explain_model(warehouse, "one") if one.fingerprint == first}
     assert reasons == {"dropped on 2025-10-09 by ann: Latin-1; headrace tasks retry brings it back"}
-    assert {row.task_id for row in quarantine_tasks(warehouse, DROPPED)} == {1, 2, 3} or len(
-        quarantine_tasks(warehouse, DROPPED)
-    ) == 3
+    assert {row.fingerprint for row in quarantine_tasks(warehouse, DROPPED)} == {first}
     task = get_task(warehouse, first, partition="date=2026-01-01/hour=01")
     assert (task.state, task.failure, task.dropped) == (
         TaskState.DROPPED,
@@ -282,7 +283,7 @@ def test_dropped_is_gone_until_somebody_retries_it(warehouse: Warehouse, clock: 
     # It is computed on the fly.
     solution = read_solution(warehouse, "three")
     assert solution.count("compute") == 3
-    assert read_fragment(warehouse.storage, solution, solution.fragments[0]).num_rows == 20
+    assert read_fragment(warehouse.storage, solution, next(iter(solution.fragments))).num_rows == 20
     # A retry by condition leaves it, and says so.
     assert (found := retry_tasks(warehouse, TaskQuery())).tasks == 0
     assert found.left_dropped == 3
@@ -360,7 +361,7 @@ def test_a_component_that_fails_and_was_dropped_is_named_by_whoever_reads_it(
         drop_tasks(warehouse, TaskQuery(), why="no")
         solution = read_solution(warehouse, "m")
         with pytest.raises(DataError) as caught:
-            read_fragment(warehouse.storage, solution, solution.fragments[0])
+            read_fragment(warehouse.storage, solution, next(iter(solution.fragments)))
         assert "input bad" in caught.value.where
         assert "cannot read" in str(caught.value.value)
 
