@@ -9,6 +9,7 @@ from sqlalchemy import Connection, select, update
 
 from transforms.errors import InputError, nearest
 from warehouse import schema
+from warehouse.config import WarehouseConfig
 from warehouse.errors import UnknownClient
 from warehouse.fair_shares import check_weight
 from warehouse.queue import read_depths
@@ -38,8 +39,9 @@ class Client:
 
 def list_clients(warehouse: Warehouse) -> tuple[Client, ...]:
     """Every client, by name."""
+    now = warehouse.clock()
     with warehouse.catalog.read() as connection:
-        return _read_clients(connection, warehouse)
+        return _read_clients(connection, warehouse.config, now)
 
 
 def set_client(
@@ -69,19 +71,21 @@ def set_client(
         raise InputError("nothing is to be changed", where=f"client {name}", value="",
                          next_step="give a weight or a deadline")  # fmt: skip
 
+    now = warehouse.clock()
+
     def change(connection: Connection) -> Client:
         of = schema.clients
         if connection.execute(update(of).where(of.c.name == name).values(**values)).rowcount == 0:
             known = connection.execute(select(of.c.name)).scalars().all()
             raise UnknownClient("no such client", value=name, allowed=nearest(name, known),
                                 next_step="a client is known once it submitted a model")  # fmt: skip
-        return next(one for one in _read_clients(connection, warehouse) if one.name == name)
+        return next(one for one in _read_clients(connection, warehouse.config, now) if one.name == name)
 
     return warehouse.catalog.run(change, idempotent=True)
 
 
-def _read_clients(connection: Connection, warehouse: Warehouse) -> tuple[Client, ...]:
-    shares = shares_now(connection, warehouse.clock(), warehouse.config.client_floor_share)
+def _read_clients(connection: Connection, config: WarehouseConfig, now: float) -> tuple[Client, ...]:
+    shares = shares_now(connection, now, config)
     depths = {depth.client: depth for depth in read_depths(connection)}
     rows = connection.execute(select(schema.clients).order_by(schema.clients.c.name))
     return tuple(

@@ -69,6 +69,7 @@ class Status:
 
 def status(warehouse: Warehouse) -> Status:
     """The state of the warehouse, read in one transaction. ``models`` are the live ones, by name."""
+    now = warehouse.clock()
     with warehouse.catalog.read() as connection:
         of = schema.memos.c
         counted = connection.execute(select(of.state, func.count()).group_by(of.state).order_by(of.state))
@@ -84,7 +85,7 @@ def status(warehouse: Warehouse) -> Status:
             saved_secs=saved_secs,
             requests=_requests(connection),
             queues=read_depths(connection),
-            shares=shares_now(connection, warehouse.clock(), warehouse.config.client_floor_share),
+            shares=shares_now(connection, now, warehouse.config),
         )
 
 

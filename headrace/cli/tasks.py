@@ -243,7 +243,9 @@ def _group_row(group: TaskGroup) -> GroupRow:
         exception=group.exception,
         error=group.error,
         tasks=group.tasks,
-        states={state.lower(): group.states[state] for state in (*UNDECIDED, TaskState.DROPPED) if state in group.states},
+        states={
+            state.lower(): group.states[state] for state in (*UNDECIDED, TaskState.DROPPED) if state in group.states
+        },
         tables=group.tables,
         partitions=group.partitions,
         failed_at=_moment(group.failed_at or None),
