@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 
 from tests.headrace.test_bad_input import PICKY
 from tests.headrace.test_commands import check_golden
+from tests.warehouse.scenes import REPOSITORY
 from warehouse import Failure, Warehouse, WarehouseConfig, fail_task, lease_tasks, release_tasks
 from warehouse.failures import encoded_sample
 
@@ -88,6 +92,39 @@ def test_a_sample_is_written_for_python(failed: Any, tmp_path: Path) -> None:
     assert written["query"].to_pylist() == SAMPLE["query"].to_pylist()
     error = failed("tasks", "show", number, "--sample", tmp_path / "no" / "folder.parquet", status=6).err
     assert "the sample cannot be written" in error
+
+
+STRICT = """
+import headrace as hr
+
+@hr.op(result="float32")
+def strict(price):
+    if price.null_count:
+        raise ValueError(f"{price.null_count} without a price")
+    return price
+
+model = hr.Model("strict", client="c", label="clicked", table="log")
+model.input("price", strict(hr.float32("price")))
+"""
+
+
+def test_the_page_says_how_to_make_it_fail_again(cli: Any, tmp_path: Path, small_log: Path) -> None:
+    """The very lines of ``docs/quarantine.md``, over a sample that the command wrote."""
+    cli("table", "add", "log", small_log)
+    (tmp_path / "my_models.py").write_text(STRICT, encoding="utf-8")
+    cli("model", "submit", tmp_path / "my_models.py")
+    rows = encoded_sample(pa.table({"price": pa.array([None], pa.float32())}))
+    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), max_attempts=1)) as warehouse:
+        (task, *_) = lease_tasks(warehouse, "w")
+        fail_task(warehouse, task, Failure("raised", "ValueError: 1 without a price", events=(3,), sample=rows))
+    cli("tasks", "show", task.task_id, "--sample", tmp_path / "sample.parquet")
+    page = (REPOSITORY / "docs/quarantine.md").read_text(encoding="utf-8")
+    lines = page.partition("```python\n")[2].partition("```")[0]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, env=environment, capture_output=True, text=True,
+                          check=True)  # fmt: skip
+    assert "raised ValueError" in done.stdout
+    assert "1 without a price" in done.stdout
 
 
 def test_what_a_worker_reports_is_shown(cli: Any, tmp_path: Path, small_log: Path) -> None:
