@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.headrace.test_bad_input import PICKY
 from tests.headrace.test_commands import check_golden
 from tests.warehouse.scenes import REPOSITORY
 from warehouse import Failure, Warehouse, WarehouseConfig, fail_task, lease_tasks, release_tasks
@@ -97,62 +96,58 @@ def test_a_sample_is_written_for_python(failed: Any, tmp_path: Path) -> None:
 STRICT = """
 import headrace as hr
 
-@hr.op(result="float32")
-def strict(price):
-    if price.null_count:
-        raise ValueError(f"{price.null_count} without a price")
-    return price
+@hr.op(result="int64")
+def strict(position):
+    if 3 in position.to_pylist():
+        raise ValueError("position 3 is for sale")
+    return position
 
 model = hr.Model("strict", client="c", label="clicked", table="log")
-model.input("price", strict(hr.float32("price")))
+model.input("place", strict(hr.int64("position")))
+model.input("price", hr.float32("price").fill_null(0.0))
 """
 
 
-def test_the_page_says_how_to_make_it_fail_again(cli: Any, tmp_path: Path, small_log: Path) -> None:
-    """The very lines of ``docs/quarantine.md``, over a sample that the command wrote."""
+def test_from_a_worker_over_a_sample_to_a_mended_model(cli: Any, tmp_path: Path, small_log: Path) -> None:
+    """A real worker, what it found, the very lines of ``docs/quarantine.md`` over the sample, drop, and a new version."""
     cli("table", "add", "log", small_log)
-    (tmp_path / "my_models.py").write_text(STRICT, encoding="utf-8")
-    cli("model", "submit", tmp_path / "my_models.py")
-    rows = encoded_sample(pa.table({"price": pa.array([None], pa.float32())}))
-    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), max_attempts=1)) as warehouse:
-        (task, *_) = lease_tasks(warehouse, "w")
-        fail_task(warehouse, task, Failure("raised", "ValueError: 1 without a price", events=(3,), sample=rows))
-    cli("tasks", "show", task.task_id, "--sample", tmp_path / "sample.parquet")
-    page = (REPOSITORY / "docs/quarantine.md").read_text(encoding="utf-8")
-    lines = page.partition("```python\n")[2].partition("```")[0]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, env=environment, capture_output=True, text=True,
-                          check=True)  # fmt: skip
-    assert "raised ValueError" in done.stdout
-    assert "1 without a price" in done.stdout
-
-
-def test_what_a_worker_reports_is_shown(cli: Any, tmp_path: Path, small_log: Path) -> None:
-    """From a function that raises, through a real worker, to a mended one."""
-    cli("table", "add", "log", small_log)
-    path = tmp_path / "models.py"
-    path.write_text(PICKY, encoding="utf-8")
+    path = tmp_path / "my_models.py"
+    path.write_text(STRICT, encoding="utf-8")
     cli("model", "submit", path)
     done = cli("work", "--until-idle").out
+    assert "4 memos" in done, "its neighbour is computed"
     assert "next: headrace tasks list says which and why" in done
     (group,) = cli("tasks", "list", "--json").json["groups"]
-    assert (group["tasks"], group["states"], group["models"]) == (4, {"failed": 4}, ["picky v1"])
-    shown = cli("tasks", "show", group["example"], "--json").json
-    assert (shown["state"], shown["attempts"], shown["kind"]) == ("failed", 3, "raised")
-    assert "ValueError" in shown["error"]
-    assert "cannot read" in shown["error"]
-    assert "python_function" in shown["error"] + shown["operator"]
-    text = cli("tasks", "show", group["fingerprint"][:12], "--partition", "date=2026-03-02/hour=01").out
+    assert (group["tasks"], group["states"], group["models"]) == (4, {"failed": 4}, ["strict v1"])
+    assert (group["kind"], group["operator"], group["exception"]) == ("raised", "python_function", "ValueError")
+    where = (group["fingerprint"][:12], "--partition", "date=2026-03-02/hour=01")
+    shown = cli("tasks", "show", *where, "--sample", tmp_path / "sample.parquet", "--json").json
+    assert (shown["state"], shown["attempts"], shown["kind"], shown["alike"]) == ("failed", 3, "raised", 3)
+    assert "position 3 is for sale" in shown["error"]
+    assert "python_function(position, strict" in shown["expression"]
+    assert shown["sample"] == [{"position": 3}]
+    (event,) = shown["events"]
+    assert pq.read_table(shown["file"])["position"][event].as_py() == 3
+    text = cli("tasks", "show", *where).out
     assert "3 of 3" in text
     assert "3 more tasks of this component failed" in text
-    again = cli("model", "submit", path).out
-    assert "headrace tasks list says why" in again
-    cli("tasks", "drop", "--model", "picky", "--why", "mended in version 2", "--yes")
+    assert "raised ValueError" in _as_the_page_says(tmp_path)
+    assert "headrace tasks list says why" in cli("model", "submit", path).out
+    cli("tasks", "drop", "--model", "strict", "--why", "mended in version 2", "--yes")
     assert "4 were dropped" in cli("model", "submit", path).out
-    path.write_text(PICKY.replace('raise ValueError(f"cannot read {text[0]}")', "return text"), encoding="utf-8")
+    path.write_text(STRICT.replace("if 3 in", "if 33 in"), encoding="utf-8")
     assert cli("model", "submit", path, "--json").json["models"][0]["queued"] == 4
     assert cli("work", "--until-idle", "--json").json["memos"] == 4
     assert cli("tasks", "list", "--json").json["groups"] == []
+
+
+def _as_the_page_says(folder: Path) -> str:
+    page = (REPOSITORY / "docs/quarantine.md").read_text(encoding="utf-8")
+    lines = page.partition("```python\n")[2].partition("```")[0]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", lines], cwd=folder, env=environment, capture_output=True, text=True,
+                          check=True)  # fmt: skip
+    return done.stdout
 
 
 MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
