@@ -17,9 +17,6 @@ from headrace.cli.work_progress import work_progress
 
 def work(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to lease.")] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="First queue again what failed for good.")
-    ] = False,
     runner: Runner = "DirectRunner",
     beam_options: BeamOptions = None,
     batch_tasks: Annotated[int, typer.Option(help="Lease up to this many tasks at a time.")] = 20_000,
@@ -45,11 +42,6 @@ def work(
     worker = name or f"{socket.gethostname()}-{os.getpid()}"
     options = tuple(beam_options or ())
     config = WorkerConfig(worker, runner, batch_tasks, runner_flags=options, limits=limits)
-    with open_warehouse(home) as warehouse:
-        if retry_failed:
-            from warehouse.queue import retry_failed as queue_failed
-
-            queue_failed(warehouse)
     with open_warehouse(home) as warehouse, work_progress() as report:
         done = run_worker(warehouse, config, until_idle=until_idle, progress=report)
     screen = WorkScreen(
