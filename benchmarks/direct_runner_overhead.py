@@ -3,8 +3,8 @@
     python benchmarks/direct_runner_overhead.py [--rows 10000000] [--hours 12] [--small]
 
 The three models of `examples/search_ads.py` over the sample log, memoized by one worker from the first lease until nothing is left.
-What its threads spend in kernels, in reading raw columns (digests checked) and in writing memo files (synced) is measured around
-those calls; the rest of the wall time is queue, catalog, Beam, and threads that wait. Then the same calls are made by as many bare
+What its children spend in kernels, in reading raw columns (digests checked) and in writing memo files (synced) they measure
+themselves; the rest of the wall time is queue, catalog, Beam, and threads and children that wait. Then the same calls are made by as many bare
 threads, without queue, catalog and Beam: what the worker takes longer than that is the overhead, measured another way.
 """
 
@@ -14,7 +14,6 @@ import argparse
 import runpy
 import sys
 import tempfile
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -23,14 +22,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import pipelines.memoize
-from benchmarks.harness import THREADS, machine
+from benchmarks.harness import THREADS, cpu_secs, machine
 from headrace.sample_log import SampleLogConfig, write_sample_log
-from pipelines.memoize import FragmentWork
+from pipelines.fragment_work import FragmentResult, FragmentWork
+from pipelines.memoize import JobResults
 from pipelines.worker import WorkerConfig, group_by_fragment, run_worker
 from transforms.graph import component_from_document
 from transforms.memory import keep_freed_memory
@@ -47,42 +45,34 @@ TABLE = "search_log"
 
 
 class Stopwatch:
-    """Seconds of wall time by what is done, summed over threads."""
+    """Seconds of wall time by what is done, summed over children."""
 
     def __init__(self) -> None:
         self.secs: defaultdict[str, float] = defaultdict(float)
-        self._lock = threading.Lock()
-
-    def around(self, what: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """``call``, timed."""
-
-        def timed(*args: Any, **named: Any) -> Any:
-            begun = time.perf_counter()
-            try:
-                return call(*args, **named)
-            finally:
-                with self._lock:
-                    self.secs[what] += time.perf_counter() - begun
-
-        return timed
 
     @contextmanager
     def on_memoizing(self) -> Iterator[None]:
-        """Time what the memoize job of this process calls."""
-        module: Any = pipelines.memoize
-        before = module.read_raw, module.write_memo_file, Plan.run
-        module.read_raw = self.around("reading", read_raw)
-        module.write_memo_file = self.around("writing", write_memo_file)
-        Plan.run = self.around("kernels", before[2])  # type: ignore[method-assign]
+        """Add up what the results of this process's jobs say."""
+        new = JobResults.new
+
+        def noted(results: JobResults) -> list[FragmentResult]:
+            found = new(results)
+            for result in found:
+                self.secs["reading"] += result.phases.reading
+                self.secs["kernels"] += result.phases.running
+                self.secs["writing"] += result.phases.writing
+            return found
+
+        JobResults.new = noted  # type: ignore[method-assign]
         try:
             yield
         finally:
-            module.read_raw, module.write_memo_file, Plan.run = before  # type: ignore[method-assign]
+            JobResults.new = new  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)
 class Taken:
-    """Wall seconds, and CPU seconds of all threads."""
+    """Wall seconds, and CPU seconds of all threads and children."""
 
     wall: float
     cpu: float
@@ -90,7 +80,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Figures:
-    """``inside``: wall seconds by what was done, summed over ``threads`` threads and divided by their number.
+    """``inside``: wall seconds by what was done, summed over ``threads`` children and divided by their number.
 
     ``bare``: the same calls without the worker, before it and after it.
     """
@@ -120,10 +110,10 @@ class Figures:
 
 
 def taken(work: Callable[[], object]) -> Taken:
-    """What ``work`` takes in this process."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    """What ``work`` takes in this process and those below it."""
+    wall, cpu = time.perf_counter(), cpu_secs()
     work()
-    return Taken(time.perf_counter() - wall, time.process_time() - cpu)
+    return Taken(time.perf_counter() - wall, cpu_secs() - cpu)
 
 
 def models() -> list[Model]:
@@ -200,7 +190,7 @@ def show(it: Figures) -> bool:
     whole = it.worker.wall
     print(f"{'a worker, from the first lease until idle':<52} {whole:9.2f} {'':>8} {it.worker.cpu:9.2f}")
     for what, secs in (*sorted(it.inside.items()), ("none of these", whole * it.outside_share)):
-        print(f"{f'    {what}, by its threads':<52} {secs:9.2f} {secs / whole:8.1%}")
+        print(f"{f'    {what}, by its children':<52} {secs:9.2f} {secs / whole:8.1%}")
     for when, one in zip(("before", "after"), it.bare, strict=True):
         print(f"{f'the same calls by bare threads, {when}':<52} {one.wall:9.2f} {one.wall / whole:8.1%} {one.cpu:9.2f}")
     met = it.outside_share < TARGET

@@ -137,11 +137,12 @@ def compare(fragments: int, rows: int, rounds: int) -> None:
 
 
 def show(what: str, plain: Measured, apart: Measured, fragments: int) -> None:
+    """The best round of each side, since what else runs on a machine only adds; and the median ratio within rounds."""
     ratio = statistics.median(theirs / ours for theirs, ours in zip(apart.secs, plain.secs, strict=True))
-    more = statistics.median(theirs - ours for theirs, ours in zip(apart.secs, plain.secs, strict=True)) / fragments
-    print(f"{what}: in process {plain.median_secs:.2f} s ({fragments / plain.median_secs:.0f} fragments/s), "
-          f"isolated {apart.median_secs:.2f} s ({fragments / apart.median_secs:.0f} fragments/s): {ratio:.2f}x, "
-          f"{more * 1000:+.2f} ms a fragment")  # fmt: skip
+    ours, theirs = min(plain.secs), min(apart.secs)
+    print(f"{what}: in process {ours:.2f} s ({fragments / ours:.1f} fragments/s), isolated {theirs:.2f} s "
+          f"({fragments / theirs:.1f} fragments/s): {theirs / ours:.2f}x, {(theirs - ours) / fragments * 1000:+.2f} ms a "
+          f"fragment; median of the rounds' ratios {ratio:.2f}x")  # fmt: skip
 
 
 def first_memo(rounds: int) -> None:
@@ -156,7 +157,7 @@ def first_memo(rounds: int) -> None:
                 command = [sys.executable, "-c", FIRST_MEMO, str(ROOT), home, str(Path(name, "work.json")), side]
                 subprocess.run(command, check=True)
                 taken.append(time.perf_counter() - begun)
-    plain, apart = (statistics.median(taken[1:]) for taken in secs.values())
+    plain, apart = (min(taken[1:]) for taken in secs.values())
     print(
         f"from starting Python to the first memo: in process {plain:.2f} s, isolated {apart:.2f} s ({apart - plain:+.2f} s)"
     )

@@ -29,7 +29,8 @@ import pyarrow.parquet as pq
 from benchmarks.fleets import search_fleet
 from benchmarks.harness import machine
 from headrace.sample_log import SampleLogConfig, write_sample_log
-from pipelines.memoize import FragmentWork, PlanCache, memoize_fragment
+from pipelines.fragment_run import PlanCache, memoize_fragment
+from pipelines.fragment_work import FragmentWork
 from pipelines.worker import group_by_fragment
 from transforms.graph import component_from_document, raw_columns
 from transforms.model import Model
@@ -189,7 +190,7 @@ def _only(work: FragmentWork, index: int) -> FragmentWork:
 def _memoize(storage: Storage, works: Sequence[FragmentWork]) -> None:
     plans = PlanCache()
     for work in works:
-        failed = [outcome for outcome in memoize_fragment(storage, work, plans).outcomes if outcome.error]
+        failed = [outcome for outcome in memoize_fragment(storage, work, plans).outcomes if outcome.failure]
         assert not failed, failed
 
 

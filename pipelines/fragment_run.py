@@ -7,13 +7,14 @@ it, which is why workers call this in a child (:mod:`pipelines.isolation`); the 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork, WantedComponent
+from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork, PhaseSecs, WantedComponent, added
 from pipelines.isolation.board import Phase, StepBoard
 from transforms.errors import DataError, HeadraceError, StorageError, UnknownColumn
 from transforms.graph import component_from_document
@@ -73,6 +74,7 @@ class _Computed:
     secs: Mapping[str, float]
     raw_bytes: int
     operators: tuple[OperatorWork, ...] = ()
+    phases: PhaseSecs = field(default_factory=PhaseSecs)
 
 
 def memoize_fragment(
@@ -90,12 +92,14 @@ def memoize_fragment(
     # A file with fewer columns has another name: a late worker whose component failed must not overwrite a whole one.
     keys = [memo_key for memo_key, column, _ in work.components if column in computed.columns]
     file = memo_path_of(work.output, keys)
+    begun = time.perf_counter()
     written = write_memo_file(storage, file, computed.columns) if keys else None
+    phases = replace(computed.phases, writing=time.perf_counter() - begun)
     outcomes = tuple(_outcome(wanted, computed, written) for wanted in work.components)
     rows = work.fragment.rows
     files = () if written is None else (NewFile(written.path, written.checksum, rows, written.size_bytes),)
     return FragmentResult(
-        work.fragment.fragment_id, work.output, files, rows, computed.raw_bytes, outcomes, computed.operators
+        work.fragment.fragment_id, work.output, files, rows, computed.raw_bytes, outcomes, computed.operators, phases
     )
 
 
@@ -125,6 +129,7 @@ def _compute(storage: Storage, work: FragmentWork, plans: PlanCache, board: Step
         secs={column: secs for part in parts for column, secs in part.secs.items()},
         raw_bytes=sum(part.raw_bytes for part in parts),
         operators=summed(measured for part in parts for measured in part.operators),
+        phases=added(part.phases for part in parts),
     )
 
 
@@ -145,12 +150,15 @@ def _run(storage: Storage, work: FragmentWork, plans: PlanCache, board: StepBoar
     plan = plans.plan(components, ArtifactSource(storage.home))
     names = sorted({column.name for column in plan.columns})
     board.at(Phase.READING)
+    begun = time.perf_counter()
     raw = read_raw(storage, work.fragment, names, coded=names)
+    read = time.perf_counter()
     plans.warm(components, plan, raw, board)
     result = plan.run(raw, board.step)
+    phases = PhaseSecs(read - begun, time.perf_counter() - read)
     failures = {column: failure_of_component(failure) for column, failure in result.failures.items()}
     columns = {one.column: result.columns[one.column] for one in components if one.column not in failures}
-    return _Computed(columns, failures, result.component_secs, raw.nbytes, result.operators)
+    return _Computed(columns, failures, result.component_secs, raw.nbytes, result.operators, phases)
 
 
 def failure_of_component(failure: ComponentFailure) -> Failure:

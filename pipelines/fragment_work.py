@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from transforms.measured import OperatorWork, summed, work_from_document
@@ -77,12 +77,21 @@ class ComponentOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseSecs:
+    """Wall seconds that a fragment's raw columns took to be read and checked, its plan to run, and its memo file to be written."""
+
+    reading: float = 0.0
+    running: float = 0.0
+    writing: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class FragmentResult:
     """What became of one :class:`FragmentWork`, known by its ``output``.
 
     ``files`` hold the memos that were written: one file at ``output`` when none failed, none when all did, several
     where all components together would not have fitted in memory. ``raw_bytes_read``: the raw columns as they lay in
-    memory. ``operators``: what each operator took.
+    memory. ``operators``: what each operator took; ``phases``: where the time of the attempts went that gave a result.
     """
 
     fragment_id: str
@@ -92,6 +101,7 @@ class FragmentResult:
     raw_bytes_read: int
     outcomes: tuple[ComponentOutcome, ...]
     operators: tuple[OperatorWork, ...] = ()
+    phases: PhaseSecs = field(default_factory=PhaseSecs)
 
     def file_of(self, outcome: ComponentOutcome) -> NewFile:
         """The file that holds the memo of an outcome without failure."""
@@ -102,7 +112,7 @@ class FragmentResult:
         return {"fragment_id": self.fragment_id, "output": self.output, "rows": self.rows,
                 "files": [asdict(file) for file in self.files], "raw_bytes_read": self.raw_bytes_read,
                 "outcomes": [outcome.to_document() for outcome in self.outcomes],
-                "operators": [asdict(work) for work in self.operators]}  # fmt: skip
+                "operators": [asdict(work) for work in self.operators], "phases": asdict(self.phases)}  # fmt: skip
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> FragmentResult:
@@ -110,7 +120,8 @@ class FragmentResult:
         outcomes = tuple(ComponentOutcome.from_document(outcome) for outcome in document["outcomes"])
         files = tuple(NewFile(**file) for file in document["files"])
         operators = work_from_document(document["operators"])
-        return cls(**{**document, "files": files, "outcomes": outcomes, "operators": operators})
+        phases = PhaseSecs(**document["phases"])
+        return cls(**{**document, "files": files, "outcomes": outcomes, "operators": operators, "phases": phases})
 
 
 def merged(work: FragmentWork, parts: Sequence[FragmentResult], failures: Mapping[str, Failure]) -> FragmentResult:
@@ -131,4 +142,12 @@ def merged(work: FragmentWork, parts: Sequence[FragmentResult], failures: Mappin
         sum(part.raw_bytes_read for part in parts),
         outcomes,
         summed(measured for part in parts for measured in part.operators),
+        added(part.phases for part in parts),
     )
+
+
+def added(phases: Iterable[PhaseSecs]) -> PhaseSecs:
+    """The sum of several."""
+    listed = list(phases)
+    return PhaseSecs(sum(one.reading for one in listed), sum(one.running for one in listed),
+                     sum(one.writing for one in listed))  # fmt: skip

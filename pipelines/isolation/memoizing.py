@@ -10,6 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 
@@ -74,6 +75,8 @@ def memoize_isolated(
     of a plan carry a sample. Raises :class:`~transforms.errors.StorageError` as that does, and :class:`ChildDefect`.
     """
     run = _Run(text, home, processes, limits)
+    if not notorious.guilty and (result := run.at_once()) is not None:
+        return result
     course = begun([wanted.column for wanted in run.work.components], notorious.guilty)
     while (attempt := course.attempt) is not None:
         done, death, was_new = run.attempted(attempt)
@@ -87,17 +90,36 @@ class _Run:
 
     def __init__(self, text: str, home: str, processes: ChildProcesses, limits: IsolationLimits) -> None:
         self._text, self._home, self._processes, self._limits = text, home, processes, limits
-        self.work = FragmentWork.from_json(text)
+        self._first: tuple[Answered | Ended, bool] | None = None
         self._parts: list[FragmentResult] = []
         self._deaths: dict[str, Failure] = {}
+
+    @cached_property
+    def work(self) -> FragmentWork:
+        """What is asked; most often nobody here needs to know."""
+        return FragmentWork.from_json(self._text)
+
+    def at_once(self) -> FragmentResult | None:
+        """The result if all goes well, else None; what happened is then the outcome of the course's first attempt."""
+        self._first = self._asked(self._text, fresh=False)
+        answer, _ = self._first
+        if isinstance(answer, Ended) or "result" not in answer.document:
+            return None
+        result = FragmentResult.from_document(answer.document["result"])
+        return None if any(outcome.failure for outcome in result.outcomes) else result
+
+    def _asked(self, text: str, *, fresh: bool) -> tuple[Answered | Ended, bool]:
+        """What a child says to ``text``, and whether it was new."""
+        with self._processes.child(self._limits, fresh=fresh) as child:
+            was_new = child.is_new
+            return child.ask({"do": "memoize", "home": self._home}, text, self._limits), was_new
 
     def attempted(self, attempt: Attempt) -> tuple[frozenset[str], Death | None, bool]:
         """Who has a result, how the others died, and whether the child was new."""
         whole = len(attempt.components) == len(self.work.components)
         text = self._text if whole else self.work.only(attempt.components).to_json()
-        with self._processes.child(self._limits, fresh=attempt.fresh) as child:
-            was_new = child.is_new
-            answer = child.ask({"do": "memoize", "home": self._home}, text, self._limits)
+        answer, was_new = self._first or self._asked(text, fresh=attempt.fresh)
+        self._first = None
         if isinstance(answer, Ended):
             return frozenset(), self._death(attempt, text, answer), was_new
         document = answer.document

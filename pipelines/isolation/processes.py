@@ -29,6 +29,8 @@ from pipelines.isolation.watch import StallClock, memory_of
 _LOOK_SECS, _LOOK_SECS_LARGE = 0.05, 0.01
 #: A child that holds more than this share of its limit when it has nothing to do is let go.
 _KEPT_SHARE = 0.75
+#: How long a child is kept without being weighed.
+_WEIGH_SECS = 0.5
 _SERVER_SECS = 120.0
 _SERVER_TRIES = 3
 _READ_BYTES = 1 << 20
@@ -150,6 +152,7 @@ class Child:
         self._server, self._connection = server, ours
         self._poll = select.poll()
         self._poll.register(ours, select.POLLIN)
+        self._weighed_at = time.monotonic()
         self.is_new = True
         self.is_ended = False
 
@@ -187,6 +190,14 @@ class Child:
             if stall.is_stalled(now):
                 return self._end("stalled")
             look_secs = _LOOK_SECS_LARGE if 2 * held > limits.memory_bytes else _LOOK_SECS
+
+    def has_grown_beyond(self, memory_bytes: float) -> bool:
+        """Whether it holds more than that; looked at now and then."""
+        now = time.monotonic()
+        if now - self._weighed_at < _WEIGH_SECS:
+            return False
+        self._weighed_at = now
+        return (memory_of(self.pid) or 0) > memory_bytes
 
     @property
     def is_gone(self) -> bool:
@@ -281,7 +292,7 @@ class ChildProcesses:
             return self._idle.pop() if self._idle else None
 
     def _keep(self, child: Child, limits: IsolationLimits) -> None:
-        if (memory_of(child.pid) or 0) > _KEPT_SHARE * limits.memory_bytes:
+        if child.has_grown_beyond(_KEPT_SHARE * limits.memory_bytes):
             child.close()
             return
         with self._lock:

@@ -160,10 +160,14 @@ class _Server:
                     self._ended[pid] = os.waitstatus_to_exitcode(code)
 
     def end_all(self) -> None:
-        """Kill whoever is left."""
+        """Kill whoever is left, and wait for them: what they used is counted with what waits for this process."""
         for pid, status in self._ended.items():
             if status is None:
                 os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + _END_SECS
+        while None in self._ended.values() and time.monotonic() < deadline:
+            self._reap()
+            time.sleep(0.001)
 
 
 def _close_all_but(*kept: int) -> None:

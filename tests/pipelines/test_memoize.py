@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.beam_runner import RunnerOptions, counters, pipeline_options
 from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork, WantedComponent
+from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork, PhaseSecs, WantedComponent
 from pipelines.memoize import NAMESPACE, STEPS, build, run_memoize
 from pipelines.worker import group_by_fragment
 from tests.pipelines.scenes import fill, model, open_home, write_log
@@ -172,7 +172,7 @@ def test_work_and_results_survive_their_journey(tmp_path: Path) -> None:
     failure = Failure("stalled", "took more than 60 s", "length", "length(query)", (3, 7), "c2FtcGxl")
     outcomes = (ComponentOutcome("k", "c", None, "sum", 5, 10, 0.1, "memos/x"), ComponentOutcome("l", "d", failure))
     result = FragmentResult("f", "memos/x", (NewFile("memos/x", "sum", 5, 10),), 5, 100, outcomes,
-                            (OperatorWork("length", 1, 5, 0.25),))  # fmt: skip
+                            (OperatorWork("length", 1, 5, 0.25),), PhaseSecs(0.5, 0.25, 0.125))  # fmt: skip
     assert FragmentResult.from_document(json.loads(json.dumps(result.to_document()))) == result
     assert result.file_of(outcomes[0]).size_bytes == 10
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,7 @@ def test_a_large_child_is_let_go(own_processes: ChildProcesses) -> None:
     pid = pid_of(own_processes)
     tight = replace(LIMITS)
     object.__setattr__(tight, "memory_bytes", 2**20)  # less than anybody may ask for: it holds more already
+    time.sleep(1.0)  # it is weighed now and then
     with own_processes.child(tight):
         pass
     assert eventually(lambda: not is_running(pid))
