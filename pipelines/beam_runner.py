@@ -7,20 +7,24 @@ network does, so the in-process runner is asked for by name. Any other runner na
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
-from apache_beam.runners.runner import PipelineResult
+from apache_beam.runners.runner import PipelineResult, PipelineState
 
+from pipelines.dataflow import explained
 from transforms.errors import InputError
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerOptions:
-    """``workers`` 0 means one a core; ``flags`` are Beam pipeline options, ``--name=value`` each."""
+    """``workers`` 0 means one a core; ``flags`` are Beam pipeline options, ``--name=value`` or ``--name`` each."""
 
     runner: str = "DirectRunner"
     workers: int = 0
@@ -31,8 +35,8 @@ class RunnerOptions:
             raise InputError("a runner needs a name and no negative number of workers",
                              value=(self.runner, self.workers))  # fmt: skip
         for flag in self.flags:
-            if not flag.startswith("--") or "=" not in flag:
-                raise InputError("not a Beam pipeline option", value=flag, allowed="--name=value")
+            if not flag.startswith("--") or flag == "--":
+                raise InputError("not a Beam pipeline option", value=flag, allowed="--name=value, or --name")
 
     @property
     def threads(self) -> int:
@@ -60,7 +64,8 @@ def run_pipeline(
     """Build a pipeline with ``build``, run it to its end, and return Beam's result with its counters.
 
     ``one_step``: the pipeline is one step that uses :attr:`RunnerOptions.threads` by itself, so the in-process runner
-    need not start workers that speak gRPC. Raises :class:`InputError` for a runner that Beam does not know.
+    need not start workers that speak gRPC. A job that a service runs is cancelled when waiting for it is cut short.
+    Raises :class:`InputError` for a runner that Beam does not know.
     """
     try:
         pipeline = beam.Pipeline(options=pipeline_options(options, one_step=one_step))
@@ -68,9 +73,25 @@ def run_pipeline(
         raise InputError("Beam has no such runner, or refuses its options", value=options.runner,
                          allowed=str(error)) from error  # fmt: skip
     build(pipeline)
-    result = pipeline.run()
-    result.wait_until_finish()
+    with explained(options.runner):
+        result = pipeline.run()
+        try:
+            result.wait_until_finish()
+        except BaseException as error:  # also when this process is told to stop: a service would go on by itself
+            _cancel(result, error)
+            raise
     return result
+
+
+def _cancel(result: PipelineResult, why: BaseException) -> None:
+    """Ask whoever runs the job to end it. If that fails, ``why`` says so too: it is what the caller hears of."""
+    try:
+        if not PipelineState.is_terminal(result.state):
+            _LOG.warning("cancelling the job: %s", type(why).__name__)
+            result.cancel()
+    except Exception as error:
+        why.add_note(f"the job may go on: it could not be cancelled: {error}")
+        _LOG.warning("the job may go on: it could not be cancelled: %s", error)
 
 
 def counters(result: PipelineResult, namespace: str) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """What can go wrong between a raw log and a memo, as leaves of :mod:`transforms.errors`.
 
-InputError ── LogSchemaError, UnknownFormat, NoLogFiles, OutputTaken
-DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed
+InputError ── LogSchemaError, UnknownFormat, NoLogFiles, OutputTaken, JobRefused
+DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed, JobFailed
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ class OutputTaken(InputError):
     """The output folder already holds rows that were prepared from something else."""
 
 
+class JobRefused(InputError):
+    """A service did not take a job: nothing ran."""
+
+
 class TruncatedLog(DataError):
     """A log file ends in the middle, or its compression is damaged."""
 
@@ -35,3 +39,7 @@ class TooManyRejects(DataError):
 
 class MemoizeFailed(DataError):
     """A memoize job ended without a result for some of its fragments."""
+
+
+class JobFailed(DataError):
+    """A job that a service had taken ended without success. What it finished before is kept."""

@@ -25,6 +25,7 @@ from pipelines.beam_runner import RunnerOptions, run_pipeline
 from pipelines.bundle_threads import BundleThreads
 from pipelines.errors import MemoizeFailed
 from pipelines.outcomes import error_document, error_from_document
+from pipelines.spread import Spread
 from transforms.errors import HeadraceError, StorageError
 from transforms.graph import component_from_document
 from transforms.measured import OperatorWork, summed, work_from_document
@@ -320,7 +321,7 @@ def build(pipeline: beam.Pipeline, works: Sequence[FragmentWork], home: str, job
     elements = [f"{index:06d} {work.to_json()}" for index, work in enumerate(works)]
     fragments = pipeline | "Fragments" >> beam.Create(elements, reshuffle=False).with_output_types(str)
     if threads == 1:
-        fragments = fragments | "Spread" >> beam.Reshuffle().with_input_types(str).with_output_types(str)
+        fragments = fragments | "Spread" >> Spread()
     _ = fragments | "MemoizeFragments" >> beam.ParDo(MemoizeFragments(home, job, threads))
 
 

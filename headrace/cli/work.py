@@ -10,6 +10,7 @@ import typer
 
 from headrace.cli.output import emit
 from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.stopping import ended_by_sigterm
 from headrace.cli.work_progress import work_progress
 
 
@@ -21,21 +22,38 @@ def work(
     runner: Annotated[str, typer.Option(help="The Beam runner.")] = "DirectRunner",
     batch_tasks: Annotated[int, typer.Option(help="Lease up to this many tasks at a time.")] = 20_000,
     name: Annotated[str, typer.Option(help="This worker's name. Default: host and process number.")] = "",
+    beam_options: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- BEAM OPTIONS]", help="Apache Beam's own options, as given: -- --region=...", show_default=False
+        ),
+    ] = None,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Lease queued components, compute them with Apache Beam and keep the results. Start as many as you like."""
-    from headrace.screens.work import WorkScreen
+    """Lease queued components, compute them with Apache Beam and keep the results. Start as many as you like.
+
+    With --runner DataflowRunner and --template_location among Beam's options, the next job is written there and
+    nothing is run.
+    """
+    from headrace.screens.work import TemplateScreen, WorkScreen
+    from pipelines.job_template import write_template
+    from pipelines.staging import template_location
     from pipelines.worker import WorkerConfig, run_worker
 
     worker = name or f"{socket.gethostname()}-{os.getpid()}"
-    config = WorkerConfig(name=worker, runner=runner, batch_tasks=batch_tasks)
+    config = WorkerConfig(name=worker, runner=runner, batch_tasks=batch_tasks, runner_flags=tuple(beam_options or ()))
     with open_warehouse(home) as warehouse:
         if retry_failed:
             from warehouse.queue import retry_failed as queue_failed
 
             queue_failed(warehouse)
-    with open_warehouse(home) as warehouse, work_progress() as report:
+    if template_location(config.runner_options):
+        with open_warehouse(home) as warehouse, ended_by_sigterm():
+            written = write_template(warehouse, config)
+        emit(TemplateScreen(written.location, written.tasks, written.fragments), as_json=as_json)
+        return
+    with open_warehouse(home) as warehouse, work_progress() as report, ended_by_sigterm():
         done = run_worker(warehouse, config, until_idle=until_idle, progress=report)
     screen = WorkScreen(
         worker=worker,

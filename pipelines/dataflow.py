@@ -1,0 +1,243 @@
+"""What is Dataflow's own: the options it cannot do without, the names of its jobs, and what its errors mean.
+
+Options reach Beam as they were given; nothing here stands in their place. What is added where nothing was said is
+:func:`added_flags` and :func:`job_flags`. Only the job's client speaks to Google: whoever computes a fragment reads
+and writes the bucket, no catalog.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from apache_beam.options.pipeline_options import (
+    GoogleCloudOptions,
+    PipelineOptions,
+    SetupOptions,
+    TestOptions,
+    WorkerOptions,
+)
+
+from pipelines.errors import JobFailed, JobRefused
+from transforms.errors import InputError, StorageError
+from warehouse.locations import is_gcs
+
+PAGE = "docs/dataflow.md"
+AFTER = "the options after --"
+
+_NAMES = ("dataflow", "dataflowrunner")
+_FOLDER_OF_A_BUCKET = re.compile(r"gs://[a-z0-9][-_a-z0-9.]+[a-z0-9]/[^\r\n]*")
+_EXAMPLES = {"--project": "PROJECT_ID", "--region": "europe-west4", "--temp_location": "gs://BUCKET/tmp"}
+_LONGEST = 63
+_JOB_CHARACTERS = 12
+
+
+def is_dataflow(runner: str) -> bool:
+    """Whether Beam would take this name of a runner for Dataflow's."""
+    return runner.rpartition(".")[2].lower() in _NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class DataflowOptions:
+    """Those of Beam's options that matter here, empty where they were not given.
+
+    ``image``: workers start from it, and it holds Headrace. ``private``: workers have no public address.
+    ``dry_run``: Beam would build the job and do nothing with it.
+    """
+
+    project: str = ""
+    region: str = ""
+    temp_location: str = ""
+    staging_location: str = ""
+    template_location: str = ""
+    job_name: str = ""
+    image: str = ""
+    requirements_file: str = ""
+    requirements_cache: str = ""
+    private: bool = False
+    dry_run: bool = False
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """The places that the client writes to, by the option that names them."""
+        named = {"--temp_location": self.temp_location, "--staging_location": self.staging_location}
+        return {option: place for option, place in named.items() if place}
+
+
+def dataflow_options(flags: Sequence[str]) -> DataflowOptions:
+    """What ``flags`` ask for. Raises :class:`InputError` when Beam cannot read them."""
+    beam = parsed(flags)
+    cloud, setup, worker = (beam.view_as(view) for view in (GoogleCloudOptions, SetupOptions, WorkerOptions))
+    return DataflowOptions(
+        project=cloud.project or "",
+        region=cloud.region or "",
+        temp_location=cloud.temp_location or "",
+        staging_location=cloud.staging_location or "",
+        template_location=cloud.template_location or "",
+        job_name=cloud.job_name or "",
+        image=worker.sdk_container_image or worker.worker_harness_container_image or "",
+        requirements_file=setup.requirements_file or "",
+        requirements_cache=setup.requirements_cache or "",
+        private=worker.use_public_ips is False,
+        dry_run=bool(beam.view_as(TestOptions).dry_run),
+    )
+
+
+def parsed(flags: Sequence[str]) -> PipelineOptions:
+    """Beam's options. Raises :class:`InputError` with what its parser says, instead of ending the process."""
+    said = io.StringIO()
+    options = PipelineOptions(list(flags))
+    try:
+        with contextlib.redirect_stderr(said):
+            for view in (GoogleCloudOptions, SetupOptions, WorkerOptions, TestOptions):
+                options.view_as(view)
+    except SystemExit:
+        raise InputError("Beam cannot read its options", where=AFTER,
+                         value=said.getvalue().strip().rpartition("error: ")[2],
+                         allowed="Beam pipeline options, --name=value each") from None  # fmt: skip
+    return options
+
+
+def check(options: DataflowOptions, home: str) -> None:
+    """Refuse what cannot work, before anything is leased or sent. Raises :class:`InputError`."""
+    if not is_gcs(home):
+        raise InputError("Dataflow's workers cannot reach a home that is a local folder",
+                         where="--home or $HEADRACE_HOME", value=home, allowed="gs://bucket/path",
+                         next_step=f"keep the home in a bucket: {PAGE} says how")  # fmt: skip
+    given = {"--project": options.project, "--region": options.region, "--temp_location": options.temp_location}
+    missing = [name for name, value in given.items() if not value]
+    if missing:
+        raise InputError("Dataflow needs options that were not given", where=AFTER, value=", ".join(missing),
+                         allowed=" ".join(f"{name}={_EXAMPLES[name]}" for name in missing),
+                         next_step=f"headrace work --runner DataflowRunner -- --project=... ; see {PAGE}")  # fmt: skip
+    for option, place in options.folders.items():
+        if not _FOLDER_OF_A_BUCKET.fullmatch(place):
+            raise InputError("not a folder in a bucket", where=option, value=place, allowed="gs://BUCKET/folder",
+                             next_step="name a bucket that you and the workers' service account may write to")  # fmt: skip
+    if options.dry_run:
+        raise InputError("a dry run leaves nothing to look at", where=AFTER, value="--dry_run=True",
+                         allowed="--template_location=gs://BUCKET/job.json, or a file of this machine",
+                         next_step="have the job written as a template instead")  # fmt: skip
+
+
+def check_raw(paths: Iterable[str]) -> None:
+    """Refuse raw data that lies on this machine. Raises :class:`InputError`, naming the first file."""
+    for path in paths:
+        if not is_gcs(path):
+            raise InputError("Dataflow's workers cannot read raw data that lies on this machine", where=path,
+                             allowed="tables registered from gs://bucket/path",
+                             next_step="copy the table into a bucket and register it from there, or compute what "
+                             "reads it with headrace work --runner DirectRunner")  # fmt: skip
+
+
+def added_flags(options: DataflowOptions) -> tuple[str, ...]:
+    """What every job of ours is given besides: each file is sent once, however many jobs need it.
+
+    Workers with public addresses fetch pinned packages themselves; others may reach no index, so that Beam fetches
+    the packages here and sends them along. ``--requirements_cache`` decides otherwise.
+    """
+    skipped = () if options.private or options.requirements_cache else ("--requirements_cache=skip",)
+    return ("--enable_artifact_caching", *skipped)
+
+
+def job_flags(options: DataflowOptions, worker: str, job: str) -> tuple[str, ...]:
+    """The job's name, unless one was given, and labels to find it and its costs by."""
+    name = () if options.job_name else (f"--job_name={job_name(worker, job)}",)
+    return (*name, f"--labels=headrace_worker={label_value(worker)}", f"--labels=headrace_job={label_value(job)}")
+
+
+def job_name(worker: str, job: str) -> str:
+    """A name that Dataflow takes: lower-case letters, digits and hyphens, at most 63, no two jobs alike."""
+    short = _plain(job, "-")[:_JOB_CHARACTERS].strip("-")
+    middle = _plain(worker, "-")[: _LONGEST - len("headrace--") - _JOB_CHARACTERS].strip("-")
+    return "-".join(part for part in ("headrace", middle, short) if part)
+
+
+def label_value(text: str) -> str:
+    """``text`` as the value of a label: lower-case letters, digits, ``_`` and ``-``, at most 63."""
+    return _plain(text, "_")[:_LONGEST]
+
+
+def _plain(text: str, instead: str) -> str:
+    return re.sub(r"[^-_a-z0-9]+" if instead == "_" else r"[^a-z0-9]+", instead, text.lower()).strip(instead)
+
+
+def refused_by_beam(options: PipelineOptions) -> None:
+    """Ask Beam's own checks of Dataflow's options. Raises :class:`InputError` with all that they say."""
+    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
+    from apache_beam.runners.runner import create_runner
+
+    try:
+        runner = create_runner("DataflowRunner")
+        import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401 - the client that it loads only to submit
+    except ImportError as error:
+        raise InputError("Dataflow's client is not installed", value=str(error), allowed="apache-beam[gcp]",
+                         next_step="pip install 'headrace[dataflow]'") from error  # fmt: skip
+    said = PipelineOptionsValidator(options, runner).validate()
+    if said:
+        raise InputError("Beam refuses an option for Dataflow", where=AFTER, value="; ".join(map(str, said)),
+                         allowed="Beam's pipeline options for Dataflow", next_step=f"see {PAGE}")  # fmt: skip
+
+
+def check_buckets(options: DataflowOptions, home: str) -> None:
+    """See that the buckets to be written to are there. Raises :class:`StorageError`, naming the option."""
+    from warehouse.gcs_client import explained_by_google, open_client, status_of
+    from warehouse.locations import parse_gcs
+
+    client = open_client(parse_gcs(home).settings)
+    for option, place in options.folders.items():
+        bucket = parse_gcs(place).bucket
+        with explained_by_google(place, "look for the bucket of"):
+            try:
+                found = client.lookup_bucket(bucket)
+            except Exception as error:
+                if status_of(error) != 403:
+                    raise
+                raise StorageError("this account may not see the bucket", where=option, value=place,
+                                   allowed="roles/storage.objectUser and roles/storage.legacyBucketReader on it",
+                                   next_step=f"gcloud storage buckets add-iam-policy-binding gs://{bucket} ...; "
+                                   f"see {PAGE}") from error  # fmt: skip
+        if found is None:
+            raise StorageError("there is no such bucket", where=option, value=place, allowed="a bucket that exists",
+                               next_step=f"gcloud storage buckets create gs://{bucket} "
+                               f"--location={options.region}")  # fmt: skip
+
+
+@contextlib.contextmanager
+def explained(runner: str) -> Iterator[None]:
+    """Turn what Dataflow's client says into errors of ours; other runners' errors pass.
+
+    Raises :class:`JobRefused` when no job began, :class:`JobFailed` when one ended badly, :class:`StorageError` when
+    files could not be sent.
+    """
+    if not is_dataflow(runner):
+        yield
+        return
+    from apache_beam.runners.dataflow.dataflow_runner import DataflowRuntimeException
+    from apache_beam.runners.dataflow.internal.apiclient import DataflowJobAlreadyExistsError
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        yield
+    except DataflowRuntimeException as error:
+        raise JobFailed("a Dataflow job ended without success", where=f"job {error.result.job_id()}",
+                        value=str(error)[:2000], allowed="state DONE",
+                        next_step="see the job's log in the console; tasks were given back, and what was finished "
+                        "is kept") from error  # fmt: skip
+    except DataflowJobAlreadyExistsError as error:
+        raise JobRefused("a Dataflow job of this name is running", where="--job_name", value=str(error)[:500],
+                         allowed="a name that no running job has",
+                         next_step="leave --job_name out: each job then gets a name of its own") from error  # fmt: skip
+    except (GoogleAPICallError, GoogleAuthError) as error:
+        raise JobRefused("Dataflow did not take the job", where="dataflow.googleapis.com", value=str(error)[:2000],
+                         allowed="the API enabled, roles/dataflow.developer, and quota in the region",
+                         next_step=f"{PAGE} has the commands that set a project up") from error  # fmt: skip
+    except OSError as error:
+        raise StorageError("the job's files could not be sent to the bucket", where="--staging_location",
+                           value=str(error)[:500], allowed="a bucket that this account may write to",
+                           next_step="grant roles/storage.objectUser and roles/storage.legacyBucketReader on "
+                           "it") from error  # fmt: skip
