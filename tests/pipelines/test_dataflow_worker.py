@@ -1,8 +1,8 @@
-"""What a Dataflow worker does with what was staged: install it where nothing is, and run it.
+"""A job from end to end, all but Google: submitted, run by what was staged alone, awaited and committed.
 
-The steps are those of the image's boot program: download every staged file, install the requirements, from the staged
-files where they are there, then the extra packages; then run the staged pipeline. Beam's own image is stood in for by an
-empty virtual environment with Beam in it.
+The steps of a worker are those of the image's boot program: download every staged file, install the requirements, then
+the extra packages; then run the staged pipeline. Beam's image is stood in for by an empty virtual environment with Beam
+in it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.worker import run_worker
+from pipelines.own_wheel import ROOMS
+from pipelines.worker import WorkerConfig, run_worker
 from tests.pipelines.dataflow_scenes import Cloud
 from tests.pipelines.scenes import REPOSITORY, fill, memo_values, open_home
 
-#: Runs a staged pipeline in the process that it is given to; says where its packages came from.
+#: Runs a staged pipeline in the process that it is given to; says where each loaded module lies.
 SDK_WORKER = """
 import json, sys
 from pathlib import Path
@@ -35,9 +36,33 @@ for environment in pipeline.components.environments.values():
     environment.urn, environment.payload = python_urns.EMBEDDED_PYTHON, b""
     del environment.dependencies[:]
 FnApiRunner().run_via_runner_api(pipeline, PipelineOptions()).wait_until_finish()
-rooms = ("transforms", "warehouse", "pipelines")
-print(json.dumps({name: module.__file__ for name, module in sys.modules.items() if name.split(".")[0] in rooms}))
+loaded = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+print(json.dumps({name: place for name, place in loaded.items() if place}))
 """
+
+
+class EmptyMachine:
+    """A virtual environment of its own, in which nothing of this environment can be seen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+        hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "HEADRACE_HOME", "HEADRACE_CATALOG_URL")
+        self.environment = {name: value for name, value in os.environ.items() if name not in hidden}
+
+    def run(self, *arguments: str) -> str:
+        """Run its Python."""
+        answer = subprocess.run([str(self.folder / "bin" / "python"), *arguments], cwd=self.folder,
+                                env=self.environment, capture_output=True, text=True, check=False)  # fmt: skip
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout
+
+    def install(self, *arguments: str) -> None:
+        """Install into it."""
+        pip = [sys.executable, "-m", "pip", "--python", str(self.folder / "bin" / "python"), "--quiet",
+               "--disable-pip-version-check", "install", "--no-compile", *arguments]  # fmt: skip
+        answer = subprocess.run(pip, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, answer.stderr
 
 
 def boot(cloud: Cloud, job: dict[str, Any], folder: Path) -> Path:
@@ -51,58 +76,61 @@ def boot(cloud: Cloud, job: dict[str, Any], folder: Path) -> Path:
     return pipeline
 
 
-def clean(**more: str) -> dict[str, str]:
-    """An environment that leads to nothing of this checkout's."""
-    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "HEADRACE_HOME", "HEADRACE_CATALOG_URL")
-    return {**{name: value for name, value in os.environ.items() if name not in hidden}, **more}
+def install_staged(machine: EmptyMachine, staged: Path) -> None:
+    """What the boot program installs, in its order and with its options."""
+    machine.install("--requirement", str(staged / "requirements.txt"), "--find-links", str(staged))
+    for name in (staged / "extra_packages.txt").read_text().split():
+        machine.install("--upgrade", "--force-reinstall", "--no-deps", str(staged / name))
+        machine.install(str(staged / name))
 
 
-def run_staged(python: str, pipeline: Path, **environment: str) -> dict[str, str]:
-    """Run a staged pipeline; where each module of Headrace's was loaded from."""
-    answer = subprocess.run([python, "-c", SDK_WORKER, str(pipeline)], cwd=pipeline.parent, env=clean(**environment),
-                            capture_output=True, text=True, check=False)  # fmt: skip
-    assert answer.returncode == 0, answer.stderr
-    return dict(json.loads(answer.stdout.splitlines()[-1]))
+def files(root: Path) -> dict[str, bytes]:
+    """Every memo file by its path up to the fragment; what follows differs from lease to lease."""
+    return {str(path.parent / path.name.partition("-")[0]): path.read_bytes()
+            for path in root.rglob("*") if path.is_file()}  # fmt: skip
 
 
 @pytest.mark.slow
-def test_a_job_that_the_service_runs_is_committed_by_the_worker_that_waits(cloud: Cloud, tmp_path: Path) -> None:
-    """Everything but Google: submitted, computed from the staged package alone, awaited, committed."""
+def test_the_staged_package_computes_in_an_empty_environment_what_is_computed_here(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    machine = EmptyMachine(tmp_path / "machine")
+    modules: dict[str, str] = {}
+
+    def run_job(taken: dict[str, Any]) -> None:
+        job = cloud.service.jobs[taken["id"]]
+        try:
+            pipeline = boot(cloud, taken, tmp_path / "staged")
+            machine.install(
+                f"apache-beam=={version('apache-beam')}", "--constraint", str(REPOSITORY / "requirements.txt")
+            )
+            install_staged(machine, pipeline.parent)
+            modules.update(json.loads(machine.run("-c", SDK_WORKER, str(pipeline)).splitlines()[-1]))
+            job["currentState"] = "JOB_STATE_DONE"
+        except BaseException as error:
+            cloud.service.fail(job, repr(error))
+            raise
+
+    cloud.service.on_job = run_job
     with open_home(tmp_path / "local") as local, cloud.open() as warehouse:
-        tasks = cloud.fill(warehouse)
+        tasks = cloud.fill(warehouse, hours=2)
         fill(local, tmp_path / "log")
-        loaded: list[dict[str, str]] = []
-
-        def run_it(job: dict[str, Any]) -> None:
-            try:
-                pipeline = boot(cloud, job, tmp_path / job["id"])
-                (wheel,) = pipeline.parent.glob("headrace-*.whl")
-                subprocess.run([sys.executable, "-m", "zipfile", "-e", str(wheel), "package"],
-                               cwd=pipeline.parent, check=True)  # fmt: skip
-                loaded.append(run_staged(sys.executable, pipeline, PYTHONPATH=str(pipeline.parent / "package")))
-                cloud.service.jobs[job["id"]]["currentState"] = "JOB_STATE_DONE"
-            except BaseException as error:
-                cloud.service.fail(cloud.service.jobs[job["id"]], repr(error))
-                raise
-
-        cloud.service.on_job = run_it
+        assert run_worker(local, WorkerConfig("local"), until_idle=True).memos == tasks
         report = run_worker(warehouse, cloud.worker(cloud.here), until_idle=True)
         assert (report.memos, report.failures, report.fenced, report.jobs) == (tasks, 0, 0, 1)
-        assert run_worker(local, cloud.worker().__class__("local"), until_idle=True).memos == tasks
         assert memo_values(warehouse) == memo_values(local)
         assert warehouse.storage.list("jobs") == ()
-    (modules,) = loaded
-    assert modules
+        here = tmp_path / "downloaded" / "memos"
+        for file in warehouse.storage.list("memos"):
+            place = tmp_path / "downloaded" / file.path.removeprefix(f"gs://{cloud.bucket}/home/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(warehouse.storage.read_bytes(file.path))
+    ours, theirs = files(tmp_path / "local" / "memos"), files(here)
+    assert len(ours) == 2
+    assert {path.removeprefix(str(tmp_path / "local")): content for path, content in ours.items()} == {
+        path.removeprefix(str(tmp_path / "downloaded")): content for path, content in theirs.items()
+    }
+    own = {name: place for name, place in modules.items() if name.partition(".")[0] in ROOMS}
+    assert "pipelines.memoize" in own
+    assert all(place.startswith(str(machine.folder)) for place in own.values())
     assert not [place for place in modules.values() if place.startswith(str(REPOSITORY))]
-
-
-@pytest.mark.slow
-def test_the_staged_package_runs_a_fragment_in_an_empty_environment(cloud: Cloud, tmp_path: Path) -> None:
-    """Nothing of this environment is there: Beam is installed as its image has it, the rest from what was staged."""
-    with open_home(tmp_path / "local") as local, cloud.open() as warehouse:
-        cloud.fill(warehouse, hours=1)
-        fill(local, tmp_path / "log")
-        run_worker(local, cloud.worker().__class__("local"), until_idle=True)
-        expected = {path.name: path.read_bytes() for path in (tmp_path / "local" / "memos").rglob("*.memo")}
-    assert expected
-    assert version("apache-beam")
