@@ -66,6 +66,11 @@ class DataflowOptions:
         named = {"--temp_location": self.temp_location, "--staging_location": self.staging_location}
         return {option: place for option, place in named.items() if place}
 
+    @property
+    def wheels_travel(self) -> bool:
+        """Whether workers get their packages with the job: without a public address they may reach no index."""
+        return self.private and not self.requirements_cache and not self.requirements_file
+
 
 def dataflow_options(flags: Sequence[str]) -> DataflowOptions:
     """What ``flags`` ask for. Raises :class:`InputError` when Beam cannot read them."""
@@ -136,11 +141,11 @@ def check_raw(paths: Iterable[str]) -> None:
 def added_flags(options: DataflowOptions) -> tuple[str, ...]:
     """What every job of ours is given besides: each file is sent once, however many jobs need it.
 
-    Workers with public addresses fetch pinned packages themselves; others may reach no index, so that Beam fetches
-    the packages here and sends them along. ``--requirements_cache`` decides otherwise.
+    What the requirements name is not fetched again for every job: see :attr:`DataflowOptions.wheels_travel`.
+    ``--requirements_cache`` decides otherwise.
     """
-    skipped = () if options.private or options.requirements_cache else ("--requirements_cache=skip",)
-    return ("--enable_artifact_caching", *skipped)
+    left_to_beam = options.requirements_cache or (options.private and options.requirements_file)
+    return ("--enable_artifact_caching", *(() if left_to_beam else ("--requirements_cache=skip",)))
 
 
 def job_flags(options: DataflowOptions, worker: str, job: str) -> tuple[str, ...]:

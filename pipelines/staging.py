@@ -28,7 +28,7 @@ from pipelines.dataflow import (
 )
 from pipelines.memoize import FragmentWork
 from pipelines.own_wheel import own_metadata, source_folder, write_wheel
-from pipelines.worker_requirements import pinned_requirements
+from pipelines.worker_requirements import fetch, pinned_requirements
 from transforms.errors import InputError
 
 
@@ -65,7 +65,11 @@ def package_flags(asked: DataflowOptions, folder: Path) -> tuple[str, ...]:
         return flags
     pins = folder / "requirements.txt"
     pins.write_text("".join(f"{pin}\n" for pin in pinned_requirements(metadata.requirements)), encoding="utf-8")
-    return (*flags, f"--requirements_file={pins}")
+    flags = (*flags, f"--requirements_file={pins}")
+    if not asked.wheels_travel:
+        return flags
+    (folder / "wheels").mkdir()
+    return (*flags, *(f"--files_to_stage={wheel}" for wheel in fetch(pins, folder / "wheels")))
 
 
 def for_job(options: RunnerOptions, worker: str, job: str, works: Sequence[FragmentWork]) -> RunnerOptions:

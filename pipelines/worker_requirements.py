@@ -1,13 +1,17 @@
 """What a machine that runs Beam needs besides, in order to run Headrace: pinned to the versions that run here.
 
-Beam's image brings Beam and what Beam asks for. Pinned on top are the packages that Headrace itself asks for, Beam's or
-not, and what those bring that Beam does not: then kernels and file formats are there what they are here.
+Beam's image brings Beam and what Beam cannot do without; what it has besides differs from image to image. Pinned on top
+are the packages that Headrace itself asks for, Beam's or not, and what those bring that Beam does not: then kernels and
+file formats are there what they are here, and an installation needs nothing but the image and the pins.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -16,7 +20,9 @@ from transforms.errors import InputError
 
 #: The extras of Headrace that workers need; ``beam`` comes with the image.
 EXTRAS = ("gcs",)
-BEAM = Requirement("apache-beam[gcp]")
+BEAM = Requirement("apache-beam")
+#: What Dataflow's machines run: wheels for any of these will do.
+_PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux2014_x86_64")
 
 
 def pinned_requirements(own: Iterable[str]) -> tuple[str, ...]:
@@ -34,6 +40,27 @@ def pinned_requirements(own: Iterable[str]) -> tuple[str, ...]:
                          value=", ".join(absent), allowed="what headrace[dataflow] brings",
                          next_step="pip install 'headrace[dataflow]', or give an image with --sdk_container_image")  # fmt: skip
     return tuple(f"{name}=={needed[name]}" for name in pinned)
+
+
+def fetch(requirements: Path, folder: Path) -> tuple[Path, ...]:
+    """Download the wheels of a requirements file into ``folder``, for Dataflow's machines and this Python.
+
+    Raises :class:`InputError` with what pip says.
+    """
+    abi = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for_them = [f"--platform={platform}" for platform in _PLATFORMS]
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "download", "--no-deps",
+               "--only-binary=:all:", "--implementation=cp", f"--python-version={python}", f"--abi={abi}", "--abi=abi3",
+               "--abi=none", *for_them, "--requirement", str(requirements), "--dest", str(folder)]  # fmt: skip
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise InputError("the packages that workers without a public address need cannot be fetched",
+                         where="pip download", value="\n".join(answer.stderr.strip().splitlines()[-2:])[:500],
+                         allowed="a package index that this machine reaches",
+                         next_step="give an image with --sdk_container_image; or --requirements_cache=skip if the workers "
+                         "reach an index")  # fmt: skip
+    return tuple(sorted(folder.glob("*.whl")))
 
 
 def closure(wanted: Iterable[Requirement]) -> Mapping[str, str]:

@@ -58,10 +58,18 @@ def test_a_given_name_is_kept_and_given_labels_are_added_to() -> None:
     assert flags == ("--labels=headrace_worker=worker", "--labels=headrace_job=abc")
 
 
-def test_workers_that_may_reach_no_index_get_their_packages_sent() -> None:
-    assert "--requirements_cache=skip" in added_flags(DataflowOptions())
-    assert "--requirements_cache=skip" not in added_flags(DataflowOptions(private=True))
-    assert "--requirements_cache=skip" not in added_flags(DataflowOptions(requirements_cache="/var/cache/pip"))
+def test_packages_are_fetched_by_workers_or_travel_with_the_job() -> None:
+    usual, private = DataflowOptions(), DataflowOptions(private=True)
+    assert "--requirements_cache=skip" in added_flags(usual)
+    assert "--requirements_cache=skip" in added_flags(private)
+    assert (usual.wheels_travel, private.wheels_travel) == (False, True)
+
+
+@pytest.mark.parametrize("said", [{"requirements_cache": "/var/cache/pip"}, {"requirements_file": "mine.txt"}])
+def test_what_the_user_says_about_packages_is_left_to_beam(said: dict[str, str]) -> None:
+    private = DataflowOptions(private=True, **said)
+    assert "--requirements_cache=skip" not in added_flags(private)
+    assert not private.wheels_travel
 
 
 def test_options_are_read_as_beam_reads_them() -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -77,11 +78,13 @@ def boot(cloud: Cloud, job: dict[str, Any], folder: Path) -> Path:
 
 
 def install_staged(machine: EmptyMachine, staged: Path) -> None:
-    """What the boot program installs, in its order and with its options."""
-    machine.install("--requirement", str(staged / "requirements.txt"), "--find-links", str(staged))
+    """What the boot program installs, in its order and with its options; but no index is ever asked."""
+    pins = ("--no-index", "--find-links", str(staged), "--requirement", str(staged / "requirements.txt"))
+    machine.install("--no-deps", *pins)
+    machine.install(*pins)
     for name in (staged / "extra_packages.txt").read_text().split():
-        machine.install("--upgrade", "--force-reinstall", "--no-deps", str(staged / name))
-        machine.install(str(staged / name))
+        machine.install("--upgrade", "--force-reinstall", "--no-deps", "--no-index", str(staged / name))
+        machine.install("--no-index", str(staged / name))
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -95,15 +98,16 @@ def test_the_staged_package_computes_in_an_empty_environment_what_is_computed_he
     cloud: Cloud, tmp_path: Path
 ) -> None:
     machine = EmptyMachine(tmp_path / "machine")
+    image = ThreadPoolExecutor(1).submit(
+        machine.install, f"apache-beam=={version('apache-beam')}", "--constraint", str(REPOSITORY / "requirements.txt")
+    )
     modules: dict[str, str] = {}
 
     def run_job(taken: dict[str, Any]) -> None:
         job = cloud.service.jobs[taken["id"]]
         try:
             pipeline = boot(cloud, taken, tmp_path / "staged")
-            machine.install(
-                f"apache-beam=={version('apache-beam')}", "--constraint", str(REPOSITORY / "requirements.txt")
-            )
+            image.result()
             install_staged(machine, pipeline.parent)
             modules.update(json.loads(machine.run("-c", SDK_WORKER, str(pipeline)).splitlines()[-1]))
             job["currentState"] = "JOB_STATE_DONE"
@@ -116,7 +120,7 @@ def test_the_staged_package_computes_in_an_empty_environment_what_is_computed_he
         tasks = cloud.fill(warehouse, hours=2)
         fill(local, tmp_path / "log")
         assert run_worker(local, WorkerConfig("local"), until_idle=True).memos == tasks
-        report = run_worker(warehouse, cloud.worker(cloud.here), until_idle=True)
+        report = run_worker(warehouse, cloud.worker(cloud.here, "--no_use_public_ips"), until_idle=True)
         assert (report.memos, report.failures, report.fenced, report.jobs) == (tasks, 0, 0, 1)
         assert memo_values(warehouse) == memo_values(local)
         assert warehouse.storage.list("jobs") == ()

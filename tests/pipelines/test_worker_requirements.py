@@ -7,7 +7,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from pipelines.own_wheel import own_metadata, source_folder
-from pipelines.worker_requirements import closure, pinned_requirements
+from pipelines.worker_requirements import closure, fetch, pinned_requirements
 from transforms.errors import InputError
 
 
@@ -23,7 +23,7 @@ def install(folder: Path, name: str, *requires: str) -> None:
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of packages in front of those installed; Beam is one of them."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    install(tmp_path, "apache-beam", "pinned-by-us", "beams-own", 'cloud; extra == "gcp"')
+    install(tmp_path, "apache-beam", "pinned-by-us", "beams-own", 'ours-alone; extra == "gcp"')
     for name in ("pinned-by-us", "beams-own", "ours-alone"):
         install(tmp_path, name)
     install(tmp_path, "cloud", "beams-own")
@@ -55,3 +55,11 @@ def test_the_pins_are_what_runs_here() -> None:
     assert {name: version(name) for name in pins} == pins
     assert {"numba", "llvmlite", "pyarrow", "numpy", "google-cloud-storage", "alembic"} <= pins.keys()
     assert not {"apache-beam", "requests", "pytest", "tensorflow", "psycopg"} & pins.keys()
+
+
+def test_packages_that_cannot_be_fetched_are_one_error(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("numba===no.such.version\n")
+    with pytest.raises(InputError, match="cannot be fetched") as caught:
+        fetch(tmp_path / "requirements.txt", tmp_path)
+    assert "no.such.version" in str(caught.value.value)
+    assert "--sdk_container_image" in caught.value.next_step
