@@ -41,7 +41,7 @@ def write_template(warehouse: Warehouse, config: WorkerConfig) -> TemplateReport
                          allowed="DataflowRunner and --template_location=gs://BUCKET/job.json")  # fmt: skip
     with ready_to_run(config.runner_options, warehouse.storage.home) as options:
         queue_missing(warehouse)
-        tasks = lease_tasks(warehouse, config.name, limit=config.batch_tasks)
+        tasks = lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
         try:
             works = [work for work, _ in group_by_fragment(tasks).values()]
             if works:

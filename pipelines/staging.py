@@ -60,12 +60,12 @@ def package_flags(asked: DataflowOptions, folder: Path) -> tuple[str, ...]:
         return ()
     source = source_folder()
     metadata = own_metadata(source)
-    flags = (f"--extra_package={write_wheel(folder, source, metadata)}",)
+    package = f"--extra_package={write_wheel(folder, source, metadata)}"
     if asked.requirements_file:
-        return flags
+        return (package,)
     pins = folder / "requirements.txt"
     pins.write_text("".join(f"{pin}\n" for pin in pinned_requirements(metadata.requirements)), encoding="utf-8")
-    flags = (*flags, f"--requirements_file={pins}")
+    flags = (package, f"--requirements_file={pins}")
     if not asked.wheels_travel:
         return flags
     (folder / "wheels").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.output import emit
+from headrace.cli.quantities import bytes_of
 from headrace.cli.session import AsJson, Home, open_warehouse
 from headrace.cli.stopping import ended_by_sigterm
 from headrace.cli.work_progress import work_progress
@@ -21,6 +23,13 @@ def work(
     ] = False,
     runner: Annotated[str, typer.Option(help="The Beam runner.")] = "DirectRunner",
     batch_tasks: Annotated[int, typer.Option(help="Lease up to this many tasks at a time.")] = 20_000,
+    batch_bytes: Annotated[
+        str,
+        typer.Option(
+            help="Lease tasks that read and write about so much. Default: 4GB in process, else no limit.",
+            show_default=False,
+        ),
+    ] = "",
     name: Annotated[str, typer.Option(help="This worker's name. Default: host and process number.")] = "",
     beam_options: Annotated[
         list[str] | None,
@@ -40,9 +49,13 @@ def work(
     from pipelines.job_template import write_template
     from pipelines.staging import template_location
     from pipelines.worker import WorkerConfig, run_worker
+    from warehouse.batching import BatchBudget
 
     worker = name or f"{socket.gethostname()}-{os.getpid()}"
-    config = WorkerConfig(name=worker, runner=runner, batch_tasks=batch_tasks, runner_flags=tuple(beam_options or ()))
+    # A job on other machines takes minutes to start, and spreads over them all.
+    usual_bytes = BatchBudget().bytes if runner == "DirectRunner" else math.inf
+    config = WorkerConfig(worker, runner, batch_tasks, bytes_of("--batch-bytes", batch_bytes) or usual_bytes,
+                          runner_flags=tuple(beam_options or ()))  # fmt: skip
     with open_warehouse(home) as warehouse:
         if retry_failed:
             from warehouse.queue import retry_failed as queue_failed
