@@ -49,5 +49,7 @@ setup(
     package_data={**{room: ["py.typed"] for room in ROOMS}, "transforms.operators": ["public_suffix_list.dat"]},
     install_requires=CORE,
     extras_require=EXTRAS,
-    entry_points={"console_scripts": ["headrace = headrace.cli.main:main"]},
+    entry_points={
+        "console_scripts": ["headrace = headrace.cli.main:main", "headrace-beam-worker = pipelines.beam_worker:main"]
+    },
 )

@@ -63,7 +63,8 @@ def _peak_bytes() -> int:
 
 def _peak(folder: Path) -> dict[str, int]:
     from benchmarks.transform_throughput import components
-    from pipelines.memoize import FragmentWork, PlanCache, WantedComponent, memoize_fragment
+    from pipelines.fragment_run import PlanCache, memoize_fragment
+    from pipelines.fragment_work import FragmentWork, WantedComponent
     from transforms.canonical import canonicalize
     from transforms.graph import component_document
     from transforms.memory import keep_freed_memory

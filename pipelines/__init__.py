@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pipelines.formats import FORMATS, FormatOptions, prepare
     from pipelines.import_logs import ImportConfig, import_logs
     from pipelines.import_report import ImportReport
+    from pipelines.isolation.limits import IsolationLimits
     from pipelines.log_schema import LogSchema
     from pipelines.worker import WorkerConfig, WorkerReport, run_worker
 
@@ -24,6 +25,7 @@ _HOMES = {
     "ImportConfig": "pipelines.import_logs",
     "import_logs": "pipelines.import_logs",
     "ImportReport": "pipelines.import_report",
+    "IsolationLimits": "pipelines.isolation.limits",
     "LogSchema": "pipelines.log_schema",
     "WorkerConfig": "pipelines.worker",
     "WorkerReport": "pipelines.worker",
@@ -35,6 +37,7 @@ __all__ = [
     "FormatOptions",
     "ImportConfig",
     "ImportReport",
+    "IsolationLimits",
     "LogSchema",
     "RunnerOptions",
     "WorkerConfig",

@@ -2,29 +2,35 @@
 
 ``DirectRunner`` means Beam's own in-process runner, ``FnApiRunner``, with one thread a core. Beam 2.77's class of that
 name first tries to download and start the Prism binary and falls back without a word; a job must not depend on what a
-network does, so the in-process runner is asked for by name. Any other runner name and option goes to Beam as given.
+network does, so the in-process runner is asked for by name. Any other runner, and every pipeline option, goes to Beam
+as given, once :mod:`pipelines.beam_options` has found it to be one of Beam's.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
-from apache_beam.runners.runner import PipelineResult, PipelineState
+from apache_beam.runners.runner import PipelineResult
 
+from pipelines.beam_options import check_runner_name, given_options
 from pipelines.dataflow import explained
-from transforms.errors import InputError
-
-_LOG = logging.getLogger(__name__)
+from pipelines.errors import RunnerFailed
+from pipelines.running_job import RunningJob
+from transforms.errors import HeadraceError, InputError
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerOptions:
-    """``workers`` 0 means one a core; ``flags`` are Beam pipeline options, ``--name=value`` or ``--name`` each."""
+    """Which runner, and with which of Beam's pipeline options.
+
+    ``workers``: threads of ``DirectRunner``; 0 means one a core. ``flags``: Beam pipeline options as a command line has
+    them, ``--name=value``, ``--name`` ``value`` or ``--name``. Raises :class:`InputError` for a runner or an option that
+    Beam does not know.
+    """
 
     runner: str = "DirectRunner"
     workers: int = 0
@@ -34,9 +40,9 @@ class RunnerOptions:
         if not self.runner or self.workers < 0:
             raise InputError("a runner needs a name and no negative number of workers",
                              value=(self.runner, self.workers))  # fmt: skip
-        for flag in self.flags:
-            if not flag.startswith("--") or flag == "--":
-                raise InputError("not a Beam pipeline option", value=flag, allowed="--name=value, or --name")
+        check_runner_name(self.runner)
+        if self.flags:
+            given_options(self.runner, self.flags)
 
     @property
     def threads(self) -> int:
@@ -59,13 +65,19 @@ def pipeline_options(options: RunnerOptions, *, one_step: bool = False) -> Pipel
 
 
 def run_pipeline(
-    build: Callable[[beam.Pipeline], None], options: RunnerOptions, *, one_step: bool = False
+    build: Callable[[beam.Pipeline], None],
+    options: RunnerOptions,
+    *,
+    one_step: bool = False,
+    job: RunningJob | None = None,
 ) -> PipelineResult:
     """Build a pipeline with ``build``, run it to its end, and return Beam's result with its counters.
 
     ``one_step``: the pipeline is one step that uses :attr:`RunnerOptions.threads` by itself, so the in-process runner
-    need not start workers that speak gRPC. A job that a service runs is cancelled when waiting for it is cut short.
-    Raises :class:`InputError` for a runner that Beam does not know.
+    need not start workers that speak gRPC. ``job``: through which another thread can end it. A job on other machines is
+    also cancelled when waiting for it is cut short. Raises :class:`InputError` for options that the runner refuses; what
+    the steps raised in this process; what :func:`~pipelines.dataflow.explained` makes of Dataflow's errors; and
+    :class:`~pipelines.errors.RunnerFailed` when another runner gave the job up.
     """
     try:
         pipeline = beam.Pipeline(options=pipeline_options(options, one_step=one_step))
@@ -73,25 +85,24 @@ def run_pipeline(
         raise InputError("Beam has no such runner, or refuses its options", value=options.runner,
                          allowed=str(error)) from error  # fmt: skip
     build(pipeline)
-    with explained(options.runner):
-        result = pipeline.run()
-        try:
-            result.wait_until_finish()
-        except BaseException as error:  # also when this process is told to stop: a service would go on by itself
-            _cancel(result, error)
-            raise
-    return result
-
-
-def _cancel(result: PipelineResult, why: BaseException) -> None:
-    """Ask whoever runs the job to end it. If that fails, ``why`` says so too: it is what the caller hears of."""
+    job = job or RunningJob()
     try:
-        if not PipelineState.is_terminal(result.state):
-            _LOG.warning("cancelling the job: %s", type(why).__name__)
-            result.cancel()
+        with explained(options.runner):
+            result = pipeline.run()
+            job.began(result)
+            try:
+                result.wait_until_finish()
+            except BaseException as error:  # also when this process is told to stop: the job would go on by itself
+                job.end(error)
+                raise
+    except HeadraceError:
+        raise
     except Exception as error:
-        why.add_note(f"the job may go on: it could not be cancelled: {error}")
-        _LOG.warning("the job may go on: it could not be cancelled: %s", error)
+        if options.runner == "DirectRunner":
+            raise
+        raise RunnerFailed("the runner did not finish the job", where=f"--runner {options.runner}", value=str(error),
+                           next_step="see the runner's log") from error  # fmt: skip
+    return result
 
 
 def counters(result: PipelineResult, namespace: str) -> dict[str, int]:

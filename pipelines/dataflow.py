@@ -8,36 +8,21 @@ and writes the bucket, no catalog.
 from __future__ import annotations
 
 import contextlib
-import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from apache_beam.options.pipeline_options import (
-    GoogleCloudOptions,
-    PipelineOptions,
-    SetupOptions,
-    TestOptions,
-    WorkerOptions,
-)
-
+from pipelines.beam_options import given_options, is_dataflow
 from pipelines.errors import JobFailed, JobRefused
 from transforms.errors import InputError, StorageError
-from warehouse.locations import is_gcs
 
 PAGE = "docs/dataflow.md"
 AFTER = "the options after --"
 
-_NAMES = ("dataflow", "dataflowrunner")
 _FOLDER_OF_A_BUCKET = re.compile(r"gs://[a-z0-9][-_a-z0-9.]+[a-z0-9]/[^\r\n]*")
 _EXAMPLES = {"--project": "PROJECT_ID", "--region": "europe-west4", "--temp_location": "gs://BUCKET/tmp"}
 _LONGEST = 63
 _JOB_CHARACTERS = 12
-
-
-def is_dataflow(runner: str) -> bool:
-    """Whether Beam would take this name of a runner for Dataflow's."""
-    return runner.rpartition(".")[2].lower() in _NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,44 +59,28 @@ class DataflowOptions:
 
 def dataflow_options(flags: Sequence[str]) -> DataflowOptions:
     """What ``flags`` ask for. Raises :class:`InputError` when Beam cannot read them."""
-    beam = parsed(flags)
-    cloud, setup, worker = (beam.view_as(view) for view in (GoogleCloudOptions, SetupOptions, WorkerOptions))
+    given = given_options("DataflowRunner", flags)
     return DataflowOptions(
-        project=cloud.project or "",
-        region=cloud.region or "",
-        temp_location=cloud.temp_location or "",
-        staging_location=cloud.staging_location or "",
-        template_location=cloud.template_location or "",
-        job_name=cloud.job_name or "",
-        image=worker.sdk_container_image or worker.worker_harness_container_image or "",
-        requirements_file=setup.requirements_file or "",
-        requirements_cache=setup.requirements_cache or "",
-        private=worker.use_public_ips is False,
-        dry_run=bool(beam.view_as(TestOptions).dry_run),
+        project=given["project"] or "",
+        region=given["region"] or "",
+        temp_location=given["temp_location"] or "",
+        staging_location=given["staging_location"] or "",
+        template_location=given["template_location"] or "",
+        job_name=given["job_name"] or "",
+        image=given["sdk_container_image"] or given["worker_harness_container_image"] or "",
+        requirements_file=given["requirements_file"] or "",
+        requirements_cache=given["requirements_cache"] or "",
+        private=given["use_public_ips"] is False,
+        dry_run=bool(given["dry_run"]),
     )
 
 
-def parsed(flags: Sequence[str]) -> PipelineOptions:
-    """Beam's options. Raises :class:`InputError` with what its parser says, instead of ending the process."""
-    said = io.StringIO()
-    options = PipelineOptions(list(flags))
-    try:
-        with contextlib.redirect_stderr(said):
-            for view in (GoogleCloudOptions, SetupOptions, WorkerOptions, TestOptions):
-                options.view_as(view)
-    except SystemExit:
-        raise InputError("Beam cannot read its options", where=AFTER,
-                         value=said.getvalue().strip().rpartition("error: ")[2],
-                         allowed="Beam pipeline options, --name=value each") from None  # fmt: skip
-    return options
+def check(options: DataflowOptions) -> None:
+    """Refuse what cannot work and Beam does not, or not clearly, before anything is leased or sent.
 
-
-def check(options: DataflowOptions, home: str) -> None:
-    """Refuse what cannot work, before anything is leased or sent. Raises :class:`InputError`."""
-    if not is_gcs(home):
-        raise InputError("Dataflow's workers cannot reach a home that is a local folder",
-                         where="--home or $HEADRACE_HOME", value=home, allowed="gs://bucket/path",
-                         next_step=f"keep the home in a bucket: {PAGE} says how")  # fmt: skip
+    Beam by itself would make a bucket where no folder was named. Raises :class:`InputError`.
+    """
+    _require_client()
     given = {"--project": options.project, "--region": options.region, "--temp_location": options.temp_location}
     missing = [name for name, value in given.items() if not value]
     if missing:
@@ -128,14 +97,12 @@ def check(options: DataflowOptions, home: str) -> None:
                          next_step="have the job written as a template instead")  # fmt: skip
 
 
-def check_raw(paths: Iterable[str]) -> None:
-    """Refuse raw data that lies on this machine. Raises :class:`InputError`, naming the first file."""
-    for path in paths:
-        if not is_gcs(path):
-            raise InputError("Dataflow's workers cannot read raw data that lies on this machine", where=path,
-                             allowed="tables registered from gs://bucket/path",
-                             next_step="copy the table into a bucket and register it from there, or compute what "
-                             "reads it with headrace work --runner DirectRunner")  # fmt: skip
+def _require_client() -> None:
+    try:
+        import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401 - Beam loads it only to submit
+    except ImportError as error:
+        raise InputError("Dataflow's client is not installed", value=str(error), allowed="apache-beam[gcp]",
+                         next_step="pip install 'headrace[dataflow]'") from error  # fmt: skip
 
 
 def added_flags(options: DataflowOptions) -> tuple[str, ...]:
@@ -168,23 +135,6 @@ def label_value(text: str) -> str:
 
 def _plain(text: str, instead: str) -> str:
     return re.sub(r"[^-_a-z0-9]+" if instead == "_" else r"[^a-z0-9]+", instead, text.lower()).strip(instead)
-
-
-def refused_by_beam(options: PipelineOptions) -> None:
-    """Ask Beam's own checks of Dataflow's options. Raises :class:`InputError` with all that they say."""
-    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
-    from apache_beam.runners.runner import create_runner
-
-    try:
-        runner = create_runner("DataflowRunner")
-        import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401 - the client that it loads only to submit
-    except ImportError as error:
-        raise InputError("Dataflow's client is not installed", value=str(error), allowed="apache-beam[gcp]",
-                         next_step="pip install 'headrace[dataflow]'") from error  # fmt: skip
-    said = PipelineOptionsValidator(options, runner).validate()
-    if said:
-        raise InputError("Beam refuses an option for Dataflow", where=AFTER, value="; ".join(map(str, said)),
-                         allowed="Beam's pipeline options for Dataflow", next_step=f"see {PAGE}")  # fmt: skip
 
 
 def check_buckets(options: DataflowOptions, home: str) -> None:

@@ -1,12 +1,13 @@
 """What can go wrong between a raw log and a memo, as leaves of :mod:`transforms.errors`.
 
 InputError ── LogSchemaError, UnknownFormat, NoLogFiles, OutputTaken, JobRefused
-DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed, JobFailed
+DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed, RunnerFailed, JobFailed
+StorageError ── ChildrenLost
 """
 
 from __future__ import annotations
 
-from transforms.errors import DataError, InputError
+from transforms.errors import DataError, InputError, StorageError
 
 
 class LogSchemaError(InputError):
@@ -41,5 +42,13 @@ class MemoizeFailed(DataError):
     """A memoize job ended without a result for some of its fragments."""
 
 
+class RunnerFailed(DataError):
+    """A runner on other machines, or its server, gave a job up. What its workers had finished is kept."""
+
+
 class JobFailed(DataError):
     """A job that a service had taken ended without success. What it finished before is kept."""
+
+
+class ChildrenLost(StorageError):
+    """Processes that compute fragments cannot be started here."""

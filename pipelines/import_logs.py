@@ -22,6 +22,7 @@ import pyarrow as pa
 from apache_beam.metrics import Metrics
 
 from pipelines.beam_runner import RunnerOptions, run_pipeline
+from pipelines.elements import Spread, Texts
 from pipelines.import_report import ImportReport
 from pipelines.log_schema import LogSchema
 from pipelines.log_sources import LogSource, expand_files, identify, new_sources
@@ -38,6 +39,7 @@ from pipelines.partitions import content_id, parquet_bytes, sort_by_time, split_
 from pipelines.progress import Progress, watched
 from pipelines.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.rejects import Reject, check_share, count_reasons, rejects_document, side_files
+from pipelines.remote_runners import require_runnable
 from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
 
@@ -81,7 +83,10 @@ def import_logs(
     Raises :class:`~pipelines.errors.NoLogFiles`, :class:`~pipelines.errors.TruncatedLog`,
     :class:`~pipelines.errors.TooManyRejects`, or :class:`~transforms.errors.Busy` while another import writes to the
     same output; the table is then as it was. Rows are deterministic: the same files give the same bytes.
+    Raises :class:`InputError` for a runner whose workers cannot reach the output.
     """
+    runner = runner or RunnerOptions()
+    require_runnable(runner, config.output)
     paths = expand_files(config.files)
     ledger = ImportLedger(config.output)
     with ledger.locked():
@@ -94,7 +99,7 @@ def import_logs(
         staging = ledger.stage(import_id)
         try:
             job = ImportJob(config.schema, config.time_column, staging, ledger.output, import_id)
-            job.run(sources, side_files(sources, Path(config.rejects)), runner or RunnerOptions(), progress)
+            job.run(sources, side_files(sources, Path(config.rejects)), runner, progress)
             return _publish(job, config, sources, len(every) - len(sources), ledger)
         except BaseException:
             if not (ledger.folder / f"{import_id}.pending.json").exists():
@@ -132,8 +137,8 @@ class ImportJob:
         """The pipeline's shape. Every element and every key is text (StrUtf8Coder: deterministic, no pickle)."""
         _ = (
             pipeline
-            | "Files" >> beam.Create(elements, reshuffle=False).with_output_types(str)
-            | "Spread" >> beam.Reshuffle().with_input_types(str).with_output_types(str)
+            | "Files" >> Texts(elements)
+            | "Spread" >> Spread()
             | "ParseLogs" >> beam.ParDo(ParseLogs(self))
             | "GroupByPartition" >> beam.GroupByKey()
             | "WritePartitions" >> beam.ParDo(WritePartitions(self))

@@ -7,27 +7,17 @@ Remote workers start from Beam's image. They install the pinned requirements and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pipelines.beam_options import is_dataflow
 from pipelines.beam_runner import RunnerOptions
-from pipelines.dataflow import (
-    DataflowOptions,
-    added_flags,
-    check,
-    check_buckets,
-    check_raw,
-    dataflow_options,
-    is_dataflow,
-    job_flags,
-    parsed,
-    refused_by_beam,
-)
-from pipelines.memoize import FragmentWork
+from pipelines.dataflow import DataflowOptions, added_flags, check_buckets, dataflow_options, job_flags
 from pipelines.own_wheel import own_metadata, source_folder, write_wheel
+from pipelines.remote_runners import require_runnable
 from pipelines.worker_requirements import fetch, pinned_requirements
 from transforms.errors import InputError
 
@@ -39,13 +29,12 @@ def ready_to_run(options: RunnerOptions, home: str) -> Iterator[RunnerOptions]:
     Only Dataflow's differ from ``options``. Raises :class:`InputError` and
     :class:`~transforms.errors.StorageError` for what cannot work, before anything is sent.
     """
+    require_runnable(options, home)
     if not is_dataflow(options.runner):
         yield options
         return
     asked = dataflow_options(options.flags)
-    check(asked, home)
     check_buckets(asked, home)
-    refused_by_beam(parsed([*options.flags, f"--runner={options.runner}"]))
     with TemporaryDirectory(prefix="headrace-package-") as folder:
         flags = (*added_flags(asked), *package_flags(asked, Path(folder)))
         yield replace(options, flags=(*flags, *options.flags))
@@ -72,14 +61,10 @@ def package_flags(asked: DataflowOptions, folder: Path) -> tuple[str, ...]:
     return (*flags, *(f"--files_to_stage={wheel}" for wheel in fetch(pins, folder / "wheels")))
 
 
-def for_job(options: RunnerOptions, worker: str, job: str, works: Sequence[FragmentWork]) -> RunnerOptions:
-    """The options of one job of ``worker``'s: on Dataflow, a name and labels.
-
-    Raises :class:`InputError` for work whose raw data the runner's machines cannot reach.
-    """
+def for_job(options: RunnerOptions, worker: str, job: str) -> RunnerOptions:
+    """The options of one job of ``worker``'s: on Dataflow, a name and labels."""
     if not is_dataflow(options.runner):
         return options
-    check_raw(work.fragment.path for work in works)
     return replace(options, flags=(*job_flags(dataflow_options(options.flags), worker, job), *options.flags))
 
 

@@ -18,20 +18,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pipelines.beam_runner import RunnerOptions
-from pipelines.memoize import (
-    FragmentResult,
-    FragmentWork,
-    JobResults,
-    WantedComponent,
-    remove_abandoned_results,
-    run_memoize,
-)
+from pipelines.fragment_work import FragmentResult, FragmentWork, WantedComponent
+from pipelines.isolation.limits import IsolationLimits
+from pipelines.isolation.processes import child_processes
+from pipelines.memoize import JobResults, remove_abandoned_results, run_memoize
 from pipelines.staging import for_job, ready_to_run, refuse_template
 from pipelines.work_progress import OnWork, WorkMeter
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from transforms.errors import Busy, InputError
 from warehouse.batching import BatchBudget
-from warehouse.failures import Failure
 from warehouse.memo_file import memo_path
 from warehouse.queue import (
     LeasedTask,
@@ -65,7 +60,7 @@ class WorkerConfig:
     job costs most of a second; but what is leased is not shared with other workers, nor overtaken by more urgent tasks.
 
     ``runner``, ``runner_workers`` and ``runner_flags`` are those of :class:`~pipelines.beam_runner.RunnerOptions`.
-    ``poll_secs``: how long to wait before asking an empty queue again.
+    ``poll_secs``: how long to wait before asking an empty queue again. ``limits``: what one process that computes may take.
     """
 
     name: str
@@ -75,6 +70,7 @@ class WorkerConfig:
     runner_workers: int = 0
     runner_flags: tuple[str, ...] = ()
     poll_secs: float = 0.5
+    limits: IsolationLimits = field(default_factory=IsolationLimits)
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -83,6 +79,7 @@ class WorkerConfig:
         if not self.poll_secs > 0:
             raise InputError("a worker waits some time before it asks again", value=self.poll_secs,
                              allowed="poll_secs > 0")  # fmt: skip
+        _ = self.runner_options  # refuses what Beam does not know
 
     @property
     def runner_options(self) -> RunnerOptions:
@@ -126,10 +123,13 @@ def run_worker(
     Before each lease, what live models miss because their table grew is queued: nobody has to submit them again.
 
     ``progress`` is told how far it is. A component that fails is reported to the queue and costs nothing else. Raises
+    :class:`InputError`, before anything is leased, for a runner that could not start or not reach the home; and
     :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk); its tasks are given back untried.
     """
     refuse_template(config.runner_options)
     with ready_to_run(config.runner_options, warehouse.storage.home) as options:
+        if config.runner == "DirectRunner":
+            child_processes().prepare()
         worker = _Worker(warehouse, config, options, progress)
         return _work(worker, warehouse, config, until_idle, stop or threading.Event(), on_step)
 
@@ -215,7 +215,8 @@ class _Worker:
         try:
             works = [work for work, _ in self._works.values()]
             home, job = self._warehouse.storage.home, uuid.uuid4().hex
-            run_memoize(works, home, job, for_job(self._options, self._config.name, job, works), self._attended)
+            options = for_job(self._options, self._config.name, job)
+            run_memoize(works, home, job, options, self._attended, self._config.limits)
         finally:
             open_tasks = self._open_tasks()
             self.in_hand, self._works, self._arrived = (), {}, []
@@ -234,6 +235,7 @@ class _Worker:
                 self._attend(results, done)
             except BaseException as error:  # raised again where the job was started
                 failures.append(error)
+                results.running.end(error)  # nobody keeps the leases of what it computes
 
         thread = threading.Thread(target=attend, name=f"attendant of {self._config.name}", daemon=True)
         thread.start()
@@ -299,10 +301,10 @@ class _Worker:
             for result in batch
             for tasks in (self._works[result.output][1],)
             for outcome in result.outcomes
-            if not outcome.error and outcome.memo_key in tasks
+            if outcome.failure is None and outcome.memo_key in tasks
         ]
         answers = commit_memos(self._warehouse, [
-            (tasks[outcome.memo_key], MemoWritten(result.file, outcome.rows, outcome.size_bytes, outcome.secs))
+            (tasks[outcome.memo_key], MemoWritten(result.file_of(outcome), outcome.rows, outcome.size_bytes, outcome.secs))
             for result, tasks, outcome in written
         ], [work for result in batch for work in result.operators])  # fmt: skip
         for (result, tasks, outcome), answer in zip(written, answers, strict=True):
@@ -318,12 +320,11 @@ class _Worker:
         _, tasks = self._works[result.output]
         work_secs = sum(self._work_secs[outcome.memo_key] for outcome in result.outcomes)
         for outcome in result.outcomes:
-            if outcome.error and outcome.memo_key in tasks:
-                failure = Failure("raised", outcome.error)
-                fail_task(self._warehouse, tasks[outcome.memo_key], failure, worker=self._config.name)
+            if outcome.failure is not None and outcome.memo_key in tasks:
+                fail_task(self._warehouse, tasks[outcome.memo_key], outcome.failure, worker=self._config.name)
                 del tasks[outcome.memo_key]
                 self.report.failures += 1
-                self.report.errors.append(outcome.error)
+                self.report.errors.append(outcome.failure.message)
         del self._works[result.output]
         self._arrived.remove(result)
         self.report.fragments += 1

@@ -43,11 +43,20 @@ from transforms.types import ColumnType, Dense, Ragged
 
 @dataclass(frozen=True, slots=True)
 class ComponentFailure:
-    """Why a component has no column: the operator that raised, its expression, and the error's type and text."""
+    """Why a component has no column: the operator that raised, its expression, and the error's type and text.
+
+    ``exceptions``: the types' names, from the error to what caused it first.
+    """
 
     operator: str
     expression: str
     error: str
+    exceptions: tuple[str, ...] = ()
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether Python, numpy or Arrow was refused memory."""
+        return any(name.endswith("MemoryError") for name in self.exceptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,15 @@ class PlanResult:
     node_secs: dict[str, float]
     component_secs: dict[str, float]
     operators: tuple[OperatorWork, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepOfPlan:
+    """One step as people and their components see it: ``components`` are the keys of those that need it."""
+
+    operator: str
+    expression: str
+    components: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +118,16 @@ class Plan:
         found = (step.node for step in self.steps if isinstance(step.node, RawColumn))
         return tuple(sorted(found, key=lambda column: (column.name, column.identity)))
 
-    def run(self, batch: pa.Table | pa.RecordBatch) -> PlanResult:
+    def describe(self, position: int) -> StepOfPlan:
+        """What the step at ``position`` is. Raises :class:`IndexError` for none."""
+        node = self.steps[position].node
+        needing = tuple(key for key, nodes in self.needs.items() if node.identity in nodes)
+        return StepOfPlan(_operator_name(node), expression_text(node), needing)
+
+    def run(self, batch: pa.Table | pa.RecordBatch, on_step: Callable[[int], None] = lambda _: None) -> PlanResult:
         """Every component over ``batch``: arrays of ``arrow_type`` layout, row i for event i; equal input, equal bytes.
+
+        ``on_step`` is called with the position of each step before it runs.
 
         Raises :class:`UnknownColumn` if the batch lacks a raw column and :class:`DataError` if a stored type does not
         conform or holds a value that the declared type cannot. What an operator raises goes to ``failures`` instead.
@@ -113,6 +139,7 @@ class Plan:
         output_secs: dict[str, float] = {}
         failed: set[str] = set()
         for position, step in enumerate(self.steps):
+            on_step(position)
             begun = time.perf_counter()
             values[position] = value = _evaluate(step, values, batch)
             node_secs[step.node.identity] = time.perf_counter() - begun
@@ -389,11 +416,19 @@ def _output(step: _Step, value: _Value, rows: int) -> pa.Array | ComponentFailur
 
 
 def _failure(node: Node, error: Exception) -> ComponentFailure:
-    operator = node.op if isinstance(node, Operation) else type(node).__name__
-    return ComponentFailure(operator, expression_text(node), f"{type(error).__name__}: {_one_line(error)}")
+    text = f"{type(error).__name__}: {one_line(error)}"
+    return ComponentFailure(_operator_name(node), expression_text(node), text, _exceptions(error))
 
 
-def _one_line(error: Exception) -> str:
+def _operator_name(node: Node) -> str:
+    return node.op if isinstance(node, Operation) else type(node).__name__
+
+
+def _exceptions(error: BaseException | None) -> tuple[str, ...]:
+    return () if error is None else (type(error).__name__, *_exceptions(error.__cause__))
+
+
+def one_line(error: Exception) -> str:
     """What was wrong, where and with which value: a failure is kept and shown as one line."""
     text = "; ".join(" ".join(line.split()) for line in str(error).splitlines() if line.strip())
     return text if len(text) <= _ERROR_CHARACTERS else text[: _ERROR_CHARACTERS - 1] + "…"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -100,17 +102,35 @@ def _record(row: Any) -> ModelRecord:
 
 def stored_inputs(connection: Connection, model: int) -> tuple[StoredInput, ...]:
     """The inputs of a model's row, in the order in which they were given."""
-    inputs, components = schema.model_inputs, schema.components
-    query = (
-        select(inputs.c.name, inputs.c.fingerprint, components.c.document)
-        .join(components, components.c.fingerprint == inputs.c.fingerprint)
-        .where(inputs.c.model == model)
-        .order_by(inputs.c.position)
-    )
-    return tuple(
-        StoredInput(row.name, row.fingerprint, component_from_document(row.document))
-        for row in connection.execute(query)
-    )
+    inputs = schema.model_inputs.c
+    query = select(inputs.name, inputs.fingerprint).where(inputs.model == model).order_by(inputs.position)
+    named = connection.execute(query).all()
+    roots = _components(connection, {fingerprint for _, fingerprint in named})
+    return tuple(StoredInput(name, fingerprint, roots[fingerprint]) for name, fingerprint in named)
+
+
+#: Components by fingerprint, which says all of what they are, whatever catalog they were found in. A worker that matches many
+#: models again and again reads each of them once.
+_KNOWN: OrderedDict[str, Node] = OrderedDict()
+_MOST_KNOWN = 10_000
+_KNOWN_LOCK = threading.Lock()
+
+
+def _components(connection: Connection, fingerprints: Collection[str]) -> dict[str, Node]:
+    """The components of these fingerprints, from the catalog where this process does not know them."""
+    with _KNOWN_LOCK:
+        found = {one: _KNOWN[one] for one in fingerprints if one in _KNOWN}
+    of = schema.components.c
+    for chunk in chunks(sorted(set(fingerprints) - found.keys())):
+        query = select(of.fingerprint, of.document).where(one_of(connection, of.fingerprint, chunk))
+        found.update((row.fingerprint, component_from_document(row.document)) for row in connection.execute(query))
+    with _KNOWN_LOCK:
+        for one, root in found.items():
+            _KNOWN[one] = root
+            _KNOWN.move_to_end(one)
+        while len(_KNOWN) > _MOST_KNOWN:
+            _KNOWN.popitem(last=False)
+    return found
 
 
 def write_components(connection: Connection, components: Mapping[str, Node], now: float) -> None:

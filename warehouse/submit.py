@@ -259,9 +259,9 @@ def _write_model(
     if before is not None and before.digest == identity:
         chosen = policy or before.policy
         connection.execute(
-            update(models).where(models.c.id == before.id).values(priority=model.priority, policy=chosen)
+            update(models).where(models.c.id == before.id).values(priority=model.priority, policy=chosen, live=True)
         )
-        return replace(before, priority=model.priority, policy=chosen, table_version=table.version), True
+        return replace(before, priority=model.priority, policy=chosen, live=True, table_version=table.version), True
     write_components(connection, {item.fingerprint: item.component for item in model.inputs.values()}, now)
     insert_absent(connection, schema.clients, [{"name": model.client, "served": 0, "leased_tasks": 0}])
     if before is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.beam import Runner, split_beam_options
 from headrace.cli.changes import add_commands
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
@@ -76,22 +77,31 @@ def register(warehouse: Warehouse, name: str, folder: str, time_column: str) -> 
 @app.command("import")
 def import_(
     name: Annotated[str, typer.Argument(help="Name of the table to make or extend.")],
-    files: Annotated[list[str], typer.Argument(help="TSV, CSV or JSONL files; gzip by the suffix .gz.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="TSV, CSV or JSONL files; gzip by the suffix .gz. After a --: options of Beam, as Beam takes them."
+        ),
+    ],
     schema: Annotated[str, typer.Option(help="The schema file (JSON): format, columns, time, partition_by.")],
     output: Annotated[str, typer.Option(help="Folder of the Parquet files. Default: tables/NAME in the home.")] = "",
     max_reject_share: Annotated[
         float, typer.Option(help="Give up when more than this share of the rows is bad.")
     ] = 0.05,
+    runner: Runner = "DirectRunner",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
     """Import text logs as hourly or daily Parquet and register the result. Bad rows go to a side file with the reason."""
     from headrace.screens.tables import ImportedScreen
+    from pipelines.beam_runner import RunnerOptions
     from pipelines.import_logs import ImportConfig, import_logs
     from pipelines.log_schema import LogSchema
     from warehouse.register import check_table_name
 
     check_table_name(name)
+    files, beam_options = split_beam_options(files)
+    options = RunnerOptions(runner, flags=beam_options)
     local = Path(home_folder(home, "importing logs"))
     log_schema = LogSchema.from_file(schema)
     root = _local_output(output) or str(local / "tables" / name)
@@ -100,7 +110,7 @@ def import_(
     with open_warehouse(home) as warehouse:
         _check_import(warehouse, name, root, log_schema, schema)
     with progress_bar(f"importing {name}", "files") as report:
-        imported = import_logs(config, progress=report)
+        imported = import_logs(config, options, progress=report)
     time_column = log_schema.time.column if log_schema.time else ""
     if not imported.rows and not Path(root).is_dir():
         raise DataError("the logs hold no rows that could be read", value=f"{imported.rejected} rows set aside",

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.beam import BeamOptions, Runner
 from headrace.cli.output import emit
 from headrace.cli.quantities import bytes_of
 from headrace.cli.session import AsJson, Home, open_warehouse
@@ -21,7 +22,8 @@ def work(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="First queue again what failed for good.")
     ] = False,
-    runner: Annotated[str, typer.Option(help="The Beam runner.")] = "DirectRunner",
+    runner: Runner = "DirectRunner",
+    beam_options: BeamOptions = None,
     batch_tasks: Annotated[int, typer.Option(help="Lease up to this many tasks at a time.")] = 20_000,
     batch_bytes: Annotated[
         str,
@@ -30,13 +32,11 @@ def work(
             show_default=False,
         ),
     ] = "",
+    memory_limit: Annotated[
+        str, typer.Option(help="What one process that computes may hold. Default: its share of the machine.")
+    ] = "",
+    stall_secs: Annotated[float, typer.Option(help="How long one operator may take over one fragment.")] = 300.0,
     name: Annotated[str, typer.Option(help="This worker's name. Default: host and process number.")] = "",
-    beam_options: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[-- BEAM OPTIONS]", help="Apache Beam's own options, as given: -- --region=...", show_default=False
-        ),
-    ] = None,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -45,6 +45,13 @@ def work(
     With --runner DataflowRunner and --template_location among Beam's options, the next job is written there and
     nothing is run.
     """
+    from pipelines.isolation.limits import IsolationLimits
+    from pipelines.isolation.processes import child_processes
+
+    limits = IsolationLimits(bytes_of("--memory-limit", memory_limit) or 0, stall_secs)
+    if runner == "DirectRunner":
+        child_processes().prepare()  # they get ready while this process loads Beam
+
     from headrace.screens.work import TemplateScreen, WorkScreen
     from pipelines.job_template import write_template
     from pipelines.staging import template_location
@@ -55,7 +62,7 @@ def work(
     # A job on other machines takes minutes to start, and spreads over them all.
     usual_bytes = BatchBudget().bytes if runner == "DirectRunner" else math.inf
     config = WorkerConfig(worker, runner, batch_tasks, bytes_of("--batch-bytes", batch_bytes) or usual_bytes,
-                          runner_flags=tuple(beam_options or ()))  # fmt: skip
+                          runner_flags=tuple(beam_options or ()), limits=limits)  # fmt: skip
     with open_warehouse(home) as warehouse:
         if retry_failed:
             from warehouse.queue import retry_failed as queue_failed

@@ -26,8 +26,10 @@ from pipelines.analysis.analyzers import adapter_config, labelled_accumulators, 
 from pipelines.analysis.contributions import job_folder, publish, write_accumulators
 from pipelines.analysis.values import PartitionWork, batches
 from pipelines.beam_runner import RunnerOptions, run_pipeline
+from pipelines.elements import Spread, Texts
 from pipelines.outcomes import error_document, error_from_document
 from pipelines.progress import Progress, watched
+from pipelines.remote_runners import require_runnable
 from transforms.errors import HeadraceError
 from warehouse.storage import Storage
 
@@ -40,16 +42,19 @@ def run_passes(
     """Analyze partitions and make what they contribute known. ``progress`` counts partitions; each is read once.
 
     All or nothing: if one fails, the others' work is dropped. Raises the :class:`HeadraceError` that a worker met, or what
-    the runner raises.
+    the runner raises, or :class:`InputError` for a runner whose workers cannot reach the home and this machine's folder
+    for temporary files.
     """
     if not works:
         return
+    options = options or RunnerOptions()
+    require_runnable(options, home, tempfile.gettempdir())
     storage, job = Storage(home), uuid.uuid4().hex
     done = f"{job_folder(job)}/{_DONE}"
     temporary = tempfile.mkdtemp(prefix="headrace-analyze-")
     try:
         with watched("analyzing", lambda: len(storage.list(f"{storage.home}/{done}")), len(works), progress):
-            _run(works, storage, job, options or RunnerOptions(), temporary)
+            _run(works, storage, job, options, temporary)
         for work in works:
             for part in work.parts:
                 publish(storage, job, part.contribution)
@@ -98,8 +103,8 @@ def _build(pipeline: beam.Pipeline, works: Sequence[PartitionWork], home: str, j
     if labelled:
         _ = (
             pipeline
-            | "Labelled" >> beam.Create(labelled, reshuffle=False).with_output_types(str)
-            | "SpreadLabelled" >> beam.Reshuffle().with_input_types(str).with_output_types(str)
+            | "Labelled" >> Texts(labelled)
+            | "SpreadLabelled" >> Spread()
             | "AccumulateLabelled" >> beam.ParDo(AccumulateLabelled(home, job))
         )
     others = sorted((work for work in works if work.label is None), key=analyzed)
@@ -107,7 +112,7 @@ def _build(pipeline: beam.Pipeline, works: Sequence[PartitionWork], home: str, j
         alike = {DatasetKey(f"{i:06d}"): work for i, work in enumerate(group)}
         data = {
             key: pipeline
-            | f"Partition{number}.{key.key}" >> beam.Create([work.to_json()], reshuffle=False).with_output_types(str)
+            | f"Partition{number}.{key.key}" >> Texts([work.to_json()])
             | f"ReadPartition{number}.{key.key}" >> beam.ParDo(ReadPartition(home, job))
             for key, work in alike.items()
         }

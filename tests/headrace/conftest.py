@@ -56,7 +56,8 @@ def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         words = [str(argument) for argument in arguments]
         home = [] if "demo" in words or "--help" in words else ["--home", str(tmp_path / "home")]
         capsys.readouterr()
-        found = run([*words, *home])
+        end = words.index("--") if "--" in words else len(words)
+        found = run([*words[:end], *home, *words[end:]])
         captured = capsys.readouterr()
         assert found == status, captured.err
         return Answer(found, captured.out, captured.err)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from headrace.cli.main import run
 from pipelines.errors import JobFailed, JobRefused
+from pipelines.outcomes import error_document
 from pipelines.worker import run_worker
 from tests.pipelines.dataflow_scenes import Cloud
 from tests.pipelines.scenes import REPOSITORY
-from warehouse import Warehouse
+from transforms.errors import StorageError
+from warehouse import Storage, Warehouse
 from warehouse.queue import queue_depths
 
 COMMAND = "import sys; from headrace.cli.main import main; main(sys.argv[1:])"
@@ -67,6 +71,24 @@ def test_a_job_that_fails_is_one_error_and_its_tasks_are_given_back(cloud: Cloud
     assert text in str(caught.value.value)
 
 
+def test_a_job_that_nobody_attends_to_is_cancelled(cloud: Cloud) -> None:
+    """A machine that cannot write ends the attendant, and with it the heartbeats; the service would go on for hours."""
+
+    def cannot_write(job: dict[str, Any]) -> None:
+        error = error_document(StorageError("the disk is full", where="memos"))
+        path = f"jobs/{job['labels']['headrace_job']}-000000.json"
+        Storage(cloud.home).write_atomic(path, json.dumps({"error": error}).encode())
+
+    cloud.service.on_job = cannot_write
+    with cloud.open() as warehouse:
+        tasks = cloud.fill(warehouse)
+        with pytest.raises(StorageError, match="the disk is full"):
+            run_worker(warehouse, cloud.worker(cloud.here), until_idle=True)
+        assert queued(warehouse) == [(tasks, 0)]
+    (job,) = cloud.service.jobs.values()
+    assert job["currentState"] == "JOB_STATE_CANCELLED"
+
+
 def test_a_project_that_may_not_run_jobs_is_one_error(cloud: Cloud) -> None:
     cloud.service.refusal = (403, "Dataflow API has not been used in project my-project before or it is disabled")
     with cloud.open() as warehouse:
@@ -106,7 +128,7 @@ def test_the_command_refuses_in_one_message(cloud: Cloud, capsys: pytest.Capture
         "  next:    headrace work --runner DataflowRunner -- --project=... ; see docs/dataflow.md\n"
     )
     assert run([*command, "--home", str(cloud.folder / "home"), "--", *cloud.flags()]) == 2
-    assert "cannot reach a home that is a local folder" in capsys.readouterr().err
+    assert "cannot reach a folder of this machine" in capsys.readouterr().err
     assert run([*command, "--", "--project=my-project", "--num_workers=many"]) == 2
     assert "invalid int value" in capsys.readouterr().err
     assert run([*command, "surplus"]) == 2

@@ -230,7 +230,7 @@ def test_a_home_on_this_machine_is_refused_before_anything_is_leased(
     NoLease(monkeypatch)
     with open_home(tmp_path / "home") as warehouse:
         fill(warehouse, write_log(tmp_path / "log"))
-        with pytest.raises(InputError, match="a home that is a local folder") as caught:
+        with pytest.raises(InputError, match="cannot reach a folder of this machine") as caught:
             run_worker(warehouse, cloud.worker(), until_idle=True)
     assert caught.value.value == str(tmp_path / "home")
 
@@ -238,9 +238,9 @@ def test_a_home_on_this_machine_is_refused_before_anything_is_leased(
 def test_raw_data_on_this_machine_gives_its_tasks_back(cloud: Cloud, location: str, tmp_path: Path) -> None:
     with cloud.open() as warehouse:
         tasks = fill(warehouse, write_log(tmp_path / "log"))
-        with pytest.raises(InputError, match="raw data that lies on this machine"):
+        with pytest.raises(InputError, match="cannot reach a folder of this machine"):
             write_template(warehouse, cloud.worker(location))
-        with pytest.raises(InputError, match="raw data that lies on this machine"):
+        with pytest.raises(InputError, match="cannot reach a folder of this machine"):
             run_worker(warehouse, cloud.worker(), until_idle=True)
         assert queued(warehouse) == [(tasks, 0)]
 

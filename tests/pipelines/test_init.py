@@ -12,6 +12,7 @@ PUBLIC = [
     "FormatOptions",
     "ImportConfig",
     "ImportReport",
+    "IsolationLimits",
     "LogSchema",
     "RunnerOptions",
     "WorkerConfig",

@@ -5,32 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipelines.beam_runner import RunnerOptions, counters, pipeline_options
-from pipelines.memoize import (
-    NAMESPACE,
-    STEPS,
-    ComponentOutcome,
-    FragmentResult,
-    FragmentWork,
-    PlanCache,
-    WantedComponent,
-    build,
-    memoize_fragment,
-    run_memoize,
-)
+from pipelines.fragment_run import PlanCache, memoize_fragment
+from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork, WantedComponent
+from pipelines.memoize import NAMESPACE, STEPS, build, run_memoize
 from pipelines.worker import group_by_fragment
 from tests.pipelines.scenes import fill, model, open_home, write_log
-from transforms.columns import Column, Numbers
 from transforms.errors import DataError, StorageError
 from transforms.graph import component_from_document
 from transforms.measured import OperatorWork
 from transforms.operators import REGISTRY
 from transforms.plan import compile_plan
+from warehouse.failures import Failure
 from warehouse.memo_file import NewFile, read_memo_columns
 from warehouse.queue import lease_tasks
 from warehouse.storage import Storage
@@ -43,6 +33,10 @@ def leased_works(tmp_path: Path, hours: int = 1) -> list[FragmentWork]:
         fill(warehouse, write_log(tmp_path / "log", hours))
         tasks = lease_tasks(warehouse, "test", limit=10_000)
     return [work for work, _ in group_by_fragment(tasks).values()]
+
+
+def failures(result: FragmentResult) -> list[Failure]:
+    return [outcome.failure for outcome in result.outcomes if outcome.failure is not None]
 
 
 def with_version_99(work: FragmentWork, which: int) -> FragmentWork:
@@ -60,7 +54,7 @@ def test_a_fragments_components_are_written_as_columns_of_one_file(tmp_path: Pat
     storage = Storage(str(tmp_path / "home"))
     result = memoize_fragment(storage, work, PlanCache())
     assert result.rows == 50
-    assert [outcome.error for outcome in result.outcomes] == [""] * 4
+    assert [outcome.failure for outcome in result.outcomes] == [None] * 4
     columns = read_memo_columns(storage, work.output, {o.column: o.checksum for o in result.outcomes})
     raw = pq.read_table(work.fragment.path)
     for wanted in work.components:
@@ -91,10 +85,10 @@ def test_a_component_of_another_release_fails_alone(tmp_path: Path) -> None:
     (work,) = leased_works(tmp_path)
     storage = Storage(str(tmp_path / "home"))
     result = memoize_fragment(storage, with_version_99(work, 1), PlanCache())
-    assert [bool(outcome.error) for outcome in result.outcomes] == [False, True, False, False]
-    assert "version 99" in result.outcomes[1].error
+    assert [outcome.failure is not None for outcome in result.outcomes] == [False, True, False, False]
+    assert "version 99" in failures(result)[0].error
     whole = memoize_fragment(storage, work, PlanCache())
-    assert [o.checksum for o in result.outcomes if not o.error] == [
+    assert [o.checksum for o in result.outcomes if o.failure is None] == [
         o.checksum for at, o in enumerate(whole.outcomes) if at != 1
     ]
 
@@ -109,27 +103,10 @@ def test_an_operator_that_raises_takes_down_its_own_components_only(
 
     monkeypatch.setitem(REGISTRY._by_name, "log1p", replace(REGISTRY["log1p"], kernel=broken))
     result = memoize_fragment(Storage(str(tmp_path / "home")), work, PlanCache())
-    (failed,) = (outcome for outcome in result.outcomes if outcome.error)
-    assert failed.error.startswith("operator log1p: RuntimeError: out of luck in ")
+    (failure,) = failures(result)
+    assert (failure.kind, failure.operator, failure.error) == ("raised", "log1p", "RuntimeError: out of luck")
+    assert failure.expression.startswith("log1p(")
     assert len([outcome for outcome in result.outcomes if outcome.checksum]) == 3
-
-
-def test_a_failure_shows_an_event_that_causes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (work,) = leased_works(tmp_path)
-    prices = pq.read_table(work.fragment.path).column("price").to_pylist()
-    culprit = next(at for at, price in enumerate(prices) if at > 20 and price is not None)
-    kernel = REGISTRY["log1p"].kernel
-
-    def picky(column: Numbers) -> Column:
-        if np.any(column.values == np.float32(prices[culprit])):
-            raise ValueError("not this one")
-        return kernel(column)
-
-    monkeypatch.setitem(REGISTRY._by_name, "log1p", replace(REGISTRY["log1p"], kernel=picky))
-    result = memoize_fragment(Storage(str(tmp_path / "home")), work, PlanCache())
-    (failed,) = (outcome for outcome in result.outcomes if outcome.error)
-    event = json.loads(failed.error.partition(f"; event {culprit}: ")[2])
-    assert event == {"price": prices[culprit]}
 
 
 def test_a_failure_says_where_and_why_on_its_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +117,11 @@ def test_a_failure_says_where_and_why_on_its_one_line(tmp_path: Path, monkeypatc
 
     monkeypatch.setitem(REGISTRY._by_name, "log1p", replace(REGISTRY["log1p"], kernel=refusing))
     result = memoize_fragment(Storage(str(tmp_path / "home")), work, PlanCache())
-    (failed,) = (outcome for outcome in result.outcomes if outcome.error)
-    assert "\n" not in failed.error, "what a memo's cause keeps is the first line"
-    assert "DataError: not as promised; where: row 3; value: (5, 2); allowed: equal lengths in log1p(" in failed.error
-    assert "; event 0: {" in failed.error
+    (failure,) = failures(result)
+    assert "\n" not in failure.message, "what a memo's cause keeps is the first line"
+    assert (
+        "DataError: not as promised; where: row 3; value: (5, 2); allowed: equal lengths in log1p(" in failure.message
+    )
 
 
 def test_a_raw_file_that_changed_fails_what_reads_the_changed_column(tmp_path: Path) -> None:
@@ -153,10 +131,10 @@ def test_a_raw_file_that_changed_fails_what_reads_the_changed_column(tmp_path: P
     prices = pa.array([9.0] * 50, pa.float32())
     pq.write_table(raw.set_column(raw.schema.get_field_index("price"), "price", prices), path)
     result = memoize_fragment(Storage(str(tmp_path / "home")), work, PlanCache())
-    errors = [outcome.error for outcome in result.outcomes if outcome.error]
-    assert len(errors) == 1
-    assert "changed since it was registered" in errors[0]
-    assert "column price" in errors[0]
+    (failure,) = failures(result)
+    assert failure.kind == "data"
+    assert "changed since it was registered" in failure.error
+    assert "column price" in failure.error
 
 
 @pytest.mark.parametrize("damage", ["gone", "truncated", "longer"])
@@ -171,7 +149,8 @@ def test_a_raw_file_that_is_gone_or_damaged_fails_every_component_with_its_name(
         raw = pq.read_table(path)
         pq.write_table(pa.concat_tables([raw, raw]), path)
     result = memoize_fragment(Storage(str(tmp_path / "home")), work, PlanCache())
-    assert all(str(path) in outcome.error for outcome in result.outcomes)
+    assert [(failure.kind, str(path) in failure.error) for failure in failures(result)] == [("data", True)] * 4
+    assert result.files == ()
     assert not (tmp_path / "home" / work.output).exists()
 
 
@@ -190,10 +169,12 @@ def test_work_and_results_survive_their_journey(tmp_path: Path) -> None:
     (work,) = leased_works(tmp_path)
     assert FragmentWork.from_json(work.to_json()) == work
     assert isinstance(FragmentWork.from_json(work.to_json()).components[0], WantedComponent)
-    outcomes = (ComponentOutcome("k", "c", "", "sum", 5, 10, 0.1), ComponentOutcome("l", "d", "why"))
-    result = FragmentResult("f", "memos/x", NewFile("memos/x", "sum", 5, 10), 5, 100, outcomes,
+    failure = Failure("stalled", "took more than 60 s", "length", "length(query)", (3, 7), "c2FtcGxl")
+    outcomes = (ComponentOutcome("k", "c", None, "sum", 5, 10, 0.1, "memos/x"), ComponentOutcome("l", "d", failure))
+    result = FragmentResult("f", "memos/x", (NewFile("memos/x", "sum", 5, 10),), 5, 100, outcomes,
                             (OperatorWork("length", 1, 5, 0.25),))  # fmt: skip
     assert FragmentResult.from_document(json.loads(json.dumps(result.to_document()))) == result
+    assert result.file_of(outcomes[0]).size_bytes == 10
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -201,7 +182,7 @@ def test_a_job_returns_a_result_for_every_fragment(tmp_path: Path, workers: int)
     works = leased_works(tmp_path, hours=3)
     results = run_memoize(works, str(tmp_path / "home"), "job", RunnerOptions(workers=workers))
     assert {result.output for result in results} == {work.output for work in works}
-    assert all(not outcome.error for result in results for outcome in result.outcomes)
+    assert all(outcome.failure is None for result in results for outcome in result.outcomes)
     assert run_memoize([], str(tmp_path / "home"), "nothing") == ()
 
 

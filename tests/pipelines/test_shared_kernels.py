@@ -23,7 +23,7 @@ options = RunnerOptions(runner, flags=("--direct_running_mode=multi_processing",
 folder = Path(sys.argv[1])
 results = run_memoize(leased_works(folder, hours=4), str(folder / "home"), "kernels", options)
 assert len(results) == 4
-assert not any(outcome.error for result in results for outcome in result.outcomes), results
+assert not any(outcome.failure for result in results for outcome in result.outcomes), results
 """
 
 

@@ -144,6 +144,32 @@ def test_a_changed_raw_file_fails_its_tasks_and_no_other(tmp_path: Path, warehou
     assert queue_depths(warehouse)[0].failed == 1
 
 
+def test_what_crashes_is_quarantined_with_its_sample_and_the_others_commit(tmp_path: Path) -> None:
+    @op(result="string")
+    def quits(text):
+        if "red" in str(text[0]):
+            raise SystemExit(3)
+        return text
+
+    with open_home(tmp_path / "home", max_attempts=1) as warehouse:
+        mixed = model()
+        mixed.input("bad", quits(hr.text("query")))
+        fill(warehouse, write_log(tmp_path / "log", rows=30), mixed)
+        before = memo_files(tmp_path / "home")
+        report = work(warehouse)
+        rows = memos(warehouse).values()
+        failed = [row for row in rows if row["state"] == "FAILED"]
+        assert (report.memos, report.failures) == (12 + 3 - len(failed), len(failed))
+        assert 1 <= len(failed) <= 3
+        assert not before
+        for error in report.errors:
+            assert error.startswith(
+                "operator python_function: its process ended with status 3 in python_function(query, "
+            )
+            assert '"query": "' in error
+            assert "red" in error.partition("; event ")[2]
+
+
 def test_a_full_disk_stops_the_worker_and_costs_no_attempt(tmp_path: Path, warehouse: Warehouse) -> None:
     fill(warehouse, write_log(tmp_path / "log"))
     (tmp_path / "home" / "memos").write_text("a file where the folder should be")

@@ -120,6 +120,32 @@ def test_one_operator_failing_costs_only_what_needs_it(broken: None) -> None:
     assert set(result.component_secs) == {"bad", "worse", "good", "also"}
 
 
+def test_a_run_tells_its_steps_and_who_needs_them() -> None:
+    components = {"overlap": OVERLAP.node, "length": text("query").length().node}
+    plan = compile_plan(components)
+    seen: list[int] = []
+    plan.run(BATCH, seen.append)
+    assert seen == list(range(len(plan.steps)))
+    described = [plan.describe(position) for position in seen]
+    (length,) = (step for step in described if step.operator == "length")
+    assert (length.expression, length.components) == ("length(query)", ("length",))
+    (query,) = (step for step in described if step.expression == "query")
+    assert set(query.components) == {"overlap", "length"}
+
+
+def test_a_failure_names_every_exception_down_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(column: Column) -> Column:
+        try:
+            raise MemoryError("no room")
+        except MemoryError as error:
+            raise DataError("a function raised") from error
+
+    monkeypatch.setitem(REGISTRY._by_name, "length", replace(REGISTRY["length"], kernel=refused))
+    failure = run(length=text("query").length()).failures["length"]
+    assert failure.exceptions == ("DataError", "MemoryError")
+    assert failure.is_out_of_memory
+
+
 def test_a_kernel_that_loses_rows_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     lossy = replace(REGISTRY["length"], kernel=lambda column: Numbers(plan_module.np.zeros(1, plan_module.np.int64)))
     monkeypatch.setitem(REGISTRY._by_name, "length", lossy)

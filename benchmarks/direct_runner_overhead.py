@@ -1,0 +1,227 @@
+"""DirectRunner: how much of a worker's wall time is neither kernels nor reading and writing files, over 10 M rows.
+
+    python benchmarks/direct_runner_overhead.py [--rows 10000000] [--hours 12] [--small]
+
+The three models of `examples/search_ads.py` over the sample log, memoized by one worker from the first lease until nothing is left.
+What its threads spend in kernels, in reading raw columns (digests checked) and in writing memo files (synced) is measured around
+those calls; the rest of the wall time is queue, catalog, Beam, and threads that wait. Then the same calls are made by as many bare
+threads, without queue, catalog and Beam: what the worker takes longer than that is the overhead, measured another way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import pipelines.memoize
+from benchmarks.harness import THREADS, machine
+from headrace.sample_log import SampleLogConfig, write_sample_log
+from pipelines.memoize import FragmentWork
+from pipelines.worker import WorkerConfig, group_by_fragment, run_worker
+from transforms.graph import component_from_document
+from transforms.memory import keep_freed_memory
+from transforms.model import Model
+from transforms.plan import Plan, compile_plan
+from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, release_tasks, submit_model
+from warehouse.memo_file import write_memo_file
+from warehouse.reader import read_raw
+from warehouse.storage import Storage
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TARGET = 0.15
+TABLE = "search_log"
+
+
+class Stopwatch:
+    """Seconds of wall time by what is done, summed over threads."""
+
+    def __init__(self) -> None:
+        self.secs: defaultdict[str, float] = defaultdict(float)
+        self._lock = threading.Lock()
+
+    def around(self, what: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """``call``, timed."""
+
+        def timed(*args: Any, **named: Any) -> Any:
+            begun = time.perf_counter()
+            try:
+                return call(*args, **named)
+            finally:
+                with self._lock:
+                    self.secs[what] += time.perf_counter() - begun
+
+        return timed
+
+    @contextmanager
+    def on_memoizing(self) -> Iterator[None]:
+        """Time what the memoize job of this process calls."""
+        module: Any = pipelines.memoize
+        before = module.read_raw, module.write_memo_file, Plan.run
+        module.read_raw = self.around("reading", read_raw)
+        module.write_memo_file = self.around("writing", write_memo_file)
+        Plan.run = self.around("kernels", before[2])  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            module.read_raw, module.write_memo_file, Plan.run = before  # type: ignore[method-assign]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Wall seconds, and CPU seconds of all threads."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """``inside``: wall seconds by what was done, summed over ``threads`` threads and divided by their number.
+
+    ``bare``: the same calls without the worker, before it and after it.
+    """
+
+    rows: int
+    fragments: int
+    memos: int
+    threads: int
+    worker: Taken
+    inside: dict[str, float]
+    bare: tuple[Taken, Taken]
+
+    @property
+    def outside_share(self) -> float:
+        """Of the worker's wall time, the part in which a thread, on average, did none of it."""
+        return 1 - sum(self.inside.values()) / self.worker.wall
+
+    @property
+    def longer_share(self) -> float:
+        """Of the worker's wall time, what bare threads would not have taken."""
+        return 1 - sum(one.wall for one in self.bare) / len(self.bare) / self.worker.wall
+
+    @property
+    def more_cpu_share(self) -> float:
+        """Of the worker's CPU time, what bare threads would not have taken."""
+        return 1 - sum(one.cpu for one in self.bare) / len(self.bare) / self.worker.cpu
+
+
+def taken(work: Callable[[], object]) -> Taken:
+    """What ``work`` takes in this process."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Taken(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def models() -> list[Model]:
+    """Those of the example."""
+    found = runpy.run_path(str(REPOSITORY / "examples" / "search_ads.py"))
+    return [value for value in found.values() if isinstance(value, Model)]
+
+
+def measure(folder: Path, rows: int, hours: int) -> Figures:
+    """The worker, then the bare threads, over a log that is written under ``folder``."""
+    log = folder / "log"
+    write_sample_log(log, SampleLogConfig(hours=hours, mean_rows_per_hour=rows // hours), late=False)
+    keep_freed_memory()
+    _warm_up(folder)
+    with Warehouse.open(WarehouseConfig(str(folder / "home"))) as warehouse:
+        register_table(warehouse, TABLE, str(log))
+        for model in models():
+            submit_model(warehouse, model, table=TABLE)
+        works = _works(warehouse)
+        bare = [taken(partial(_bare, warehouse.storage, works))]
+        watch, reports = Stopwatch(), []
+        with watch.on_memoizing():
+            worker = taken(lambda: reports.append(run_worker(warehouse, WorkerConfig("bench"), until_idle=True)))
+        bare.append(taken(partial(_bare, warehouse.storage, works)))
+    (report,) = reports
+    assert not report.failures, report.errors
+    inside = {what: secs / THREADS for what, secs in watch.secs.items()}
+    rows = sum(work.fragment.rows for work in works)
+    return Figures(rows, len(works), report.memos, THREADS, worker, inside, (bare[0], bare[1]))
+
+
+def _warm_up(folder: Path) -> None:
+    """Beam is imported and kernels are compiled before anything is measured."""
+    write_sample_log(folder / "few", SampleLogConfig(hours=2, mean_rows_per_hour=500), late=False)
+    with Warehouse.open(WarehouseConfig(str(folder / "few_home"))) as warehouse:
+        register_table(warehouse, TABLE, str(folder / "few"))
+        for model in models():
+            submit_model(warehouse, model, table=TABLE)
+        run_worker(warehouse, WorkerConfig("bench"), until_idle=True)
+
+
+def _works(warehouse: Warehouse) -> list[FragmentWork]:
+    """What the worker is about to be leased."""
+    tasks = lease_tasks(warehouse, "bench", limit=10**6)
+    works = [work for work, _ in group_by_fragment(tasks).values()]
+    release_tasks(warehouse, tasks)
+    return works
+
+
+def _bare(storage: Storage, works: Sequence[FragmentWork]) -> None:
+    """Read, run, write, and nothing else, with as many threads as the runner has."""
+    plans: dict[tuple[str, ...], Plan] = {}
+    for work in works:
+        key = tuple(wanted.column for wanted in work.components)
+        if key not in plans:
+            roots = {wanted.column: component_from_document(dict(wanted.component)) for wanted in work.components}
+            plans[key] = compile_plan(roots)
+
+    def memoize(work: FragmentWork) -> None:
+        plan = plans[tuple(wanted.column for wanted in work.components)]
+        names = sorted({column.name for column in plan.columns})
+        result = plan.run(read_raw(storage, work.fragment, names, coded=names))
+        assert not result.failures, result.failures
+        write_memo_file(storage, f"bare/{work.output}", result.columns)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(memoize, works))
+
+
+def show(it: Figures) -> bool:
+    """Print both measures; whether the target is met."""
+    print(f"{it.rows:,} rows in {it.fragments} fragments, {it.memos:,} memos, {it.threads} threads")
+    print(f"{'what':<52} {'wall s':>9} {'share':>8} {'CPU s':>9}")
+    whole = it.worker.wall
+    print(f"{'a worker, from the first lease until idle':<52} {whole:9.2f} {'':>8} {it.worker.cpu:9.2f}")
+    for what, secs in (*sorted(it.inside.items()), ("none of these", whole * it.outside_share)):
+        print(f"{f'    {what}, by its threads':<52} {secs:9.2f} {secs / whole:8.1%}")
+    for when, one in zip(("before", "after"), it.bare, strict=True):
+        print(f"{f'the same calls by bare threads, {when}':<52} {one.wall:9.2f} {one.wall / whole:8.1%} {one.cpu:9.2f}")
+    met = it.outside_share < TARGET
+    print(f"outside kernels and files {it.outside_share:.1%}, target under {TARGET:.0%}: {'ok' if met else 'missed'}; "
+          f"bare threads take {it.longer_share:.1%} less wall and {it.more_cpu_share:.1%} less CPU time than the worker")  # fmt: skip
+    return met
+
+
+def main() -> int:
+    """Measure, and fail when the target is missed (never with ``--small``)."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="about")
+    parser.add_argument("--hours", type=int, default=48)
+    parser.add_argument("--small", action="store_true", help="a few rows: says that the script works, no more")
+    options = parser.parse_args()
+    rows, hours = (4_000, 4) if options.small else (options.rows, options.hours)
+    print(machine())
+    with tempfile.TemporaryDirectory(prefix="headrace-runner-") as folder:
+        met = show(measure(Path(folder), rows, hours))
+    return 0 if met or options.small else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""What it costs that fragments are computed in child processes, beside computing them in this process.
+
+    python benchmarks/isolation.py [--small] [--rounds R]
+
+The same work both ways, on as many threads as there are cores: many small fragments, then a few large ones, four components
+each, memo files written and compared to the byte. Then the time from starting Python to the first memo, Beam imported as a
+worker does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.harness import THREADS, Measured, Side, machine, measure
+from benchmarks.search_log import generate
+from pipelines.fragment_run import PlanCache, memoize_fragment
+from pipelines.fragment_work import FragmentWork
+from pipelines.isolation.limits import IsolationLimits
+from pipelines.isolation.memoizing import Notorious, memoize_isolated
+from pipelines.isolation.processes import child_processes
+from pipelines.worker import group_by_fragment
+from transforms.expression import text
+from transforms.model import Model
+from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, submit_model
+from warehouse.rates import Rates
+from warehouse.storage import Storage
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FIRST_MEMO = """
+import sys
+sys.path.insert(0, sys.argv[1])
+home, work = sys.argv[2], open(sys.argv[3]).read()
+if sys.argv[4] == "isolated":
+    from pipelines.isolation.processes import child_processes
+    child_processes().prepare()
+    import pipelines.memoize
+    from pipelines.isolation.limits import IsolationLimits
+    from pipelines.isolation.memoizing import Notorious, memoize_isolated
+    memoize_isolated(work, home, child_processes(), IsolationLimits().on_this_machine(1), Notorious())
+else:
+    import pipelines.memoize
+    from pipelines.fragment_run import PlanCache, memoize_fragment
+    from pipelines.fragment_work import FragmentWork
+    from warehouse.storage import Storage
+    memoize_fragment(Storage(home), FragmentWork.from_json(work), PlanCache())
+"""
+
+
+def model() -> Model:
+    """Four components that read three columns."""
+    made = Model("bench", client="ads", label="clicked", table="log")
+    made.input("common", (text("query").unigrams() & text("title").unigrams()).hash_buckets(1_000_000))
+    made.input("query", text("query").unigrams().hash_buckets(1_000_000))
+    made.input("pairs", text("title").unigrams().ngrams(2).hash_buckets(1_000_000))
+    made.input("category", text("category").fill_null("").hash_buckets(100_000))
+    return made
+
+
+def prepared(folder: Path, fragments: int, rows: int, made: Model) -> tuple[str, list[FragmentWork]]:
+    """A home whose log has so many fragments of so many rows, and the work that the model makes of it."""
+    for number in range(fragments):
+        part = (
+            folder
+            / "log"
+            / f"date=2026-{1 + number // 672:02d}-{1 + number // 24 % 28:02d}"
+            / f"hour={number % 24:02d}"
+        )
+        part.mkdir(parents=True)
+        generate(folder / "events.parquet", rows, seed=number)
+        events = pq.read_table(folder / "events.parquet")
+        events = events.append_column("clicked", pa.array([0] * rows, pa.int64()))
+        pq.write_table(events, part / "part.parquet", row_group_size=rows)
+    free = Rates(memo_read_secs=0.0, memo_column_secs=0.0)
+    with Warehouse.open(WarehouseConfig(str(folder / "home"), rates=free)) as warehouse:
+        register_table(warehouse, "log", str(folder / "log"))
+        submit_model(warehouse, made)
+        works: list[FragmentWork] = []
+        while tasks := lease_tasks(warehouse, "bench", limit=10**6):
+            works += [work for work, _ in group_by_fragment(tasks).values()]
+        return warehouse.storage.home, works
+
+
+def in_process(home: str, works: Sequence[FragmentWork]) -> Callable[[], object]:
+    """All of the work, in threads of this process."""
+    plans, storage = PlanCache(), Storage(home)
+
+    def run() -> None:
+        with ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(lambda work: memoize_fragment(storage, work, plans), works))
+
+    return run
+
+
+def isolated(home: str, works: Sequence[FragmentWork]) -> Callable[[], object]:
+    """The same, in children, a thread watching each."""
+    limits, texts = IsolationLimits().on_this_machine(THREADS), [work.to_json() for work in works]
+
+    def run() -> None:
+        notorious = Notorious()
+        with ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(lambda text: memoize_isolated(text, home, child_processes(), limits, notorious), texts))
+
+    return run
+
+
+def memos(home: str) -> dict[str, bytes]:
+    """Every memo file."""
+    return {str(path): path.read_bytes() for path in Path(home, "memos").rglob("*.memo")}
+
+
+def compare(fragments: int, rows: int, rounds: int) -> None:
+    """Both sides over the same fragments, and the difference for one of them."""
+    with tempfile.TemporaryDirectory() as name:
+        home, works = prepared(Path(name), fragments, rows, model())
+        alone, beside = in_process(home, works), isolated(home, works)
+        alone()
+        expected = memos(home)
+        beside()
+        assert memos(home) == expected, "the memos differ"
+        sides = [Side("in process", alone, lambda: None), Side("isolated", beside, lambda: None)]
+        plain, apart = measure(sides, rounds, report=lambda _: None)
+    show(f"{len(works)} fragments of {rows:,} rows", plain, apart, len(works))
+
+
+def show(what: str, plain: Measured, apart: Measured, fragments: int) -> None:
+    ratio = statistics.median(theirs / ours for theirs, ours in zip(apart.secs, plain.secs, strict=True))
+    more = statistics.median(theirs - ours for theirs, ours in zip(apart.secs, plain.secs, strict=True)) / fragments
+    print(f"{what}: in process {plain.median_secs:.2f} s ({fragments / plain.median_secs:.0f} fragments/s), "
+          f"isolated {apart.median_secs:.2f} s ({fragments / apart.median_secs:.0f} fragments/s): {ratio:.2f}x, "
+          f"{more * 1000:+.2f} ms a fragment")  # fmt: skip
+
+
+def first_memo(rounds: int) -> None:
+    """Seconds of a new process that imports Beam and writes one memo file, both ways in turn."""
+    secs: dict[str, list[float]] = {"in process": [], "isolated": []}
+    with tempfile.TemporaryDirectory() as name:
+        home, (work,) = prepared(Path(name), 1, 2_000, model())
+        Path(name, "work.json").write_text(work.to_json())
+        for _ in range(rounds + 1):
+            for side, taken in secs.items():
+                begun = time.perf_counter()
+                command = [sys.executable, "-c", FIRST_MEMO, str(ROOT), home, str(Path(name, "work.json")), side]
+                subprocess.run(command, check=True)
+                taken.append(time.perf_counter() - begun)
+    plain, apart = (statistics.median(taken[1:]) for taken in secs.values())
+    print(
+        f"from starting Python to the first memo: in process {plain:.2f} s, isolated {apart:.2f} s ({apart - plain:+.2f} s)"
+    )
+
+
+def main() -> int:
+    """Measure everything."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="a quick look, on little data")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    print(machine())
+    compare(60 if options.small else 500, 2_000, options.rounds)
+    compare(2 if options.small else 4, 50_000 if options.small else 500_000, options.rounds)
+    first_memo(options.rounds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

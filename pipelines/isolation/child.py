@@ -1,0 +1,170 @@
+"""A child process: answers one request after another, over a socket, until its parent hangs up.
+
+A request is two lines, what to do and the work it is about, both JSON; an answer is one line. The board says all the while
+which step of the plan the child is in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from numba.core import event
+
+from pipelines.fragment_run import PlanCache, failure_of_component, memoize_fragment
+from pipelines.fragment_work import FragmentWork
+from pipelines.isolation.board import Phase, StepBoard
+from pipelines.isolation.shrink import rows_of
+from pipelines.outcomes import error_document
+from transforms.errors import StorageError
+from transforms.plan import Plan
+from warehouse.artifacts import ArtifactSource
+from warehouse.failures import encoded_sample
+from warehouse.reader import read_raw
+from warehouse.storage import Storage
+
+_PR_SET_PDEATHSIG = 1
+_OUT_OF_MEMORY_SCORE = "900"
+#: Address space that is only written to in part: a stop for what one call asks for between two looks of the parent.
+_BACKSTOP_SHARE, _BACKSTOP_BYTES = 2, 2**30
+
+Document = Mapping[str, Any]
+
+
+def run_child(connection: socket.socket, board_fd: int, server_pid: int) -> None:
+    """Serve until the parent hangs up. For a process that was just forked and holds nothing else open."""
+    _die_with(server_pid)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with contextlib.suppress(OSError):  # a system without it, or one that does not let us
+        Path("/proc/self/oom_score_adj").write_text(_OUT_OF_MEMORY_SCORE)
+    board = StepBoard.of(board_fd)
+    os.close(board_fd)
+    event.register("numba:compile", _Loading(board))
+    _Child(board).serve(connection)
+
+
+def _die_with(server_pid: int) -> None:
+    """Let the kernel kill this process when the server ends, however that comes."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server_pid:
+        os._exit(1)
+
+
+class _Loading(event.Listener):  # type: ignore[misc, unused-ignore]
+    """Marks on the board when numba makes machine code, or loads it: that is not the step's own time."""
+
+    def __init__(self, board: StepBoard) -> None:
+        self._board = board
+        self._within: list[tuple[Phase, int]] = []
+
+    def on_start(self, event: object) -> None:
+        place = self._board.place
+        self._within.append((place.phase, place.step))
+        self._board.at(Phase.LOADING, place.step)
+
+    def on_end(self, event: object) -> None:
+        self._board.at(*self._within.pop())
+
+
+class _Child:
+    """What the requests share: compiled plans, and the fragment that trials are made on."""
+
+    def __init__(self, board: StepBoard) -> None:
+        self._board = board
+        self._plans = PlanCache()
+        self._case: tuple[str, Plan, pa.Table] | None = None
+        self._actions: Mapping[str, Callable[[Document, str], Document]] = {
+            "memoize": self._memoize, "describe": self._describe, "try": self._try, "sample": self._sample,
+        }  # fmt: skip
+
+    def serve(self, connection: socket.socket) -> None:
+        """One answer for each request."""
+        with connection.makefile("rb") as requests:
+            while header := requests.readline():
+                answer = self._answer(json.loads(header), requests.readline().decode("utf-8"))
+                self._board.at(Phase.IDLE)
+                connection.sendall(json.dumps(answer).encode("utf-8") + b"\n")
+
+    def _answer(self, request: Document, text: str) -> Document:
+        _limit_memory(request["memory_bytes"])
+        try:
+            return self._actions[request["do"]](request, text)
+        except StorageError as error:
+            return {"storage_error": error_document(error)}
+        except MemoryError as error:
+            return {"out_of_memory": f"{type(error).__name__}: {error}"}
+        except Exception:  # a defect of ours: told where the job runs, as if it had happened there
+            return {"defect": traceback.format_exc()}
+
+    def _memoize(self, request: Document, text: str) -> Document:
+        storage = Storage(request["home"])
+        result = memoize_fragment(storage, FragmentWork.from_json(text), self._plans, self._board)
+        return {"result": result.to_document()}
+
+    def _describe(self, request: Document, text: str) -> Document:
+        """The step at a place of the plan that ``memoize`` makes of the same work."""
+        work = FragmentWork.from_json(text)
+        components = work.components if request["alone"] is None else work.components[request["alone"] :][:1]
+        self._board.at(Phase.COMPILING)
+        step = self._plans.plan(components, ArtifactSource(request["home"])).describe(request["step"])
+        return {"operator": step.operator, "expression": step.expression, "components": list(step.components)}
+
+    def _try(self, request: Document, text: str) -> Document:
+        """Run the one component of the work on some events, and say how it fails, if it does. Nothing is written."""
+        plan, raw = self._fragment(request["home"], text)
+        table = _take(raw, request["rows"])
+        for failure in plan.run(table, self._board.step).failures.values():
+            found = failure_of_component(failure)
+            return {"failure": found.to_document(), "exceptions": list(failure.exceptions)}
+        return {"failure": None}
+
+    def _fragment(self, home: str, text: str) -> tuple[Plan, pa.Table]:
+        """The plan and raw columns, kept for the next trial."""
+        if self._case is None or self._case[0] != text:
+            work = FragmentWork.from_json(text)
+            self._board.at(Phase.COMPILING)
+            plan = self._plans.plan(work.components, ArtifactSource(home))
+            names = sorted({column.name for column in plan.columns})
+            self._board.at(Phase.READING)
+            self._case = text, plan, read_raw(Storage(home), work.fragment, names, coded=names)
+        return self._case[1], self._case[2]
+
+    def _sample(self, request: Document, text: str) -> Document:
+        """The events themselves, as stored: empty if they take too much room."""
+        work = FragmentWork.from_json(text)
+        plan, _ = self._fragment(request["home"], text)
+        names = sorted({column.name for column in plan.columns})
+        self._board.at(Phase.READING)
+        events = _take(read_raw(Storage(request["home"]), work.fragment, names), request["rows"])
+        return {"sample": encoded_sample(pa.table([_plain(column) for column in events.columns], names))}
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column that is stored as codes of a dictionary, without it: it may hold values of other events."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _take(table: pa.Table, ranges: Sequence[Sequence[int]]) -> pa.Table:
+    if len(ranges) == 1:
+        first, end = ranges[0]
+        return table.slice(first, end - first)
+    return table.take(pa.array(rows_of([list(one) for one in ranges])))
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    """A backstop behind the parent's eyes. It counts what can be written to, which is more than what was."""
+    wanted = memory_bytes * _BACKSTOP_SHARE + _BACKSTOP_BYTES
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))

@@ -1,0 +1,170 @@
+"""One fragment memoized in child processes: nothing that a component does reaches its neighbours or this process.
+
+All components are computed together, as if there were no processes; only when a child dies are they tried apart, as
+:mod:`pipelines.isolation.blame` says, and only for a component that failed is a sample looked for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from pipelines.fragment_work import FragmentResult, FragmentWork, merged
+from pipelines.isolation.blame import Attempt, Death, after, begun
+from pipelines.isolation.board import Phase, Place
+from pipelines.isolation.limits import IsolationLimits
+from pipelines.isolation.processes import Answered, ChildProcesses, Ended
+from pipelines.isolation.samples import SEARCH_SECS, Case, with_sample
+from pipelines.isolation.shrink import Rows
+from pipelines.outcomes import error_from_document
+from warehouse.failures import Failure
+
+#: What all searches for samples of one component may take in this process: over many fragments it is one defect.
+_SECS_OF_COMPONENT = 600.0
+_DESCRIBING_TRIES = 3
+
+
+class ChildDefect(Exception):
+    """A child met an exception that is nobody's but ours; its text is the child's traceback."""
+
+
+class Notorious:
+    """What this process learned of components that failed before: whom to try apart, and how long was spent on whom.
+
+    By fingerprint. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._guilty: set[str] = set()
+        self._secs: defaultdict[str, float] = defaultdict(float)
+
+    @property
+    def guilty(self) -> frozenset[str]:
+        """Components that took a process with them."""
+        with self._lock:
+            return frozenset(self._guilty)
+
+    def note(self, columns: Iterable[str]) -> None:
+        """These took a process with them."""
+        with self._lock:
+            self._guilty.update(columns)
+
+    def secs_left(self, column: str) -> float:
+        """What may still be spent on samples of a component."""
+        with self._lock:
+            return _SECS_OF_COMPONENT - self._secs[column]
+
+    def spent(self, column: str, secs: float) -> None:
+        """So much was spent on a sample of a component."""
+        with self._lock:
+            self._secs[column] += secs
+
+
+def memoize_isolated(
+    text: str, home: str, processes: ChildProcesses, limits: IsolationLimits, notorious: Notorious
+) -> FragmentResult:
+    """What :func:`~pipelines.fragment_run.memoize_fragment` gives for the work in ``text``, computed in children.
+
+    A component that passes ``limits``, or whose process ends, fails by itself, as one that raises does; failures of steps
+    of a plan carry a sample. Raises :class:`~transforms.errors.StorageError` as that does, and :class:`ChildDefect`.
+    """
+    run = _Run(text, home, processes, limits)
+    course = begun([wanted.column for wanted in run.work.components], notorious.guilty)
+    while (attempt := course.attempt) is not None:
+        done, death, was_new = run.attempted(attempt)
+        course = after(course, done, death, fresh=was_new)
+    notorious.note(course.guilty)
+    return run.result(course.guilty, notorious)
+
+
+class _Run:
+    """The attempts at one fragment: what they gave, and how components died that have no result yet."""
+
+    def __init__(self, text: str, home: str, processes: ChildProcesses, limits: IsolationLimits) -> None:
+        self._text, self._home, self._processes, self._limits = text, home, processes, limits
+        self.work = FragmentWork.from_json(text)
+        self._parts: list[FragmentResult] = []
+        self._deaths: dict[str, Failure] = {}
+
+    def attempted(self, attempt: Attempt) -> tuple[frozenset[str], Death | None, bool]:
+        """Who has a result, how the others died, and whether the child was new."""
+        whole = len(attempt.components) == len(self.work.components)
+        text = self._text if whole else self.work.only(attempt.components).to_json()
+        with self._processes.child(self._limits, fresh=attempt.fresh) as child:
+            was_new = child.is_new
+            answer = child.ask({"do": "memoize", "home": self._home}, text, self._limits)
+        if isinstance(answer, Ended):
+            return frozenset(), self._death(attempt, text, answer), was_new
+        document = answer.document
+        if "storage_error" in document:
+            raise error_from_document(document["storage_error"])
+        if "defect" in document:
+            raise ChildDefect(document["defect"])
+        if "out_of_memory" in document:
+            self._deaths.update(dict.fromkeys(attempt.components, Failure("memory", document["out_of_memory"])))
+            return frozenset(), Death("memory"), was_new
+        part = FragmentResult.from_document(document["result"])
+        self._parts.append(part)
+        exhausted = {one.column: one.failure for one in part.outcomes if one.failure and one.failure.kind == "memory"}
+        self._deaths.update(exhausted)
+        death = Death("memory", frozenset(exhausted)) if exhausted else None
+        return frozenset(attempt.components) - exhausted.keys(), death, was_new
+
+    def _death(self, attempt: Attempt, text: str, ended: Ended) -> Death:
+        operator, expression, suspects = self._step(attempt, text, ended.place)
+        failure = Failure(ended.kind, _what_happened(ended, self._limits), operator, expression)
+        self._deaths.update(dict.fromkeys(suspects or attempt.components, failure))
+        return Death(ended.kind, suspects)
+
+    def _step(self, attempt: Attempt, text: str, place: Place) -> tuple[str, str, frozenset[str]]:
+        """The operator and expression of a place and the components that need it, as far as that can be found out."""
+        if place.phase not in (Phase.RUNNING, Phase.LOADING):
+            return "", "", frozenset() if place.alone is None else frozenset({attempt.components[place.alone]})
+        request = {"do": "describe", "home": self._home, "step": place.step, "alone": place.alone}
+        for _ in range(_DESCRIBING_TRIES):
+            with self._processes.child(self._limits) as child:
+                answer = child.ask(request, text, self._limits)
+            if isinstance(answer, Answered) and "operator" in answer.document:
+                step = answer.document
+                return step["operator"], step["expression"], frozenset(step["components"])
+        return "", "", frozenset()
+
+    def result(self, guilty: Iterable[str], notorious: Notorious) -> FragmentResult:
+        """Everything put together, each failure with its sample."""
+        result = merged(self.work, self._parts, {column: self._deaths[column] for column in guilty})
+        failures: dict[str, Failure] = {}
+        likely: list[Rows] = []
+        for outcome in result.outcomes:
+            if outcome.failure is not None and outcome.failure.operator:
+                found = self._with_sample(outcome.column, outcome.failure, notorious, likely)
+                failures[outcome.column] = found
+                if found.events:
+                    likely.append(np.array(found.events, np.int64))
+        return merged(self.work, self._parts, {**{column: self._deaths[column] for column in guilty}, **failures})
+
+    def _with_sample(self, column: str, failure: Failure, notorious: Notorious, likely: list[Rows]) -> Failure:
+        secs = min(SEARCH_SECS, notorious.secs_left(column))
+        if secs <= 0:
+            return failure
+        case = Case(self._home, self.work.only({column}).to_json(), self.work.fragment.rows, failure)
+        begun_at = time.monotonic()
+        found = with_sample(case, self._processes, self._limits, secs, likely)
+        notorious.spent(column, time.monotonic() - begun_at)
+        return found
+
+
+def _what_happened(ended: Ended, limits: IsolationLimits) -> str:
+    doing = {Phase.READING: "reading its columns ", Phase.COMPILING: "compiling it ", Phase.WRITING: "writing it "}
+    during = doing.get(ended.place.phase, "")
+    match ended.kind:
+        case "memory":
+            return f"{during}needed more than {limits.memory_bytes / 1e9:.1f} GB"
+        case "stalled":
+            return f"{during}took more than {limits.stall_secs:g} s"
+        case "lost":
+            return f"while {during.rstrip()}, {ended.how}" if during else ended.how

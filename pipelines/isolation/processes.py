@@ -1,0 +1,330 @@
+"""Children at hand: started from a server, asked, watched, killed when they pass a limit, kept for the next fragment."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.errors import ChildrenLost
+from pipelines.isolation.blame import DeathKind
+from pipelines.isolation.board import Place, StepBoard, new_board_file
+from pipelines.isolation.limits import IsolationLimits
+from pipelines.isolation.server import ANSWER, END, FORK, REQUEST, UNKNOWN_STATUS
+from pipelines.isolation.watch import StallClock, memory_of
+
+#: How often a child is looked at; more often once it holds half of what it may.
+_LOOK_SECS, _LOOK_SECS_LARGE = 0.05, 0.01
+#: A child that holds more than this share of its limit when it has nothing to do is let go.
+_KEPT_SHARE = 0.75
+_SERVER_SECS = 120.0
+_SERVER_TRIES = 3
+_READ_BYTES = 1 << 20
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from pipelines.isolation.server import main; main(int(sys.argv[2]), int(sys.argv[3]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a child said."""
+
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A child that gave no answer: why, and where it was. ``status``: its exit code, negative for a signal, if it is known."""
+
+    kind: DeathKind
+    place: Place
+    status: int = UNKNOWN_STATUS
+
+    @property
+    def how(self) -> str:
+        """How a process ended that no limit was in the way of."""
+        if self.status == UNKNOWN_STATUS:
+            return "its process ended"
+        if self.status >= 0:
+            return f"its process ended with status {self.status}"
+        name = signal.Signals(-self.status).name if -self.status in set(signal.Signals) else f"signal {-self.status}"
+        return f"its process was ended by {name}"
+
+
+class _ServerGone(Exception):
+    """The server does not answer; there may be another."""
+
+
+class _Server:
+    """The server of children as its parent sees it. Thread-safe."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        paths = json.dumps([os.path.abspath(path) for path in sys.path])
+        command = [sys.executable, "-c", _START, paths, str(theirs.fileno()), str(os.getpid())]
+        try:
+            # A session of its own: a key pressed at the terminal is for the parent to deal with.
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()],
+                                             start_new_session=True)  # fmt: skip
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._control = ours
+        self._control.settimeout(_SERVER_SECS)
+        self._lock = threading.Lock()
+
+    @property
+    def pid(self) -> int:
+        """Its process's number."""
+        return self._process.pid
+
+    def fork(self, connection: socket.socket, board_fd: int) -> int:
+        """The number of a new child that has ``connection``. Raises :class:`OSError` if the system has no more processes."""
+        pid = self._ask(REQUEST.pack(FORK, 0), [connection.fileno(), board_fd])
+        if pid < 0:
+            raise OSError(-pid, os.strerror(-pid))
+        return pid
+
+    def end(self, pid: int) -> int:
+        """Kill a child if it lives still; its exit code."""
+        try:
+            return self._ask(REQUEST.pack(END, pid), [])
+        except _ServerGone:
+            return UNKNOWN_STATUS  # it went with its server
+
+    def _ask(self, message: bytes, fds: list[int]) -> int:
+        with self._lock:
+            try:
+                socket.send_fds(self._control, [message], fds)
+                answer = b""
+                while len(answer) < ANSWER.size:
+                    part = self._control.recv(ANSWER.size - len(answer))
+                    if not part:
+                        raise _ServerGone
+                    answer += part
+            except OSError as error:
+                raise _ServerGone from error
+        (number,) = ANSWER.unpack(answer)
+        return int(number)
+
+    def close(self) -> None:
+        """Hang up: the server ends, and so do all its children."""
+        self._control.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Child:
+    """One child process. For one thread at a time."""
+
+    def __init__(self, server: _Server) -> None:
+        ours, theirs = socket.socketpair()
+        board_fd = new_board_file()
+        try:
+            with theirs:
+                self.pid = server.fork(theirs, board_fd)
+            self._board = StepBoard.of(board_fd)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            os.close(board_fd)
+        self._server, self._connection = server, ours
+        self._poll = select.poll()
+        self._poll.register(ours, select.POLLIN)
+        self.is_new = True
+        self.is_ended = False
+
+    def ask(self, request: Mapping[str, object], work: str, limits: IsolationLimits) -> Answered | Ended:
+        """What the child answers, or how it ended; then it is gone. ``limits`` are of this machine."""
+        self.is_new = False
+        header = json.dumps({**request, "memory_bytes": limits.memory_bytes})
+        self._connection.settimeout(limits.stall_secs)
+        try:
+            self._connection.sendall(f"{header}\n{work}\n".encode())
+            return self._watched(limits)
+        except TimeoutError:
+            return self._end("stalled")
+        except OSError:
+            return self._end("lost")
+
+    def _watched(self, limits: IsolationLimits) -> Answered | Ended:
+        stall = StallClock(self._board, limits.stall_secs, time.monotonic())
+        answer, look_secs, looked = bytearray(), _LOOK_SECS, time.monotonic()
+        while True:
+            if self._poll.poll(look_secs * 1000):
+                part = self._connection.recv(_READ_BYTES)
+                if not part:
+                    return self._end("lost")
+                answer += part
+                if part.endswith(b"\n"):
+                    return Answered(json.loads(answer))
+            now = time.monotonic()
+            if now - looked < look_secs:
+                continue
+            looked = now
+            held = memory_of(self.pid) or 0
+            if held > limits.memory_bytes:
+                return self._end("memory")
+            if stall.is_stalled(now):
+                return self._end("stalled")
+            look_secs = _LOOK_SECS_LARGE if 2 * held > limits.memory_bytes else _LOOK_SECS
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it ended while nobody asked it anything."""
+        return bool(self._poll.poll(0))
+
+    def _end(self, kind: DeathKind) -> Ended:
+        place = self._board.place
+        return Ended(kind, place, self.close())
+
+    def close(self) -> int:
+        """Kill it if it lives still; its exit code. To be called once."""
+        self.is_ended = True
+        status = self._server.end(self.pid)
+        self._connection.close()
+        self._board.close()
+        return status
+
+
+class ChildProcesses:
+    """The children of this process, started as they are needed; at most ``most`` work at a time. Thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        self._places = threading.BoundedSemaphore(most)
+        self._lock = threading.Lock()
+        self._idle: list[Child] = []
+        self._server: _Server | None = None
+        self.owner = os.getpid()
+        self.started = 0
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The numbers of the server and of the children that wait for work."""
+        with self._lock:
+            servers = [] if self._server is None else [self._server.pid]
+            return (*servers, *(child.pid for child in self._idle))
+
+    def prepare(self) -> None:
+        """Start the server now, if none is there: what it imports takes a while, which the caller need not wait for.
+
+        Raises :class:`ChildrenLost` when the system lets no process start.
+        """
+        self._prepared()
+
+    def _prepared(self) -> _Server:
+        with self._lock:
+            try:
+                self._server = self._server or _Server()
+            except OSError as error:
+                raise _refused(error) from error
+            return self._server
+
+    @contextmanager
+    def child(self, limits: IsolationLimits, *, fresh: bool = False) -> Iterator[Child]:
+        """A child for the time of the block, ``fresh`` one that did nothing before; kept afterwards if it is well.
+
+        Raises :class:`ChildrenLost` when the system lets no process start.
+        """
+        with self._places:
+            child = self._taken(fresh)
+            try:
+                yield child
+            except BaseException:
+                if not child.is_ended:
+                    child.close()
+                raise
+            if not child.is_ended:
+                self._keep(child, limits)
+
+    def _taken(self, fresh: bool) -> Child:
+        while not fresh and (idle := self._take_idle()) is not None:
+            if not idle.is_gone:
+                return idle
+            idle.close()
+        for _ in range(_SERVER_TRIES):
+            server = self._prepared()
+            try:
+                child = Child(server)
+            except _ServerGone:
+                self._drop(server)
+                continue
+            except OSError as error:
+                raise _refused(error) from error
+            with self._lock:
+                self.started += 1
+            return child
+        raise ChildrenLost("the processes that compute fragments cannot be started", value=f"{_SERVER_TRIES} tries",
+                           next_step="see what Python printed before this")  # fmt: skip
+
+    def _take_idle(self) -> Child | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _keep(self, child: Child, limits: IsolationLimits) -> None:
+        if (memory_of(child.pid) or 0) > _KEPT_SHARE * limits.memory_bytes:
+            child.close()
+            return
+        with self._lock:
+            self._idle.append(child)
+
+    def _drop(self, server: _Server) -> None:
+        with self._lock:
+            if self._server is not server:
+                return  # another thread was faster
+            self._server = None
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.close()
+        server.close()
+
+    def close(self) -> None:
+        """End the server and every child."""
+        with self._lock:
+            server = self._server
+        if server is not None:
+            self._drop(server)
+
+
+def _refused(error: OSError) -> ChildrenLost:
+    return ChildrenLost("the system lets no process start that would compute fragments", value=str(error),
+                        next_step="raise the limit of processes or of open files")  # fmt: skip
+
+
+_LOCK = threading.Lock()
+_ours: ChildProcesses | None = None
+
+
+def child_processes() -> ChildProcesses:
+    """Those of this process: one set for all jobs and all threads, ended with the process."""
+    global _ours
+    with _LOCK:
+        if _ours is None or _ours.owner != os.getpid():  # a fork of ours has its parent's children in its memory only
+            _ours = ChildProcesses(max(64, 4 * (os.cpu_count() or 1)))
+            atexit.register(_close_at_exit, _ours)
+        return _ours
+
+
+def _close_at_exit(processes: ChildProcesses) -> None:
+    if processes.owner == os.getpid():
+        with contextlib.suppress(OSError):
+            processes.close()

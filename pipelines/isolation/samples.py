@@ -1,0 +1,152 @@
+"""The smallest sample of events that still makes a component fail, each trial made in a child under the same limits.
+
+A stall is told by the clock, so every trial that stalls takes all of its time. Such a search uses a shorter time, and what
+it finds is tried once more with the whole time before it is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pipelines.isolation.board import Phase
+from pipelines.isolation.limits import IsolationLimits
+from pipelines.isolation.processes import Answered, Child, ChildProcesses, Ended
+from pipelines.isolation.shrink import Budget, Rows, ranges_of, smallest
+from warehouse.failures import Failure
+
+#: What one search may take, besides its first and its last trial.
+SEARCH_TRIALS, SEARCH_SECS = 1_000, 60.0
+#: A shorter time to stall: this share of the whole, but no less than so many seconds; and how many such trials are paid for.
+_HURRIED_SHARE, _HURRIED_SECS, _HURRIED_TRIALS = 0.05, 5.0, 20
+#: A sample of more events is no help to anybody.
+_MOST_EVENTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A component that fails over a fragment of ``rows``: the work on it alone, as JSON, in a warehouse."""
+
+    home: str
+    work: str
+    rows: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Symptom:
+    """What must be the same for a failure to be the same one. ``failure``: all that is known of it."""
+
+    failure: Failure
+    exceptions: tuple[str, ...] = ()
+
+    def is_like(self, other: _Symptom | None) -> bool:
+        """The same kind of failure, of the same operator, by the same exceptions."""
+        return other is not None and self._key == other._key
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        failure = self.failure
+        return failure.kind, failure.operator, failure.expression, self.exceptions if failure.kind == "raised" else ()
+
+
+def with_sample(
+    case: Case, processes: ChildProcesses, limits: IsolationLimits, secs: float = SEARCH_SECS,
+    likely: Sequence[Rows] = (),
+) -> Failure:  # fmt: skip
+    """The case's failure with the smallest sample that was found; as it is if it does not come again by itself.
+
+    What is said of a failure that raised is what the component says by itself: among others it may have run fused with them.
+    ``likely``: events that made other components fail, tried first. Deterministic while ``secs`` last.
+    """
+    with ExitStack() as stack:
+        trials = _Trials(case, processes, limits, stack)
+        whole = np.arange(case.rows, dtype=np.int64)
+        symptom = trials.expected(whole) if case.rows else None
+        if symptom is None:
+            return case.failure
+        budget = Budget(SEARCH_TRIALS, secs + _HURRIED_TRIALS * trials.hurry_secs)
+
+        def fails(rows: Rows) -> bool:
+            return symptom.is_like(trials.symptom(rows))
+
+        start = next((rows for rows in likely if len(rows) < case.rows and budget.spend() and fails(rows)), whole)
+        found = smallest(start, fails, budget)
+        sample = trials.sample(found) if len(found) <= _MOST_EVENTS and trials.confirms(found, symptom) else ""
+        said = symptom.failure if case.failure.kind == "raised" else case.failure
+        return replace(said, events=tuple(int(row) for row in found) if sample else (), sample=sample)
+
+
+class _Trials:
+    """Trials of one component on some of its events. They share a child while it lives."""
+
+    def __init__(self, case: Case, processes: ChildProcesses, limits: IsolationLimits, stack: ExitStack) -> None:
+        self._case, self._processes, self._limits, self._stack = case, processes, limits, stack
+        self._hurried = limits
+        if case.failure.kind == "stalled":
+            secs = max(_HURRIED_SHARE * limits.stall_secs, _HURRIED_SECS)
+            self._hurried = replace(limits, stall_secs=min(secs, limits.stall_secs))
+        self._child: Child | None = None
+        self._steps: dict[tuple[int, int | None], tuple[str, str]] = {}
+
+    @property
+    def hurry_secs(self) -> float:
+        """How long a trial takes that stalls; 0 if no stall is looked for."""
+        return self._hurried.stall_secs if self._case.failure.kind == "stalled" else 0.0
+
+    def expected(self, whole: Rows) -> _Symptom | None:
+        """The symptom of all events together, to be looked for in fewer; None if it is not of the failure's kind."""
+        found = self.symptom(whole)
+        if found is not None and found.failure.operator != self._case.failure.operator and self.hurry_secs:
+            self._hurried = self._limits  # a step before it takes long as well, and ends
+            found = self.symptom(whole)
+        return found if found is not None and found.failure.kind == self._case.failure.kind else None
+
+    def symptom(self, rows: Rows) -> _Symptom | None:
+        """How the component fails on these events; None if it does not, or cannot be tried."""
+        request = {"do": "try", "home": self._case.home, "rows": ranges_of(rows)}
+        answer = self._ask(request)
+        if isinstance(answer, Ended):
+            operator, expression = self._step(answer)
+            return _Symptom(Failure(answer.kind, answer.how, operator, expression))
+        document = answer.document
+        if "out_of_memory" in document:
+            return _Symptom(Failure("memory", document["out_of_memory"]))
+        if document.get("failure") is None:
+            return None
+        return _Symptom(Failure.from_document(document["failure"]), tuple(document["exceptions"]))
+
+    def confirms(self, rows: Rows, symptom: _Symptom) -> bool:
+        """Whether these events still fail when they have all the time there is."""
+        if self._hurried == self._limits:
+            return True
+        self._hurried = self._limits
+        return symptom.is_like(self.symptom(rows))
+
+    def sample(self, rows: Rows) -> str:
+        """The events as text; empty if they take too much room, or cannot be read any more."""
+        answer = self._ask({"do": "sample", "home": self._case.home, "rows": ranges_of(rows)})
+        return str(answer.document.get("sample", "")) if isinstance(answer, Answered) else ""
+
+    def _step(self, ended: Ended) -> tuple[str, str]:
+        """The operator and expression of the step in which a child ended."""
+        place = ended.place
+        if not place.is_timed and place.phase is not Phase.LOADING:
+            return "", ""
+        key = place.step, place.alone
+        if key not in self._steps:
+            answer = self._ask({"do": "describe", "home": self._case.home, "step": place.step, "alone": place.alone})
+            known = answer.document if isinstance(answer, Answered) else {}
+            self._steps[key] = str(known.get("operator", "")), str(known.get("expression", ""))
+        return self._steps[key]
+
+    def _ask(self, request: Mapping[str, Any]) -> Answered | Ended:
+        if self._child is None or self._child.is_ended:
+            self._stack.close()
+            fresh = self._case.failure.kind != "raised"
+            self._child = self._stack.enter_context(self._processes.child(self._limits, fresh=fresh))
+        return self._child.ask(request, self._case.work, self._hurried)

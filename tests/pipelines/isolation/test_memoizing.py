@@ -1,0 +1,247 @@
+"""Components that misbehave, in real processes, beside healthy ones that must not notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import transforms.expression as hr
+from pipelines.fragment_run import PlanCache, memoize_fragment
+from pipelines.fragment_work import ComponentOutcome, FragmentWork
+from pipelines.isolation.limits import IsolationLimits
+from pipelines.isolation.memoizing import ChildDefect, Notorious, memoize_isolated
+from pipelines.isolation.processes import ChildProcesses
+from tests.pipelines.isolation import scenes
+from tests.pipelines.isolation.scenes import (
+    BAD,
+    HASTY,
+    LIMITS,
+    OTHER_BAD,
+    ROWS,
+    healthy,
+    leased,
+    made,
+    memoized,
+    write_events,
+)
+from transforms.errors import StorageError
+from transforms.functions import op
+from transforms.graph import component_from_document
+from transforms.plan import compile_plan
+from warehouse.failures import Failure
+from warehouse.storage import Storage
+
+MOOD = hr.text("mood")
+
+
+def checksums(outcomes: dict[str, ComponentOutcome], names: Iterable[str]) -> dict[str, str]:
+    return {name: outcomes[name].checksum for name in names}
+
+
+def undisturbed(folder: Path, rows: int = ROWS) -> tuple[bytes, dict[str, str]]:
+    """The memo file of the healthy components alone, computed in this process, and its checksums by input."""
+    model = made(healthy())
+    home, (work,) = leased(folder, model, rows=rows)
+    result = memoize_fragment(Storage(home), work, PlanCache())
+    fingerprints = {item.fingerprint: name for name, item in model.inputs.items()}
+    sums = {fingerprints[outcome.column]: outcome.checksum for outcome in result.outcomes}
+    return Storage(home).read_bytes(result.files[0].path), sums
+
+
+def failed_beside_healthy(
+    tmp_path: Path,
+    processes: ChildProcesses,
+    bad: hr.Expr,
+    limits: IsolationLimits = LIMITS,
+    rows: int = ROWS,
+) -> Failure:
+    """The failure of ``bad``, after a check that its neighbours' memos are one file, to the byte what they would be."""
+    log = tmp_path / "with" / "log"
+    write_events(log, rows=rows)
+    result, outcomes = memoized(tmp_path / "with", {**healthy(), "bad": bad}, processes, limits, rows)
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "log").symlink_to(log)
+    content, sums = undisturbed(tmp_path / "without", rows)
+    assert checksums(outcomes, healthy()) == sums
+    assert all(outcomes[name].failure is None for name in healthy())
+    assert [Storage(str(tmp_path / "with" / "home")).read_bytes(file.path) for file in result.files] == [content]
+    failure = outcomes["bad"].failure
+    assert failure is not None
+    assert failure.operator == "python_function"
+    assert failure.expression.startswith("python_function(mood, ")
+    return failure
+
+
+def sampled(failure: Failure) -> list[dict[str, object]]:
+    table = failure.sample_table()
+    assert table is not None
+    return list(table.to_pylist())
+
+
+def test_what_raises_fails_with_the_one_event_that_makes_it(tmp_path: Path, processes: ChildProcesses) -> None:
+    failure = failed_beside_healthy(tmp_path, processes, scenes.raises(MOOD))
+    assert failure.kind == "raised"
+    assert "ValueError" in failure.error
+    assert (failure.events, sampled(failure)) == ((BAD,), [{"mood": "bad"}])
+
+
+def test_events_that_fail_only_together_are_found_together(tmp_path: Path, processes: ChildProcesses) -> None:
+    failure = failed_beside_healthy(tmp_path, processes, scenes.dislikes_the_pair(MOOD))
+    assert failure.kind == "raised"
+    assert failure.events == (BAD, OTHER_BAD)
+    assert sampled(failure) == [{"mood": "bad"}, {"mood": "other bad"}]
+
+
+def test_a_crash_in_c_is_cut_out(tmp_path: Path, processes: ChildProcesses) -> None:
+    failure = failed_beside_healthy(tmp_path, processes, scenes.crashes(MOOD))
+    assert (failure.kind, failure.error, failure.events) == ("lost", "its process was ended by SIGSEGV", (BAD,))
+
+
+def test_a_function_that_ends_its_process_is_cut_out(tmp_path: Path, processes: ChildProcesses) -> None:
+    failure = failed_beside_healthy(tmp_path, processes, scenes.quits(MOOD))
+    assert (failure.kind, failure.error, failure.events) == ("lost", "its process ended with status 7", (BAD,))
+
+
+def test_what_allocates_for_ever_is_cut_out(tmp_path: Path, processes: ChildProcesses) -> None:
+    failure = failed_beside_healthy(tmp_path, processes, scenes.hoards(MOOD), rows=30)
+    assert (failure.kind, failure.error) == ("memory", "needed more than 0.4 GB")
+    assert failure.events == (BAD % 30,)
+
+
+def test_what_is_refused_memory_is_out_of_memory(tmp_path: Path, processes: ChildProcesses) -> None:
+    failure = failed_beside_healthy(tmp_path, processes, scenes.asks_too_much(MOOD))
+    assert (failure.kind, failure.events) == ("memory", (BAD,))
+    assert "Unable to allocate" in failure.error
+
+
+def test_what_never_ends_is_cut_out(tmp_path: Path, processes: ChildProcesses) -> None:
+    failure = failed_beside_healthy(tmp_path, processes, scenes.loops(MOOD), HASTY, rows=5)
+    assert (failure.kind, failure.error, failure.events) == ("stalled", "took more than 1.5 s", (BAD % 5,))
+
+
+@pytest.mark.slow
+def test_what_is_stuck_in_c_is_cut_out(tmp_path: Path, processes: ChildProcesses) -> None:
+    failure = failed_beside_healthy(tmp_path, processes, scenes.backtracks(MOOD), HASTY)
+    assert (failure.kind, failure.error, failure.events) == ("stalled", "took more than 1.5 s", (BAD,))
+
+
+@pytest.mark.slow
+def test_every_misbehaviour_at_once(tmp_path: Path, processes: ChildProcesses) -> None:
+    bad = ("raises", "dislikes_the_pair", "crashes", "quits", "hoards", "loops", "backtracks", "asks_too_much")
+    inputs = {**healthy(), **{name: getattr(scenes, name)(MOOD) for name in bad}}
+    result, outcomes = memoized(tmp_path, inputs, processes, HASTY, rows=20)
+    _, sums = undisturbed(tmp_path / "without", rows=20)
+    assert checksums(outcomes, healthy()) == sums
+    kinds = {name: outcomes[name].failure.kind for name in bad if outcomes[name].failure}  # type: ignore[union-attr]
+    assert kinds == {"raises": "raised", "dislikes_the_pair": "raised", "crashes": "lost", "quits": "lost",
+                     "hoards": "memory", "loops": "stalled", "backtracks": "stalled", "asks_too_much": "memory"}  # fmt: skip
+    assert len(result.files) == 1
+
+
+def test_a_sample_makes_the_component_fail_by_itself(tmp_path: Path, processes: ChildProcesses) -> None:
+    """What is kept is enough to see the failure again, far from the data."""
+    model = made({**healthy(), "bad": scenes.dislikes_the_pair(MOOD)})
+    home, (work,) = leased(tmp_path, model)
+    result = memoize_isolated(work.to_json(), home, processes, LIMITS, Notorious())
+    ((wanted, outcome),) = ((one, found) for one, found in zip(work.components, result.outcomes, strict=True)
+                            if found.failure is not None)  # fmt: skip
+    assert outcome.failure is not None
+    events = outcome.failure.sample_table()
+    assert events is not None
+    stored = pq.read_table(work.fragment.path)
+    assert events.equals(stored.take(pa.array(outcome.failure.events)).select(["mood"]))
+    again = compile_plan({"it": component_from_document(dict(wanted.component))}).run(events)
+    assert again.failures["it"].error == outcome.failure.error
+    for left_out in range(2):
+        assert (
+            not compile_plan({"it": component_from_document(dict(wanted.component))})
+            .run(events.slice(left_out, 1))
+            .failures
+        )
+
+
+def test_a_sample_that_is_too_large_is_left_out(tmp_path: Path, processes: ChildProcesses) -> None:
+    @op(result="string")
+    def dislikes_long_texts(text):
+        if any(len(each or "") > 100_000 for each in text.to_pylist()):
+            raise ValueError("too long")
+        return text
+
+    log = write_events(tmp_path / "log")
+    path = log / "date=2026-01-01" / "hour=00" / "part.parquet"
+    raw = pq.read_table(path, partitioning=None)
+    moods = raw.column("mood").to_pylist()
+    moods[7] = "x" * 200_000
+    pq.write_table(raw.set_column(raw.schema.get_field_index("mood"), "mood", pa.array(moods)), path)
+    _, outcomes = memoized(tmp_path, {"bad": dislikes_long_texts(MOOD)}, processes)
+    failure = outcomes["bad"].failure
+    assert failure is not None
+    assert (failure.kind, failure.events, failure.sample) == ("raised", (), "")
+    assert "too long" in failure.message
+
+
+@op(result="string")
+def swells(text, *, letter="x"):
+    """300,000 bytes an event."""
+    return pa.array([letter * 300_000 for _ in text.to_pylist()])
+
+
+def test_components_that_need_too_much_only_together_are_computed_in_parts(
+    tmp_path: Path, processes: ChildProcesses
+) -> None:
+    inputs = {f"swells_{letter}": swells(MOOD, letter=letter) for letter in "abcdefghijkl"}
+    result, outcomes = memoized(tmp_path, inputs, processes, rows=100)
+    assert [outcome.failure for outcome in outcomes.values()] == [None] * 12
+    assert 1 < len(result.files) < 12
+    for name, outcome in outcomes.items():
+        assert result.file_of(outcome).path == outcome.path
+        (array,) = _columns(tmp_path, outcome)
+        assert set(array.to_pylist()) == {name[-1] * 300_000}
+
+
+def _columns(tmp_path: Path, outcome: ComponentOutcome) -> list[pa.Array]:
+    from warehouse.memo_file import read_memo_columns
+
+    storage = Storage(str(tmp_path / "home"))
+    return list(read_memo_columns(storage, outcome.path, {outcome.column: outcome.checksum}).values())
+
+
+def test_components_that_were_guilty_once_do_not_hold_up_their_neighbours_again(
+    tmp_path: Path, processes: ChildProcesses
+) -> None:
+    model = made({**healthy(), "bad": scenes.quits(MOOD)})
+    home, works = leased(tmp_path, model, hours=2)
+    notorious = Notorious()
+    memoize_isolated(works[0].to_json(), home, processes, LIMITS, notorious)
+    assert notorious.guilty == {model.inputs["bad"].fingerprint}
+    results = [memoize_isolated(work.to_json(), home, processes, LIMITS, notorious) for work in works[1:]]
+    assert [sum(one.failure is not None for one in result.outcomes) for result in results] == [1]
+    assert [len(result.files) for result in results] == [1]
+
+
+def test_changed_data_fails_without_a_sample(tmp_path: Path, processes: ChildProcesses) -> None:
+    model = made(healthy())
+    home, (work,) = leased(tmp_path, model)
+    Path(work.fragment.path).write_bytes(b"not what it was")
+    result = memoize_isolated(work.to_json(), home, processes, LIMITS, Notorious())
+    failures = [outcome.failure for outcome in result.outcomes]
+    assert {failure.kind for failure in failures if failure} == {"data"}
+    assert all(failure is not None and failure.sample == "" for failure in failures)
+
+
+def test_a_disk_that_refuses_is_an_error_here(tmp_path: Path, processes: ChildProcesses) -> None:
+    home, (work,) = leased(tmp_path, made(healthy()))
+    (tmp_path / "home" / "memos").write_text("a file where the folder should be")
+    with pytest.raises(StorageError, match="memos"):
+        memoize_isolated(work.to_json(), home, processes, LIMITS, Notorious())
+
+
+def test_a_defect_of_a_child_is_told_here(tmp_path: Path, processes: ChildProcesses) -> None:
+    home, (work,) = leased(tmp_path, made(healthy()))
+    broken = FragmentWork(work.fragment, work.components, "memos/no path\0-x-y.memo")
+    with pytest.raises(ChildDefect, match="Traceback"):
+        memoize_isolated(broken.to_json(), home, processes, LIMITS, Notorious())

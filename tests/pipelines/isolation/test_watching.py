@@ -1,0 +1,111 @@
+"""What a parent sees of a child, and what a machine has to give."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.isolation.board import Phase, Place, StepBoard, new_board_file
+from pipelines.isolation.limits import LEAST_MEMORY_BYTES, IsolationLimits, machine_memory_bytes
+from pipelines.isolation.watch import StallClock, memory_of
+from transforms.errors import InputError
+
+
+def test_a_place_is_read_as_it_was_written() -> None:
+    fd = new_board_file()
+    child, parent = StepBoard.of(fd), StepBoard.of(fd)
+    os.close(fd)
+    assert parent.place == Place(Phase.IDLE)
+    child.step(7)
+    assert parent.place == Place(Phase.RUNNING, 7, None)
+    child.alone(3)
+    child.at(Phase.COMPILING)
+    assert parent.place == Place(Phase.COMPILING, 0, 3)
+    child.alone(None)
+    child.step(10**9)
+    assert parent.place == Place(Phase.RUNNING, 2**20 - 1, None), "more steps than any plan has"
+    for board in (child, parent):
+        board.close()
+
+
+def test_every_entry_is_another_even_of_the_same_place() -> None:
+    board = StepBoard()
+    entries = set()
+    for _ in range(1000):
+        board.step(5)
+        entries.add(board.entry)
+    assert len(entries) == 1000
+
+
+def test_a_stall_is_staying_in_one_step_of_a_plan() -> None:
+    board = StepBoard()
+    clock = StallClock(board, 10.0, now=0.0)
+    board.step(1)
+    assert not clock.is_stalled(9.0)
+    board.step(2)
+    assert not clock.is_stalled(18.0)
+    assert not clock.is_stalled(28.0)
+    assert clock.is_stalled(28.1)
+
+
+@pytest.mark.parametrize("phase", [Phase.IDLE, Phase.READING, Phase.LOADING, Phase.WRITING])
+def test_what_waits_for_others_is_not_held_to_a_time(phase: Phase) -> None:
+    board = StepBoard()
+    board.at(phase)
+    clock = StallClock(board, 10.0, now=0.0)
+    assert not clock.is_stalled(1e6)
+    board.at(Phase.COMPILING)
+    assert not clock.is_stalled(1e6 + 1)
+    assert clock.is_stalled(1e6 + 12)
+
+
+def test_memory_is_what_a_process_holds_for_itself() -> None:
+    before = memory_of(os.getpid())
+    assert before is not None
+    held = np.ones(50_000_000 // 8)
+    after = memory_of(os.getpid())
+    assert after is not None
+    assert 45_000_000 < after - before < 100_000_000
+    del held
+    assert memory_of(2**30) is None
+
+
+@pytest.mark.parametrize(("memory", "stall"), [(1000, 1.0), (-1, 1.0), (0, 0.0), (0, -1.0), (0, float("nan")),
+                                               (0, float("inf"))])  # fmt: skip
+def test_limits_that_make_no_sense_are_refused(memory: int, stall: float) -> None:
+    with pytest.raises(InputError):
+        IsolationLimits(memory, stall)
+
+
+def test_without_a_limit_children_share_the_machine() -> None:
+    machine = machine_memory_bytes()
+    shares = [IsolationLimits().on_this_machine(count).memory_bytes for count in (1, 4)]
+    assert machine / 2 < shares[0] < machine
+    assert shares[1] == pytest.approx(max(shares[0] / 4, LEAST_MEMORY_BYTES), rel=1e-6)
+    assert IsolationLimits().on_this_machine(10**6).memory_bytes == LEAST_MEMORY_BYTES
+    given = IsolationLimits(2**30, 5.0)
+    assert given.on_this_machine(4) == given
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/app/inner\n", {"app/memory.max": "500000000\n", "app/inner/memory.max": "max\n"}, 500_000_000),
+        ("0::/\n", {"memory.max": "300000000\n"}, 300_000_000),
+        ("5:cpu,memory:/job\n", {"memory/job/memory.limit_in_bytes": "200000000\n"}, 200_000_000),
+        ("5:memory:/job\n", {"memory/memory.limit_in_bytes": "9223372036854771712\n"}, None),
+        ("0::/gone\n", {}, None),
+    ],
+)
+def test_a_containers_limit_is_found(tmp_path: Path, own: str, files: dict[str, str], expected: int | None) -> None:
+    (tmp_path / "own").write_text(own)
+    for name, text in files.items():
+        path = tmp_path / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert machine_memory_bytes(tmp_path / "cgroup", tmp_path / "own") == (expected or physical)
+    assert machine_memory_bytes(tmp_path / "none", tmp_path / "neither") == physical
