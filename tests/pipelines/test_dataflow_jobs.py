@@ -71,6 +71,7 @@ def test_a_job_that_fails_is_one_error_and_its_tasks_are_given_back(cloud: Cloud
     assert text in str(caught.value.value)
 
 
+@pytest.mark.slow
 def test_a_job_that_nobody_attends_to_is_cancelled(cloud: Cloud) -> None:
     """A machine that cannot write ends the attendant, and with it the heartbeats; the service would go on for hours."""
 

@@ -23,7 +23,8 @@ from pipelines.worker import WorkerConfig, run_worker
 from tests.pipelines.dataflow_scenes import Cloud
 from tests.pipelines.scenes import REPOSITORY, fill, memo_values, open_home
 
-#: Runs a staged pipeline in the process that it is given to; says where each loaded module lies.
+#: Runs a staged pipeline in the process that it is given to; says where each loaded module lies, and how many processes
+#: computed the fragments.
 SDK_WORKER = """
 import json, sys
 from pathlib import Path
@@ -38,7 +39,8 @@ for environment in pipeline.components.environments.values():
     del environment.dependencies[:]
 FnApiRunner().run_via_runner_api(pipeline, PipelineOptions()).wait_until_finish()
 loaded = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
-print(json.dumps({name: place for name, place in loaded.items() if place}))
+children = sys.modules["pipelines.isolation.processes"].child_processes().started
+print(json.dumps([children, {name: place for name, place in loaded.items() if place}]))
 """
 
 
@@ -102,6 +104,7 @@ def test_the_staged_package_computes_in_an_empty_environment_what_is_computed_he
         machine.install, f"apache-beam=={version('apache-beam')}", "--constraint", str(REPOSITORY / "requirements.txt")
     )
     modules: dict[str, str] = {}
+    children: list[int] = []
 
     def run_job(taken: dict[str, Any]) -> None:
         job = cloud.service.jobs[taken["id"]]
@@ -109,7 +112,9 @@ def test_the_staged_package_computes_in_an_empty_environment_what_is_computed_he
             pipeline = boot(cloud, taken, tmp_path / "staged")
             image.result()
             install_staged(machine, pipeline.parent)
-            modules.update(json.loads(machine.run("-c", SDK_WORKER, str(pipeline)).splitlines()[-1]))
+            started, loaded = json.loads(machine.run("-c", SDK_WORKER, str(pipeline)).splitlines()[-1])
+            children.append(started)
+            modules.update(loaded)
             job["currentState"] = "JOB_STATE_DONE"
         except BaseException as error:
             cloud.service.fail(job, repr(error))
@@ -136,5 +141,8 @@ def test_the_staged_package_computes_in_an_empty_environment_what_is_computed_he
     }
     own = {name: place for name, place in modules.items() if name.partition(".")[0] in ROOMS}
     assert "pipelines.memoize" in own
+    assert children[0] >= 1, "fragments are computed in child processes there too"
     assert all(place.startswith(str(machine.folder)) for place in own.values())
     assert not [place for place in modules.values() if place.startswith(str(REPOSITORY))]
+    program = machine.folder / "bin" / "headrace-beam-worker"
+    assert "--provision_endpoint" in machine.run(str(program), "--help")
