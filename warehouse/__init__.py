@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from warehouse.changes.deletion import delete_rows
     from warehouse.changes.outcome import Change
     from warehouse.changes.overlay import fix_columns, overlay_columns
+    from warehouse.clients import Client, list_clients, set_client
     from warehouse.compact import Compacted, compact_memos
     from warehouse.compaction import CompactionPolicy
     from warehouse.component_rows import ComponentRow
@@ -31,6 +32,17 @@ if TYPE_CHECKING:
     from warehouse.overlay_files import live_mask
     from warehouse.pinned import pinned_solution
     from warehouse.pins import Pin, heartbeat_pin, live_pins, pin_solution, release_pin
+    from warehouse.quarantine import (
+        TaskDetail,
+        TaskGroup,
+        TaskRow,
+        get_task,
+        quarantine_groups,
+        quarantine_tasks,
+        task_sample,
+    )
+    from warehouse.quarantine_changes import QuarantineChange, drop_tasks, retry_tasks
+    from warehouse.quarantine_query import TaskQuery
     from warehouse.queue import (
         LeasedTask,
         MemoWritten,
@@ -42,7 +54,6 @@ if TYPE_CHECKING:
         lease_tasks,
         queue_depths,
         release_tasks,
-        retry_failed,
     )
     from warehouse.reader import LABEL, read_fragment, read_raw
     from warehouse.register import Registration, register_table
@@ -57,6 +68,12 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 _HOMES = {
+    "clients": ("Client", "list_clients", "set_client"),
+    "quarantine": (
+        "TaskDetail", "TaskGroup", "TaskRow", "get_task", "quarantine_groups", "quarantine_tasks", "task_sample",
+    ),
+    "quarantine_changes": ("QuarantineChange", "drop_tasks", "retry_tasks"),
+    "quarantine_query": ("TaskQuery",),
     "compact": ("Compacted", "compact_memos"),
     "compaction": ("CompactionPolicy",),
     "findings": ("Finding",),
@@ -81,7 +98,7 @@ _HOMES = {
     "memos": ("damage_recorder", "mark_damaged"),
     "queue": (
         "LeasedTask", "MemoWritten", "QueueDepth", "commit_memo", "commit_memos", "fail_task", "heartbeat",
-        "lease_tasks", "queue_depths", "release_tasks", "retry_failed",
+        "lease_tasks", "queue_depths", "release_tasks",
     ),
     "reader": ("LABEL", "read_fragment", "read_raw"),
     "register": ("Registration", "register_table"),
@@ -99,6 +116,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "LABEL",
     "Change",
+    "Client",
     "Collected",
     "ColumnSchema",
     "Compacted",
@@ -116,6 +134,7 @@ __all__ = [
     "MemoFile",
     "MemoWritten",
     "Pin",
+    "QuarantineChange",
     "QueueDepth",
     "ReadSolution",
     "Registration",
@@ -125,6 +144,10 @@ __all__ = [
     "Submission",
     "Table",
     "TableVersion",
+    "TaskDetail",
+    "TaskGroup",
+    "TaskQuery",
+    "TaskRow",
     "Verified",
     "Warehouse",
     "WarehouseConfig",
@@ -135,13 +158,16 @@ __all__ = [
     "compact_memos",
     "damage_recorder",
     "delete_rows",
+    "drop_tasks",
     "explain_model",
     "fail_task",
     "fix_columns",
     "get_component",
+    "get_task",
     "heartbeat",
     "heartbeat_pin",
     "lease_tasks",
+    "list_clients",
     "list_models",
     "list_tables",
     "live_mask",
@@ -153,6 +179,8 @@ __all__ = [
     "pin_solution",
     "pinned_solution",
     "plan_eviction",
+    "quarantine_groups",
+    "quarantine_tasks",
     "queue_depths",
     "queue_missing",
     "read_fragment",
@@ -162,12 +190,14 @@ __all__ = [
     "register_table",
     "release_pin",
     "release_tasks",
-    "retry_failed",
+    "retry_tasks",
     "run_eviction",
     "search_components",
+    "set_client",
     "status",
     "submit_model",
     "table_history",
+    "task_sample",
     "verify_warehouse",
     "write_memo_file",
 ]

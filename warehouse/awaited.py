@@ -15,10 +15,8 @@ from sqlalchemy import Connection, delete, select
 from warehouse import schema
 from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.manifests import fragments_by_row
-from warehouse.matching import Action, Match
+from warehouse.matching import AWAITED, Action, Match
 from warehouse.table import content_of
-
-_WAITING = (Action.WAIT, Action.QUARANTINED)
 
 
 def await_elsewhere(connection: Connection, columns: Mapping[str, Sequence[str]], matches: Sequence[Match]) -> None:
@@ -28,7 +26,7 @@ def await_elsewhere(connection: Connection, columns: Mapping[str, Sequence[str]]
         return content_of(one.wanted.placed.fragment, columns[one.wanted.fingerprint])
 
     queued = {one.wanted.memo_key: one for one in matches if one.action is Action.QUEUE}
-    waiting = [one for one in matches if one.action in _WAITING and not _is_its_own(one)]
+    waiting = [one for one in matches if one.action in AWAITED and not _is_its_own(one)]
     rows = {one.record.fragment for one in waiting if one.record is not None}
     sources = fragments_by_row(connection, rows) if rows else {}
     noted = set()

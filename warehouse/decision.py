@@ -15,7 +15,7 @@ from warehouse.table import Fragment
 
 ReasonCode = Literal[
     "ready", "raw", "never_seen", "operator_version", "data_changed", "evicted", "pending", "running", "failed",
-    "not_kept",
+    "dropped", "not_kept",
 ]  # fmt: skip
 
 
@@ -37,7 +37,7 @@ class Decision:
     """What was decided about one input over one fragment.
 
     ``hit``: nothing has to be computed for it (a ready memo, or a raw column). ``state`` is the memo's: ``PENDING``,
-    ``RUNNING``, ``READY``, ``FAILED``, ``EVICTED``, or ``""`` where there is none. ``reason_code`` is ``pending`` when
+    ``RUNNING``, ``READY``, ``FAILED``, ``DROPPED``, ``EVICTED``, or ``""`` where there is none. ``reason_code`` is ``pending`` when
     another model queued it; for what this model queued itself it is the cause of the miss. ``action``: how a read solution
     obtains it now, at the least cost; ``costs`` are filled in where they are asked for.
     """
@@ -102,6 +102,9 @@ def _reason(found: Match, cause: Cause | None, mine: frozenset[int]) -> tuple[Re
     if found.action is MatchAction.QUARANTINED:
         moment = datetime.fromtimestamp(record.changed_at, UTC)
         return "failed", f"failed on {moment:%Y-%m-%d} and was taken out of the queue: {record.cause}"
+    if found.action is MatchAction.DROPPED:
+        moment = datetime.fromtimestamp(record.changed_at, UTC)
+        return "dropped", f"dropped on {moment:%Y-%m-%d} {record.cause}; headrace tasks retry brings it back"
     code, text = _LATER[record.state]
     if record.queued_by in mine and code == "pending":
         return _own_code(record.cause_code), f"{record.cause}; queued"

@@ -13,15 +13,12 @@ from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.causes import Cause, find_causes
 from warehouse.coverage import Coverage, cover, find_coverage
 from warehouse.manifests import PlacedFragment, standing_rows
-from warehouse.matching import Action, Match, match, wanted_memos
+from warehouse.matching import AWAITED, Action, Match, match, wanted_memos
 from warehouse.memos import find_memos, requeue_tasks
 from warehouse.merged import MergedGraph
 from warehouse.models import ModelRecord, StoredInput, write_components
 from warehouse.table import content_of
 from warehouse.task_states import MemoState, TaskState
-
-#: What a model waits for. A quarantined memo too: once somebody retries it, it has to be computed.
-_AWAITED = (Action.QUEUE, Action.WAIT, Action.QUARANTINED)
 
 #: Which operations to keep, given those that are ready: the matching policy over one merged graph.
 Keeps = Callable[[Collection[str]], Collection[str]]
@@ -104,7 +101,7 @@ def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now:
     _cover_again(connection, found.graph, [one for one in matches if one.action is Action.LOAD])
     await_elsewhere(connection, found.graph.columns_of, matches)
     _move_to_current(connection, model.table, matches, found.rows)
-    return {one.wanted.memo_key for one in matches if one.action in _AWAITED}
+    return {one.wanted.memo_key for one in matches if one.action in (Action.QUEUE, *AWAITED)}
 
 
 def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[Match]) -> None:
@@ -164,9 +161,7 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[Match
     moved = [
         one.wanted
         for one in matches
-        if one.action in (Action.WAIT, Action.QUARANTINED)
-        and one.record is not None
-        and one.record.fragment not in current
+        if one.action in AWAITED and one.record is not None and one.record.fragment not in current
     ]
     if not moved:
         return
@@ -184,7 +179,7 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[Match
 @dataclass(frozen=True, slots=True)
 class Counts:
     """What became of (input, fragment) pairs. ``failed``: quarantined, or evicted and left so. ``computed``: the policy
-    keeps no memo of them.
+    keeps no memo of them. ``dropped``: taken out of the queue for good.
     """
 
     hits: int = 0
@@ -192,10 +187,11 @@ class Counts:
     queued: int = 0
     failed: int = 0
     computed: int = 0
+    dropped: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(self.hits + other.hits, self.shared + other.shared, self.queued + other.queued,
-                      self.failed + other.failed, self.computed + other.computed)  # fmt: skip
+                      self.failed + other.failed, self.computed + other.computed, self.dropped + other.dropped)  # fmt: skip
 
 
 def count_pairs(found: Survey) -> Counts:
@@ -222,7 +218,8 @@ def count_pairs(found: Survey) -> Counts:
         for one in matches:
             actions[Action.WAIT if again and one.action is Action.QUEUE else one.action] += 1
     failed = actions[Action.QUARANTINED] + actions[Action.LEAVE]
-    return Counts(actions[Action.LOAD], actions[Action.WAIT], actions[Action.QUEUE], failed, actions[Action.COMPUTE])
+    return Counts(actions[Action.LOAD], actions[Action.WAIT], actions[Action.QUEUE], failed, actions[Action.COMPUTE],
+                  actions[Action.DROPPED])  # fmt: skip
 
 
 def write_submission(

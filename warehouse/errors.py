@@ -21,6 +21,10 @@ class UnknownComponent(NotFound):
     """No component's fingerprint is, or starts with, what was given."""
 
 
+class UnknownTask(NotFound):
+    """No task has this number, or is of this component and over this partition."""
+
+
 class PlanChanged(Busy):
     """An eviction would not do what its dry run said: memos came, went or were pinned since. Nothing was changed."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
@@ -20,6 +21,8 @@ FailureKind = Literal["raised", "memory", "stalled", "lost", "data"]
 #: A larger sample is not kept.
 SAMPLE_BYTES = 64 * 1024
 _EVENT_CHARACTERS = 500
+#: How errors name an exception: first, or (where it was a user's function) in the text of ours that stands around it.
+_EXCEPTION = re.compile(r"(?:\w+: )?function [^;]* raised (\w+)|((?:[^\W\d]\w*\.)*[^\W\d]\w*)(?=:|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,12 @@ class Failure:
     def __post_init__(self) -> None:
         if self.kind not in get_args(FailureKind):
             raise InputError("a failure is of a known kind", value=self.kind, allowed=", ".join(get_args(FailureKind)))
+
+    @property
+    def exception(self) -> str:
+        """The exception's type; empty where none was raised, or none is named."""
+        found = _EXCEPTION.match(self.error)
+        return (found[1] or found[2] or "") if found else ""
 
     @property
     def message(self) -> str:

@@ -15,7 +15,7 @@ from warehouse.manifests import PlacedFragment
 from warehouse.table import MemoKeys, memo_key
 from warehouse.task_states import MemoState
 
-__all__ = ["Action", "Match", "MemoRecord", "Wanted", "match", "memo_key", "wanted_memos"]
+__all__ = ["AWAITED", "Action", "Match", "MemoRecord", "Wanted", "match", "memo_key", "wanted_memos"]
 
 
 class Action(StrEnum):
@@ -27,6 +27,11 @@ class Action(StrEnum):
     COMPUTE = "compute"  # nobody keeps it: it is computed whenever it is read
     LEAVE = "leave"  # it was evicted, and nobody asks for it again
     QUARANTINED = "quarantined"  # it failed too often; it is computed on the fly, or the fault repaired first
+    DROPPED = "dropped"  # somebody took it out of the queue for good; it is computed on the fly
+
+
+#: Nobody has to queue these. Once somebody retries what was set aside, it is computed for those who wait for it.
+AWAITED = (Action.WAIT, Action.QUARANTINED, Action.DROPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ _ACTIONS = {
     MemoState.PENDING: Action.WAIT,
     MemoState.RUNNING: Action.WAIT,
     MemoState.FAILED: Action.QUARANTINED,
+    MemoState.DROPPED: Action.DROPPED,
     MemoState.EVICTED: Action.QUEUE,
 }
 

@@ -28,7 +28,6 @@ from warehouse.failures import Failure
 from warehouse.manifests import AddedColumns, added_columns, fragment_of, standing_rows
 from warehouse.measurements import record_measurements, stored_memo
 from warehouse.memo_file import NewFile
-from warehouse.memos import requeue_tasks
 from warehouse.table import Fragment, content_of
 from warehouse.taking import Taking
 from warehouse.task_rows import allows, change_values, leasable, lost, task_status
@@ -245,8 +244,10 @@ def _record_failure(
 ) -> None:
     failures = schema.failures
     connection.execute(delete(failures).where(failures.c.task == task_id))
-    connection.execute(insert(failures).values(task=task_id, document=failure.to_document(), worker=worker,
-                                               attempt=attempt, failed_at=now))  # fmt: skip
+    listed = {"operator": storable(failure.operator)[:255], "exception": storable(failure.exception)[:255],
+              "error": storable(failure.error)}  # fmt: skip
+    connection.execute(insert(failures).values(task=task_id, worker=worker, attempt=attempt, failed_at=now,
+                                               kind=failure.kind, **listed, document=failure.to_document()))  # fmt: skip
 
 
 def _quarantine(connection: Connection, task_id: int, key: str, error: str, now: float) -> None:
@@ -428,22 +429,6 @@ def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
         return len(owned)
 
     return warehouse.catalog.run(release, idempotent=True)
-
-
-def retry_failed(warehouse: Warehouse, fingerprint: str | None = None) -> int:
-    """Queue quarantined tasks again with all their attempts, of one component or of all; returns how many."""
-    memos, now = schema.memos, warehouse.clock()
-
-    def retry(connection: Connection) -> int:
-        query = select(memos.c.memo_key).where(memos.c.state == MemoState.FAILED)
-        if fingerprint is not None:
-            query = query.where(memos.c.fingerprint == fingerprint)
-        keys = connection.execute(query).scalars().all()
-        requeue_tasks(connection, keys, now)
-        _set_memo_state(connection, keys, MemoState.PENDING, now)
-        return len(keys)
-
-    return warehouse.catalog.run(retry, idempotent=True)
 
 
 def queued_tasks(warehouse: Warehouse) -> int:

@@ -32,7 +32,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 
 def one_of(
-    connection: Connection, column: Column[Any], items: Collection[str] | Collection[int]
+    connection: Connection, column: ColumnElement[Any], items: Collection[str] | Collection[int]
 ) -> ColumnElement[bool]:
     """The condition that ``column``, of texts or of integers, is one of ``items``; of none, it is false."""
     listed = list(items)

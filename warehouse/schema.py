@@ -307,15 +307,19 @@ tasks = Table(
     sqlite_autoincrement=True,  # a fence is of one task: an id is never given to a second one
 )
 
-#: The last failed attempt of a task that is not done.
+#: The last failed attempt of a task that is not done. Every task that is FAILED has one.
 failures = Table(
     "failures",
     metadata,
     Column("task", ForeignKey("tasks.id"), primary_key=True, autoincrement=False),
-    Column("document", JSON, nullable=False),  # warehouse.failures.Failure
     Column("worker", Text),
     Column("attempt", Integer, nullable=False),
     Column("failed_at", Float, nullable=False),
+    Column("kind", _string(16), nullable=False),
+    Column("operator", _NAME, nullable=False),
+    Column("exception", _NAME, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("document", JSON, nullable=False),  # the whole warehouse.failures.Failure; last, for it may be long
 )
 
 #: Which models wait for a memo. Rows go when the memo is ready.

@@ -13,6 +13,7 @@ from warehouse.models import ModelRecord, all_models
 from warehouse.queue import QueueDepth, read_depths
 from warehouse.table import Table
 from warehouse.task_states import MemoState
+from warehouse.turns import shares_now
 from warehouse.warehouse import Warehouse
 
 
@@ -50,7 +51,8 @@ class Status:
     """The whole warehouse at one moment.
 
     ``memo_bytes`` and ``memo_secs``: stored bytes of the ready memos and the computing time they took. ``saved_bytes``
-    and ``saved_secs``: what it would have cost besides if every live model kept its own copy.
+    and ``saved_secs``: what it would have cost besides if every live model kept its own copy. ``shares``: the part of the workers that each client
+    gets that has something to lease now.
     """
 
     tables: tuple[TableStatus, ...]
@@ -62,10 +64,12 @@ class Status:
     saved_secs: float
     requests: Requests
     queues: tuple[QueueDepth, ...]
+    shares: Mapping[str, float]
 
 
 def status(warehouse: Warehouse) -> Status:
     """The state of the warehouse, read in one transaction. ``models`` are the live ones, by name."""
+    now = warehouse.clock()
     with warehouse.catalog.read() as connection:
         of = schema.memos.c
         counted = connection.execute(select(of.state, func.count()).group_by(of.state).order_by(of.state))
@@ -81,6 +85,7 @@ def status(warehouse: Warehouse) -> Status:
             saved_secs=saved_secs,
             requests=_requests(connection),
             queues=read_depths(connection),
+            shares=shares_now(connection, now, warehouse.config),
         )
 
 

@@ -50,8 +50,8 @@ class Submission:
     """The answer to a submission. Counts are of (input, fragment) pairs; raw inputs are not counted.
 
     ``hits``: memos that are ready. ``misses``: all others, of which ``queued`` were queued by this submission, ``shared``
-    are queued or being computed already, ``failed`` are quarantined, and ``computed`` are kept by nobody: the policy says
-    that they are computed when they are read. ``unchanged``: the model is what its newest version was, and no new
+    are queued or being computed already, ``failed`` are quarantined, ``computed`` are kept by nobody: the policy says
+    that they are computed when they are read, and ``dropped`` were taken out of the queue for good. ``unchanged``: the model is what its newest version was, and no new
     version was made.
     """
 
@@ -65,11 +65,12 @@ class Submission:
     queued: int
     failed: int
     computed: int
+    dropped: int = 0
 
     @property
     def misses(self) -> int:
         """Pairs whose memo is not ready."""
-        return self.shared + self.queued + self.failed + self.computed
+        return self.shared + self.queued + self.failed + self.computed + self.dropped
 
 
 def submit_model(

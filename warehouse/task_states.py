@@ -3,7 +3,8 @@
     QUEUED ──lease──▶ LEASED ──commit──▶ DONE
       ▲ ▲               │ │ ╰──quarantine──▶ FAILED
       │ ╰──retry,release╯ ╰──beat, or lease (expired: another worker takes over)──▶ LEASED
-      ╰──────────────── requeue (evicted, damaged, asked for) ◀── DONE, FAILED
+      ╰──── requeue (evicted, damaged, asked for) ◀── DONE, FAILED, DROPPED, and QUEUED: at once
+    QUEUED, LEASED, FAILED ──drop──▶ DROPPED: nothing but requeue brings it back
 
 Every lease raises the task's *fence*; only the holder of the current fence may beat, commit, release or fail it.
 
@@ -27,6 +28,7 @@ class TaskState(StrEnum):
     LEASED = "LEASED"
     DONE = "DONE"
     FAILED = "FAILED"
+    DROPPED = "DROPPED"
 
 
 class MemoState(StrEnum):
@@ -36,6 +38,7 @@ class MemoState(StrEnum):
     RUNNING = "RUNNING"
     READY = "READY"
     FAILED = "FAILED"
+    DROPPED = "DROPPED"
     EVICTED = "EVICTED"
 
 
@@ -49,6 +52,7 @@ class TaskEvent(StrEnum):
     RELEASE = "release"
     QUARANTINE = "quarantine"
     REQUEUE = "requeue"
+    DROP = "drop"
 
 
 TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
@@ -61,6 +65,11 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (TaskState.LEASED, TaskEvent.QUARANTINE): TaskState.FAILED,
     (TaskState.DONE, TaskEvent.REQUEUE): TaskState.QUEUED,
     (TaskState.FAILED, TaskEvent.REQUEUE): TaskState.QUEUED,
+    (TaskState.DROPPED, TaskEvent.REQUEUE): TaskState.QUEUED,
+    (TaskState.QUEUED, TaskEvent.REQUEUE): TaskState.QUEUED,
+    (TaskState.QUEUED, TaskEvent.DROP): TaskState.DROPPED,
+    (TaskState.LEASED, TaskEvent.DROP): TaskState.DROPPED,
+    (TaskState.FAILED, TaskEvent.DROP): TaskState.DROPPED,
 }
 
 #: The state of a memo whose task is in a state.
@@ -69,6 +78,7 @@ MEMO_OF_TASK: dict[TaskState, MemoState] = {
     TaskState.LEASED: MemoState.RUNNING,
     TaskState.DONE: MemoState.READY,
     TaskState.FAILED: MemoState.FAILED,
+    TaskState.DROPPED: MemoState.DROPPED,
 }
 
 #: The longest wait before another attempt. One that would be longer was set before the clock was set back.
@@ -184,6 +194,11 @@ def quarantine_change() -> TaskChange:
 def requeue_change() -> TaskChange:
     """It is wanted again, with all its attempts, at once."""
     return TaskChange(TaskEvent.REQUEUE, not_before=0.0, afresh=True)
+
+
+def drop_change() -> TaskChange:
+    """Nobody wants it computed any more. Whoever holds it commits nothing; its fence stays, so that it never will."""
+    return TaskChange(TaskEvent.DROP)
 
 
 def applied(status: TaskStatus, change: TaskChange, lease: str | None = None) -> TaskStatus:

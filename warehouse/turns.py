@@ -10,7 +10,8 @@ from sqlalchemy import Connection, and_, func, select, update
 
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
-from warehouse.fair_shares import ClientShare, charged, next_client
+from warehouse.config import WarehouseConfig
+from warehouse.fair_shares import ClientShare, charged, next_client, shares
 from warehouse.task_rows import leasable
 
 
@@ -45,6 +46,26 @@ def next_turn(connection: Connection, now: float, lease_secs: float) -> Turn | N
     chosen = next_client(clients, waiting)
     urgent = sorted((-priority, table, partition) for name, table, partition, priority in rows if name == chosen)
     return Turn(chosen, tuple((table, partition) for _, table, partition in urgent), clients, waiting)
+
+
+def waiting_clients(connection: Connection, now: float, lease_secs: float) -> frozenset[str]:
+    """The clients that have something to lease at ``now``."""
+    tasks, waits, models = schema.tasks, schema.waits, schema.models
+    query = (
+        select(models.c.client)
+        .join(waits, and_(waits.c.model == models.c.id, models.c.live.is_(True)))
+        .join(tasks, tasks.c.memo_key == waits.c.memo_key)
+        .where(leasable(now, lease_secs))
+        .distinct()
+    )
+    return frozenset(connection.execute(query).scalars())
+
+
+def shares_now(connection: Connection, now: float, config: WarehouseConfig) -> dict[str, float]:
+    """The share of the workers that each waiting client gets at ``now``, by name; they add up to 1."""
+    waiting = waiting_clients(connection, now, config.lease_secs)
+    weights = {one.name: one.weight for one in read_shares(connection) if one.name in waiting}
+    return shares(weights, config.client_floor_share)
 
 
 def read_shares(connection: Connection) -> tuple[ClientShare, ...]:

@@ -24,7 +24,9 @@ MinSize = Annotated[str | None, typer.Option(help="Takes at least this, such as 
 MaxSize = Annotated[str | None, typer.Option(help="Takes at most this.")]
 MinHits = Annotated[int | None, typer.Option(min=0, help="Its models were submitted, or read for training, so often.")]
 MinSaved = Annotated[float | None, typer.Option(min=0, help="Saves at least so many seconds of computing.")]
-State = Annotated[str | None, typer.Option(help="Has a memo in this state: ready, pending, running, failed, evicted.")]
+State = Annotated[
+    str | None, typer.Option(help="Has a memo in this state: ready, pending, running, failed, dropped, evicted.")
+]
 AGE_HELP = "a number of days (30), hours (12h), or a time (2026-03-02)."
 
 

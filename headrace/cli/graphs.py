@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,7 +25,7 @@ from headrace.cli.conditions import (
 )
 from headrace.cli.output import emit, write_output
 from headrace.cli.quantities import age_of, bytes_of, moment_of
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.session import AsJson, Home, open_warehouse, user_name
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -231,16 +230,9 @@ def evict(
             budget_bytes=bytes_of("--budget", budget or ""),
         )
         if yes:
-            gone = run_eviction(warehouse, request, why=why, who=_who(), plan=plan or "")
+            gone = run_eviction(warehouse, request, why=why, who=user_name(), plan=plan or "")
         else:
             gone = plan_eviction(warehouse, request)
     fields = {**vars(gone), "over_budget_bytes": gone.over_budget_bytes}
     pinned = tuple(PinScreen(one.holder, one.components) for one in fields.pop("pinned"))
     emit(EvictionScreen(pinned=pinned, **fields), as_json=as_json)
-
-
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as in many containers
-        return ""

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import analyze, demo, graphs, maintenance, models, status, tables, train, work
+from headrace.cli import analyze, clients, demo, graphs, maintenance, models, status, tables, tasks, train, work
 from headrace.cli.output import record_to
 from transforms.errors import HeadraceError, InputError
 
@@ -33,6 +33,8 @@ app = typer.Typer(
 app.add_typer(tables.app, name="table")
 app.add_typer(models.app, name="model")
 app.add_typer(graphs.app, name="graphs")
+app.add_typer(tasks.app, name="tasks")
+app.add_typer(clients.app, name="clients")
 app.command("analyze")(analyze.analyze)
 app.command("work")(work.work)
 app.command("train")(train.train)

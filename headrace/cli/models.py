@@ -70,6 +70,7 @@ def submit(
                 queued=done.queued,
                 failed=done.failed,
                 computed=done.computed,
+                dropped=done.dropped,
                 policy=done.policy,
                 unchanged=done.unchanged,
             )

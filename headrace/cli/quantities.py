@@ -11,6 +11,8 @@ _UNITS = {"": 1, "b": 1}
 _UNITS.update({f"{letter}{suffix}": 1000**power for power, letter in enumerate("kmgtp", 1) for suffix in ("", "b")})
 _UNITS.update({f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 1)})
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)")
+_SPAN_SECS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|)")
 _AGE_SECS = {"": 86_400, "d": 86_400, "h": 3_600}
 
@@ -34,6 +36,14 @@ def moment_of(option: str, text: str) -> datetime | None:
     except ValueError:
         raise InputError("not a time", where=option, value=text, allowed="ISO 8601, such as 2026-03-02T18:00") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def span_of(option: str, text: str) -> float:
+    """``90s``, ``30m``, ``2h`` and ``1.5d`` as seconds. Raises :class:`InputError`."""
+    found = _SPAN.fullmatch(text.strip().lower())
+    if found is None:
+        raise InputError("not a length of time", where=option, value=text, allowed="such as 90s, 30m, 2h, 1.5d")
+    return float(found.group(1)) * _SPAN_SECS[found.group(2)]
 
 
 def age_of(option: str, text: str, now: float) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,6 +66,14 @@ def open_warehouse(option: str) -> Iterator[Warehouse]:
     )
     with Warehouse.open(config) as warehouse:
         yield warehouse
+
+
+def user_name() -> str:
+    """Who types this; empty for a user without a name, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
 
 
 def _seconds(variable: str, default: float) -> float:

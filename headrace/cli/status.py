@@ -30,7 +30,14 @@ def status(home: Home = "", as_json: AsJson = False) -> None:
         saved_bytes=found.saved_bytes,
         saved_secs=found.saved_secs,
         queues=tuple(
-            QueueRow(queue.client, queue.queued, queue.leased, queue.failed, queue.top_priority)
+            QueueRow(
+                queue.client,
+                queue.queued,
+                queue.leased,
+                queue.failed,
+                queue.top_priority,
+                found.shares.get(queue.client),
+            )
             for queue in found.queues
         ),
     )

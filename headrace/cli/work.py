@@ -19,9 +19,6 @@ from headrace.cli.work_progress import work_progress
 
 def work(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to lease.")] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="First queue again what failed for good.")
-    ] = False,
     runner: Runner = "DirectRunner",
     beam_options: BeamOptions = None,
     batch_tasks: Annotated[int, typer.Option(help="Lease up to this many tasks at a time.")] = 20_000,
@@ -63,11 +60,6 @@ def work(
     usual_bytes = BatchBudget().bytes if runner == "DirectRunner" else math.inf
     config = WorkerConfig(worker, runner, batch_tasks, bytes_of("--batch-bytes", batch_bytes) or usual_bytes,
                           runner_flags=tuple(beam_options or ()), limits=limits)  # fmt: skip
-    with open_warehouse(home) as warehouse:
-        if retry_failed:
-            from warehouse.queue import retry_failed as queue_failed
-
-            queue_failed(warehouse)
     if template_location(config.runner_options):
         with open_warehouse(home) as warehouse, ended_by_sigterm():
             written = write_template(warehouse, config)

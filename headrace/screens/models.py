@@ -25,13 +25,14 @@ class SubmittedRow:
     queued: int
     failed: int
     computed: int
+    dropped: int
     policy: str
     unchanged: bool
 
     @property
     def requests(self) -> int:
         """All the pairs."""
-        return self.hits + self.shared + self.queued + self.failed + self.computed
+        return self.hits + self.shared + self.queued + self.failed + self.computed + self.dropped
 
     @property
     def covered_share(self) -> float | None:
@@ -59,11 +60,15 @@ class SubmittedScreen:
         )  # fmt: skip
         waiting = sum(m.queued + m.shared for m in self.models)
         computed = sum(m.computed for m in self.models)
+        dropped = sum(m.dropped for m in self.models)
         if failed := sum(m.failed for m in self.models):
-            return Group(table, f"{count_text(failed)} failed and wait to be retried; next: headrace model explain MODEL "
-                                "--misses says why, headrace work --retry-failed --until-idle tries again")  # fmt: skip
+            return Group(table, f"{count_text(failed)} failed and wait to be retried; next: headrace tasks list says why, "
+                                "headrace tasks retry --all tries again")  # fmt: skip
         if waiting:
             return Group(table, "next: headrace work --until-idle")
+        if dropped:
+            return Group(table, f"{count_text(dropped)} were dropped and are computed whenever they are read; next: headrace "
+                                "tasks list --state dropped")  # fmt: skip
         if computed:
             return Group(table, f"computed whenever they are read, as the policy says: {count_text(computed)}")
         return Group(table, "everything these models read is memoized")

@@ -12,13 +12,14 @@ from headrace.screens.units import bytes_text, count_text, many, percent_text, s
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One client's queue."""
+    """One client's queue. ``share``: the part of the workers that it gets now, null while it has nothing to lease."""
 
     client: str
     queued: int
     leased: int
     failed: int
     top_priority: int | None
+    share: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class StatusScreen:
             return Group(head, "", "every queue is empty")
         rows = (
             (q.client, count_text(q.queued), count_text(q.leased), count_text(q.failed),
-             "-" if q.top_priority is None else str(q.top_priority))
+             "-" if q.top_priority is None else str(q.top_priority), percent_text(q.share))
             for q in self.queues
         )  # fmt: skip
-        return Group(head, "", grid(("client", "queued>", "leased>", "failed>", "top priority>"), rows))
+        return Group(head, "", grid(("client", "queued>", "leased>", "failed>", "top priority>", "share now>"), rows))

@@ -28,7 +28,7 @@ class WorkScreen:
         text = (f"{many(self.memos, 'memo')} of {many(self.rows, 'value')} from {bytes_text(self.raw_bytes_read)} "
                 f"of raw data in {secs_text(self.secs)}")  # fmt: skip
         if self.failures:
-            text += f"\n{many(self.failures, 'attempt')} failed; next: headrace model explain MODEL says which and why"
+            text += f"\n{many(self.failures, 'attempt')} failed; next: headrace tasks list says which and why"
         return text
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import ClauseElement, Connection, Table, create_engine, insert, 
 
 from tests.warehouse.scenes import start
 from transforms.encoding import digest
-from warehouse import schema
+from warehouse import Failure, schema
 from warehouse.catalog import Catalog
 from warehouse.catalog_url import with_driver
 from warehouse.migrate import FOLDER, current_revision
@@ -176,3 +176,43 @@ def test_many_processes_may_create_it_at_once(empty_url: str) -> None:
     from tests.contracts.test_catalog_contract import run_together
 
     assert run_together([start(_OPEN, empty_url) for _ in range(4)]) == ["open"] * 4
+
+
+def test_failures_of_before_are_in_the_quarantine(empty_url: str, tmp_path: Any) -> None:
+    """Those that were kept whole, and those of which only a text was: the quarantine is of both."""
+    (tmp_path / "home").mkdir(exist_ok=True)
+    upgrade(empty_url, "0010")
+    document = Failure("memory", "MemoryError: \0 too much", "length", "length(query)", (4,), "c2FtcGxl").to_document()
+    states = {1: "FAILED", 2: "FAILED", 3: "QUEUED", 4: "DONE"}
+    rows: list[tuple[Table, dict[str, Any]]] = [
+        (schema.tables, {"name": "t", "root": "/", "columns": [], "version": 1, "registered_at": 0.0}),
+        (schema.clients, {"name": "c", "served": 0, "leased_tasks": 0}),
+        (schema.models, {"id": 1, "name": "m", "version": 1, "client": "c", "priority": 0, "label": "l", "table_name": "t",
+                         "table_version": 1, "digest": "d", "live": True, "policy": "all", "submitted_at": 0.0}),
+        (schema.fragments, {"id": 1, "fragment_id": "f", "table_name": "t", "path": "p", "row_groups": [0], "rows": 1,
+                            "size_bytes": 1, "digests": {}}),
+        (schema.components, {"fingerprint": "a" * 64, "shape": "s", "expression": "e", "document": {}, "created_at": 0.0}),
+        *((schema.memos, {"memo_key": str(task), "fingerprint": "a" * 64, "fragment": 1, "state": "FAILED", "created_at": 0.0,
+                          "changed_at": 0.0, "queued_by": 1, "cause_code": "failed", "cause": ""}) for task in states),
+        *((schema.tasks, {"id": task, "memo_key": str(task), "table_name": "t", "partition": "p", "state": state, "fence": 3,
+                          "attempts": 3, "not_before": 0.0, "error": f"KeyError: {task}", "created_at": 0.0,
+                          "changed_at": 7.0}) for task, state in states.items()),
+        (schema.failures, {"task": 1, "document": document, "worker": "w", "attempt": 3, "failed_at": 5.0}),
+    ]  # fmt: skip
+    with connected(empty_url) as connection:
+        for table, row in rows:
+            connection.execute(insert(table).values(**row))
+    catalog = Catalog.open(empty_url)
+    of = schema.failures.c
+    with catalog.read() as connection:
+        listed = select(of.task, of.kind, of.operator, of.exception, of.error, of.failed_at, of.worker).order_by(
+            of.task
+        )
+        assert [tuple(row) for row in connection.execute(listed)] == [
+            (1, "memory", "length", "MemoryError", "MemoryError: \\0 too much", 5.0, "w"),
+            (2, "raised", "", "KeyError", "KeyError: 2", 7.0, None),
+        ]
+        whole = connection.execute(select(of.document).order_by(of.task)).scalars().all()
+        assert Failure.from_document(whole[0]) == Failure.from_document(document)
+        assert Failure.from_document(whole[1]) == Failure("raised", "KeyError: 2")
+    catalog.close()

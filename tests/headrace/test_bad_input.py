@@ -351,7 +351,10 @@ def test_what_failed_is_said_and_can_be_retried(cli, table, tmp_path):
     again = cli("model", "submit", models, "--table", "log", "--model", "first")
     assert "3 failed and wait to be retried" in again.out
     (tmp_path / "kept.parquet").rename(path)
-    assert "3 memos" in cli("work", "--retry-failed", "--until-idle").out
+    assert "would queue again 3 tasks" in cli("tasks", "retry", "--all").out
+    assert cli("work", "--until-idle", "--json").json["tasks"] == 0, "that was a dry run"
+    assert "queued again 3 tasks" in cli("tasks", "retry", "--all", "--yes").out
+    assert "3 memos" in cli("work", "--until-idle").out
     assert all(row["hit"] for row in cli("model", "explain", "first", "--json").json["decisions"])
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import select, update
 from tests.warehouse.scenes import Clock, compute, events, model, pretended, work, write_partition
 from warehouse import (
     Failure,
+    TaskQuery,
     Warehouse,
     WarehouseConfig,
     commit_memo,
@@ -22,7 +23,7 @@ from warehouse import (
     read_solution,
     register_table,
     release_tasks,
-    retry_failed,
+    retry_tasks,
     schema,
     submit_model,
 )
@@ -209,9 +210,9 @@ def test_failures_are_retried_and_then_quarantined(warehouse: Warehouse, clock: 
     assert work(warehouse) == 2, "one bad task costs no other"
     assert submit_model(warehouse, model(inputs=1)).queued == 0
     assert first_read(warehouse) == Read("compute")
-    assert retry_failed(warehouse) == 1
+    assert retry_tasks(warehouse, TaskQuery()).tasks == 1
     assert work(warehouse) == 1
-    assert retry_failed(warehouse) == 0
+    assert retry_tasks(warehouse, TaskQuery()).tasks == 0
 
 
 def test_a_task_that_kills_its_workers_is_quarantined(warehouse: Warehouse, clock: Clock) -> None:

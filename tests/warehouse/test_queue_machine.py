@@ -15,15 +15,18 @@ from tests.warehouse.scenes import Clock, evict_component, model, pretended, wri
 from warehouse import (
     Failure,
     LeasedTask,
+    TaskQuery,
     Warehouse,
     WarehouseConfig,
     commit_memo,
+    drop_tasks,
     fail_task,
     heartbeat,
     lease_tasks,
+    quarantine_tasks,
     register_table,
     release_tasks,
-    retry_failed,
+    retry_tasks,
     schema,
     submit_model,
 )
@@ -104,7 +107,34 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def retry(self) -> None:
-        retry_failed(self.warehouse)
+        retry_tasks(self.warehouse, TaskQuery())
+
+    @rule(state=st.sampled_from([None, TaskState.QUEUED, TaskState.LEASED, TaskState.FAILED]))
+    def drop(self, state: TaskState | None) -> None:
+        """What the quarantine holds; whoever has one of them holds it no more."""
+        query = TaskQuery(states=() if state is None else (state,))
+        listed = quarantine_tasks(self.warehouse, query)
+        assert drop_tasks(self.warehouse, query, why="test").tasks == len(listed)
+        for task in listed:
+            self.owners[task.task_id] = (self.owners[task.task_id][0], 0.0)
+
+    @rule()
+    def submit_again(self) -> None:
+        """It queues nothing that was dropped."""
+        before = self._count(TaskState.DROPPED)
+        submit_model(self.warehouse, model("one", "ads", priority=2, inputs=2))
+        assert self._count(TaskState.DROPPED) == before
+
+    @rule()
+    def retry_dropped(self) -> None:
+        before = self._count(TaskState.DROPPED)
+        assert retry_tasks(self.warehouse, TaskQuery(states=(TaskState.DROPPED,))).tasks == before
+        assert self._count(TaskState.DROPPED) == 0
+
+    def _count(self, state: TaskState) -> int:
+        with self.warehouse.catalog.read() as connection:
+            query = select(func.count()).select_from(schema.tasks).where(schema.tasks.c.state == state)
+            return int(connection.execute(query).scalar_one())
 
     @rule(which=st.integers(0, 2))
     def evict_and_ask_again(self, which: int) -> None:
@@ -130,13 +160,14 @@ class QueueMachine(RuleBasedStateMachine):
         if not hasattr(self, "warehouse"):
             return
         # Whatever happened, the work can be finished.
-        retry_failed(self.warehouse)
+        retry_tasks(self.warehouse, TaskQuery(states=(TaskState.DROPPED,)))
+        retry_tasks(self.warehouse, TaskQuery())
         self.clock.advance(LEASE_SECS + 1)
         for _ in range(60):
             tasks = lease_tasks(self.warehouse, "last", limit=10)
             for task in tasks:
                 assert commit_memo(self.warehouse, task, pretended())
-            if not tasks and not retry_failed(self.warehouse):
+            if not tasks and not retry_tasks(self.warehouse, TaskQuery()).tasks:
                 break
         with self.warehouse.catalog.read() as connection:
             left = connection.execute(select(schema.tasks.c.state).where(schema.tasks.c.state != "DONE")).all()

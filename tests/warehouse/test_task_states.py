@@ -18,6 +18,7 @@ from warehouse.task_states import (
     backoff_secs,
     beat_change,
     commit_change,
+    drop_change,
     failure_change,
     holds,
     is_given_up,
@@ -59,9 +60,14 @@ def test_the_table_itself() -> None:
         ("LEASED", "quarantine", "FAILED"),
         ("DONE", "requeue", "QUEUED"),
         ("FAILED", "requeue", "QUEUED"),
+        ("DROPPED", "requeue", "QUEUED"),
+        ("QUEUED", "requeue", "QUEUED"),
+        ("QUEUED", "drop", "DROPPED"),
+        ("LEASED", "drop", "DROPPED"),
+        ("FAILED", "drop", "DROPPED"),
     }
     assert {str(task): str(memo) for task, memo in MEMO_OF_TASK.items()} == {
-        "QUEUED": "PENDING", "LEASED": "RUNNING", "DONE": "READY", "FAILED": "FAILED"
+        "QUEUED": "PENDING", "LEASED": "RUNNING", "DONE": "READY", "FAILED": "FAILED", "DROPPED": "DROPPED"
     }  # fmt: skip
 
 
@@ -83,6 +89,23 @@ def test_a_life() -> None:
     assert applied(again, commit_change()).state is TaskState.DONE
     asked = applied(applied(again, commit_change()), requeue_change())
     assert (asked.attempts, asked.losses, asked.not_before, asked.fence) == (0, 0, 0.0, 3)
+
+
+def test_what_is_dropped_waits_for_nothing_but_a_requeue() -> None:
+    leased = applied(TaskStatus(attempts=1, losses=1), lease_change(0.0, 60.0, expired=False), "a")
+    dropped = applied(leased, drop_change())
+    assert (dropped.state, dropped.fence, dropped.lease_until) == (TaskState.DROPPED, 1, None)
+    assert not holds(dropped, 1, "a"), "whoever had it commits nothing"
+    assert not is_leasable(dropped, 1e12)
+    assert {event for event in TaskEvent if (TaskState.DROPPED, event) in TRANSITIONS} == {TaskEvent.REQUEUE}
+    again = applied(dropped, requeue_change())
+    assert (again.state, again.attempts, again.losses) == (TaskState.QUEUED, 0, 0)
+    assert applied(again, lease_change(0.0, 60.0, expired=False), "b").fence == 2, "an old commit finds another fence"
+
+
+def test_asking_again_ends_a_backoff() -> None:
+    waiting = TaskStatus(attempts=2, not_before=500.0)
+    assert applied(waiting, requeue_change()) == TaskStatus()
 
 
 def test_only_the_holder_of_the_fence_holds() -> None:

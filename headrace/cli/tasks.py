@@ -1,0 +1,315 @@
+"""``headrace tasks``: the quarantine. What failed and why, tried again or dropped."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.conditions import refuse_empty
+from headrace.cli.output import emit
+from headrace.cli.session import AsJson, Home, open_warehouse, user_name
+from transforms.errors import InputError, StorageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.screens.tasks import GroupRow, TaskScreen
+    from warehouse.quarantine import TaskDetail, TaskGroup
+    from warehouse.quarantine_changes import QuarantineChange
+    from warehouse.quarantine_query import TaskQuery
+    from warehouse.task_states import TaskState
+
+app = typer.Typer(
+    help="List and show tasks that failed; retry or drop them.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Ids = Annotated[
+    list[int] | None, typer.Argument(min=1, help="Numbers of tasks, instead of conditions.", show_default=False)
+]
+State = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Is in this state: failed (for good), queued (waits for another attempt), leased, dropped; may be repeated. Default: all but dropped.",
+        show_default=False,
+    ),
+]
+ClientName = Annotated[str | None, typer.Option("--client", help="A model of this client waits for it.")]
+ModelName = Annotated[str | None, typer.Option("--model", help="This model waits for it.")]
+TableName = Annotated[str | None, typer.Option("--table", help="Is over this table.")]
+Partition = Annotated[str | None, typer.Option(help="Is over this partition, such as date=2026-03-02/hour=07.")]
+Component = Annotated[str | None, typer.Option(help="Is of a component whose fingerprint starts so.")]
+Operator = Annotated[str | None, typer.Option(help="Failed in this operator.")]
+Kind = Annotated[str | None, typer.Option(help="Failed so: raised, memory, stalled, lost, data.")]
+ExceptionName = Annotated[str | None, typer.Option("--exception", help="Failed with an exception of this type.")]
+All = Annotated[bool, typer.Option("--all", help="All that `headrace tasks list` shows.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")]
+
+
+@app.command("list")
+def list_(
+    state: State = None,
+    client: ClientName = None,
+    model: ModelName = None,
+    table: TableName = None,
+    partition: Partition = None,
+    component: Component = None,
+    operator: Operator = None,
+    kind: Kind = None,
+    exception: ExceptionName = None,
+    each: Annotated[bool, typer.Option("--each", help="A line a task, not a line for all that fail alike.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many lines.")] = 50,
+    offset: Annotated[int, typer.Option(min=0, help="Leave out so many lines first.")] = 0,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """List what failed: a line for all tasks that fail alike. Conditions given together must all hold."""
+    from headrace.screens.tasks import GroupsScreen, TaskLine, TasksScreen
+    from warehouse.quarantine import quarantine_groups, quarantine_tasks
+
+    query = _query(None, state, client, model, table, partition, component, operator, kind, exception)
+    with open_warehouse(home) as warehouse:
+        if not each:
+            found = quarantine_groups(warehouse, query, limit=limit + 1, offset=offset)
+            groups = tuple(map(_group_row, found[:limit]))
+            emit(GroupsScreen(groups, offset, len(found) > limit), as_json=as_json)
+            return
+        rows = quarantine_tasks(warehouse, query, limit=limit + 1, offset=offset)
+    lines = tuple(
+        TaskLine(
+            id=row.task_id,
+            state=row.state.lower(),
+            fingerprint=row.fingerprint,
+            expression=row.expression,
+            table=row.table,
+            partition=row.partition,
+            kind=row.kind,
+            operator=row.operator,
+            exception=row.exception,
+            error=row.error,
+            attempts=row.attempts,
+            losses=row.losses,
+            failed_at=_moment(row.failed_at),
+            next_at=_moment(row.next_at),
+        )
+        for row in rows[:limit]
+    )
+    emit(TasksScreen(lines, offset, len(rows) > limit), as_json=as_json)
+
+
+@app.command("show")
+def show(
+    task: Annotated[str, typer.Argument(help="A task's number, or the first digits of its component's fingerprint.")],
+    partition: Annotated[str | None, typer.Option(help="Which one of the component: over this partition.")] = None,
+    sample: Annotated[
+        str, typer.Option(metavar="FILE", help="Also write the events that make it fail into this Parquet file.")
+    ] = "",
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show one task: the exception, the operator, the expression, and the smallest sample of events that is known to make
+    it fail.
+    """
+    from warehouse.quarantine import get_task, task_sample
+
+    refuse_empty(task=task, partition=partition)
+    with open_warehouse(home) as warehouse:
+        found = get_task(warehouse, task.strip(), partition=partition)
+        if sample:
+            _write_sample(task_sample(warehouse, found), sample)
+        limits = warehouse.config.limits
+    emit(_task_screen(found, limits.max_attempts, limits.max_losses, sample), as_json=as_json)
+
+
+def _write_sample(rows: pa.Table, file: str) -> None:
+    import pyarrow.parquet as pq
+
+    try:
+        pq.write_table(rows, file)
+    except OSError as error:
+        raise StorageError("the sample cannot be written", where="--sample", value=str(error),
+                           next_step="name a file in a folder that exists")  from error  # fmt: skip
+
+
+@app.command("retry")
+def retry(
+    ids: Ids = None,
+    state: State = None,
+    client: ClientName = None,
+    model: ModelName = None,
+    table: TableName = None,
+    partition: Partition = None,
+    component: Component = None,
+    operator: Operator = None,
+    kind: Kind = None,
+    exception: ExceptionName = None,
+    everything: All = False,
+    yes: Yes = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Queue tasks again, at once and with all their attempts. A dry run, unless told --yes."""
+    from warehouse.quarantine_changes import retry_tasks
+
+    query = _query(ids, state, client, model, table, partition, component, operator, kind, exception)
+    _check_chosen(query, everything=everything)
+    with open_warehouse(home) as warehouse:
+        done = retry_tasks(warehouse, query, dry_run=not yes)
+    _emit_change(done, as_json=as_json)
+
+
+@app.command("drop")
+def drop(
+    ids: Ids = None,
+    state: State = None,
+    client: ClientName = None,
+    model: ModelName = None,
+    table: TableName = None,
+    partition: Partition = None,
+    component: Component = None,
+    operator: Operator = None,
+    kind: Kind = None,
+    exception: ExceptionName = None,
+    everything: All = False,
+    why: Annotated[str, typer.Option(help="Shown by explain, with the day and your name.")] = "dropped by hand",
+    yes: Yes = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Take tasks out of the queue, until somebody retries them: what reads them computes them. A dry run, unless told --yes."""
+    from warehouse.quarantine_changes import drop_tasks
+
+    refuse_empty(why=why)
+    query = _query(ids, state, client, model, table, partition, component, operator, kind, exception)
+    _check_chosen(query, everything=everything)
+    with open_warehouse(home) as warehouse:
+        done = drop_tasks(warehouse, query, why=why, who=user_name(), dry_run=not yes)
+    _emit_change(done, as_json=as_json)
+
+
+def _query(
+    ids: list[int] | None,
+    states: list[str] | None,
+    client: str | None,
+    model: str | None,
+    table: str | None,
+    partition: str | None,
+    component: str | None,
+    operator: str | None,
+    kind: str | None,
+    exception: str | None,
+) -> TaskQuery:
+    from warehouse.quarantine_query import TaskQuery
+
+    refuse_empty(client=client, model=model, table=table, partition=partition, component=component, operator=operator,
+                 kind=kind, exception=exception)  # fmt: skip
+    return TaskQuery(tuple(sorted(set(ids or ()))), tuple(map(_state, states or ())), client, model, table, partition, component, operator, kind, exception)  # fmt: skip
+
+
+def _state(text: str) -> TaskState:
+    from warehouse.quarantine_query import UNDECIDED
+    from warehouse.task_states import TaskState
+
+    allowed = (*UNDECIDED, TaskState.DROPPED)
+    try:
+        return allowed[[state.lower() for state in allowed].index(text.strip().lower())]
+    except ValueError:
+        raise InputError("not a state of a task that failed", where="--state", value=text,
+                         allowed=", ".join(state.lower() for state in allowed)) from None  # fmt: skip
+
+
+def _check_chosen(query: TaskQuery, *, everything: bool) -> None:
+    """Raise unless tasks were chosen: a command without a condition is a slip more often than it is meant."""
+    chosen = query != type(query)()
+    if everything and chosen:
+        raise InputError(
+            "all, and a condition besides", where="--all", value=query.text, next_step="leave out one of them"
+        )
+    if not (everything or chosen):
+        raise InputError("no task is named", where="tasks", next_step="give numbers, conditions, or --all")
+
+
+def _group_row(group: TaskGroup) -> GroupRow:
+    from headrace.screens.tasks import GroupRow
+    from warehouse.quarantine_query import UNDECIDED
+    from warehouse.task_states import TaskState
+
+    return GroupRow(
+        fingerprint=group.fingerprint,
+        expression=group.expression,
+        kind=group.kind,
+        operator=group.operator,
+        exception=group.exception,
+        error=group.error,
+        tasks=group.tasks,
+        states={
+            state.lower(): group.states[state] for state in (*UNDECIDED, TaskState.DROPPED) if state in group.states
+        },
+        tables=group.tables,
+        partitions=group.partitions,
+        failed_at=_moment(group.failed_at or None),
+        example=group.example,
+        models=tuple(f"{one.model} v{one.version}" for one in group.models),
+        clients=tuple(sorted({one.client for one in group.models})),
+    )
+
+
+def _emit_change(done: QuarantineChange, *, as_json: bool) -> None:
+    from headrace.screens.tasks import ChangeScreen
+
+    screen = ChangeScreen(
+        action="drop" if done.event == "drop" else "retry",
+        done=done.done,
+        request=done.request,
+        tasks=done.tasks,
+        groups=tuple(map(_group_row, done.groups)),
+        left_leased=done.left_leased,
+        left_unwanted=done.left_unwanted,
+        left_dropped=done.left_dropped,
+    )
+    emit(screen, as_json=as_json)
+
+
+def _task_screen(found: TaskDetail, max_attempts: int, max_losses: int, sample_file: str) -> TaskScreen:
+    from headrace.screens.tasks import TaskScreen, WaitingRow, sample_values
+
+    failure, dropped = found.failure, found.dropped
+    rows = None if failure is None else failure.sample_table()
+    return TaskScreen(
+        id=found.task_id,
+        state=found.state.lower(),
+        fingerprint=found.fingerprint,
+        component=found.expression,
+        models=tuple(WaitingRow(one.model, one.version, one.client, one.priority) for one in found.models),
+        table=found.table,
+        partition=found.partition,
+        fragment=found.fragment.fragment_id,
+        file=found.fragment.path,
+        rows=found.fragment.rows,
+        attempts=found.attempts,
+        max_attempts=max_attempts,
+        losses=found.losses,
+        max_losses=max_losses,
+        created_at=_moment(found.created_at),
+        kind="" if failure is None else failure.kind,
+        error="" if failure is None else failure.error,
+        exception="" if failure is None else failure.exception,
+        operator="" if failure is None else failure.operator,
+        expression="" if failure is None else failure.expression,
+        failed_at=_moment(found.failed_at),
+        failed_worker=found.failed_worker,
+        next_at=_moment(found.next_at),
+        holder=found.holder,
+        lease_until=_moment(found.lease_until),
+        dropped_at=None if dropped is None else _moment(dropped[0]),
+        dropped_why=None if dropped is None else dropped[1],
+        events=() if failure is None else failure.events,
+        sample=() if rows is None else sample_values(rows),
+        sample_file=sample_file or None,
+        alike=found.alike,
+    )
+
+
+def _moment(at: float | None) -> datetime | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC)

@@ -1,0 +1,74 @@
+"""Screens of ``headrace clients``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+
+from headrace.screens.grid import grid
+from headrace.screens.units import count_text, percent_text, secs_text
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRow:
+    """One client. The fields are those of ``warehouse.Client``."""
+
+    name: str
+    weight: float
+    deadline_secs: float | None
+    share: float | None
+    queued: int
+    leased: int
+    failed: int
+    leased_tasks: int
+    virtual_secs: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsScreen:
+    """Every client. ``floor_share``: what one that waits gets at least."""
+
+    clients: tuple[ClientRow, ...]
+    floor_share: float
+
+    def render(self) -> RenderableType:
+        """A line a client, and what the share means."""
+        if not self.clients:
+            return "no client submitted a model yet; next: headrace model submit FILE.py --table TABLE"
+        return _table(self.clients, self.floor_share)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientScreen:
+    """One client after its settings were changed."""
+
+    client: ClientRow
+    floor_share: float
+
+    def render(self) -> RenderableType:
+        """Its line."""
+        return _table((self.client,), self.floor_share)
+
+
+def _table(clients: Sequence[ClientRow], floor_share: float) -> RenderableType:
+    rows = (
+        (c.name, f"{c.weight:g}", percent_text(c.share), count_text(c.queued), count_text(c.leased), count_text(c.failed),
+         count_text(c.leased_tasks), "-" if c.virtual_secs is None else f"{c.virtual_secs:,.1f}",
+         "default" if c.deadline_secs is None else secs_text(c.deadline_secs))
+        for c in clients
+    )  # fmt: skip
+    columns = (
+        "client",
+        "weight>",
+        "share now>",
+        "queued>",
+        "leased>",
+        "failed>",
+        "leased so far>",
+        "virtual time>",
+        "deadline>",
+    )
+    said = f"share now: of the workers, among the clients that have something to lease; none of them under {percent_text(floor_share)}"
+    return Group(grid(columns, rows), said)

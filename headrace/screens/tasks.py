@@ -1,0 +1,305 @@
+"""Screens of ``headrace tasks``: what failed alike, one task with all that is known, and what a change does."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+
+from headrace.screens.grid import facts, grid
+from headrace.screens.units import count_text, many, time_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: What a person is shown of a value and of an error; the JSON has all.
+_VALUE_CHARACTERS, _ERROR_CHARACTERS = 60, 120
+_MOST_EVENTS, _MOST_GROUPS = 20, 20
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """Tasks of one component that fail alike. ``example`` is the number of the one that failed last, ``error`` its error."""
+
+    fingerprint: str
+    expression: str
+    kind: str
+    operator: str
+    exception: str
+    error: str
+    tasks: int
+    states: dict[str, int]
+    tables: tuple[str, ...]
+    partitions: int
+    failed_at: datetime | None
+    example: int
+    models: tuple[str, ...]
+    clients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsScreen:
+    """The quarantine, from the group at ``offset`` on."""
+
+    groups: tuple[GroupRow, ...]
+    offset: int
+    more: bool
+
+    def render(self) -> RenderableType:
+        """A line for what fails alike, and the next step."""
+        if not self.groups:
+            return "no task failed" if not self.offset else f"nothing from --offset {self.offset} on"
+        more = [f"there are more: --offset {self.offset + len(self.groups)}"] if self.more else []
+        return Group(_groups(self.groups), "", *more, "next: headrace tasks show EXAMPLE")
+
+
+def _groups(groups: Sequence[GroupRow]) -> RenderableType:
+    rows = (
+        (g.fingerprint[:12], ", ".join(f"{count_text(count)} {state}" for state, count in g.states.items()),
+         count_text(g.partitions), g.operator or "-", g.exception or g.kind or "-", ", ".join(g.models) or "-",
+         time_text(g.failed_at), str(g.example), _cut(g.error, _ERROR_CHARACTERS))
+        for g in groups
+    )  # fmt: skip
+    columns = (
+        "component",
+        "tasks",
+        "partitions>",
+        "operator",
+        "failed with",
+        "models*",
+        "last failed",
+        "example>",
+        "its error*",
+    )
+    return grid(columns, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLine:
+    """One task in a list."""
+
+    id: int
+    state: str
+    fingerprint: str
+    expression: str
+    table: str
+    partition: str
+    kind: str
+    operator: str
+    exception: str
+    error: str
+    attempts: int
+    losses: int
+    failed_at: datetime | None
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TasksScreen:
+    """The quarantine task by task, from the one at ``offset`` on."""
+
+    tasks: tuple[TaskLine, ...]
+    offset: int
+    more: bool
+
+    def render(self) -> RenderableType:
+        """A line a task."""
+        if not self.tasks:
+            return "no task failed" if not self.offset else f"nothing from --offset {self.offset} on"
+        rows = (
+            (str(t.id), t.state, t.fingerprint[:12], t.table, t.partition, t.operator or "-", t.exception or t.kind or "-",
+             f"{t.attempts}" + (f" ({t.losses} lost)" if t.losses else ""), time_text(t.failed_at),
+             _cut(t.error, _ERROR_CHARACTERS))
+            for t in self.tasks
+        )  # fmt: skip
+        columns = ("task>", "state", "component", "table", "partition", "operator", "failed with", "attempts", "last failed",
+                   "error*")  # fmt: skip
+        more = [f"there are more: --offset {self.offset + len(self.tasks)}"] if self.more else []
+        return Group(grid(columns, rows), "", *more, "next: headrace tasks show TASK")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeScreen:
+    """What a retry or a drop does or, once ``done``, did. The counts are those of ``warehouse.QuarantineChange``."""
+
+    action: str
+    done: bool
+    request: str
+    tasks: int
+    groups: tuple[GroupRow, ...]
+    left_leased: int
+    left_unwanted: int
+    left_dropped: int
+
+    def render(self) -> RenderableType:
+        """What it concerns, what stays as it is, and the next step."""
+        verb = {"retry": ("would queue again", "queued again"), "drop": ("would drop", "dropped")}[self.action][
+            self.done
+        ]
+        left = [
+            f"{many(count, 'task')} {said}"
+            for count, said in (
+                (self.left_leased, "more: a worker has them now"),
+                (self.left_unwanted, "more that no live model waits for: headrace tasks drop forgets them"),
+                (self.left_dropped, "more that were dropped: add --state dropped, or give their numbers"),
+            )
+            if count
+        ]
+        if not self.tasks:
+            return Group(f"nothing to {self.action}: {self.request}", *left)
+        more = len(self.groups) - _MOST_GROUPS
+        tail = [f"and {many(more, 'line')} more: --json lists them all"] if more > 0 else []
+        head = f"{verb} {many(self.tasks, 'task')}: {self.request}"
+        return Group(_groups(self.groups[:_MOST_GROUPS]), *tail, "", head, *left, self._next())
+
+    def _next(self) -> str:
+        if not self.done:
+            return "nothing was changed; next: the same command with --yes"
+        if self.action == "retry":
+            return "next: headrace work --until-idle"
+        return "what reads them computes them now; headrace tasks retry brings them back"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """A model that waits for a task."""
+
+    model: str
+    version: int
+    client: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScreen:
+    """One task. ``component`` is the whole expression, ``expression`` the part of it that was running.
+
+    ``events`` are rows of the fragment, ``sample`` their values of the raw columns that the component reads, in that order;
+    empty where none is kept. ``alike``: other tasks of the component in the quarantine.
+    """
+
+    id: int
+    state: str
+    fingerprint: str
+    component: str
+    models: tuple[WaitingRow, ...]
+    table: str
+    partition: str
+    fragment: str
+    file: str
+    rows: int
+    attempts: int
+    max_attempts: int
+    losses: int
+    max_losses: int
+    created_at: datetime | None
+    kind: str
+    error: str
+    exception: str
+    operator: str
+    expression: str
+    failed_at: datetime | None
+    failed_worker: str | None
+    next_at: datetime | None
+    holder: str | None
+    lease_until: datetime | None
+    dropped_at: datetime | None
+    dropped_why: str | None
+    events: tuple[int, ...]
+    sample: tuple[dict[str, Any], ...]
+    sample_file: str | None
+    alike: int
+
+    def render(self) -> RenderableType:
+        """What it is, what went wrong, the sample as a table, and the next step."""
+        parts: list[RenderableType] = [facts([*self._place(), *self._standing(), *self._failure()])]
+        if self.sample:
+            parts += ["", self._sample_table()]
+            if len(self.sample) > _MOST_EVENTS:
+                parts.append(
+                    f"and {many(len(self.sample) - _MOST_EVENTS, 'event')} more: --sample FILE writes them all"
+                )
+        if self.sample_file:
+            parts.append(f"written to {self.sample_file}")
+        return Group(*parts, "", f"next: {self._next()}")
+
+    def _place(self) -> list[tuple[str, str]]:
+        models = ", ".join(f"{one.model} v{one.version} ({one.client}, priority {one.priority})" for one in self.models)
+        return [
+            ("task", str(self.id)),
+            ("component", f"{self.fingerprint[:12]}  {self.component}"),
+            ("waited for by", models or "no model"),
+            ("table", f"{self.table}, {self.partition}"),
+            ("fragment", f"{self.fragment[:12]}, {many(self.rows, 'row')}, {self.file}"),
+        ]
+
+    def _standing(self) -> list[tuple[str, str]]:
+        state = {
+            "failed": "failed for good",
+            "queued": f"queued, next attempt not before {self.next_at:%Y-%m-%d %H:%M:%S}" if self.next_at else "queued",
+            "leased": f"with {self.holder} until {self.lease_until:%Y-%m-%d %H:%M:%S}"
+            if self.lease_until
+            else "leased",
+            "dropped": f"dropped on {time_text(self.dropped_at)} {self.dropped_why}",
+        }.get(self.state, self.state)
+        counted = f"{self.attempts - self.losses} of {self.max_attempts}"
+        lost = f", and {self.losses} of {self.max_losses} lost workers" if self.losses else ""
+        alike = [("others", f"{many(self.alike, 'more task')} of this component failed")] if self.alike else []
+        return [("state", state), ("attempts", counted + lost), *alike]
+
+    def _failure(self) -> list[tuple[str, str]]:
+        if not self.kind:
+            return [("failure", "no attempt failed since it was queued")]
+        by = f" by {self.failed_worker}" if self.failed_worker else ""
+        pairs = [("failed", f"{time_text(self.failed_at)}{by}: {self.kind}"), ("error", self.error)]
+        pairs += [("operator", self.operator)] if self.operator else []
+        pairs += [("expression", self.expression)] if self.expression else []
+        return pairs + ([("events", _numbers(self.events))] if self.events else [])
+
+    def _sample_table(self) -> RenderableType:
+        columns = list(self.sample[0])
+        rows = (
+            (count_text(number), *(_cut(_text(row[column]), _VALUE_CHARACTERS) for column in columns))
+            for number, row in list(zip(self.events, self.sample, strict=True))[:_MOST_EVENTS]
+        )
+        return grid(("event>", *(f"{column}*" for column in columns)), rows)
+
+    def _next(self) -> str:
+        if self.state == "done":
+            return f"headrace graphs show {self.fingerprint[:12]}"
+        if self.state == "dropped":
+            return f"headrace tasks retry {self.id} brings it back"
+        return f"headrace tasks retry {self.id}, once the fault is mended; headrace tasks drop {self.id} --why REASON"
+
+
+def sample_values(rows: pa.Table) -> tuple[dict[str, Any], ...]:
+    """Events as JSON values: what JSON cannot say (times, bytes, not-a-number) as text."""
+    return tuple({name: _plain(value) for name, value in row.items()} for row in rows.to_pylist())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
+def _numbers(events: Sequence[int]) -> str:
+    shown = ", ".join(count_text(number) for number in events[:_MOST_EVENTS])
+    return shown + (f" and {count_text(len(events) - _MOST_EVENTS)} more" if len(events) > _MOST_EVENTS else "")
