@@ -17,6 +17,7 @@ CORE = [
 ]
 EXTRAS = {
     "beam": ["apache-beam>=2.70"],
+    "dataflow": ["apache-beam[gcp]>=2.70", "google-cloud-storage>=3.0", "packaging>=22"],
     "train": ["tensorflow>=2.19"],
     "tft": ["apache-beam>=2.70", "tensorflow-transform>=1.21"],
     "postgres": ["psycopg[binary]>=3.2"],

@@ -29,6 +29,11 @@ def check_runner_name(runner: str) -> None:
                          next_step=f"the nearest names: {nearest(runner, known)}")  # fmt: skip
 
 
+def is_dataflow(runner: str) -> bool:
+    """Whether this is Dataflow's runner, by its name or as ``module.Class``."""
+    return runner.rpartition(".")[2] == "DataflowRunner"
+
+
 def given_options(runner: str, flags: Sequence[str], declared: Iterable[str] | None = None) -> dict[str, Any]:
     """The value of every option of Beam's, as ``flags`` (``--name=value``, ``--name value``, ``--flag``) set it.
 

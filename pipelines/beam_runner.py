@@ -17,8 +17,10 @@ from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.runners.runner import PipelineResult
 
 from pipelines.beam_options import check_runner_name, given_options
+from pipelines.dataflow import explained
 from pipelines.errors import RunnerFailed
-from transforms.errors import InputError
+from pipelines.running_job import RunningJob
+from transforms.errors import HeadraceError, InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,19 @@ def pipeline_options(options: RunnerOptions, *, one_step: bool = False) -> Pipel
 
 
 def run_pipeline(
-    build: Callable[[beam.Pipeline], None], options: RunnerOptions, *, one_step: bool = False
+    build: Callable[[beam.Pipeline], None],
+    options: RunnerOptions,
+    *,
+    one_step: bool = False,
+    job: RunningJob | None = None,
 ) -> PipelineResult:
     """Build a pipeline with ``build``, run it to its end, and return Beam's result with its counters.
 
     ``one_step``: the pipeline is one step that uses :attr:`RunnerOptions.threads` by itself, so the in-process runner
-    need not start workers that speak gRPC. Raises :class:`InputError` for options that the runner refuses; what the
-    steps raised in this process; and :class:`~pipelines.errors.RunnerFailed` when another runner gave the job up.
+    need not start workers that speak gRPC. ``job``: through which another thread can end it. A job on other machines is
+    also cancelled when waiting for it is cut short. Raises :class:`InputError` for options that the runner refuses; what
+    the steps raised in this process; what :func:`~pipelines.dataflow.explained` makes of Dataflow's errors; and
+    :class:`~pipelines.errors.RunnerFailed` when another runner gave the job up.
     """
     try:
         pipeline = beam.Pipeline(options=pipeline_options(options, one_step=one_step))
@@ -77,9 +85,18 @@ def run_pipeline(
         raise InputError("Beam has no such runner, or refuses its options", value=options.runner,
                          allowed=str(error)) from error  # fmt: skip
     build(pipeline)
+    job = job or RunningJob()
     try:
-        result = pipeline.run()
-        result.wait_until_finish()
+        with explained(options.runner):
+            result = pipeline.run()
+            job.began(result)
+            try:
+                result.wait_until_finish()
+            except BaseException as error:  # also when this process is told to stop: the job would go on by itself
+                job.end(error)
+                raise
+    except HeadraceError:
+        raise
     except Exception as error:
         if options.runner == "DirectRunner":
             raise

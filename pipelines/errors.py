@@ -1,7 +1,7 @@
 """What can go wrong between a raw log and a memo, as leaves of :mod:`transforms.errors`.
 
-InputError ── LogSchemaError, UnknownFormat, NoLogFiles, OutputTaken
-DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed, RunnerFailed
+InputError ── LogSchemaError, UnknownFormat, NoLogFiles, OutputTaken, JobRefused
+DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed, RunnerFailed, JobFailed
 StorageError ── ChildrenLost
 """
 
@@ -26,6 +26,10 @@ class OutputTaken(InputError):
     """The output folder already holds rows that were prepared from something else."""
 
 
+class JobRefused(InputError):
+    """A service did not take a job: nothing ran."""
+
+
 class TruncatedLog(DataError):
     """A log file ends in the middle, or its compression is damaged."""
 
@@ -40,6 +44,10 @@ class MemoizeFailed(DataError):
 
 class RunnerFailed(DataError):
     """A runner on other machines, or its server, gave a job up. What its workers had finished is kept."""
+
+
+class JobFailed(DataError):
+    """A job that a service had taken ended without success. What it finished before is kept."""
 
 
 class ChildrenLost(StorageError):

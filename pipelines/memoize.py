@@ -29,6 +29,7 @@ from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
 from pipelines.outcomes import error_document, error_from_document
 from pipelines.remote_runners import require_reach
+from pipelines.running_job import RunningJob
 from transforms.errors import StorageError
 from warehouse.storage import Storage
 
@@ -115,6 +116,8 @@ class JobResults:
         self._seen: set[str] = set()
         self._errors: list[Mapping[str, object]] = []
         self.total = total
+        #: The job itself: what attends to it may end it.
+        self.running = RunningJob()
 
     def new(self) -> list[FragmentResult]:
         """Results that came since the last call. Raises the StorageError that a worker met, once no result is new."""
@@ -173,7 +176,8 @@ def run_memoize(
     require_reach(chosen, home, *(work.fragment.path for work in works))
     results = JobResults(storage, job, len(works))
     with attend(results):
-        run_pipeline(lambda pipeline: build(pipeline, works, home, job, chosen.threads, limits), chosen, one_step=True)
+        run_pipeline(lambda pipeline: build(pipeline, works, home, job, chosen.threads, limits), chosen, one_step=True,
+                     job=results.running)  # fmt: skip
     last = tuple(results.new())
     if results.missing:
         raise MemoizeFailed("a memoize job ended without all of its results", where=f"job {job}",

@@ -12,7 +12,8 @@ from typing import Any
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners.runner import create_runner
 
-from pipelines.beam_options import PORTABLE_RUNNERS, given_options
+from pipelines import dataflow
+from pipelines.beam_options import PORTABLE_RUNNERS, given_options, is_dataflow
 from pipelines.beam_runner import RunnerOptions, pipeline_options
 from pipelines.job_server_options import described
 from transforms.errors import InputError
@@ -38,6 +39,8 @@ def require_runnable(options: RunnerOptions, *places: str) -> None:
     if options.runner in PORTABLE_RUNNERS and endpoint and endpoint != "embed":
         given_options(options.runner, options.flags, described(endpoint))
     require_reach(options, *places)
+    if is_dataflow(options.runner):
+        dataflow.check(dataflow.dataflow_options(options.flags))
     _require_valid(options)
 
 
@@ -46,8 +49,8 @@ def require_reach(options: RunnerOptions, *places: str) -> None:
     folders = [place for place in places if "://" not in place]
     if options.runner == "DirectRunner" or not folders:
         return
-    if options.runner == "DataflowRunner":
-        raise InputError("Dataflow's workers cannot reach a folder of this machine", where="--runner DataflowRunner",
+    if is_dataflow(options.runner):
+        raise InputError("Dataflow's workers cannot reach a folder of this machine", where=f"--runner {options.runner}",
                          value=folders[0], allowed="a place in a bucket: gs://bucket/path",
                          next_step="keep home and tables in a bucket: docs/storage.md, docs/dataflow.md")  # fmt: skip
     if in_containers(options.runner, given_options(options.runner, options.flags)):
@@ -78,4 +81,5 @@ def _require_valid(options: RunnerOptions) -> None:
     refusals = PipelineOptionsValidator(pipeline_options(options), runner).validate()
     if refusals:
         raise InputError("Beam refuses the options of this runner", where=f"--runner {options.runner}",
-                         value=options.flags, next_step=" ".join(refusals))  # fmt: skip
+                         value=" ".join(refusals), allowed="Beam's pipeline options for this runner",
+                         next_step="docs/runners.md names those that it needs")  # fmt: skip

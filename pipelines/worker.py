@@ -22,7 +22,7 @@ from pipelines.fragment_work import FragmentResult, FragmentWork, WantedComponen
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import child_processes
 from pipelines.memoize import JobResults, remove_abandoned_results, run_memoize
-from pipelines.remote_runners import require_runnable
+from pipelines.staging import for_job, ready_to_run, refuse_template
 from pipelines.work_progress import OnWork, WorkMeter
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from transforms.errors import Busy, InputError
@@ -126,12 +126,23 @@ def run_worker(
     :class:`InputError`, before anything is leased, for a runner that could not start or not reach the home; and
     :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk); its tasks are given back untried.
     """
-    require_runnable(config.runner_options, warehouse.storage.home)
-    if config.runner == "DirectRunner":
-        child_processes().prepare()
-    worker = _Worker(warehouse, config, progress)
+    refuse_template(config.runner_options)
+    with ready_to_run(config.runner_options, warehouse.storage.home) as options:
+        if config.runner == "DirectRunner":
+            child_processes().prepare()
+        worker = _Worker(warehouse, config, options, progress)
+        return _work(worker, warehouse, config, until_idle, stop or threading.Event(), on_step)
+
+
+def _work(
+    worker: _Worker,
+    warehouse: Warehouse,
+    config: WorkerConfig,
+    until_idle: bool,
+    stop: threading.Event,
+    on_step: Callable[[Instruction], None] | None,
+) -> WorkerReport:
     remove_abandoned_results(warehouse.storage, warehouse.clock() - _ABANDONED_SECS)
-    stop = stop or threading.Event()
     begun = time.monotonic()
     queue_was_empty = False
     while True:
@@ -180,8 +191,10 @@ def group_by_fragment(tasks: Sequence[LeasedTask]) -> dict[str, tuple[FragmentWo
 class _Worker:
     """The tasks in hand, what became of those before, and the reading and writing that a job needs."""
 
-    def __init__(self, warehouse: Warehouse, config: WorkerConfig, progress: OnWork | None) -> None:
-        self._warehouse, self._config, self._progress = warehouse, config, progress
+    def __init__(
+        self, warehouse: Warehouse, config: WorkerConfig, options: RunnerOptions, progress: OnWork | None
+    ) -> None:
+        self._warehouse, self._config, self._options, self._progress = warehouse, config, options, progress
         self._meter = WorkMeter()
         self._beat_at = 0.0
         self._work_secs: dict[str, float] = {}
@@ -202,7 +215,8 @@ class _Worker:
         try:
             works = [work for work, _ in self._works.values()]
             home, job = self._warehouse.storage.home, uuid.uuid4().hex
-            run_memoize(works, home, job, self._config.runner_options, self._attended, self._config.limits)
+            options = for_job(self._options, self._config.name, job)
+            run_memoize(works, home, job, options, self._attended, self._config.limits)
         finally:
             open_tasks = self._open_tasks()
             self.in_hand, self._works, self._arrived = (), {}, []
@@ -221,6 +235,7 @@ class _Worker:
                 self._attend(results, done)
             except BaseException as error:  # raised again where the job was started
                 failures.append(error)
+                results.running.end(error)  # nobody keeps the leases of what it computes
 
         thread = threading.Thread(target=attend, name=f"attendant of {self._config.name}", daemon=True)
         thread.start()

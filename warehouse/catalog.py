@@ -258,6 +258,18 @@ def _transactions(engine: Engine) -> tuple[Engine, Engine]:
     )
 
 
+def undone(action: Callable[[Connection], _T]) -> Callable[[Connection], _T]:
+    """``action`` without its changes: what it returns is what it would have done."""
+
+    def looked_at(connection: Connection) -> _T:
+        with connection.begin_nested() as attempt:
+            answer = action(connection)
+            attempt.rollback()
+        return answer
+
+    return looked_at
+
+
 def chunks(items: Sequence[_T], size: int = CHUNK_KEYS) -> Iterator[Sequence[_T]]:
     """``items`` in pieces that fit one statement."""
     for first in range(0, len(items), size):

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc as ipc
@@ -214,10 +213,17 @@ def _narrow(array: pa.Array) -> pa.Array:
     if pa.types.is_int64(array.type) and len(array) > array.null_count:
         lowest, highest = (int(value.as_py()) for value in pc.min_max(array).values())
         for narrow in _NARROW:
-            limits = np.iinfo(narrow.to_pandas_dtype())
-            if limits.min <= lowest and highest <= limits.max:
+            least, most = _limits(narrow)
+            if least <= lowest and highest <= most:
                 return array.cast(narrow)
     return array
+
+
+def _limits(integers: pa.DataType) -> tuple[int, int]:
+    """The least and the greatest value. Arrow's own way there asks for pandas, which nothing here needs."""
+    if pa.types.is_unsigned_integer(integers):
+        return 0, 2**integers.bit_width - 1
+    return -(2 ** (integers.bit_width - 1)), 2 ** (integers.bit_width - 1) - 1
 
 
 def _mask(array: pa.Array) -> Any:

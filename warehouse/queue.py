@@ -22,7 +22,7 @@ from transforms.measured import OperatorWork
 from warehouse import schema
 from warehouse.awaited import take_awaited
 from warehouse.batching import BatchBudget
-from warehouse.catalog import chunks, one_of, storable
+from warehouse.catalog import chunks, one_of, storable, undone
 from warehouse.coverage import count_live_bytes, cover, enter_files
 from warehouse.failures import Failure
 from warehouse.manifests import AddedColumns, added_columns, fragment_of, standing_rows
@@ -110,13 +110,15 @@ def lease_tasks(
     limit: int = BatchBudget().tasks,
     batch_bytes: float = math.inf,
     lease: Callable[[], str] = lambda: uuid4().hex,
+    keep: bool = True,
 ) -> tuple[LeasedTask, ...]:
     """Lease up to ``limit`` tasks that read and write about ``batch_bytes``, under a name that ``lease`` gives and nobody
     else ever has.
 
     The client whose turn it is by its share (:mod:`warehouse.fair_shares`) names the partitions, its most urgent first,
     then the oldest; from each of them *every* leasable task is taken, other clients' too, fragment by fragment and after
-    its own, since they share one read of the raw data. Empty when nothing can be leased now.
+    its own, since they share one read of the raw data. Empty when nothing can be leased now. Without ``keep`` it is only
+    looked at: nothing is leased, and nobody's share is charged.
     """
     now, name, budget = warehouse.clock(), lease(), BatchBudget(batch_bytes, limit)
     lease_secs = warehouse.config.lease_secs
@@ -144,7 +146,7 @@ def lease_tasks(
         return tuple(_leased(row, turn.client, name, added[row.task_table], secs[row.memo_key]) for row in taking.rows)
 
     # Repeated where the commit is in doubt: a lease that nobody knows of runs out by itself.
-    return warehouse.catalog.run(take, idempotent=True)
+    return warehouse.catalog.run(take if keep else undone(take), idempotent=True)
 
 
 #: Below every priority.

@@ -1,7 +1,7 @@
 """The command line's root: groups of commands, and errors turned into one message and an exit status.
 
 Exit status: 0 done; 2 the input is wrong; 3 stored bytes are not what was promised; 4 not found; 5 another process
-is in the way; 6 storage refused; 70 a defect in Headrace; 130 interrupted.
+is in the way; 6 storage refused; 70 a defect in Headrace; 130 interrupted; 143 told to stop.
 """
 
 from __future__ import annotations

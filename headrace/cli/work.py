@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from typing import Annotated
@@ -12,6 +13,7 @@ from headrace.cli.beam import BeamOptions, Runner
 from headrace.cli.output import emit
 from headrace.cli.quantities import bytes_of
 from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.stopping import ended_by_sigterm
 from headrace.cli.work_progress import work_progress
 
 
@@ -20,6 +22,13 @@ def work(
     runner: Runner = "DirectRunner",
     beam_options: BeamOptions = None,
     batch_tasks: Annotated[int, typer.Option(help="Lease up to this many tasks at a time.")] = 20_000,
+    batch_bytes: Annotated[
+        str,
+        typer.Option(
+            help="Lease tasks that read and write about so much. Default: 4GB in process, else no limit.",
+            show_default=False,
+        ),
+    ] = "",
     memory_limit: Annotated[
         str, typer.Option(help="What one process that computes may hold. Default: its share of the machine.")
     ] = "",
@@ -28,7 +37,11 @@ def work(
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Lease queued components, compute them with Apache Beam and keep the results. Start as many as you like."""
+    """Lease queued components, compute them with Apache Beam and keep the results. Start as many as you like.
+
+    With --runner DataflowRunner and --template_location among Beam's options, the next job is written there and
+    nothing is run.
+    """
     from pipelines.isolation.limits import IsolationLimits
     from pipelines.isolation.processes import child_processes
 
@@ -36,13 +49,23 @@ def work(
     if runner == "DirectRunner":
         child_processes().prepare()  # they get ready while this process loads Beam
 
-    from headrace.screens.work import WorkScreen
+    from headrace.screens.work import TemplateScreen, WorkScreen
+    from pipelines.job_template import write_template
+    from pipelines.staging import template_location
     from pipelines.worker import WorkerConfig, run_worker
+    from warehouse.batching import BatchBudget
 
     worker = name or f"{socket.gethostname()}-{os.getpid()}"
-    options = tuple(beam_options or ())
-    config = WorkerConfig(worker, runner, batch_tasks, runner_flags=options, limits=limits)
-    with open_warehouse(home) as warehouse, work_progress() as report:
+    # A job on other machines takes minutes to start, and spreads over them all.
+    usual_bytes = BatchBudget().bytes if runner == "DirectRunner" else math.inf
+    config = WorkerConfig(worker, runner, batch_tasks, bytes_of("--batch-bytes", batch_bytes) or usual_bytes,
+                          runner_flags=tuple(beam_options or ()), limits=limits)  # fmt: skip
+    if template_location(config.runner_options):
+        with open_warehouse(home) as warehouse, ended_by_sigterm():
+            written = write_template(warehouse, config)
+        emit(TemplateScreen(written.location, written.tasks, written.fragments), as_json=as_json)
+        return
+    with open_warehouse(home) as warehouse, work_progress() as report, ended_by_sigterm():
         done = run_worker(warehouse, config, until_idle=until_idle, progress=report)
     screen = WorkScreen(
         worker=worker,

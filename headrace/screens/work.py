@@ -1,4 +1,4 @@
-"""The screen of ``headrace work``."""
+"""The screens of ``headrace work``."""
 
 from __future__ import annotations
 
@@ -30,3 +30,21 @@ class WorkScreen:
         if self.failures:
             text += f"\n{many(self.failures, 'attempt')} failed; next: headrace tasks list says which and why"
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateScreen:
+    """The job that was written to ``location`` instead of being run."""
+
+    location: str
+    tasks: int
+    fragments: int
+
+    def render(self) -> RenderableType:
+        """What is in it, that nothing ran, and what not to do with it."""
+        if not self.tasks:
+            return "nothing was queued; no template was written"
+        return (f"wrote the next job to {self.location}: {many(self.tasks, 'memo')} of "
+                f"{many(self.fragments, 'fragment')}\nnothing was run, and its tasks are queued as before; next: read it, "
+                "then run headrace work without --template_location\ndo not launch the template itself: its memos would be "
+                "entered in no catalog")  # fmt: skip

@@ -29,3 +29,31 @@ def test_describing_a_model_loads_neither():
     assert (
         loaded('import headrace as hr; hr.Model("m", client="c", label="y").input("q", hr.text("q").lower())') == set()
     )
+
+
+MEMO = """
+import sys
+
+class NoPandas:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, NoPandas())
+
+import pyarrow as pa
+from warehouse.memo_file import read_memo_columns, write_memo_file
+from warehouse.storage import Storage
+
+storage = Storage(sys.argv[1])
+columns = {"a": pa.array([1, None, -300]), "b": pa.array([[1, 2], None, [70_000]])}
+written = write_memo_file(storage, "memos/it.memo", columns)
+read = read_memo_columns(storage, written.path, {name: one.checksum for name, one in written.columns.items()})
+assert all(read[name].equals(columns[name]) for name in columns)
+"""
+
+
+def test_memos_are_written_and_read_without_pandas(tmp_path):
+    """Some of pyarrow asks for it; the core installs without."""
+    done = subprocess.run([sys.executable, "-c", MEMO, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -89,6 +89,7 @@ def test_nothing_is_leased_for_a_runner_that_cannot_run(tmp_path: Path) -> None:
     [
         ("DirectRunner", (), True),
         ("DataflowRunner", (), False),
+        ("apache_beam.runners.dataflow.dataflow_runner.DataflowRunner", (), False),
         ("FlinkRunner", (), True),  # Beam starts Flink in this machine's memory
         ("FlinkRunner", ("--flink_master=host:8081",), False),
         ("FlinkRunner", ("--flink_master=host:8081", *PROCESS), True),
@@ -110,10 +111,16 @@ def test_a_folder_is_refused_where_workers_cannot_see_it(runner: str, flags: tup
         assert caught.value.value == "/a/folder"
 
 
+def test_dataflow_is_not_asked_before_it_has_what_it_needs() -> None:
+    with pytest.raises(InputError, match="Dataflow needs options") as caught:
+        require_runnable(RunnerOptions("DataflowRunner"), BUCKET)
+    assert caught.value.value == "--project, --region, --temp_location"
+
+
 def test_beam_itself_is_asked_before_work_is_taken() -> None:
     with pytest.raises(InputError, match="Beam refuses") as caught:
-        require_runnable(RunnerOptions("DataflowRunner"), BUCKET)
-    assert "Missing required option: project" in caught.value.next_step
+        require_runnable(RunnerOptions("FlinkRunner", flags=("--environment_type=PROCESS",)), BUCKET)
+    assert "process_command" in str(caught.value.value)
     with pytest.raises(InputError, match="cannot load"):
         require_runnable(RunnerOptions("no.such.Runner"), BUCKET)
     with pytest.raises(InputError, match="found by its job server"):

@@ -63,6 +63,21 @@ def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
     assert commit_memo(warehouse, tasks[0], other) is False, "done is done"
 
 
+def test_what_is_only_looked_at_is_not_leased_and_costs_nobody_its_turn(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model())
+
+    def catalog() -> list[object]:
+        with warehouse.catalog.read() as connection:
+            tables = (schema.tasks, schema.memos, schema.clients)
+            return [tuple(row) for table in tables for row in connection.execute(select(table))]
+
+    before = catalog()
+    seen = lease_tasks(warehouse, "w", limit=4, lease=lambda: "name", keep=False)
+    assert catalog() == before
+    assert seen == lease_tasks(warehouse, "w", limit=4, lease=lambda: "name")
+    assert len(seen) == 4
+
+
 def test_a_limit_keeps_a_partition_together(warehouse: Warehouse) -> None:
     submit_model(warehouse, model(inputs=4))
     first = lease_tasks(warehouse, "w", limit=6)

@@ -1,0 +1,22 @@
+"""Fixtures of this room's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.gcs_server import GcsServer
+    from tests.pipelines.dataflow_scenes import Cloud
+
+
+@pytest.fixture
+def cloud(gcs_server: GcsServer, tmp_path: Path) -> Iterator[Cloud]:
+    """A bucket and a service that takes Dataflow jobs; this process is logged in there."""
+    from tests.pipelines.dataflow_scenes import logged_in
+
+    with logged_in(gcs_server, tmp_path) as cloud:
+        yield cloud
