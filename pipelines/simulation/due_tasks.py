@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from warehouse.task_states import MOST_BACKOFF_SECS, STUCK_LEASES, TaskState, TaskStatus, is_leasable
 
@@ -51,8 +51,19 @@ class DueTasks:
             self._latest[moment[1]] = max(self._latest[moment[1]], moment[0])
             # It comes up earlier than it is due (its worker beat), and is put back then.
 
-    def turned(self, now: float) -> Iterator[tuple[int, bool]]:
+    def turned(self, now: float) -> Iterable[tuple[int, bool]]:
         """Tasks that by a clock at ``now`` can be leased and by the last one could not (True), or the other way round."""
+        is_past = not self._past or (-self._past[0][0], -self._past[0][1]) <= (now, 0)
+        is_coming = not self._coming or self._coming[0][0] > (now, 0)
+        if is_past and is_coming and not self._void and not self._is_set_back(now):
+            return ()
+        return self._turned(now)
+
+    def _is_set_back(self, now: float) -> bool:
+        """Whether some moment may be void."""
+        return self._latest[0] > now + self._spans[0] or self._latest[1] > now + self._spans[1]
+
+    def _turned(self, now: float) -> Iterator[tuple[int, bool]]:
         yield from self._no_longer_void(now)
         while self._past and (-self._past[0][0], -self._past[0][1]) > (now, 0):
             _, _, stamp, task_id = heapq.heappop(self._past)
@@ -69,7 +80,7 @@ class DueTasks:
             moment = self._turn(task_id)
             heapq.heappush(self._past, (-moment[0], -moment[1], -self._stamp, task_id))
             yield task_id, True
-        if any(latest > now + span for latest, span in zip(self._latest, self._spans, strict=True)):
+        if self._is_set_back(now):
             yield from self._become_void(now)
 
     def _become_void(self, now: float) -> Iterator[tuple[int, bool]]:

@@ -41,7 +41,7 @@ class Faults:
 
     def is_out(self, secs: float) -> bool:
         """Whether the catalog answers nobody, so many seconds after the beginning."""
-        return any(begin <= secs < begin + length for begin, length in self.outages)
+        return bool(self.outages) and any(begin <= secs < begin + length for begin, length in self.outages)
 
 
 NO_FAULTS = Faults()

@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from pipelines.simulation.event_loop import EventLoop
 from pipelines.simulation.faults import Faults, moments
@@ -149,17 +150,15 @@ class Fleet:
 
     def _later(self, worker: SimWorker, secs: float, action: Callable[[SimWorker], None]) -> None:
         """Let a worker do something, unless it is dead by then; while it is paused it does nothing."""
-        life = worker.life
+        self._loop.after(secs, partial(self._act, worker, worker.life, action))
 
-        def act() -> None:
-            if worker.life != life:
-                return
-            if self._loop.now < worker.paused_until:
-                self._loop.at(worker.paused_until, act)
-                return
-            action(worker)
-
-        self._loop.after(secs, act)
+    def _act(self, worker: SimWorker, life: int, action: Callable[[SimWorker], None]) -> None:
+        if worker.life != life:
+            return
+        if self._loop.now < worker.paused_until:
+            self._loop.at(worker.paused_until, partial(self._act, worker, life, action))
+            return
+        action(worker)
 
     def _ask_catalog(self, worker: SimWorker, action: Callable[[SimWorker], None], attempt: int = 1) -> None:
         """Do something with the queue; while the catalog does not answer, try again as production does, and then crash."""

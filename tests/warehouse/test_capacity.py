@@ -79,7 +79,7 @@ def test_the_fleet_grows_at_once_and_shrinks_after_a_while() -> None:
     assert "1 would do" in calm.why
     later = hint(client(secs=3600), running=10, now=400.0, wishes=calm.wishes)
     assert later.workers == 1
-    assert hint(ClientBacklog("ads"), running=10, now=400.0, wishes=calm.wishes).workers == 1
+    assert hint(ClientBacklog("ads"), running=10, now=350.0, wishes=calm.wishes).workers == 1
     assert hint(ClientBacklog("ads"), running=10, now=1000.0, wishes=calm.wishes).workers == 0
 
 
