@@ -23,6 +23,7 @@ from warehouse.task_states import (
     applied,
     beat_change,
     commit_change,
+    drop_change,
     failure_change,
     holds,
     is_given_up,
@@ -116,6 +117,10 @@ class MemoryQueue:
         if priorities is not None:
             self.tasks[task_id] = replace(self.tasks[task_id], priorities=priorities)
         self._set(self.tasks[task_id], applied(self.statuses[task_id], requeue_change()))
+
+    def drop(self, task_id: int) -> None:
+        """The task is wanted no more; whoever holds it holds it no more."""
+        self._set(self.tasks[task_id], applied(self.statuses[task_id], drop_change()))
 
     def _bring_up_to(self, now: float) -> None:
         for task_id, leasable in self._due.turned(now):

@@ -95,6 +95,10 @@ class Referee:
         entry = self._entries.setdefault(task_id, _Entry())
         self._entries[task_id] = _Entry(fence=entry.fence)
 
+    def dropped(self, task_id: int) -> None:
+        """A task is wanted no more: nobody holds it."""
+        self._entries.setdefault(task_id, _Entry()).until = None
+
     def ending(self, tasks: Iterable[SimTask]) -> Ending:
         """How every task ended. Raises :class:`FoulPlay` if one is lost, stuck, or ended without a cause."""
         counts = {"done": 0, "raised": 0, "lost": 0, "innocent": 0}

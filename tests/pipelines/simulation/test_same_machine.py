@@ -23,15 +23,17 @@ from tests.warehouse.scenes import Clock, evict_component, model, pretended, wri
 from warehouse import (
     Failure,
     LeasedTask,
+    TaskQuery,
     Warehouse,
     WarehouseConfig,
     commit_memos,
+    drop_tasks,
     fail_task,
     heartbeat,
     lease_tasks,
     register_table,
     release_tasks,
-    retry_failed,
+    retry_tasks,
     schema,
     submit_model,
 )
@@ -115,11 +117,23 @@ class TwinQueues(RuleBasedStateMachine):
     def another_worker_has_another_clock(self, secs: float) -> None:
         self.clock.advance(secs)
 
-    @rule()
-    def retry(self) -> None:
-        failed = [one for one, status in self.twin.statuses.items() if status.state is TaskState.FAILED]
-        assert retry_failed(self.warehouse) == len(failed)
-        for task_id in failed:
+    def _in(self, state: TaskState) -> list[int]:
+        return [task_id for task_id, status in self.twin.statuses.items() if status.state is state]
+
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        failed = self._in(TaskState.FAILED)
+        if failed:
+            task_id = data.draw(st.sampled_from(failed))
+            assert drop_tasks(self.warehouse, TaskQuery(ids=(task_id,)), why="test").tasks == 1
+            self.twin.drop(task_id)
+            self.referee.dropped(task_id)
+
+    @rule(state=st.sampled_from([TaskState.FAILED, TaskState.DROPPED]))
+    def retry(self, state: TaskState) -> None:
+        wanted = self._in(state)
+        assert retry_tasks(self.warehouse, TaskQuery(states=(state,))).tasks == len(wanted)
+        for task_id in wanted:
             self.twin.requeue(task_id)
             self.referee.requeued(task_id)
 
@@ -154,5 +168,5 @@ class TwinQueues(RuleBasedStateMachine):
 
 TestTwinQueues = TwinQueues.TestCase
 TestTwinQueues.settings = settings(
-    max_examples=5, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
