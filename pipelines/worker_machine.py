@@ -45,6 +45,11 @@ class Stop:
 Instruction = Lease | Run | Sleep | Stop
 
 
+def beat_secs(lease_secs: float) -> float:
+    """How often a worker beats: two beats may fail before a lease runs out."""
+    return lease_secs / 3
+
+
 def decide(state: WorkerState) -> Instruction:
     """What a worker does next.
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, takewhile
+from typing import TypeVar
 
 from transforms.errors import InputError
+
+_Place = TypeVar("_Place")
+_Task = TypeVar("_Task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +27,66 @@ class BatchBudget:
                              allowed="tasks >= 1, bytes > 0")  # fmt: skip
 
 
+#: What a worker goes by unless it is told otherwise.
+DEFAULT_BUDGET = BatchBudget()
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A task that could be leased: the place (a fragment) it reads, the bytes of the raw columns it reads there, and the
-    bytes of the memo it writes.
+    bytes of the memo it writes. ``most_tasks``: in a batch of how many tasks it may be (:func:`most_together`).
     """
 
     place: int
     raw_bytes: Mapping[str, float]
     memo_bytes: float
+    most_tasks: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What was taken so far: ``tasks`` that read and write ``bytes``; ``full``: something was left that did not fit."""
+    """What was taken so far: ``tasks`` that read and write ``bytes``; ``full``: something was left that did not fit.
+
+    ``most_tasks``: how many the tasks in it allow.
+    """
 
     tasks: int = 0
     bytes: float = 0.0
     full: bool = False
+    most_tasks: float = math.inf
+
+
+def most_together(losses: int, tasks: int, max_losses: int) -> int:
+    """In a batch of how many tasks one may be over which ``losses`` workers were lost; ``tasks``: otherwise.
+
+    A task that kills its workers takes the others of its batch along. Each loss cuts the batch, from half of ``max_losses``
+    on the task is alone: the others are done long before they count as lost too often.
+    """
+    alone_at = max(1, max_losses // 2)
+    if losses >= alone_at:
+        return 1
+    return max(1, int(math.pow(tasks, 1 - losses / alone_at) * (1 + 1e-9)))
+
+
+def gather(
+    places: Iterable[_Place],
+    leasable: Callable[[_Place, int], Sequence[_Task]],
+    candidates: Callable[[Sequence[_Task]], Sequence[Candidate]],
+    budget: BatchBudget,
+) -> list[_Task]:
+    """The batch that a worker takes: from one place after another, until it is full.
+
+    ``leasable``: up to so many tasks of a place, in the order in which they are leased; ``candidates``: what those weigh.
+    """
+    batch, taken = Batch(), list[_Task]()
+    for place in places:
+        found = leasable(place, budget.tasks - batch.tasks)
+        filled = fill_batch(candidates(found), budget, batch)
+        taken += found[: filled.tasks - batch.tasks]
+        batch = filled
+        if batch.full or batch.tasks >= min(budget.tasks, batch.most_tasks):
+            break
+    return taken
 
 
 def fill_batch(candidates: Sequence[Candidate], budget: BatchBudget, begun: Batch = Batch()) -> Batch:
@@ -48,6 +95,24 @@ def fill_batch(candidates: Sequence[Candidate], budget: BatchBudget, begun: Batc
     Candidates of one place stand together; a raw column is read once for all of them. A place is taken as a whole where
     it fits; the first task of a batch is taken whatever it weighs, and as much of its place as the budget holds.
     """
+    allowed = _allowed(candidates, begun)
+    filled = _fill(candidates[:allowed], budget, begun)
+    most_tasks = min((one.most_tasks for one in candidates[: filled.tasks - begun.tasks]), default=math.inf)
+    full = filled.full or allowed < len(candidates)
+    return replace(filled, full=full, most_tasks=min(begun.most_tasks, most_tasks))
+
+
+def _allowed(candidates: Sequence[Candidate], begun: Batch) -> int:
+    """How many of the candidates, from the front, may stand in one batch with what was taken and with each other."""
+    most_tasks = begun.most_tasks
+    for position, one in enumerate(candidates):
+        most_tasks = min(most_tasks, one.most_tasks)
+        if begun.tasks + position + 1 > most_tasks:
+            return position
+    return len(candidates)
+
+
+def _fill(candidates: Sequence[Candidate], budget: BatchBudget, begun: Batch) -> Batch:
     taken, used = begun.tasks, begun.bytes
     for _, group in groupby(candidates, key=lambda one: one.place):
         members = list(group)
@@ -56,8 +121,9 @@ def fill_batch(candidates: Sequence[Candidate], budget: BatchBudget, begun: Batc
         if not whole:
             if taken:
                 return Batch(taken, used, full=True)
-            fitting = min(max(sum(1 for size in sizes if size <= budget.bytes), 1), budget.tasks)
-            return Batch(fitting, sizes[fitting - 1], full=True)
+            fitting = min(max(sum(1 for _ in takewhile(lambda size: size <= budget.bytes, sizes)), 1), budget.tasks)
+            if fitting < len(members):
+                return Batch(fitting, sizes[fitting - 1], full=True)
         taken, used = taken + len(members), used + sizes[-1]
     return Batch(taken, used)
 

@@ -21,6 +21,7 @@ class WarehouseConfig:
     ``lease_secs``: how long a worker owns a task without a heartbeat. ``max_attempts``: failed attempts after which a task
     is quarantined, ``max_losses``: lost workers. ``retry_backoff_secs``: wait at most this long before the second attempt, doubled for
     each further one. ``client_floor_share``: the part of the workers that a waiting client gets whatever the others weigh.
+    ``deadline_secs``: how long a task may wait before it is computed, of clients that have no deadline of their own.
     ``busy_timeout_secs``: how long to wait for another process's write lock on the catalog, and for a connection.
     ``pin_ttl_secs``: how long a job's pin on what it reads holds without a heartbeat.
     ``read_threads``: columns digested at the same time; 0 means one per CPU core. ``rates`` and ``prices``: what reading,
@@ -35,6 +36,7 @@ class WarehouseConfig:
     max_losses: int = 10
     retry_backoff_secs: float = 0.5
     client_floor_share: float = FLOOR_SHARE
+    deadline_secs: float = 3600.0
     busy_timeout_secs: float = 30.0
     read_threads: int = 0
     rates: Rates = MEASURED_RATES
@@ -65,6 +67,7 @@ class WarehouseConfig:
         for name, what, secs in (
             ("lease_secs", "a lease", self.lease_secs),
             ("pin_ttl_secs", "a pin", self.pin_ttl_secs),
+            ("deadline_secs", "a deadline", self.deadline_secs),
         ):
             if not (math.isfinite(secs) and secs > 0):
                 raise InputError(f"{what} lasts longer than nothing", where=f"WarehouseConfig.{name}", value=secs,

@@ -8,10 +8,14 @@ where those who waited are, so that nobody saves up a turn. Pure: nothing here r
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from transforms.errors import InputError
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 #: The share that a waiting client gets whatever the others weigh (less where so many wait that it cannot be had).
 FLOOR_SHARE = 0.05
@@ -90,3 +94,28 @@ def charged(
     times = begun(clients, waiting)
     share = shares({one.name: one.weight for one in clients if one.name in waiting or one.name in secs}, floor_share)
     return {name: time + secs[name] / share[name] if name in secs else time for name, time in times.items()}
+
+
+def owed(secs: Mapping[_Key, float], payers: Mapping[_Key, Collection[str]]) -> dict[str, float]:
+    """What each client pays for work that was leased: a task is paid for by those who wait for it, alike."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for key, work_secs in secs.items():
+        for client in payers[key]:
+            found[client] += work_secs / len(payers[key])
+    return dict(found)
+
+
+def after_turn(
+    clients: Collection[ClientShare],
+    waiting: Collection[str],
+    chosen: str,
+    secs: Mapping[str, float],
+    floor_share: float = FLOOR_SHARE,
+) -> tuple[ClientShare, ...]:
+    """Every client's claim after the turn of ``chosen``, in which ``secs`` were leased for each client named there."""
+    times = charged(clients, waiting, secs, floor_share)
+    turn = max((one.served for one in clients), default=0) + 1
+    return tuple(
+        ClientShare(one.name, one.weight, times[one.name], turn if one.name == chosen else one.served)
+        for one in clients
+    )

@@ -21,15 +21,16 @@ from transforms.graph import component_from_document, raw_columns
 from transforms.measured import OperatorWork
 from warehouse import schema
 from warehouse.awaited import take_awaited
-from warehouse.batching import BatchBudget
+from warehouse.batching import BatchBudget, gather
 from warehouse.catalog import chunks, one_of, storable, undone
 from warehouse.coverage import count_live_bytes, cover, enter_files
 from warehouse.failures import Failure
+from warehouse.lease_order import NOT_ITS_OWN
 from warehouse.manifests import AddedColumns, added_columns, fragment_of, standing_rows
 from warehouse.measurements import record_measurements, stored_memo
 from warehouse.memo_file import NewFile
 from warehouse.table import Fragment, content_of
-from warehouse.taking import Taking
+from warehouse.taking import Weigher
 from warehouse.task_rows import allows, change_values, leasable, lost, task_status
 from warehouse.task_states import (
     MEMO_OF_TASK,
@@ -128,36 +129,29 @@ def lease_tasks(
         turn = next_turn(connection, now, lease_secs)
         if turn is None:
             return ()
-        taking = Taking(connection, budget)
-        for table, partition in turn.places:
-            taking.add(
-                _over_current_data(
-                    connection, _leasable_in(turn.client, table, partition, now, lease_secs), limit - len(taking.rows)
-                )
-            )
-            if taking.is_full:
-                break
-        if not taking.rows:
+        weigher = Weigher(connection, budget, warehouse.config.limits)
+
+        def leasable_in(place: tuple[str, str], most: int) -> list[Any]:
+            return _over_current_data(connection, _leasable_in(turn.client, *place, now, lease_secs), most)
+
+        rows = gather(turn.places, leasable_in, weigher.candidates, budget)
+        if not rows:
             return ()
-        _take(connection, taking.rows, worker, name, now, lease_secs)
-        charge_turn(connection, turn, taking.secs, warehouse.config.client_floor_share)
-        added = {table: added_columns(connection, table) for table in {row.task_table for row in taking.rows}}
-        secs = taking.secs
-        return tuple(_leased(row, turn.client, name, added[row.task_table], secs[row.memo_key]) for row in taking.rows)
+        _take(connection, rows, worker, name, now, lease_secs)
+        secs = weigher.secs(rows)
+        charge_turn(connection, turn, secs, warehouse.config.client_floor_share)
+        added = {table: added_columns(connection, table) for table in {row.task_table for row in rows}}
+        return tuple(_leased(row, turn.client, name, added[row.task_table], secs[row.memo_key]) for row in rows)
 
     # Repeated where the commit is in doubt: a lease that nobody knows of runs out by itself.
     return warehouse.catalog.run(take if keep else undone(take), idempotent=True)
 
 
-#: Below every priority.
-_NOT_ITS_OWN = -(2**31)
-
-
 def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs: float) -> Any:
-    """Leasable tasks fragment by fragment: where the client's most urgent are first, and in each its own before others'."""
+    """Leasable tasks as :func:`warehouse.lease_order.in_lease_order` sorts them."""
     tasks, waits, models = schema.tasks, schema.waits, schema.models
     memos, fragments, components = schema.memos, schema.fragments, schema.components
-    own = case((models.c.client == client, models.c.priority), else_=_NOT_ITS_OWN)
+    own = case((models.c.client == client, models.c.priority), else_=NOT_ITS_OWN)
     urgency = (
         select(tasks.c.id, func.max(models.c.priority).label("priority"), func.max(own).label("own"))
         .join(waits, waits.c.memo_key == tasks.c.memo_key)

@@ -28,7 +28,7 @@ def change_values(change: TaskChange, now: float) -> dict[str, Any]:
     if change.not_before is not None:
         values["not_before"] = change.not_before
     if change.afresh:
-        return values | {"attempts": 0, "losses": 0}
+        return values | {"attempts": 0, "losses": 0, "created_at": now}
     added = {"fence": change.fences, "attempts": change.attempts, "losses": change.losses}
     return values | {name: _OF[name] + count for name, count in added.items() if count}
 

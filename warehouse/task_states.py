@@ -107,7 +107,7 @@ class TaskStatus:
 class TaskChange:
     """What an event does to each task it happens to: the counts are added, ``not_before`` None leaves it as it was.
 
-    ``afresh``: the counts of attempts and losses begin again instead.
+    ``afresh``: the counts of attempts and losses begin again instead, and it waits from now on.
     """
 
     event: TaskEvent
@@ -133,6 +133,10 @@ class AttemptLimits:
 
     max_attempts: int = 3
     max_losses: int = 10
+
+
+#: What the warehouse goes by unless it is told otherwise.
+DEFAULT_LIMITS = AttemptLimits()
 
 
 def after(state: TaskState, event: TaskEvent) -> TaskState:

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, and_, func, select, update
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
 from warehouse.config import WarehouseConfig
-from warehouse.fair_shares import ClientShare, charged, next_client, shares
+from warehouse.fair_shares import ClientShare, after_turn, next_client, owed, shares
+from warehouse.lease_order import place_rank
 from warehouse.task_rows import leasable
 
 
@@ -44,8 +45,10 @@ def next_turn(connection: Connection, now: float, lease_secs: float) -> Turn | N
         return None
     clients, waiting = read_shares(connection), frozenset(row.client for row in rows)
     chosen = next_client(clients, waiting)
-    urgent = sorted((-priority, table, partition) for name, table, partition, priority in rows if name == chosen)
-    return Turn(chosen, tuple((table, partition) for _, table, partition in urgent), clients, waiting)
+    ranks = sorted(
+        place_rank(priority, table, partition) for name, table, partition, priority in rows if name == chosen
+    )
+    return Turn(chosen, tuple((table, partition) for _, table, partition in ranks), clients, waiting)
 
 
 def waiting_clients(connection: Connection, now: float, lease_secs: float) -> frozenset[str]:
@@ -88,12 +91,8 @@ def charge_turn(connection: Connection, turn: Turn, secs: Mapping[str, float], f
         )
         for key, client in connection.execute(query):
             payers[key].append(client)
-    owed: defaultdict[str, float] = defaultdict(float)
-    for key, work_secs in secs.items():
-        for client in payers[key]:
-            owed[client] += work_secs / len(payers[key])
-    for name, virtual_secs in charged(turn.clients, turn.waiting, owed, floor_share).items():
-        connection.execute(update(clients).where(clients.c.name == name).values(virtual_secs=virtual_secs))
-    latest = max((one.served for one in turn.clients), default=0)
-    counted = {"served": latest + 1, "leased_tasks": clients.c.leased_tasks + len(secs)}
-    connection.execute(update(clients).where(clients.c.name == turn.client).values(**counted))
+    for one in after_turn(turn.clients, turn.waiting, turn.client, owed(secs, payers), floor_share):
+        values = {"virtual_secs": one.virtual_secs, "served": one.served}
+        connection.execute(update(clients).where(clients.c.name == one.name).values(**values))
+    counted = clients.c.leased_tasks + len(secs)
+    connection.execute(update(clients).where(clients.c.name == turn.client).values(leased_tasks=counted))

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.beam import BeamOptions, Runner
+from headrace.cli.capacity import capacity_screen, figures
 from headrace.cli.output import emit
 from headrace.cli.quantities import bytes_of
 from headrace.cli.session import AsJson, Home, open_warehouse
@@ -34,6 +35,14 @@ def work(
     ] = "",
     stall_secs: Annotated[float, typer.Option(help="How long one operator may take over one fragment.")] = 300.0,
     name: Annotated[str, typer.Option(help="This worker's name. Default: host and process number.")] = "",
+    autoscale_hint: Annotated[
+        bool, typer.Option("--autoscale-hint", help="Work on nothing; say how many workers the queue is worth.")
+    ] = False,
+    threads: Annotated[int, typer.Option(help="Threads of a worker, for the hint. 0: those of this machine.")] = 0,
+    max_workers: Annotated[int, typer.Option(help="The most workers there may be, for the hint.")] = 100,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve Prometheus figures at http://127.0.0.1:PORT/metrics while working.")
+    ] = None,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -42,6 +51,10 @@ def work(
     With --runner DataflowRunner and --template_location among Beam's options, the next job is written there and
     nothing is run.
     """
+    if autoscale_hint:
+        with open_warehouse(home) as warehouse:
+            emit(capacity_screen(warehouse, threads, max_workers), as_json=as_json)
+        return
     from pipelines.isolation.limits import IsolationLimits
     from pipelines.isolation.processes import child_processes
 
@@ -52,7 +65,7 @@ def work(
     from headrace.screens.work import TemplateScreen, WorkScreen
     from pipelines.job_template import write_template
     from pipelines.staging import template_location
-    from pipelines.worker import WorkerConfig, run_worker
+    from pipelines.worker import WorkerConfig, WorkerReport, run_worker
     from warehouse.batching import BatchBudget
 
     worker = name or f"{socket.gethostname()}-{os.getpid()}"
@@ -65,8 +78,14 @@ def work(
             written = write_template(warehouse, config)
         emit(TemplateScreen(written.location, written.tasks, written.fragments), as_json=as_json)
         return
-    with open_warehouse(home) as warehouse, work_progress() as report, ended_by_sigterm():
-        done = run_worker(warehouse, config, until_idle=until_idle, progress=report)
+    done = WorkerReport()
+    with (
+        open_warehouse(home) as warehouse,
+        work_progress() as report,
+        ended_by_sigterm(),
+        figures(warehouse, worker, done, metrics_port, threads, max_workers),
+    ):
+        run_worker(warehouse, config, until_idle=until_idle, progress=report, report=done)
     screen = WorkScreen(
         worker=worker,
         tasks=done.tasks,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("tensorflow", "keras", "apache_beam", "tensorflow_transform", "pandas", "psycopg")
+HEAVY = ("tensorflow", "keras", "apache_beam", "tensorflow_transform", "pandas", "psycopg", "prometheus_client")
 
 
 def loaded(program: str) -> set[str]:

@@ -1,0 +1,80 @@
+"""How many workers the queue is worth: ``headrace work --autoscale-hint``, and ``--metrics-port`` for Prometheus."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.screens.capacity import CapacityScreen
+    from pipelines.worker import WorkerReport
+    from warehouse.capacity import CapacitySettings
+    from warehouse.warehouse import Warehouse
+
+
+def capacity_screen(warehouse: Warehouse, threads: int, max_workers: int) -> CapacityScreen:
+    """The hint for the backlog as it is now; it works on nothing and changes nothing."""
+    from headrace.screens.capacity import CapacityScreen, ClientCapacityRow
+    from warehouse.backlog import read_backlog
+    from warehouse.capacity import FleetState, workers_wanted
+
+    settings = _settings(warehouse, threads, max_workers)
+    backlog = read_backlog(warehouse)
+    hint = workers_wanted(backlog, FleetState(warehouse.clock(), backlog.workers), settings)
+    of = {one.client: one for one in backlog.clients}
+    rows = tuple(
+        ClientCapacityRow(
+            client=one.client,
+            workers=one.workers,
+            queued=of[one.client].queued,
+            leased=of[one.client].leased,
+            secs=of[one.client].secs,
+            memo_bytes=of[one.client].memo_bytes,
+            oldest_secs=of[one.client].oldest_secs,
+            deadline_secs=of[one.client].deadline_secs,
+            left_secs=one.left_secs,
+            drain_secs=one.drain_secs,
+        )
+        for one in hint.clients
+    )
+    return CapacityScreen(
+        hint.workers, settings.threads, backlog.workers, hint.binding, hint.drain_secs, hint.why, rows
+    )
+
+
+@contextmanager
+def figures(
+    warehouse: Warehouse, worker: str, report: WorkerReport, port: int | None, threads: int = 0, max_workers: int = 100
+) -> Iterator[None]:
+    """While the block runs, Prometheus can read the worker's and the queue's figures at ``port``; nothing where that is None.
+
+    Raises :class:`InputError` for a taken port, and where ``prometheus_client`` is not installed.
+    """
+    if port is None:
+        yield
+        return
+    try:
+        from pipelines.metrics import WorkerCollector, serving
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        raise InputError("metrics need a package that is not installed", where="--metrics-port", value=str(error),
+                         next_step="pip install 'headrace[metrics]'") from error  # fmt: skip
+    collector = WorkerCollector(warehouse, worker, report, _settings(warehouse, threads, max_workers))
+    with serving(collector, port):
+        yield
+
+
+def _settings(warehouse: Warehouse, threads: int, max_workers: int) -> CapacitySettings:
+    """``threads`` of a worker; 0: those of this machine."""
+    from warehouse.capacity import CapacitySettings
+
+    return CapacitySettings(
+        threads=threads or os.cpu_count() or 1,
+        max_workers=max_workers,
+        floor_share=warehouse.config.client_floor_share,
+    )

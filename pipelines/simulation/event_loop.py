@@ -1,0 +1,34 @@
+"""Virtual time: what is to happen, in order of when."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+
+class EventLoop:
+    """``now``: virtual seconds. Events of one moment happen in the order in which they were asked for."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+        self.events = 0
+        self._asked = 0
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+
+    def at(self, moment: float, action: Callable[[], None]) -> None:
+        """Do something at a moment; at once if it has passed."""
+        self._asked += 1
+        heapq.heappush(self._heap, (max(moment, self.now), self._asked, action))
+
+    def after(self, secs: float, action: Callable[[], None]) -> None:
+        """Do something so many seconds from now."""
+        self.at(self.now + secs, action)
+
+    def run(self, until: float) -> None:
+        """Let things happen until nothing is left to happen. Raises :class:`RuntimeError` when that is not so by ``until``."""
+        while self._heap:
+            self.now, _, action = heapq.heappop(self._heap)
+            if self.now > until:
+                raise RuntimeError(f"the simulation has not ended after {until:g} virtual seconds")
+            self.events += 1
+            action()
