@@ -168,5 +168,5 @@ class TwinQueues(RuleBasedStateMachine):
 
 TestTwinQueues = TwinQueues.TestCase
 TestTwinQueues.settings = settings(
-    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=6, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
