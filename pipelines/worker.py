@@ -9,6 +9,7 @@ was thought lost, and is not, is told so and changes nothing.
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 import uuid
@@ -22,6 +23,7 @@ from pipelines.fragment_work import FragmentResult, FragmentWork, WantedComponen
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import child_processes
 from pipelines.memoize import JobResults, remove_abandoned_results, run_memoize
+from pipelines.patience import Patience
 from pipelines.staging import for_job, ready_to_run, refuse_template
 from pipelines.work_progress import OnWork, WorkMeter
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
@@ -60,7 +62,8 @@ class WorkerConfig:
     job costs most of a second; but what is leased is not shared with other workers, nor overtaken by more urgent tasks.
 
     ``runner``, ``runner_workers`` and ``runner_flags`` are those of :class:`~pipelines.beam_runner.RunnerOptions`.
-    ``poll_secs``: how long to wait before asking an empty queue again. ``limits``: what one process that computes may take.
+    ``poll_secs``: how long to wait before asking an empty queue again. ``catalog_patience_secs``: how long to wait for a catalog that
+    cannot be reached, such as a database that is restarted. ``limits``: what one process that computes may take.
     """
 
     name: str
@@ -70,15 +73,17 @@ class WorkerConfig:
     runner_workers: int = 0
     runner_flags: tuple[str, ...] = ()
     poll_secs: float = 0.5
+    catalog_patience_secs: float = 600.0
     limits: IsolationLimits = field(default_factory=IsolationLimits)
 
     def __post_init__(self) -> None:
         if not self.name:
             raise InputError("a worker needs a name", value=self.name)
         BatchBudget(self.batch_bytes, self.batch_tasks)
-        if not self.poll_secs > 0:
-            raise InputError("a worker waits some time before it asks again", value=self.poll_secs,
-                             allowed="poll_secs > 0")  # fmt: skip
+        if not self.poll_secs > 0 or not self.catalog_patience_secs >= 0:
+            raise InputError("a worker waits some time before it asks again",
+                             value=(self.poll_secs, self.catalog_patience_secs),
+                             allowed="poll_secs > 0, catalog_patience_secs >= 0")  # fmt: skip
         _ = self.runner_options  # refuses what Beam does not know
 
     @property
@@ -94,7 +99,7 @@ class WorkerReport:
     ``tasks`` were leased; ``memos`` of them are READY by this worker's commit, ``failures`` failed an attempt, and ``fenced``
     were lost to another worker. ``rows`` counts events, once for each memo. ``raw_bytes_read``: raw columns, as they
     lay in memory, once for each fragment. ``job_secs`` of ``secs`` went
-    into jobs. ``times_busy``: the catalog was locked for longer than its timeout.
+    into jobs. ``times_busy``: how often the catalog was locked for longer than its timeout, or could not be reached.
     """
 
     tasks: int = 0
@@ -109,6 +114,10 @@ class WorkerReport:
     job_secs: float = 0.0
     times_busy: int = 0
     errors: list[str] = field(default_factory=list)
+
+    def count_busy(self) -> None:
+        """The catalog could not be reached, once more."""
+        self.times_busy += 1
 
 
 def run_worker(
@@ -134,8 +143,10 @@ def run_worker(
     with ready_to_run(config.runner_options, warehouse.storage.home) as options:
         if config.runner == "DirectRunner":
             child_processes().prepare()
-        worker = _Worker(warehouse, config, options, progress, WorkerReport() if report is None else report)
-        return _work(worker, warehouse, config, until_idle, stop or threading.Event(), on_step)
+        kept, asked = WorkerReport() if report is None else report, stop or threading.Event()
+        patience = Patience(config.catalog_patience_secs, asked, kept.count_busy, random.random)
+        worker = _Worker(warehouse, config, options, progress, kept, patience)
+        return _work(worker, warehouse, config, until_idle, asked, on_step, patience)
 
 
 def _work(
@@ -145,22 +156,24 @@ def _work(
     until_idle: bool,
     stop: threading.Event,
     on_step: Callable[[Instruction], None] | None,
+    patience: Patience,
 ) -> WorkerReport:
+    def leased() -> tuple[LeasedTask, ...]:
+        queue_missing(warehouse)
+        return lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
+
     remove_abandoned_results(warehouse.storage, warehouse.clock() - _ABANDONED_SECS)
     begun = time.monotonic()
     queue_was_empty = False
     while True:
-        unfinished = _unfinished(warehouse) if queue_was_empty else 0
+        unfinished = patience.call(lambda: _unfinished(warehouse)) if queue_was_empty else 0
         state = WorkerState(len(worker.in_hand), queue_was_empty, unfinished, until_idle, stop.is_set())
         instruction = decide(state)
         if on_step is not None:
             on_step(instruction)
         match instruction:
             case Lease():
-                queue_missing(warehouse)
-                worker.in_hand = lease_tasks(
-                    warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes
-                )
+                worker.in_hand = patience.call(leased)
                 queue_was_empty = not worker.in_hand
             case Run():
                 worker.run()
@@ -202,8 +215,10 @@ class _Worker:
         options: RunnerOptions,
         progress: OnWork | None,
         report: WorkerReport,
+        patience: Patience,
     ) -> None:
         self._warehouse, self._config, self._options, self._progress = warehouse, config, options, progress
+        self._patience = patience
         self._meter = WorkMeter()
         self._beat_at = 0.0
         self._work_secs: dict[str, float] = {}
@@ -219,7 +234,7 @@ class _Worker:
         self.report.tasks += len(self.in_hand)
         self.report.jobs += 1
         work_secs = sum(task.work_secs for task in self.in_hand)
-        self._meter.leased(len(self.in_hand), work_secs, queued_tasks(self._warehouse), time.monotonic())
+        self._meter.leased(len(self.in_hand), work_secs, self._queued(), time.monotonic())
         self._tell()
         begun = time.monotonic()
         try:
@@ -257,7 +272,7 @@ class _Worker:
             thread.join()
             if failures:
                 raise failures[0]
-            self._collect(results)
+            self._patience.call(lambda: self._collect(results))
             results.remove()
 
     def _attend(self, results: JobResults, done: threading.Event) -> None:
@@ -268,7 +283,7 @@ class _Worker:
                 self._beat_if_due()
                 self._collect(results)
             except Busy as error:
-                self.report.times_busy += 1
+                self.report.count_busy()
                 _LOG.warning("the catalog is busy; trying again: %s", error)
 
     @property
@@ -279,6 +294,9 @@ class _Worker:
         if time.monotonic() >= self._beat_at:
             heartbeat(self._warehouse, self._open_tasks())
             self._beat_at = time.monotonic() + self._beat_secs
+
+    def _queued(self) -> int:
+        return self._patience.call(lambda: queued_tasks(self._warehouse))
 
     def _open_tasks(self) -> list[LeasedTask]:
         return [task for _, tasks in self._works.values() for task in tasks.values()]

@@ -1,0 +1,49 @@
+"""Waiting for a catalog that cannot be reached: a database that is restarted or fails over must not end its workers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from transforms.errors import Busy
+from warehouse.backoff import Backoff
+
+_LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+#: What is tried has made several attempts of its own, for seconds; these waits come in between.
+_WAITS = Backoff(first_secs=0.5, most_secs=15.0)
+
+
+class Patience:
+    """Tries again what raised :class:`Busy`, for up to ``secs`` seconds without a success. ``stop`` cuts a wait short, and
+    then the error is raised. ``told`` is called for each try that failed. ``clock``: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        secs: float,
+        stop: threading.Event,
+        told: Callable[[], None],
+        draw: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._secs, self._stop, self._told, self._draw, self._clock = secs, stop, told, draw, clock
+
+    def call(self, what: Callable[[], _T]) -> _T:
+        """What ``what`` returns in the end; raises the last :class:`Busy`, and at once whatever else it raises."""
+        begun, tries = self._clock(), 0
+        while True:
+            try:
+                return what()
+            except Busy as error:
+                tries += 1
+                self._told()
+                waited = self._clock() - begun
+                if self._stop.is_set() or waited >= self._secs:
+                    raise
+                _LOG.warning("the catalog cannot be reached (for %.0f s); trying again: %s", waited, error)
+                self._stop.wait(min(_WAITS.wait_secs(tries, self._draw()), max(self._secs - waited, 0.0)))
