@@ -17,6 +17,19 @@ _T = TypeVar("_T")
 #: What is tried has made several attempts of its own, for seconds; these waits come in between.
 _WAITS = Backoff(first_secs=0.5, most_secs=15.0)
 
+#: How long a worker waits for its catalog.
+PATIENCE_SECS = 600.0
+
+
+def next_wait_secs(tries: int, waited_secs: float, patience_secs: float, draw: float) -> float | None:
+    """How long to wait after try number ``tries`` (from 1), ``waited_secs`` after the first one; None: give up.
+
+    ``draw``: a random number in ``[0, 1)``.
+    """
+    if waited_secs >= patience_secs:
+        return None
+    return min(_WAITS.wait_secs(tries, draw), patience_secs - waited_secs)
+
 
 class Patience:
     """Tries again what raised :class:`Busy`, for up to ``secs`` seconds without a success. ``stop`` cuts a wait short, and
@@ -42,8 +55,9 @@ class Patience:
             except Busy as error:
                 tries += 1
                 self._told()
-                waited = self._clock() - begun
-                if self._stop.is_set() or waited >= self._secs:
+                waited_secs = self._clock() - begun
+                wait_secs = next_wait_secs(tries, waited_secs, self._secs, self._draw())
+                if self._stop.is_set() or wait_secs is None:
                     raise
-                _LOG.warning("the catalog cannot be reached (for %.0f s); trying again: %s", waited, error)
-                self._stop.wait(min(_WAITS.wait_secs(tries, self._draw()), max(self._secs - waited, 0.0)))
+                _LOG.warning("the catalog cannot be reached (for %.0f s); trying again: %s", waited_secs, error)
+                self._stop.wait(wait_secs)

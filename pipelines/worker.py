@@ -23,7 +23,7 @@ from pipelines.fragment_work import FragmentResult, FragmentWork, WantedComponen
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import child_processes
 from pipelines.memoize import JobResults, remove_abandoned_results, run_memoize
-from pipelines.patience import Patience
+from pipelines.patience import PATIENCE_SECS, Patience
 from pipelines.staging import for_job, ready_to_run, refuse_template
 from pipelines.work_progress import OnWork, WorkMeter
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
@@ -73,7 +73,7 @@ class WorkerConfig:
     runner_workers: int = 0
     runner_flags: tuple[str, ...] = ()
     poll_secs: float = 0.5
-    catalog_patience_secs: float = 600.0
+    catalog_patience_secs: float = PATIENCE_SECS
     limits: IsolationLimits = field(default_factory=IsolationLimits)
 
     def __post_init__(self) -> None:

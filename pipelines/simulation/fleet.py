@@ -6,9 +6,10 @@ import heapq
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from pipelines.patience import PATIENCE_SECS, next_wait_secs
 from pipelines.simulation.event_loop import EventLoop
 from pipelines.simulation.faults import Faults, moments
 from pipelines.simulation.memory_queue import MemoryQueue
@@ -32,9 +33,19 @@ class FleetConfig:
     poll_secs: float = 5.0
     start_secs: float = 0.0
     until_idle: bool = True
+    catalog_patience_secs: float = PATIENCE_SECS
 
 
 DEFAULT_FLEET = FleetConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question to a catalog that is away: since when, and attempt ``attempt`` of try ``tries``."""
+
+    since: float
+    attempt: int = 1
+    tries: int = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -160,16 +171,24 @@ class Fleet:
             return
         action(worker)
 
-    def _ask_catalog(self, worker: SimWorker, action: Callable[[SimWorker], None], attempt: int = 1) -> None:
-        """Do something with the queue; while the catalog does not answer, try again as production does, and then crash."""
+    def _ask_catalog(self, worker: SimWorker, action: Callable[[SimWorker], None], asked: _Asked | None = None) -> None:
+        """Do something with the queue; while the catalog does not answer, wait as production does, and crash at last."""
         if not self._faults.is_out(self._loop.now - self._begun):
             action(worker)
-        elif attempt == self._backoff.attempts:
+            return
+        asked = asked or _Asked(self._loop.now)
+        if asked.attempt < self._backoff.attempts:
+            wait_secs: float | None = self._backoff.wait_secs(asked.attempt, self._draw.random())
+            again = replace(asked, attempt=asked.attempt + 1)
+        else:
+            waited_secs, patience_secs = self._loop.now - asked.since, self._config.catalog_patience_secs
+            wait_secs = next_wait_secs(asked.tries, waited_secs, patience_secs, self._draw.random())
+            again = replace(asked, attempt=1, tries=asked.tries + 1)
+        if wait_secs is None:
             self.counts.crashes += 1
             self._die(worker)
         else:
-            wait_secs = self._backoff.wait_secs(attempt, self._draw.random())
-            self._later(worker, wait_secs, lambda one: self._ask_catalog(one, action, attempt + 1))
+            self._later(worker, wait_secs, lambda one: self._ask_catalog(one, action, again))
 
     def _clock(self, worker: SimWorker) -> float:
         return self._loop.now + worker.skew_secs

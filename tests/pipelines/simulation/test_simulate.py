@@ -68,7 +68,7 @@ def test_a_killed_worker_s_tasks_wait_for_its_leases_to_run_out() -> None:
 
 
 def test_while_the_catalog_is_away_workers_wait_and_then_crash() -> None:
-    short, long = run(work(), Faults(outages=((10, 2),))), run(work(), Faults(outages=((10, 60),)))
+    short, long = run(work(), Faults(outages=((10, 60),))), run(work(), Faults(outages=((10, 700),)))
     assert short.counts.crashes == 0
     assert long.counts.crashes > 0
     assert short.ending.done == long.ending.done == 400
