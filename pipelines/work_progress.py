@@ -12,6 +12,7 @@ class WorkProgress:
 
     ``rows`` are events of finished ``fragments``, each counted once, ``raw_bytes`` the raw columns read for them, as they lie in memory.
     ``left_secs``: how long the rest takes if it goes on so and no other worker helps; None while nothing is known.
+    ``waits_for``: tasks that it can only wait for now: others hold them, or they failed and are not due yet.
     """
 
     tasks_done: int = 0
@@ -20,6 +21,7 @@ class WorkProgress:
     rows: int = 0
     raw_bytes: int = 0
     left_secs: float | None = None
+    waits_for: int = 0
 
 
 #: Called after every change.
@@ -45,11 +47,16 @@ class WorkMeter:
 
     def leased(self, tasks: int, work_secs: float, queued: int, now: float) -> None:
         """``tasks`` of ``work_secs`` estimated seconds are to be computed from ``now`` on; ``queued`` others wait."""
+        self.progress = replace(self.progress, waits_for=0)
         self._open_tasks, self._open_secs = tasks, work_secs
         self._leased_tasks += tasks
         self._leased_secs += work_secs
         self._queued, self._since = queued, now
         self._tell(now)
+
+    def waits(self, tasks: int) -> None:
+        """Nothing can be leased, and ``tasks`` are not finished."""
+        self.progress = replace(self.progress, waits_for=tasks)
 
     def finished(self, tasks: int, work_secs: float, rows: int, raw_bytes: int, now: float) -> None:
         """A fragment came back: so many of its tasks are off the queue, or have failed."""

@@ -178,6 +178,7 @@ def _work(
             case Run():
                 worker.run()
             case Sleep():
+                worker.wait_for(unfinished)
                 stop.wait(config.poll_secs)
                 queue_was_empty = False
             case Stop(why):
@@ -249,6 +250,11 @@ class _Worker:
             if open_tasks:
                 release_tasks(self._warehouse, open_tasks)
             self._meter.stopped(time.monotonic())
+
+    def wait_for(self, tasks: int) -> None:
+        """Tell that there is nothing to do but to wait for ``tasks`` tasks."""
+        self._meter.waits(tasks)
+        self._tell()
 
     @contextmanager
     def _attended(self, results: JobResults) -> Iterator[None]:

@@ -30,7 +30,8 @@ def work_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Calla
         task = bar.add_task("", total=None)
 
         def show(done: WorkProgress) -> None:
-            bar.update(task, completed=done.tasks_done, total=done.tasks_total, description=progress_text(done))
+            total = max(done.tasks_total, done.tasks_done + done.waits_for)
+            bar.update(task, completed=done.tasks_done, total=total, description=progress_text(done))
 
         yield show
 
@@ -52,4 +53,6 @@ def progress_text(done: WorkProgress) -> str:
         f"{count_text(done.tasks_done)}/{count_text(done.tasks_total)} memos, {many(done.fragments, 'fragment')}, "
         f"{many(done.rows, 'row')}, {bytes_text(done.raw_bytes)} read"
     )
+    if done.waits_for:
+        return f"{text}; waiting for {many(done.waits_for, 'memo')} that other workers hold or that failed and are not due yet"
     return text if done.left_secs is None else f"{text}, about {secs_text(done.left_secs)} left"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.cli.work_progress import progress_text, work_progress
@@ -10,6 +12,10 @@ SOME = WorkProgress(12, 40, 3, 1200, 2 * 2**20, 8.0)
 
 def test_it_says_what_was_done_and_what_is_left() -> None:
     assert progress_text(SOME) == "12/40 memos, 3 fragments, 1,200 rows, 2.0 MiB read, about 8.0 s left"
+    assert progress_text(replace(SOME, waits_for=2)) == (
+        "12/40 memos, 3 fragments, 1,200 rows, 2.0 MiB read; "
+        "waiting for 2 memos that other workers hold or that failed and are not due yet"
+    )
     assert progress_text(WorkProgress(0, 40)) == "0/40 memos, 0 fragments, 0 rows, 0 B read"
 
 

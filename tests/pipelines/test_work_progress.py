@@ -38,3 +38,11 @@ def test_what_is_given_back_is_queued_again() -> None:
     meter.stopped(now=1.0)
     assert (meter.progress.tasks_done, meter.progress.tasks_total) == (1, 4)
     assert meter.progress.left_secs == pytest.approx(3.0)
+
+
+def test_waiting_ends_with_the_next_lease() -> None:
+    meter = WorkMeter()
+    meter.waits(7)
+    assert meter.progress == WorkProgress(waits_for=7)
+    meter.leased(tasks=7, work_secs=1.0, queued=0, now=0.0)
+    assert meter.progress == WorkProgress(tasks_total=7)
