@@ -75,7 +75,7 @@ def run_pipeline(
 
     ``one_step``: the pipeline is one step that uses :attr:`RunnerOptions.threads` by itself, so the in-process runner
     need not start workers that speak gRPC. ``job``: through which another thread can end it. A job on other machines is
-    also cancelled when waiting for it is cut short. Raises :class:`InputError` for options that the runner refuses; what
+    also cancelled when waiting for it is cut short. Being told to stop is raised as it came. Raises :class:`InputError` for options that the runner refuses; what
     the steps raised in this process; what :func:`~pipelines.dataflow.explained` makes of Dataflow's errors; and
     :class:`~pipelines.errors.RunnerFailed` when another runner gave the job up.
     """
@@ -98,11 +98,20 @@ def run_pipeline(
     except HeadraceError:
         raise
     except Exception as error:
+        if (told := _told_to_stop(error)) is not None:
+            raise told from None
         if options.runner == "DirectRunner":
             raise
         raise RunnerFailed("the runner did not finish the job", where=f"--runner {options.runner}", value=str(error),
                            next_step="see the runner's log") from error  # fmt: skip
     return result
+
+
+def _told_to_stop(error: BaseException | None) -> BaseException | None:
+    """Ctrl-C or an exit that met this process while it was in a step: Beam makes an error of the step's of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def counters(result: PipelineResult, namespace: str) -> dict[str, int]:

@@ -19,7 +19,7 @@ class BundleThreads(beam.DoFn):
     """A step that calls :meth:`work` for each element on one of ``threads`` threads, and :meth:`emit` on the runner's own.
 
     With one thread elements are worked on as they come. Otherwise the outputs of a bundle follow at its end, in the order
-    of its elements, in the global window; what ``work`` raises fails the bundle.
+    of its elements, in the global window; what ``work`` raises fails the bundle, and what has not begun then never begins.
     """
 
     def __init__(self, threads: int) -> None:
@@ -51,8 +51,11 @@ class BundleThreads(beam.DoFn):
         """The outputs of elements that threads worked on."""
         if self._pool is None:
             return
-        with self._pool:
+        try:
             for future in self._pending:
                 for output in self.emit(future.result()):
                     yield WindowedValue(output, GlobalWindow().max_timestamp(), [GlobalWindow()])
-        self._pending, self._pool = [], None
+        finally:
+            # After an error, or when this process is told to stop, what has not begun never begins.
+            self._pool.shutdown(cancel_futures=True)
+            self._pending, self._pool = [], None

@@ -29,7 +29,7 @@ from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
 from pipelines.outcomes import error_document, error_from_document
 from pipelines.remote_runners import require_reach
-from pipelines.running_job import RunningJob
+from pipelines.running_job import JobEnded, RunningJob, is_to_end
 from transforms.errors import StorageError
 from warehouse.storage import Storage
 
@@ -61,7 +61,12 @@ class MemoizeFragments(BundleThreads):
         self._notorious = Notorious()
 
     def work(self, element: str) -> tuple[str, FragmentResult | None]:
-        """One fragment of work in; the path of its result document, and the result if there is one."""
+        """One fragment of work in; the path of its result document, and the result if there is one.
+
+        Raises :class:`JobEnded` in a process where that was asked for.
+        """
+        if is_to_end(self._job):
+            raise JobEnded(self._job)
         index, _, text = element.partition(" ")
         storage = Storage(self._home)
         path = f"{_JOBS}/{self._job}-{index}.json"
@@ -117,7 +122,7 @@ class JobResults:
         self._errors: list[Mapping[str, object]] = []
         self.total = total
         #: The job itself: what attends to it may end it.
-        self.running = RunningJob()
+        self.running = RunningJob(job)
 
     def new(self) -> list[FragmentResult]:
         """Results that came since the last call. Raises the StorageError that a worker met, once no result is new."""

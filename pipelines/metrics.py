@@ -1,6 +1,6 @@
 """What Prometheus reads of a worker and of the queue: text at ``/metrics``, on this machine only.
 
-The queue is read when it is asked for, and at most every ``cache_secs``. That it cannot be read is a figure too, and stops nothing.
+The queue is read when it is asked for, and at most every ``cache_secs``, more seldom where that takes long. That it cannot be read is a figure too, and stops nothing.
 Imports ``prometheus_client`` (the extra ``metrics``).
 """
 
@@ -25,6 +25,8 @@ from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
+#: A long queue takes a while to be read, and many workers read it: each rests so many times as long as it took.
+_LEAST_REST = 20
 #: Only processes of this machine are answered: the figures name clients.
 HOST = "127.0.0.1"
 
@@ -53,7 +55,7 @@ class WorkerCollector(Collector):
     ) -> None:
         self._warehouse, self._worker, self._report, self._settings = warehouse, worker, report, settings
         self._cache_secs, self._monotonic, self._lock = cache_secs, monotonic, threading.Lock()
-        self._read_at = -float("inf")
+        self._read_at, self._kept_secs = -float("inf"), 0.0
         self._seen: _Seen | None = None
         self._wishes: tuple[tuple[float, int], ...] = ()
         self._unreadable = 0
@@ -72,9 +74,16 @@ class WorkerCollector(Collector):
         return iter(())
 
     def _look(self) -> _Seen | None:
-        if self._monotonic() - self._read_at < self._cache_secs:
+        begun = self._monotonic()
+        if begun - self._read_at < self._kept_secs:
             return self._seen
+        seen = self._read()
         self._read_at = self._monotonic()
+        took_secs = self._read_at - begun
+        self._kept_secs = max(self._cache_secs, _LEAST_REST * took_secs) if self._cache_secs else 0.0
+        return seen
+
+    def _read(self) -> _Seen | None:
         try:
             backlog = read_backlog(self._warehouse)
         except HeadraceError as error:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from transforms.errors import Busy
 from warehouse.backoff import Backoff
+from warehouse.errors import CommitInDoubt
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -17,6 +18,8 @@ _T = TypeVar("_T")
 #: What is tried has made several attempts of its own, for seconds; these waits come in between.
 _WAITS = Backoff(first_secs=0.5, most_secs=15.0)
 
+#: The catalog cannot be had now. What a worker asks of it may be asked twice, so also when a commit is in doubt.
+AWAY = (Busy, CommitInDoubt)
 #: How long a worker waits for its catalog.
 PATIENCE_SECS = 600.0
 
@@ -32,7 +35,7 @@ def next_wait_secs(tries: int, waited_secs: float, patience_secs: float, draw: f
 
 
 class Patience:
-    """Tries again what raised :class:`Busy`, for up to ``secs`` seconds without a success. ``stop`` cuts a wait short, and
+    """Tries again what raised one of :data:`AWAY`, for up to ``secs`` seconds without a success. ``stop`` cuts a wait short, and
     then the error is raised. ``told`` is called for each try that failed. ``clock``: monotonic seconds.
     """
 
@@ -47,12 +50,12 @@ class Patience:
         self._secs, self._stop, self._told, self._draw, self._clock = secs, stop, told, draw, clock
 
     def call(self, what: Callable[[], _T]) -> _T:
-        """What ``what`` returns in the end; raises the last :class:`Busy`, and at once whatever else it raises."""
+        """What ``what`` returns in the end; raises the last error of :data:`AWAY`, and at once whatever else it raises."""
         begun, tries = self._clock(), 0
         while True:
             try:
                 return what()
-            except Busy as error:
+            except AWAY as error:
                 tries += 1
                 self._told()
                 waited_secs = self._clock() - begun

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from weakref import WeakValueDictionary
 
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
@@ -13,13 +14,22 @@ _LOG = logging.getLogger(__name__)
 class RunningJob:
     """One job of a runner's, before it is submitted and after. Thread-safe.
 
-    A runner on other machines goes on with a job whose client is gone; so whoever stops waiting ends it first.
+    A runner on other machines goes on with a job whose client is gone; so whoever stops waiting ends it first. One in this
+    process cannot be cancelled: its steps look :func:`is_to_end`, by the job's ``name``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
         self._lock = threading.Lock()
         self._result: PipelineResult | None = None
         self._why: BaseException | None = None
+        if name:
+            _JOBS[name] = self
+
+    @property
+    def is_to_end(self) -> bool:
+        """Whether somebody asked for its end."""
+        with self._lock:
+            return self._why is not None
 
     def began(self, result: PipelineResult) -> None:
         """The runner took the job; it is ended at once if it was to be ended meanwhile."""
@@ -36,6 +46,19 @@ class RunningJob:
             result = self._result
         if result is not None:
             _cancel(result, why)
+
+
+_JOBS: WeakValueDictionary[str, RunningJob] = WeakValueDictionary()
+
+
+def is_to_end(name: str) -> bool:
+    """Whether the job of this name is to be ended, as far as this process knows: it is the one that waits for the job."""
+    job = _JOBS.get(name)
+    return job is not None and job.is_to_end
+
+
+class JobEnded(Exception):
+    """Somebody asked for the end of the job that this is a part of."""
 
 
 def _cancel(result: PipelineResult, why: BaseException) -> None:

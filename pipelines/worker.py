@@ -23,11 +23,11 @@ from pipelines.fragment_work import FragmentResult, FragmentWork, WantedComponen
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import child_processes
 from pipelines.memoize import JobResults, remove_abandoned_results, run_memoize
-from pipelines.patience import PATIENCE_SECS, Patience
+from pipelines.patience import AWAY, PATIENCE_SECS, Patience
 from pipelines.staging import for_job, ready_to_run, refuse_template
 from pipelines.work_progress import OnWork, WorkMeter
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
-from transforms.errors import Busy, InputError
+from transforms.errors import InputError
 from warehouse.batching import BatchBudget
 from warehouse.memo_file import memo_path
 from warehouse.queue import (
@@ -146,7 +146,10 @@ def run_worker(
         kept, asked = WorkerReport() if report is None else report, stop or threading.Event()
         patience = Patience(config.catalog_patience_secs, asked, kept.count_busy, random.random)
         worker = _Worker(warehouse, config, options, progress, kept, patience)
-        return _work(worker, warehouse, config, until_idle, asked, on_step, patience)
+        try:
+            return _work(worker, warehouse, config, until_idle, asked, on_step, patience)
+        finally:
+            worker.give_back()
 
 
 def _work(
@@ -234,22 +237,29 @@ class _Worker:
         self._work_secs = {task.memo_key: task.work_secs for task in self.in_hand}
         self.report.tasks += len(self.in_hand)
         self.report.jobs += 1
-        work_secs = sum(task.work_secs for task in self.in_hand)
-        self._meter.leased(len(self.in_hand), work_secs, self._queued(), time.monotonic())
-        self._tell()
         begun = time.monotonic()
         try:
+            self._meter.leased(len(self.in_hand), sum(self._work_secs.values()), self._queued(), time.monotonic())
+            self._tell()
             works = [work for work, _ in self._works.values()]
             home, job = self._warehouse.storage.home, uuid.uuid4().hex
             options = for_job(self._options, self._config.name, job)
             run_memoize(works, home, job, options, self._attended, self._config.limits)
         finally:
             self.report.job_secs += time.monotonic() - begun
-            open_tasks = self._open_tasks()
-            self.in_hand, self._works, self._arrived = (), {}, []
-            if open_tasks:
-                release_tasks(self._warehouse, open_tasks)
+            self.in_hand = tuple(self._open_tasks())
+            self._works, self._arrived = {}, []
+            self.give_back()
             self._meter.stopped(time.monotonic())
+
+    def give_back(self) -> None:
+        """Release what is in hand, untried. Where the catalog is away, their leases run out instead."""
+        held, self.in_hand = self.in_hand, ()
+        try:
+            if held:
+                release_tasks(self._warehouse, held)
+        except AWAY as error:
+            _LOG.warning("%d tasks cannot be given back, and come back when their leases run out: %s", len(held), error)
 
     def wait_for(self, tasks: int) -> None:
         """Tell that there is nothing to do but to wait for ``tasks`` tasks."""
@@ -271,15 +281,27 @@ class _Worker:
 
         thread = threading.Thread(target=attend, name=f"attendant of {self._config.name}", daemon=True)
         thread.start()
+        finished = False
         try:
             yield
+            finished = True
         finally:
             done.set()
             thread.join()
             if failures:
                 raise failures[0]
-            self._patience.call(lambda: self._collect(results))
+            self._collect_rest(results, patiently=finished)
             results.remove()
+
+    def _collect_rest(self, results: JobResults, *, patiently: bool) -> None:
+        """What is left when the job has ended. Whoever leaves by an error, or was told to stop, does not wait besides."""
+        if patiently:
+            self._patience.call(lambda: self._collect(results))
+            return
+        try:
+            self._collect(results)
+        except AWAY as error:
+            _LOG.warning("what the job finished last is lost, and will be computed again: %s", error)
 
     def _attend(self, results: JobResults, done: threading.Event) -> None:
         collect_secs = _COLLECT_SECS if self._warehouse.storage.is_local else _COLLECT_SECS_BUCKET
@@ -288,7 +310,7 @@ class _Worker:
             try:
                 self._beat_if_due()
                 self._collect(results)
-            except Busy as error:
+            except AWAY as error:
                 self.report.count_busy()
                 _LOG.warning("the catalog is busy; trying again: %s", error)
 
@@ -308,7 +330,7 @@ class _Worker:
         return [task for _, tasks in self._works.values() for task in tasks.values()]
 
     def _collect(self, results: JobResults) -> None:
-        """Commit or fail every component that has a result. After :class:`Busy` it can be called again."""
+        """Commit or fail every component that has a result. While the catalog is away it can be called again."""
         self._arrived += results.new()
         while self._arrived:
             batch = self._next_batch()
@@ -360,6 +382,7 @@ class _Worker:
                 del tasks[outcome.memo_key]
                 self.report.failures += 1
                 self.report.errors.append(outcome.failure.message)
+                self._beat_if_due()
         del self._works[result.output]
         self._arrived.remove(result)
         self.report.fragments += 1

@@ -130,10 +130,10 @@ def _fill(candidates: Sequence[Candidate], budget: BatchBudget, begun: Batch) ->
 
 def _running_sizes(members: Sequence[Candidate]) -> list[float]:
     """Bytes read and written by the first one, two, … members of a place."""
-    read: dict[str, float] = {}
-    written, sizes = 0.0, []
+    read, size, sizes = set[str](), 0.0, []
     for member in members:
-        read.update(member.raw_bytes)
-        written += member.memo_bytes
-        sizes.append(sum(read.values()) + written)
+        new = [name for name in member.raw_bytes if name not in read]
+        read.update(new)
+        size += sum(member.raw_bytes[name] for name in new) + member.memo_bytes
+        sizes.append(size)
     return sizes

@@ -59,7 +59,7 @@ class Failure:
         rows = self.sample_table()
         if rows is None or not rows.num_rows:
             return text
-        event = json.dumps(rows.slice(0, 1).to_pylist()[0], default=str, ensure_ascii=False)[:_EVENT_CHARACTERS]
+        event = json.dumps(readable_rows(rows.slice(0, 1))[0], default=str, ensure_ascii=False)[:_EVENT_CHARACTERS]
         more = f" and {len(self.events) - 1} more" if len(self.events) > 1 else ""
         return f"{text}; event {self.events[0]}: {event}{more}"
 
@@ -78,6 +78,33 @@ class Failure:
     def from_document(cls, document: Mapping[str, Any]) -> Failure:
         """The inverse of :meth:`to_document`."""
         return cls(**{**document, "events": tuple(document["events"])})
+
+
+def readable_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Events as Python values, whatever they hold: what makes a component fail may be no value that Python has.
+
+    Text that is not UTF-8 has its bytes escaped, a moment that no calendar reaches is its number.
+    """
+    return [{name: readable(rows.column(name)[row]) for name in rows.column_names} for row in range(rows.num_rows)]
+
+
+def readable(value: pa.Scalar) -> Any:
+    """One value of :func:`readable_rows`. Never raises."""
+    kind = value.type
+    if not value.is_valid:
+        return None
+    if pa.types.is_dictionary(kind):
+        return readable(value.value)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return value.as_buffer().to_pybytes().decode("utf-8", "backslashreplace")
+    if pa.types.is_struct(kind):
+        return {kind.field(which).name: readable(value[which]) for which in range(kind.num_fields)}
+    if pa.types.is_nested(kind) and hasattr(value, "values"):
+        return [readable(item) for item in value.values]
+    try:
+        return value.as_py()
+    except Exception:  # of many kinds: years beyond 9999, time zones that this machine does not know
+        return str(getattr(value, "value", kind))
 
 
 def encoded_sample(rows: pa.Table) -> str:

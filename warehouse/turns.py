@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, func, select, update
+from sqlalchemy import Connection, and_, bindparam, func, select, update
 
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
@@ -91,8 +91,12 @@ def charge_turn(connection: Connection, turn: Turn, secs: Mapping[str, float], f
         )
         for key, client in connection.execute(query):
             payers[key].append(client)
-    for one in after_turn(turn.clients, turn.waiting, turn.client, owed(secs, payers), floor_share):
-        values = {"virtual_secs": one.virtual_secs, "served": one.served}
-        connection.execute(update(clients).where(clients.c.name == one.name).values(**values))
+    charged = after_turn(turn.clients, turn.waiting, turn.client, owed(secs, payers), floor_share)
+    changed = [now for was, now in zip(turn.clients, charged, strict=True) if now != was]
+    values = {"virtual_secs": bindparam("secs"), "served": bindparam("turn")}
+    if changed:
+        connection.execute(update(clients).where(clients.c.name == bindparam("of")).values(**values), [
+            {"of": one.name, "secs": one.virtual_secs, "turn": one.served} for one in changed
+        ])  # fmt: skip
     counted = clients.c.leased_tasks + len(secs)
     connection.execute(update(clients).where(clients.c.name == turn.client).values(leased_tasks=counted))

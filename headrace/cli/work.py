@@ -71,7 +71,8 @@ def work(
     worker = name or f"{socket.gethostname()}-{os.getpid()}"
     # A job on other machines takes minutes to start, and spreads over them all.
     usual_bytes = BatchBudget().bytes if runner == "DirectRunner" else math.inf
-    config = WorkerConfig(worker, runner, batch_tasks, bytes_of("--batch-bytes", batch_bytes) or usual_bytes,
+    asked_bytes = bytes_of("--batch-bytes", batch_bytes)
+    config = WorkerConfig(worker, runner, batch_tasks, usual_bytes if asked_bytes is None else asked_bytes,
                           runner_flags=tuple(beam_options or ()), limits=limits)  # fmt: skip
     if template_location(config.runner_options):
         with open_warehouse(home) as warehouse, ended_by_sigterm():

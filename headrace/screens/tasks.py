@@ -279,7 +279,9 @@ class TaskScreen:
 
 def sample_values(rows: pa.Table) -> tuple[dict[str, Any], ...]:
     """Events as JSON values: what JSON cannot say (times, bytes, not-a-number) as text."""
-    return tuple({name: _plain(value) for name, value in row.items()} for row in rows.to_pylist())
+    from warehouse.failures import readable_rows
+
+    return tuple({name: _plain(value) for name, value in row.items()} for row in readable_rows(rows))
 
 
 def _plain(value: Any) -> Any:

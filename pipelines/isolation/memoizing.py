@@ -26,6 +26,8 @@ from warehouse.failures import Failure
 
 #: What all searches for samples of one component may take in this process: over many fragments it is one defect.
 _SECS_OF_COMPONENT = 600.0
+#: After so long no search is begun for another component of a fragment: what is whole there waits to be committed.
+_SECS_OF_FRAGMENT = 120.0
 _DESCRIBING_TRIES = 3
 
 
@@ -161,7 +163,10 @@ class _Run:
         result = merged(self.work, self._parts, {column: self._deaths[column] for column in guilty})
         failures: dict[str, Failure] = {}
         likely: list[Rows] = []
+        begun_at = time.monotonic()
         for outcome in result.outcomes:
+            if time.monotonic() - begun_at >= _SECS_OF_FRAGMENT:
+                break
             if outcome.failure is not None and outcome.failure.operator:
                 found = self._with_sample(outcome.column, outcome.failure, notorious, likely)
                 failures[outcome.column] = found

@@ -119,7 +119,9 @@ class _Server:
                     if not part:
                         raise _ServerGone
                     answer += part
-            except OSError as error:
+            except (OSError, _ServerGone) as error:
+                # Its answer may come yet, and would be taken for that to the next question.
+                self._control.close()
                 raise _ServerGone from error
         (number,) = ANSWER.unpack(answer)
         return int(number)
@@ -224,6 +226,7 @@ class ChildProcesses:
         self._places = threading.BoundedSemaphore(most)
         self._lock = threading.Lock()
         self._idle: list[Child] = []
+        self._working, self._most_working = 0, 0
         self._server: _Server | None = None
         self.owner = os.getpid()
         self.started = 0
@@ -256,7 +259,7 @@ class ChildProcesses:
 
         Raises :class:`ChildrenLost` when the system lets no process start.
         """
-        with self._places:
+        with self._places, self._counted():
             child = self._taken(fresh)
             try:
                 yield child
@@ -266,6 +269,17 @@ class ChildProcesses:
                 raise
             if not child.is_ended:
                 self._keep(child, limits)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._lock:
+            self._working += 1
+            self._most_working = max(self._most_working, self._working)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._working -= 1
 
     def _taken(self, fresh: bool) -> Child:
         while not fresh and (idle := self._take_idle()) is not None:
@@ -297,6 +311,11 @@ class ChildProcesses:
             return
         with self._lock:
             self._idle.append(child)
+            # Fresh ones are asked for again and again; no more are kept than ever worked at once, the latest of them.
+            surplus = self._idle[: max(0, len(self._idle) - self._most_working)]
+            del self._idle[: len(surplus)]
+        for one in surplus:
+            one.close()
 
     def _drop(self, server: _Server) -> None:
         with self._lock:

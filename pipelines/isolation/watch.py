@@ -19,16 +19,26 @@ def memory_of(pid: int) -> int | None:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(_OWN))
 
 
+#: Whoever looks more seldom stood still itself, and what it looks at most likely too: a paused container, a machine asleep.
+_GAP_SECS = 5.0
+
+
 class StallClock:
-    """Tells whether a child has stayed in one timed place for ``stall_secs``; a place counts from when it is first seen."""
+    """Tells whether a child has stayed in one timed place for ``stall_secs``; a place counts from when it is first seen.
+
+    Time in which nobody looked is no time that the child had.
+    """
 
     def __init__(self, board: StepBoard, stall_secs: float, now: float) -> None:
         self._board, self._stall_secs = board, stall_secs
-        self._entry, self._since = board.entry, now
+        self._entry, self._looked, self._stayed_secs = board.entry, now, 0.0
 
     def is_stalled(self, now: float) -> bool:
         """To be asked often, ``now`` being monotonic seconds."""
         entry = self._board.entry
+        passed, self._looked = min(now - self._looked, _GAP_SECS), now
         if entry != self._entry or not self._board.place.is_timed:
-            self._entry, self._since = entry, now
-        return now - self._since > self._stall_secs
+            self._entry, self._stayed_secs = entry, 0.0
+        else:
+            self._stayed_secs += passed
+        return self._stayed_secs > self._stall_secs

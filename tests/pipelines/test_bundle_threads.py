@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
+from typing import ClassVar
 
 import apache_beam as beam
 import pytest
@@ -43,6 +45,35 @@ def test_what_work_raises_fails_the_job(threads: int) -> None:
 
     with pytest.raises(Exception, match="negative: -7"):
         run_pipeline(build, RunnerOptions(), one_step=True)
+
+
+class Waits(BundleThreads):
+    """The first element raises once every thread is at an element."""
+
+    begun: ClassVar[list[int]] = []
+    meet: ClassVar[threading.Barrier] = threading.Barrier(2, timeout=30)
+
+    def work(self, element: int) -> int:
+        Waits.begun.append(element)
+        if element < 2:
+            Waits.meet.wait()
+        if element == 0:
+            raise SystemExit(143)
+        time.sleep(0.2)
+        return element
+
+    def emit(self, result: int) -> Iterable[int]:
+        return [result]
+
+
+def test_after_an_error_nothing_more_is_begun() -> None:
+    def build(pipeline: beam.Pipeline) -> None:
+        _ = pipeline | beam.Create(range(1000), reshuffle=False) | beam.ParDo(Waits(2))
+
+    with pytest.raises(SystemExit) as told:
+        run_pipeline(build, RunnerOptions(), one_step=True)
+    assert told.value.code == 143, "as it came, and no error of the step's"
+    assert len(Waits.begun) < 1000
 
 
 def test_the_runner_has_threads_or_workers_but_not_both() -> None:

@@ -109,6 +109,23 @@ def test_the_queue_is_read_once_in_a_while(tmp_path: Path, warehouse: Warehouse)
     assert clients() == 1
 
 
+def test_a_long_queue_is_read_more_seldom(tmp_path: Path, warehouse: Warehouse) -> None:
+    now = [100.0]
+
+    def monotonic() -> float:
+        now[0] += 1  # so long a reading takes: it is asked before and afterwards
+        return now[0]
+
+    found = WorkerCollector(warehouse, "w", WorkerReport(), CapacitySettings(), cache_secs=5, monotonic=monotonic)
+
+    def clients() -> int:
+        return sum(len(family.samples) for family in found.collect() if family.name == "headrace_queue_oldest_seconds")
+
+    assert clients() == 0
+    fill(warehouse, write_log(tmp_path / "log"))
+    assert [clients() for _ in range(21)] == [0] * 19 + [1, 1]
+
+
 def test_a_taken_port_is_refused(warehouse: Warehouse) -> None:
     with (
         serving(collector(warehouse, WorkerReport()), 0) as port,

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.patience import Patience
 from transforms.errors import InputError
-from warehouse.errors import CatalogLost
+from warehouse.errors import CatalogLost, CommitInDoubt
 
 
 class Catalog:
@@ -57,6 +57,10 @@ def test_patience_ends() -> None:
     with pytest.raises(CatalogLost):
         patience(Stop(), 0, []).call(catalog := Catalog(1))
     assert catalog.asked == 1
+
+
+def test_a_commit_in_doubt_is_asked_for_again() -> None:
+    assert patience(Stop(), 600, []).call(Catalog(1, CommitInDoubt("it broke meanwhile"))) == "here"
 
 
 def test_who_is_asked_to_stop_does_not_wait() -> None:

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,13 +15,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import select
+import sqlalchemy as sa
 
 import transforms.expression as hr
 from pipelines.work_progress import WorkProgress
 from pipelines.worker import WorkerConfig, WorkerReport, run_worker
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from tests.pipelines.scenes import (
+    REPOSITORY,
     fill,
     memo_files,
     memo_values,
@@ -93,8 +97,8 @@ def test_what_operators_took_is_in_the_catalog(tmp_path: Path, warehouse: Wareho
     fill(warehouse, write_log(tmp_path / "log"))
     report = work(warehouse)
     with warehouse.catalog.read() as connection:
-        operators = connection.execute(select(schema.operator_costs)).all()
-        components = connection.execute(select(schema.component_costs)).all()
+        operators = connection.execute(sa.select(schema.operator_costs)).all()
+        components = connection.execute(sa.select(schema.component_costs)).all()
     used = {name for item in model().inputs.values() for name in operator_versions(item.component)}
     assert {row.operator for row in operators} == used
     assert all(row.rows > 0 and row.secs > 0 for row in operators)
@@ -170,6 +174,26 @@ def test_what_crashes_is_quarantined_with_its_sample_and_the_others_commit(tmp_p
             assert "red" in error.partition("; event ")[2]
 
 
+def test_an_event_that_nobody_can_read_fails_its_component_and_not_the_worker(tmp_path: Path) -> None:
+    @op(result="string")
+    def reads(text):
+        return pa.array(text.to_pylist())
+
+    root = write_log(tmp_path / "log", hours=1)
+    path = root / "date=2026-01-01" / "hour=00" / "part.parquet"
+    raw = pq.read_table(path)
+    latin = pa.array([f"Gr\xfcn {row}".encode("latin-1") for row in range(raw.num_rows)]).view(pa.string())
+    pq.write_table(raw.append_column("name", latin), path)
+    with open_home(tmp_path / "home", max_attempts=1) as warehouse:
+        mixed = model()
+        mixed.input("bad", reads(hr.text("name")))
+        fill(warehouse, root, mixed)
+        report = work(warehouse)
+        assert (report.memos, report.failures) == (4, 1)
+        assert "UnicodeDecodeError" in report.errors[0]
+        assert '"name": "Gr\\\\xfcn ' in report.errors[0]
+
+
 def test_a_full_disk_stops_the_worker_and_costs_no_attempt(tmp_path: Path, warehouse: Warehouse) -> None:
     fill(warehouse, write_log(tmp_path / "log"))
     (tmp_path / "home" / "memos").write_text("a file where the folder should be")
@@ -206,17 +230,81 @@ def test_a_lost_lease_is_not_committed_over(tmp_path: Path) -> None:
         assert states(warehouse) == {"READY"}
 
 
-def test_leases_are_kept_alive_while_a_job_runs(tmp_path: Path) -> None:
-    @op(result="string")
-    def slowly(text):
-        for _ in range(8_000_000):
-            pass
-        return text
+@op(result="string")
+def slowly(text):
+    select.select([], [], [], 0.25)  # whatever the machine; functions may not ask for the time
+    return text
 
+
+def slow_model() -> Model:
+    slow = Model("slow", client="search", label="clicked", table="log")
+    slow.input("query", slowly(hr.text("query")))
+    return slow
+
+
+def test_a_job_that_nobody_attends_to_ends(tmp_path: Path, warehouse: Warehouse) -> None:
+    """Nobody keeps its leases: what it would compute from then on, others compute too."""
+    fill(warehouse, write_log(tmp_path / "log", hours=40, rows=5), slow_model())
+
+    def breaks(done: WorkProgress) -> None:
+        if done.fragments:
+            raise ZeroDivisionError("the attendant's end")
+
+    with pytest.raises(ZeroDivisionError):
+        run_worker(warehouse, CONFIG, until_idle=True, progress=breaks)
+    (depth,) = queue_depths(warehouse)
+    assert (depth.leased, depth.queued + _ready(warehouse)) == (0, 40)
+    assert len(memo_files(tmp_path / "home")) < 40
+
+
+STOPPED = """
+import sys
+from pathlib import Path
+from headrace.cli.stopping import ended_by_sigterm
+from pipelines.worker import WorkerConfig, run_worker
+from tests.pipelines.scenes import open_home
+home, threads = sys.argv[1:]
+with open_home(Path(home)) as warehouse, ended_by_sigterm():
+    run_worker(warehouse, WorkerConfig("told", runner_workers=int(threads)), until_idle=True)
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_worker_that_is_told_to_stop_gives_back_what_it_has_not_begun(
+    tmp_path: Path, warehouse: Warehouse, threads: int
+) -> None:
+    fill(warehouse, write_log(tmp_path / "log", hours=60, rows=5), slow_model())
+    command = [sys.executable, "-c", STOPPED, str(tmp_path / "home"), str(threads)]
+    worker = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, stderr=subprocess.PIPE)
+    try:
+        while worker.poll() is None and not _ready(warehouse):
+            time.sleep(0.01)
+        worker.send_signal(signal.SIGTERM)
+        _, said = worker.communicate(timeout=120)
+    finally:
+        worker.kill()
+    assert worker.returncode == 143, said
+    (depth,) = queue_depths(warehouse)
+    assert (depth.leased, depth.queued + _ready(warehouse)) == (0, 60)
+    assert len(memo_files(tmp_path / "home")) < 60
+
+
+def test_a_worker_that_is_told_to_stop_before_it_began_gives_all_back(tmp_path: Path, warehouse: Warehouse) -> None:
+    fill(warehouse, write_log(tmp_path / "log", hours=1))
+
+    def told(instruction: Instruction) -> None:
+        if isinstance(instruction, Run):
+            raise SystemExit(143)
+
+    with pytest.raises(SystemExit):
+        run_worker(warehouse, CONFIG, until_idle=True, on_step=told)
+    (depth,) = queue_depths(warehouse)
+    assert (depth.leased, depth.queued) == (0, 4)
+
+
+def test_leases_are_kept_alive_while_a_job_runs(tmp_path: Path) -> None:
     with open_home(tmp_path / "home", lease_secs=3.0) as warehouse:
-        slow = Model("slow", client="search", label="clicked", table="log")
-        slow.input("query", slowly(hr.text("query")))
-        fill(warehouse, write_log(tmp_path / "log", hours=40), slow)
+        fill(warehouse, write_log(tmp_path / "log", hours=20), slow_model())  # 5 s, at the least
         stolen: list[int] = []
         done = threading.Event()
 
@@ -236,7 +324,7 @@ def test_leases_are_kept_alive_while_a_job_runs(tmp_path: Path) -> None:
         thread.join()
         assert time.monotonic() - begun > 4.0, "the job was too short to prove anything"
         assert sum(stolen) == 0
-        assert (report.memos, report.fenced, report.jobs) == (40, 0, 1)
+        assert (report.memos, report.fenced, report.jobs) == (20, 0, 1)
 
 
 def test_results_that_nobody_waits_for_are_removed_after_a_week(tmp_path: Path, warehouse: Warehouse) -> None:

@@ -132,6 +132,21 @@ def test_who_comes_later_begins_where_the_others_are(warehouse: Warehouse) -> No
     assert 2 <= turns.count("search") <= 4, "it does not make up for the time before it came"
 
 
+def test_what_another_release_computes_costs_its_client_no_turn(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model("one", "ads", inputs=1))
+    submit_model(warehouse, model("two", "search", buckets=50, inputs=1))
+    newer = {"op": "not_here_yet", "version": 7}
+    with warehouse.catalog.write() as connection:
+        for row in connection.execute(select(schema.components)).all():
+            nodes = [{**node, **(newer if "op" in node else {})} for node in row.document["nodes"]]
+            mine = schema.components.c.fingerprint == row.fingerprint
+            connection.execute(update(schema.components).where(mine).values(document={**row.document, "nodes": nodes}))
+    (task,) = lease_tasks(warehouse, "w", limit=1)
+    assert task.work_secs < 1.0, "nothing is computed: it fails at once"
+    with warehouse.catalog.read() as connection:
+        assert max(connection.execute(select(schema.clients.c.virtual_secs)).scalars()) < 1.0
+
+
 def test_a_batch_is_sized_by_bytes(warehouse: Warehouse) -> None:
     submit_model(warehouse, model(inputs=4))
     assert len(lease_tasks(warehouse, "w", batch_bytes=1)) == 1

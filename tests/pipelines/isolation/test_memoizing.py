@@ -12,6 +12,7 @@ import pytest
 import transforms.expression as hr
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import ComponentOutcome, FragmentWork
+from pipelines.isolation import memoizing
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import ChildDefect, Notorious, memoize_isolated
 from pipelines.isolation.processes import ChildProcesses
@@ -221,6 +222,19 @@ def test_components_that_were_guilty_once_do_not_hold_up_their_neighbours_again(
     results = [memoize_isolated(work.to_json(), home, processes, LIMITS, notorious) for work in works[1:]]
     assert [sum(one.failure is not None for one in result.outcomes) for result in results] == [1]
     assert [len(result.files) for result in results] == [1]
+
+
+def test_samples_are_not_looked_for_without_end(
+    tmp_path: Path, processes: ChildProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where thousands of components fail over a fragment, what is whole beside them waits to be committed."""
+    monkeypatch.setattr(memoizing, "_SECS_OF_FRAGMENT", 0.0)
+    inputs = {f"bad_{n}": scenes.raises(MOOD.lower()).hash_buckets(10 + n) for n in range(3)}
+    result, outcomes = memoized(tmp_path, {**healthy(), **inputs}, processes)
+    failures = {name: outcome.failure for name, outcome in outcomes.items() if outcome.failure is not None}
+    assert failures.keys() == inputs.keys()
+    assert all(failure.error and not failure.events for failure in failures.values())
+    assert len(result.files) == 1
 
 
 def test_changed_data_fails_without_a_sample(tmp_path: Path, processes: ChildProcesses) -> None:

@@ -19,9 +19,11 @@ import transforms.expression as hr
 from pipelines.errors import ChildrenLost
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentResult, FragmentWork
+from pipelines.isolation import processes as processes_module
 from pipelines.isolation.board import Phase, Place
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import Answered, ChildProcesses, Ended, child_processes
+from pipelines.isolation.server import UNKNOWN_STATUS
 from tests.pipelines.isolation.scenes import (
     LIMITS,
     descendants,
@@ -55,6 +57,33 @@ def test_a_child_is_kept_for_the_next_who_asks(own_processes: ChildProcesses) ->
     with own_processes.child(LIMITS, fresh=True) as fresh:
         assert fresh.is_new
     assert own_processes.started == 3
+
+
+def test_fresh_children_do_not_pile_up(own_processes: ChildProcesses) -> None:
+    started = []
+    for _ in range(4):
+        with own_processes.child(LIMITS, fresh=True) as child:
+            started.append(child.pid)
+            assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answered)
+    assert own_processes.running[1:] == (started[-1],), "no more wait than ever worked at once"
+    assert eventually(lambda: not any(is_running(pid) for pid in started[:-1]))
+    assert pid_of(own_processes) == started[-1]
+
+
+def test_an_answer_that_came_too_late_is_not_taken_for_the_next(
+    own_processes: ChildProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes_module, "_SERVER_SECS", 3.0)
+    own_processes.prepare()
+    with own_processes.child(LIMITS) as child:
+        (server, *_) = own_processes.running
+        os.kill(server, signal.SIGSTOP)
+        assert child.close() == UNKNOWN_STATUS, "nobody answers"
+        os.kill(server, signal.SIGCONT)
+    with own_processes.child(LIMITS) as other:
+        assert isinstance(other.ask(NOTHING, "{}", LIMITS), Answered)
+        assert is_running(other.pid)
+    assert server not in own_processes.running
 
 
 def test_a_child_that_was_killed_while_it_waited_is_not_handed_out(own_processes: ChildProcesses) -> None:

@@ -44,11 +44,20 @@ def test_a_stall_is_staying_in_one_step_of_a_plan() -> None:
     board = StepBoard()
     clock = StallClock(board, 10.0, now=0.0)
     board.step(1)
-    assert not clock.is_stalled(9.0)
+    assert not any(clock.is_stalled(secs) for secs in range(10))
     board.step(2)
-    assert not clock.is_stalled(18.0)
-    assert not clock.is_stalled(28.0)
-    assert clock.is_stalled(28.1)
+    assert not any(clock.is_stalled(secs) for secs in range(10, 21)), "from 10, when the second step was first seen"
+    assert clock.is_stalled(20.1)
+
+
+def test_time_in_which_nobody_looked_does_not_count() -> None:
+    board = StepBoard()
+    board.step(1)
+    clock = StallClock(board, 10.0, now=0.0)
+    assert not clock.is_stalled(1.0)
+    assert not clock.is_stalled(1e6), "both stood still"
+    assert not clock.is_stalled(1e6 + 4)
+    assert clock.is_stalled(1e6 + 4.1)
 
 
 @pytest.mark.parametrize("phase", [Phase.IDLE, Phase.READING, Phase.LOADING, Phase.WRITING])
@@ -58,7 +67,7 @@ def test_what_waits_for_others_is_not_held_to_a_time(phase: Phase) -> None:
     clock = StallClock(board, 10.0, now=0.0)
     assert not clock.is_stalled(1e6)
     board.at(Phase.COMPILING)
-    assert not clock.is_stalled(1e6 + 1)
+    assert not any(clock.is_stalled(1e6 + secs) for secs in range(1, 12))
     assert clock.is_stalled(1e6 + 12)
 
 
