@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, select, update
+from sqlalchemy import BindParameter, Connection, and_, bindparam, func, select, update
 
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
@@ -93,7 +94,7 @@ def charge_turn(connection: Connection, turn: Turn, secs: Mapping[str, float], f
             payers[key].append(client)
     charged = after_turn(turn.clients, turn.waiting, turn.client, owed(secs, payers), floor_share)
     changed = [now for was, now in zip(turn.clients, charged, strict=True) if now != was]
-    values = {"virtual_secs": bindparam("secs"), "served": bindparam("turn")}
+    values: dict[str, BindParameter[Any]] = {"virtual_secs": bindparam("secs"), "served": bindparam("turn")}
     if changed:
         connection.execute(update(clients).where(clients.c.name == bindparam("of")).values(**values), [
             {"of": one.name, "secs": one.virtual_secs, "turn": one.served} for one in changed

@@ -338,8 +338,13 @@ def test_what_a_server_says_by_its_state(
 
 
 def test_what_no_column_can_hold_is_the_input_s_fault(catalog: Catalog) -> None:
-    assert isinstance(raised_by(catalog, f"INSERT INTO clients VALUES ('{'x' * 256}', 0, 0)"), InputError)
-    assert isinstance(raised_by(catalog, "INSERT INTO clients VALUES ('x', 0, 9223372036854775807 + 1)"), InputError)
+    assert isinstance(
+        raised_by(catalog, f"INSERT INTO clients (name, served, leased_tasks) VALUES ('{'x' * 256}', 0, 0)"), InputError
+    )
+    assert isinstance(
+        raised_by(catalog, "INSERT INTO clients (name, served, leased_tasks) VALUES ('x', 0, 9223372036854775807 + 1)"),
+        InputError,
+    )
     with pytest.raises(InputError, match="NUL"):
         catalog.run(lambda connection: add(connection, "a\0b"))
 

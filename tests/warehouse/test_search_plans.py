@@ -21,7 +21,7 @@ COMPONENTS = 20_000
 #: One statement each; ``n.i`` counts from 0. Written so that both databases understand them.
 _ROWS = (
     "INSERT INTO tables VALUES ('log', '/x', NULL, '[]', 1, 0)",
-    "INSERT INTO clients VALUES ('search', 0, 0)",
+    "INSERT INTO clients (name, served, leased_tasks) VALUES ('search', 0, 0)",
     "INSERT INTO fragments (id, fragment_id, table_name, path, row_groups, rows, size_bytes, digests)"
     " VALUES (1, 'f', 'log', 'p', '[0]', 1, 1, '{}')",
     "INSERT INTO models (id, name, version, client, priority, label, table_name, table_version, digest, live, submitted_at)"
