@@ -19,6 +19,8 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 #: The share that a waiting client gets whatever the others weigh (less where so many wait that it cannot be had).
 FLOOR_SHARE = 0.05
+#: Sums and shares of weights in between are numbers that one can reckon with.
+MOST_WEIGHT = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,9 @@ class ClientShare:
 
 def check_weight(weight: float) -> None:
     """Raise :class:`InputError` for what is no weight."""
-    if not (math.isfinite(weight) and weight > 0):
+    if not (math.isfinite(weight) and 1 / MOST_WEIGHT <= weight <= MOST_WEIGHT):
         raise InputError("a client's weight is a positive number", value=weight,
+                         allowed=f"{1 / MOST_WEIGHT:g} to {MOST_WEIGHT:,.0f}",
                          next_step="to keep a client from being served, evict or retire its models")  # fmt: skip
 
 

@@ -3,66 +3,101 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, and_, bindparam, func, select, update
+from sqlalchemy import BindParameter, ColumnElement, Connection, and_, bindparam, exists, func, literal, select, update
 
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
 from warehouse.config import WarehouseConfig
 from warehouse.fair_shares import ClientShare, after_turn, next_client, owed, shares
-from warehouse.lease_order import place_rank
 from warehouse.task_rows import leasable
+from warehouse.task_states import TaskState
+
+#: A table and a partition of it.
+Place = tuple[str, str]
+#: With more tasks than this waited for, partitions are looked at one by one: whoever leases is done after a few of them.
+_FEW_WAITS = 20_000
+_OF = schema.tasks.c
+#: Every partition with a task that is not finished; read from an index alone.
+_OPEN_PLACES = (
+    select(_OF.table_name, _OF.partition)
+    .where(_OF.state.in_((TaskState.QUEUED, TaskState.LEASED)))
+    .distinct()
+    .order_by(_OF.table_name, _OF.partition)
+)
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Whose turn it is: the partitions (table, partition) that ``client`` waits for, most urgent first, then oldest.
+    """Whose turn it is: the partitions that ``client`` waits for, most urgent first, then oldest, looked up as they are asked
+    for, within the transaction.
 
     ``clients`` are all there are; ``waiting`` those that have something to lease now.
     """
 
     client: str
-    places: tuple[tuple[str, str], ...]
+    places: Iterator[Place]
     clients: tuple[ClientShare, ...]
     waiting: frozenset[str]
 
 
 def next_turn(connection: Connection, now: float, lease_secs: float) -> Turn | None:
     """The next turn by :func:`~warehouse.fair_shares.next_client`; None when nothing can be leased at ``now``."""
-    tasks, waits, models = schema.tasks, schema.waits, schema.models
-    query = (
-        select(models.c.client, tasks.c.table_name, tasks.c.partition, func.max(models.c.priority))
-        .select_from(tasks)
-        .join(waits, waits.c.memo_key == tasks.c.memo_key)
-        .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
-        .where(leasable(now, lease_secs))
-        .group_by(models.c.client, tasks.c.table_name, tasks.c.partition)
-    )
-    rows = connection.execute(query).all()
-    if not rows:
+    models = _waiting_models(connection, now, lease_secs)
+    if not models:
         return None
-    clients, waiting = read_shares(connection), frozenset(row.client for row in rows)
+    clients, waiting = read_shares(connection), frozenset(row.client for row in models)
     chosen = next_client(clients, waiting)
-    ranks = sorted(
-        place_rank(priority, table, partition) for name, table, partition, priority in rows if name == chosen
-    )
-    return Turn(chosen, tuple((table, partition) for _, table, partition in ranks), clients, waiting)
+    by_priority: defaultdict[int, list[int]] = defaultdict(list)
+    for row in models:
+        if row.client == chosen:
+            by_priority[row.priority].append(row.id)
+    return Turn(chosen, _places(connection, by_priority, leasable(now, lease_secs)), clients, waiting)
 
 
 def waiting_clients(connection: Connection, now: float, lease_secs: float) -> frozenset[str]:
     """The clients that have something to lease at ``now``."""
-    tasks, waits, models = schema.tasks, schema.waits, schema.models
-    query = (
-        select(models.c.client)
-        .join(waits, and_(waits.c.model == models.c.id, models.c.live.is_(True)))
-        .join(tasks, tasks.c.memo_key == waits.c.memo_key)
-        .where(leasable(now, lease_secs))
-        .distinct()
-    )
-    return frozenset(connection.execute(query).scalars())
+    return frozenset(row.client for row in _waiting_models(connection, now, lease_secs))
+
+
+def _waiting_models(connection: Connection, now: float, lease_secs: float) -> Sequence[Any]:
+    """The live models that wait for something to lease; each is decided by the first such task that is met."""
+    tasks, waits, models = schema.tasks.c, schema.waits.c, schema.models.c
+    can_be_leased = exists().where(tasks.memo_key == waits.memo_key, leasable(now, lease_secs))
+    first = select(literal(1)).where(waits.model == models.id, can_be_leased).limit(1).correlate(schema.models)
+    query = select(models.id, models.client, models.priority)
+    return connection.execute(query.where(models.live.is_(True), first.scalar_subquery().is_not(None))).all()
+
+
+def _places(
+    connection: Connection, by_priority: Mapping[int, Sequence[int]], can_be_leased: ColumnElement[bool]
+) -> Iterator[Place]:
+    """Where tasks can be leased that some models wait for, by the models' priorities."""
+    tasks, waits = schema.tasks.c, schema.waits.c
+    place, told = (tasks.table_name, tasks.partition), set[Place]()
+    for models in (by_priority[priority] for priority in sorted(by_priority, reverse=True)):
+        of_these = one_of(connection, waits.model, models)
+        few = select(literal(1)).select_from(schema.waits).where(of_these).limit(_FEW_WAITS + 1).subquery()
+        are_few = connection.execute(select(func.count()).select_from(few)).scalar_one() <= _FEW_WAITS
+        mine = select(*place).join(schema.waits, waits.memo_key == tasks.memo_key).where(of_these, can_be_leased)
+        query = mine.distinct().order_by(*place) if are_few else _OPEN_PLACES
+        for table, partition in connection.execute(query).all():
+            one = table, partition
+            if one not in told and (are_few or _is_waited_for(connection, one, of_these, can_be_leased)):
+                told.add(one)
+                yield one
+
+
+def _is_waited_for(
+    connection: Connection, place: Place, of_these: ColumnElement[bool], can_be_leased: ColumnElement[bool]
+) -> bool:
+    tasks, waits = schema.tasks.c, schema.waits.c
+    wanted = exists().where(waits.memo_key == tasks.memo_key, of_these)
+    here = (tasks.table_name == place[0], tasks.partition == place[1], can_be_leased, wanted)
+    return connection.execute(select(literal(1)).where(*here).limit(1)).first() is not None
 
 
 def shares_now(connection: Connection, now: float, config: WarehouseConfig) -> dict[str, float]:

@@ -93,13 +93,13 @@ class _Server:
             message, fds, _, _ = socket.recv_fds(self._control, REQUEST.size, 2)
             while message and len(message) < REQUEST.size:
                 message += self._control.recv(REQUEST.size - len(message))
+            if not message:
+                return False
+            what, pid = REQUEST.unpack(message)
+            answer = self._fork(*fds) if what == FORK else self._end(pid)
+            self._control.sendall(ANSWER.pack(answer))
         except ConnectionError:
             return False
-        if not message:
-            return False
-        what, pid = REQUEST.unpack(message)
-        answer = self._fork(*fds) if what == FORK else self._end(pid)
-        self._control.sendall(ANSWER.pack(answer))
         return True
 
     def _fork(self, connection_fd: int, board_fd: int) -> int:

@@ -76,7 +76,7 @@ def test_riding_along_is_paid_for() -> None:
     assert charged(clients, {"ads", "feed"}, {"ads": 1.0, "feed": 3.0}) == {"ads": 2.0, "feed": 6.0}
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("weight", [0.0, -1.0, 1e-7, 1e308, float("inf"), float("nan")])
 def test_a_weight_is_positive(weight: float) -> None:
     with pytest.raises(InputError, match="positive"):
         ClientShare("ads", weight)

@@ -27,6 +27,7 @@ from warehouse import (
     schema,
     submit_model,
 )
+from warehouse.retire import retire_model
 from warehouse.solution import Read
 from warehouse.task_states import TaskState
 
@@ -145,6 +146,37 @@ def test_what_another_release_computes_costs_its_client_no_turn(warehouse: Wareh
     assert task.work_secs < 1.0, "nothing is computed: it fails at once"
     with warehouse.catalog.read() as connection:
         assert max(connection.execute(select(schema.clients.c.virtual_secs)).scalars()) < 1.0
+
+
+def test_a_long_queue_is_leased_in_the_same_order(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many tasks wait, by which it is decided whether partitions are looked up together or one by one."""
+    for hour in (7, 9):
+        write_partition(tmp_path / "more", hour, events(20, seed=hour))
+    register_table(warehouse, "more", str(tmp_path / "more"))
+    submit_model(warehouse, model("low", "ads", priority=1, inputs=3))
+    submit_model(warehouse, model("high", "ads", priority=7, inputs=2), table="more")
+    submit_model(warehouse, model("urgent", "ads", priority=7, buckets=50, inputs=1))
+    submit_model(warehouse, model("other", "search", priority=3, inputs=4), table="more")
+    submit_model(warehouse, model("gone", "search", priority=9, buckets=70, inputs=2))
+    retire_model(warehouse, "gone")
+
+    def turns(few_waits: int) -> list[list[tuple[str, int]]]:
+        monkeypatch.setattr("warehouse.turns._FEW_WAITS", few_waits)
+        found = []
+        for limit in (1, 4, 2, 5, 100, 100):
+            tasks = lease_tasks(warehouse, "w", limit=limit)
+            found.append([(task.client, task.task_id) for task in tasks])
+        with warehouse.catalog.write() as connection:
+            connection.execute(update(schema.tasks).values(state="QUEUED", lease_until=None, attempts=0))
+            connection.execute(update(schema.clients).values(virtual_secs=None, served=0))
+        return found
+
+    one_by_one, together = turns(0), turns(1_000)
+    assert one_by_one == together
+    assert {client for turn in together for client, _ in turn} == {"ads", "search"}
+    assert together[-1] == []
 
 
 def test_a_batch_is_sized_by_bytes(warehouse: Warehouse) -> None:

@@ -19,7 +19,6 @@ import transforms.expression as hr
 from pipelines.errors import ChildrenLost
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentResult, FragmentWork
-from pipelines.isolation import processes as processes_module
 from pipelines.isolation.board import Phase, Place
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import Answered, ChildProcesses, Ended, child_processes
@@ -70,13 +69,10 @@ def test_fresh_children_do_not_pile_up(own_processes: ChildProcesses) -> None:
     assert pid_of(own_processes) == started[-1]
 
 
-def test_an_answer_that_came_too_late_is_not_taken_for_the_next(
-    own_processes: ChildProcesses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes_module, "_SERVER_SECS", 3.0)
-    own_processes.prepare()
+def test_an_answer_that_came_too_late_is_not_taken_for_the_next(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as child:
         (server, *_) = own_processes.running
+        child._server._control.settimeout(0.1)
         os.kill(server, signal.SIGSTOP)
         assert child.close() == UNKNOWN_STATUS, "nobody answers"
         os.kill(server, signal.SIGCONT)
