@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import socket
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,10 @@ from headrace.cli.quantities import bytes_of
 from headrace.cli.session import AsJson, Home, open_warehouse
 from headrace.cli.stopping import ended_by_sigterm
 from headrace.cli.work_progress import work_progress
+
+if TYPE_CHECKING:
+    from headrace.screens.work import TemplateScreen, WorkScreen
+    from pipelines.worker import WorkerConfig, WorkerReport
 
 
 def work(
@@ -55,39 +59,70 @@ def work(
         with open_warehouse(home) as warehouse:
             emit(capacity_screen(warehouse, threads, max_workers), as_json=as_json)
         return
-    from pipelines.isolation.limits import IsolationLimits
-    from pipelines.isolation.processes import child_processes
+    memory_bytes, size_bytes = bytes_of("--memory-limit", memory_limit) or 0, bytes_of("--batch-bytes", batch_bytes)
+    config = _config(name, runner, beam_options or [], batch_tasks, size_bytes, memory_bytes, stall_secs)
 
-    limits = IsolationLimits(bytes_of("--memory-limit", memory_limit) or 0, stall_secs)
-    if runner == "DirectRunner":
-        child_processes().prepare()  # they get ready while this process loads Beam
-
-    from headrace.screens.work import TemplateScreen, WorkScreen
-    from pipelines.job_template import write_template
     from pipelines.staging import template_location
-    from pipelines.worker import WorkerConfig, WorkerReport, run_worker
-    from warehouse.batching import BatchBudget
+    from pipelines.worker import WorkerReport, run_worker
 
-    worker = name or f"{socket.gethostname()}-{os.getpid()}"
-    # A job on other machines takes minutes to start, and spreads over them all.
-    usual_bytes = BatchBudget().bytes if runner == "DirectRunner" else math.inf
-    asked_bytes = bytes_of("--batch-bytes", batch_bytes)
-    config = WorkerConfig(worker, runner, batch_tasks, usual_bytes if asked_bytes is None else asked_bytes,
-                          runner_flags=tuple(beam_options or ()), limits=limits)  # fmt: skip
     if template_location(config.runner_options):
-        with open_warehouse(home) as warehouse, ended_by_sigterm():
-            written = write_template(warehouse, config)
-        emit(TemplateScreen(written.location, written.tasks, written.fragments), as_json=as_json)
+        emit(_template(home, config), as_json=as_json)
         return
     done = WorkerReport()
     with (
         open_warehouse(home) as warehouse,
         work_progress() as report,
         ended_by_sigterm(),
-        figures(warehouse, worker, done, metrics_port, threads, max_workers),
+        figures(warehouse, config.name, done, metrics_port, threads, max_workers),
     ):
         run_worker(warehouse, config, until_idle=until_idle, progress=report, report=done)
-    screen = WorkScreen(
+    emit(_screen(config.name, done), as_json=as_json)
+
+
+def _config(
+    name: str,
+    runner: str,
+    beam_options: list[str],
+    batch_tasks: int,
+    batch_bytes: float | None,
+    memory_bytes: int,
+    stall_secs: float,
+) -> WorkerConfig:
+    from pipelines.isolation.limits import IsolationLimits
+    from pipelines.isolation.processes import child_processes
+
+    limits = IsolationLimits(memory_bytes, stall_secs)
+    if runner == "DirectRunner":
+        child_processes().prepare()  # they get ready while this process loads Beam
+
+    from pipelines.worker import WorkerConfig
+    from warehouse.batching import BatchBudget
+
+    # A job on other machines takes minutes to start, and spreads over them all.
+    usual_bytes = BatchBudget().bytes if runner == "DirectRunner" else math.inf
+    return WorkerConfig(
+        name or f"{socket.gethostname()}-{os.getpid()}",
+        runner,
+        batch_tasks,
+        usual_bytes if batch_bytes is None else batch_bytes,
+        runner_flags=tuple(beam_options),
+        limits=limits,
+    )
+
+
+def _template(home: str, config: WorkerConfig) -> TemplateScreen:
+    from headrace.screens.work import TemplateScreen
+    from pipelines.job_template import write_template
+
+    with open_warehouse(home) as warehouse, ended_by_sigterm():
+        written = write_template(warehouse, config)
+    return TemplateScreen(written.location, written.tasks, written.fragments)
+
+
+def _screen(worker: str, done: WorkerReport) -> WorkScreen:
+    from headrace.screens.work import WorkScreen
+
+    return WorkScreen(
         worker=worker,
         tasks=done.tasks,
         memos=done.memos,
@@ -96,4 +131,3 @@ def work(
         raw_bytes_read=done.raw_bytes_read,
         secs=done.secs,
     )
-    emit(screen, as_json=as_json)
