@@ -1,0 +1,160 @@
+"""How the numbers of a column are stored: which of four codecs, chosen by what the numbers are, and back again.
+
+An :class:`Encoding` says everything that is needed to decode; it is checked against the stored bytes before any of them is
+followed, so that whatever it and they hold, nothing is read or written out of bounds.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.errors import DataError
+from warehouse.memo_format.bit_packing import (
+    Array,
+    extremes,
+    find_terms,
+    pack,
+    packed_words,
+    to_offsets,
+    unpack,
+    unpack_terms,
+)
+
+#: Terms are stored once and referred to by codes of at most so many bits.
+_LONGEST_CODE_BITS = 16
+_WORD = np.dtype("<u8")
+
+
+class Codec(IntEnum):
+    """How a segment's bytes stand for its values."""
+
+    RAW = 0  # little-endian values, or bits, lowest first
+    PACKED = 1  # differences to a base, in `width` bits each
+    TERMS = 2  # the distinct values packed so, then the place of each value among them in `code_width` bits
+    ZSTD = 3  # bytes, compressed
+
+
+class Encoding(NamedTuple):
+    """``count`` values (bytes, bits) under a codec; what a codec does not use is 0."""
+
+    codec: int
+    count: int
+    base: int = 0
+    width: int = 0
+    code_width: int = 0
+    terms: int = 0
+
+
+def encode_integers(values: Array, plain_bits: int = 0) -> tuple[Encoding, Any]:
+    """The encoding of whole numbers (int64, or bit patterns as int32 or int64), and the bytes to store.
+
+    With ``plain_bits``, the width of a value, they are left as they are where packing would save less than an eighth.
+    """
+    if not len(values):
+        return Encoding(Codec.PACKED, 0), b""
+    least, greatest = extremes(values)
+    width = (int(greatest) - int(least)).bit_length()
+    coded = _encode_terms(values, int(least), width) if width > 1 else None
+    if coded is not None:
+        return coded
+    if plain_bits and 8 * width > 7 * plain_bits:
+        return Encoding(Codec.RAW, len(values)), values.astype(values.dtype.newbyteorder("<"), copy=False)
+    return Encoding(Codec.PACKED, len(values), int(least), width), _packed(values, int(least), width)
+
+
+def _packed(values: Array, base: int, width: int) -> Array:
+    words = np.zeros(packed_words(len(values), width), np.uint64)
+    if width:
+        pack(values, base, width, words)
+    return words.astype(_WORD, copy=False)
+
+
+def _encode_terms(values: Array, least: int, width: int) -> tuple[Encoding, Any] | None:
+    """Terms and codes, where that saves a quarter; None otherwise."""
+    longest = min(3 * width // 4, _LONGEST_CODE_BITS)
+    limit = min(1 << longest, len(values) // 4)
+    if limit < 1:
+        return None
+    slots = np.zeros(1 << (2 * limit).bit_length(), np.int32)
+    terms, codes = np.empty(limit, values.dtype), np.empty(len(values), np.int32)
+    found = find_terms(values, slots, terms, codes)
+    code_width = max(found - 1, 0).bit_length()
+    if found < 0 or 4 * (found * width + len(values) * code_width) > 3 * len(values) * width:
+        return None
+    parts = (_packed(terms[:found], least, width), _packed(codes, 0, code_width))
+    return Encoding(Codec.TERMS, len(values), least, width, code_width, found), np.concatenate(parts)
+
+
+def decode_integers(encoding: Encoding, stored: Array, kind: np.dtype[Any]) -> Array:
+    """The values as ``kind`` (int32 or int64) from the stored bytes. Raises :class:`DataError` when the two do not fit."""
+    codec, count, base, width, code_width, terms = encoding
+    if codec == Codec.RAW:
+        _expect(encoding, len(stored) == count * kind.itemsize)
+        return stored.view(kind.newbyteorder("<")).astype(kind, copy=True)
+    _expect(encoding, codec in (Codec.PACKED, Codec.TERMS) and width <= 64)
+    if codec == Codec.PACKED:
+        _expect(encoding, len(stored) == 8 * packed_words(count, width))
+        return _unpacked(stored, count, base, width, kind)
+    head = 8 * packed_words(terms, width)
+    _expect(encoding, code_width <= _LONGEST_CODE_BITS and 1 <= terms <= 1 << code_width)
+    _expect(encoding, len(stored) == head + 8 * packed_words(count, code_width))
+    table = np.zeros(1 << code_width, kind)
+    table[:terms] = _unpacked(stored[:head], terms, base, width, kind)
+    if not code_width:
+        return np.full(count, table[0], kind)
+    out = np.empty(count, kind)
+    unpack_terms(_words(stored[head:]), code_width, table, out)
+    return out
+
+
+def _unpacked(stored: Array, count: int, base: int, width: int, kind: np.dtype[Any]) -> Array:
+    if not width:
+        return np.full(count, base, np.int64).astype(kind, copy=False)
+    out = np.empty(count, kind)
+    unpack(_words(stored), base, width, out)
+    return out
+
+
+def _words(stored: Array) -> Array:
+    return stored.view(_WORD).astype(np.uint64, copy=False)
+
+
+def _expect(encoding: Encoding, holds: bool) -> None:
+    if not holds:
+        raise DataError("stored bytes do not fit their encoding", value=encoding)
+
+
+def encode_bytes(content: Any) -> tuple[Encoding, Any]:
+    """The encoding of any bytes, compressed where that makes them fewer."""
+    view = memoryview(content)
+    if len(view):
+        packed = pa.compress(pa.py_buffer(view), "zstd", asbytes=True)
+        if len(packed) < len(view):
+            return Encoding(Codec.ZSTD, len(view)), packed
+    return Encoding(Codec.RAW, len(view)), view
+
+
+def decode_bytes(encoding: Encoding, stored: Array) -> pa.Buffer:
+    """The inverse of :func:`encode_bytes`. Raises :class:`DataError`, and ArrowException for bytes that ZSTD never wrote."""
+    if encoding.codec == Codec.ZSTD:
+        return pa.decompress(pa.py_buffer(stored), encoding.count, "zstd")
+    _expect(encoding, encoding.codec == Codec.RAW and len(stored) == encoding.count)
+    return pa.py_buffer(stored.copy())
+
+
+def decode_bits(encoding: Encoding, stored: Array) -> pa.Buffer:
+    """Arrow's bitmap of ``count`` bits. Raises :class:`DataError`."""
+    _expect(encoding, encoding.codec == Codec.RAW and len(stored) == -(-encoding.count // 8))
+    return pa.py_buffer(stored.copy())
+
+
+def decode_offsets(encoding: Encoding, stored: Array) -> tuple[Array, int]:
+    """int32 offsets from stored lengths, and the last of them. Raises :class:`DataError`."""
+    offsets = np.empty(encoding.count + 1, np.int32)
+    total = to_offsets(decode_integers(encoding, stored, np.dtype(np.int64)), offsets)
+    _expect(encoding, total >= 0)
+    return offsets, total
