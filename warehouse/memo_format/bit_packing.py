@@ -1,8 +1,9 @@
 """Integers in as few bits as hold them, written and read at the speed of memory.
 
-Values lie in sixteen lanes: value ``i`` is the ``i // 16``-th of lane ``i % 16``. A lane is a stream of bits, the first value lowest,
-cut into words of 64 bits, and word ``k`` of lane ``j`` is word ``16 * k + j``. So sixteen values that follow one another
-are shifted alike, whatever the width: a few steps of a vector unit.
+Values lie in 64 lanes: value ``i`` is the ``i // 64``-th of lane ``i % 64``. A lane is a stream of bits, the first value lowest,
+cut into words of 64 bits, and word ``k`` of lane ``j`` is word ``64 * k + j``. So 64 values that follow one another are
+shifted alike, whatever the width: a few steps of a vector unit. (The number of lanes is passed in because a loop of a
+length known to the compiler is unrolled into single steps instead.)
 
 Values are 64-bit patterns here; what is packed is their difference to ``base``, which wraps around.
 """
@@ -17,7 +18,7 @@ from transforms.kernels.compiled import compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-LANES = 16
+LANES = 64
 _LARGEST_OFFSET = 2**31 - 1
 #: So many values are looked at before their variety is judged.
 _FIRST = 1024
@@ -29,68 +30,67 @@ def packed_words(count: int, width: int) -> int:
 
 
 @compiled
-def pack(values: Array, base: int, width: int, words: Array) -> None:
-    """``values - base`` in ``width`` (1 to 64) bits each into ``words``, which holds zeros."""
+def pack(values: Array, base: int, width: int, words: Array, lanes: int) -> None:
+    """``values - base`` in ``width`` (1 to 64) bits each into ``words``, which holds zeros; ``lanes`` is :data:`LANES`."""
     start = np.uint64(base)
-    lane = np.zeros(LANES, np.uint64)
-    for row in range(-(-len(values) // LANES)):
-        bit, first = row * width, row * LANES
-        at, shift = (bit >> 6) * LANES, np.uint64(bit & 63)
-        some = min(LANES, len(values) - first)
-        if some < LANES:
-            lane[:] = np.uint64(0)
-        for j in range(some):
-            lane[j] = np.uint64(values[first + j]) - start
-        for j in range(LANES):
-            words[at + j] |= lane[j] << shift
-        if (bit & 63) + width > 64:
-            rest = np.uint64(64) - shift
-            for j in range(LANES):
-                words[at + LANES + j] = lane[j] >> rest
+    for row in range(-(-len(values) // lanes)):
+        bit = row * width
+        at, used = (bit >> 6) * lanes, bit & 63
+        shift = np.uint64(used)
+        some = values[row * lanes : (row + 1) * lanes]
+        low = words[at : at + len(some)]
+        for j in range(len(some)):
+            low[j] |= (np.uint64(some[j]) - start) << shift
+        if used + width > 64:
+            rest = np.uint64(64 - used)
+            high = words[at + lanes : at + lanes + len(some)]
+            for j in range(len(some)):
+                high[j] = (np.uint64(some[j]) - start) >> rest
 
 
 @compiled
-def unpack(words: Array, base: int, width: int, out: Array) -> None:
+def unpack(words: Array, base: int, width: int, out: Array, lanes: int) -> None:
     """The inverse of :func:`pack`, for ``len(out)`` values; ``words`` is as long as :func:`packed_words` says."""
     start = np.uint64(base)
     mask = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - width)
-    whole = len(out) // LANES
-    for row in range(whole):
-        bit, first = row * width, row * LANES
-        at, shift = (bit >> 6) * LANES, np.uint64(bit & 63)
-        if (bit & 63) + width > 64:
-            rest = np.uint64(64) - shift
-            for j in range(LANES):
-                out[first + j] = ((words[at + j] >> shift | words[at + LANES + j] << rest) & mask) + start
+    for row in range(-(-len(out) // lanes)):
+        bit = row * width
+        at, used = (bit >> 6) * lanes, bit & 63
+        shift = np.uint64(used)
+        some = out[row * lanes : (row + 1) * lanes]
+        low = words[at : at + lanes]
+        if used + width > 64:
+            rest = np.uint64(64 - used)
+            high = words[at + lanes : at + lanes + lanes]
+            for j in range(len(some)):
+                some[j] = ((low[j] >> shift | high[j] << rest) & mask) + start
         else:
-            for j in range(LANES):
-                out[first + j] = (words[at + j] >> shift & mask) + start
-    bit, first = whole * width, whole * LANES
-    at, shift = (bit >> 6) * LANES, np.uint64(bit & 63)
-    for j in range(len(out) - first):
-        value = words[at + j] >> shift
-        if (bit & 63) + width > 64:
-            value |= words[at + LANES + j] << (np.uint64(64) - shift)
-        out[first + j] = (value & mask) + start
+            for j in range(len(some)):
+                some[j] = (low[j] >> shift & mask) + start
 
 
 @compiled
-def unpack_terms(words: Array, width: int, terms: Array, out: Array) -> None:
+def unpack_terms(words: Array, width: int, terms: Array, out: Array, lanes: int) -> None:
     """The term of each of ``len(out)`` packed codes; ``terms`` has ``2 ** width`` entries, so that no code leads out of it."""
-    mask = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - width)
-    lane = np.zeros(LANES, np.uint64)
-    for row in range(-(-len(out) // LANES)):
-        bit, first = row * width, row * LANES
-        at, shift = (bit >> 6) * LANES, np.uint64(bit & 63)
-        if (bit & 63) + width > 64:
-            rest = np.uint64(64) - shift
-            for j in range(LANES):
-                lane[j] = (words[at + j] >> shift | words[at + LANES + j] << rest) & mask
+    codes = np.empty(lanes, np.int64)
+    for row in range(-(-len(out) // lanes)):
+        bit = row * width
+        at, used = (bit >> 6) * lanes, bit & 63
+        some = out[row * lanes : (row + 1) * lanes]
+        low, high = words[at : at + lanes], words[at : at + lanes]
+        rest = np.uint64(0)
+        if used + width > 64:
+            rest = np.uint64(64 - used)
+            high = words[at + lanes : at + lanes + lanes]
+        shift, mask = np.uint64(used), np.uint64((1 << width) - 1)
+        if rest:
+            for j in range(lanes):
+                codes[j] = (low[j] >> shift | high[j] << rest) & mask
         else:
-            for j in range(LANES):
-                lane[j] = words[at + j] >> shift & mask
-        for j in range(min(LANES, len(out) - first)):
-            out[first + j] = terms[lane[j]]
+            for j in range(lanes):
+                codes[j] = low[j] >> shift & mask
+        for j in range(len(some)):
+            some[j] = terms[codes[j]]
 
 
 @compiled
@@ -116,16 +116,6 @@ def find_terms(values: Array, slots: Array, terms: Array, codes: Array) -> int:
             slots[at] = found
         codes[i] = slots[at] - 1
     return found
-
-
-@compiled
-def extremes(values: Array) -> tuple[int, int]:
-    """The least and the greatest of at least one value."""
-    least = greatest = values[0]
-    for value in values:
-        least = min(least, value)
-        greatest = max(greatest, value)
-    return least, greatest
 
 
 @compiled

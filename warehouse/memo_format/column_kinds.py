@@ -60,4 +60,6 @@ def _known() -> dict[pa.DataType, Stored]:
 def _column_type(stored: Stored) -> ColumnType:
     if stored.kind is Kind.VECTOR:
         return Vector(stored.element, stored.size)
-    return {Kind.DENSE: Dense, Kind.RAGGED: Ragged, Kind.WEIGHTED: Weighted}[stored.kind](stored.element)
+    if stored.kind is Kind.WEIGHTED:
+        return Weighted(stored.element)
+    return Ragged(stored.element) if stored.kind is Kind.RAGGED else Dense(stored.element)

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from transforms.errors import DataError
 from warehouse.memo_format.bit_packing import (
+    LANES,
     Array,
-    extremes,
     find_terms,
     pack,
     packed_words,
@@ -39,51 +39,53 @@ class Codec(IntEnum):
 
 
 class Encoding(NamedTuple):
-    """``count`` values (bytes, bits) under a codec; what a codec does not use is 0."""
+    """So many ``values`` (bytes, bits) under a codec; what a codec does not use is 0."""
 
     codec: int
-    count: int
+    values: int
     base: int = 0
     width: int = 0
     code_width: int = 0
     terms: int = 0
 
 
-def encode_integers(values: Array, plain_bits: int = 0) -> tuple[Encoding, Any]:
-    """The encoding of whole numbers (int64, or bit patterns as int32 or int64), and the bytes to store.
+def encode_integers(values: Array) -> tuple[Encoding, Any]:
+    """The encoding of whole numbers, or of bit patterns, as int32 or int64, and the bytes to store.
 
-    With ``plain_bits``, the width of a value, they are left as they are where packing would save less than an eighth.
+    Stored once each, where that saves a quarter of what else they take; else packed, where that saves an eighth of what they
+    take as they are.
     """
     if not len(values):
-        return Encoding(Codec.PACKED, 0), b""
-    least, greatest = extremes(values)
-    width = (int(greatest) - int(least)).bit_length()
-    coded = _encode_terms(values, int(least), width) if width > 1 else None
+        return Encoding(Codec.RAW, 0), b""
+    least, greatest = int(values.min()), int(values.max())
+    width = (greatest - least).bit_length()
+    packed_bytes = 8 * packed_words(len(values), width)
+    is_packed = 8 * packed_bytes <= 7 * values.nbytes
+    coded = _encode_terms(values, least, width, packed_bytes if is_packed else values.nbytes) if width > 1 else None
     if coded is not None:
         return coded
-    if plain_bits and 8 * width > 7 * plain_bits:
-        return Encoding(Codec.RAW, len(values)), values.astype(values.dtype.newbyteorder("<"), copy=False)
-    return Encoding(Codec.PACKED, len(values), int(least), width), _packed(values, int(least), width)
+    if is_packed:
+        return Encoding(Codec.PACKED, len(values), least, width), _packed(values, least, width)
+    return Encoding(Codec.RAW, len(values)), values.astype(values.dtype.newbyteorder("<"), copy=False)
 
 
 def _packed(values: Array, base: int, width: int) -> Array:
     words = np.zeros(packed_words(len(values), width), np.uint64)
     if width:
-        pack(values, base, width, words)
+        pack(values, base, width, words, LANES)
     return words.astype(_WORD, copy=False)
 
 
-def _encode_terms(values: Array, least: int, width: int) -> tuple[Encoding, Any] | None:
-    """Terms and codes, where that saves a quarter; None otherwise."""
-    longest = min(3 * width // 4, _LONGEST_CODE_BITS)
-    limit = min(1 << longest, len(values) // 4)
+def _encode_terms(values: Array, least: int, width: int, else_bytes: int) -> tuple[Encoding, Any] | None:
+    """Terms and codes, where these take at most three quarters of ``else_bytes``; None otherwise."""
+    limit = min(1 << min(3 * width // 4, _LONGEST_CODE_BITS), len(values) // 4)
     if limit < 1:
         return None
     slots = np.zeros(1 << (2 * limit).bit_length(), np.int32)
     terms, codes = np.empty(limit, values.dtype), np.empty(len(values), np.int32)
     found = find_terms(values, slots, terms, codes)
     code_width = max(found - 1, 0).bit_length()
-    if found < 0 or 4 * (found * width + len(values) * code_width) > 3 * len(values) * width:
+    if found < 0 or 32 * (packed_words(found, width) + packed_words(len(values), code_width)) > 3 * else_bytes:
         return None
     parts = (_packed(terms[:found], least, width), _packed(codes, 0, code_width))
     return Encoding(Codec.TERMS, len(values), least, width, code_width, found), np.concatenate(parts)
@@ -107,7 +109,7 @@ def decode_integers(encoding: Encoding, stored: Array, kind: np.dtype[Any]) -> A
     if not code_width:
         return np.full(count, table[0], kind)
     out = np.empty(count, kind)
-    unpack_terms(_words(stored[head:]), code_width, table, out)
+    unpack_terms(_words(stored[head:]), code_width, table, out, LANES)
     return out
 
 
@@ -115,7 +117,7 @@ def _unpacked(stored: Array, count: int, base: int, width: int, kind: np.dtype[A
     if not width:
         return np.full(count, base, np.int64).astype(kind, copy=False)
     out = np.empty(count, kind)
-    unpack(_words(stored), base, width, out)
+    unpack(_words(stored), base, width, out, LANES)
     return out
 
 
@@ -141,20 +143,20 @@ def encode_bytes(content: Any) -> tuple[Encoding, Any]:
 def decode_bytes(encoding: Encoding, stored: Array) -> pa.Buffer:
     """The inverse of :func:`encode_bytes`. Raises :class:`DataError`, and ArrowException for bytes that ZSTD never wrote."""
     if encoding.codec == Codec.ZSTD:
-        return pa.decompress(pa.py_buffer(stored), encoding.count, "zstd")
-    _expect(encoding, encoding.codec == Codec.RAW and len(stored) == encoding.count)
+        return pa.decompress(pa.py_buffer(stored), encoding.values, "zstd")
+    _expect(encoding, encoding.codec == Codec.RAW and len(stored) == encoding.values)
     return pa.py_buffer(stored.copy())
 
 
 def decode_bits(encoding: Encoding, stored: Array) -> pa.Buffer:
     """Arrow's bitmap of ``count`` bits. Raises :class:`DataError`."""
-    _expect(encoding, encoding.codec == Codec.RAW and len(stored) == -(-encoding.count // 8))
+    _expect(encoding, encoding.codec == Codec.RAW and len(stored) == -(-encoding.values // 8))
     return pa.py_buffer(stored.copy())
 
 
 def decode_offsets(encoding: Encoding, stored: Array) -> tuple[Array, int]:
     """int32 offsets from stored lengths, and the last of them. Raises :class:`DataError`."""
-    offsets = np.empty(encoding.count + 1, np.int32)
-    total = to_offsets(decode_integers(encoding, stored, np.dtype(np.int64)), offsets)
+    offsets = np.empty(encoding.values + 1, np.int32)
+    total = to_offsets(decode_integers(encoding, stored, np.dtype(np.int32)), offsets)
     _expect(encoding, total >= 0)
     return offsets, total

@@ -74,7 +74,7 @@ def read_range(source: Source, start: int, end: int) -> Array:
     whole = np.empty(-(-(end - start) // 8), np.int64).view(np.uint8)[: end - start]
     if len(whole):
         source.seek(start)
-        got = source.readinto(memoryview(whole))
+        got = source.readinto(whole.data)
         if got != len(whole):
             raise DataError("a memo file is cut off", value=f"{got} bytes from {start}", allowed=f"{len(whole)}")
     return whole
@@ -157,7 +157,7 @@ class _Decoder:
 
     def _segment(self, place: int, count: int) -> Segment:
         segment = self._directory.segment(place)
-        if segment.encoding.count != count:
-            raise DataError("a segment has another number of values than its column", value=segment.encoding.count,
+        if segment.encoding.values != count:
+            raise DataError("a segment has another number of values than its column", value=segment.encoding.values,
                             allowed=str(count))  # fmt: skip
         return segment

@@ -27,8 +27,8 @@ from warehouse.whole_arrays import one_array
 _BITS_OF = {DType.FLOAT32: np.dtype(np.int32), DType.FLOAT64: np.dtype(np.int64)}
 
 
-def encode_columns(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> tuple[Directory, bytes]:
-    """The directory and all bytes of a file of these columns, in this order.
+def encode_columns(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> tuple[Directory, list[Any]]:
+    """The directory and the bytes, in pieces, of a file of these columns, in this order.
 
     All have the same rows. Raises :class:`DataError` for a type that no column of a transform has (:mod:`transforms.types`),
     and for nulls where such a type allows none.
@@ -71,8 +71,8 @@ class _Segments:
             self._lengths[key] = (offsets, place)  # held, so that no other buffer comes to lie there
         return self._lengths[key][1]
 
-    def to_file(self, rows: int, columns: dict[str, Column]) -> tuple[Directory, bytes]:
-        """The directory and the file."""
+    def to_file(self, rows: int, columns: dict[str, Column]) -> tuple[Directory, list[Any]]:
+        """The directory and the pieces of the file."""
         sizes = [len(content) for content in self._contents]
         # The directory's length depends on counts and names only.
         blank = [Segment(0, 0, bytes(16), encoding) for encoding in self._encodings]
@@ -88,7 +88,7 @@ class _Segments:
         for segment, part in zip(found, self._contents, strict=True):
             parts += [bytes(segment.position - end), part]
             end = segment.position + segment.stored_bytes
-        return directory, b"".join(parts)
+        return directory, parts
 
 
 def _placed(segments: _Segments, name: str, array: pa.Array) -> Column:
@@ -136,7 +136,7 @@ def _add_elements(
     if element in _BITS_OF:
         floats = pc.fill_null(items, pa.scalar(0.0, items.type)) if items.null_count else items
         bits = floats.to_numpy(zero_copy_only=True).view(_BITS_OF[element])
-        return segments.add(*encode_integers(bits, 8 * bits.itemsize))
+        return segments.add(*encode_integers(bits))
     whole = items.cast(pa.int64()) if element is DType.TIMESTAMP else items
     if whole.null_count:
         whole = pc.fill_null(whole, pc.min(whole) if whole.null_count < len(whole) else 0)
@@ -148,7 +148,7 @@ def _add_text(segments: _Segments, items: pa.Array, parts: dict[str, int]) -> in
         items = pc.fill_null(items, "")
     if not len(items):
         parts["text"] = segments.add(*encode_bytes(b""))
-        return segments.add(*encode_integers(np.zeros(0, np.int64)))
+        return segments.add(*encode_integers(np.zeros(0, np.int32)))
     _, places, content = items.buffers()
     offsets = np.frombuffer(places, np.int32)[items.offset : items.offset + len(items) + 1]
     text = memoryview(content or b"")[int(offsets[0]) : int(offsets[-1])]
