@@ -95,7 +95,7 @@ def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]
         raise InputError("the columns of a memo file have the same rows", where=path,
                          value={name: len(array) for name, array in columns.items()})  # fmt: skip
     directory, parts = encode_columns(columns)
-    size_bytes = storage.write_atomic(path, lambda file: file.writelines(parts))
+    size_bytes = storage.write_atomic(path, b"".join(parts))
     sharers = [0] * len(directory.segments)
     for column in directory.columns.values():
         for place in column.segments:
