@@ -23,7 +23,7 @@ MEMOS = "memos"
 #: What a file of format 2 begins with.
 _ARROW = b"ARROW1"
 #: Rather than to ask twice, so many bytes between two columns are read as well: from a disk, from a bucket.
-_LOCAL_GAP_BYTES = 4 << 10
+_LOCAL_GAP_BYTES = 32 << 10
 _REMOTE_GAP_BYTES = 1 << 20
 
 

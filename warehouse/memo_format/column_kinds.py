@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from transforms.errors import DataError
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.types import ARROW_ELEMENT, ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
 
 
 class Kind(IntEnum):
@@ -34,12 +34,15 @@ class Stored(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def arrow_of(kind: int, element: int, size: int) -> tuple[Stored, pa.DataType]:
-    """What the numbers of a record mean. Raises :class:`DataError` for numbers that mean nothing."""
+def arrow_of(kind: int, element: int, size: int) -> tuple[Stored, pa.DataType, pa.DataType]:
+    """What the numbers of a record mean: the type, of a column and of its elements.
+
+    Raises :class:`DataError` for numbers that mean nothing.
+    """
     if not (kind < len(Kind) and element < len(ELEMENTS) and (size > 0) == (kind == Kind.VECTOR) and size < 2**31):
         raise DataError("no column type has these numbers", value=(kind, element, size))
     stored = Stored(Kind(kind), ELEMENTS[element], size)
-    return stored, arrow_type(_column_type(stored))
+    return stored, arrow_type(_column_type(stored)), ARROW_ELEMENT[stored.element]
 
 
 def stored_type(found: pa.DataType) -> Stored | None:

@@ -10,7 +10,7 @@ import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
 import xxhash
 
@@ -22,9 +22,11 @@ MAGIC = b"headrace.memo/3\n"
 HEAD = struct.Struct("<16sQ")
 #: Every segment begins at a multiple of this.
 ALIGNMENT_BYTES = 8
-_COUNTS = struct.Struct("<IIQ")
+_COUNTS = struct.Struct("<IIQQ")
 _SEGMENT = struct.Struct("<QQ16sQqIBBBx")
-_COLUMN = struct.Struct("<BBxxIIiiiii")
+_COLUMN = struct.Struct("<BBxxIiiiii")
+#: After each name; no name holds it.
+_END_OF_NAME = "\0"
 NONE = -1
 
 
@@ -54,51 +56,52 @@ class Column(NamedTuple):
     weights: int = NONE
 
     @property
-    def segments(self) -> tuple[int, ...]:
+    def segments(self) -> list[int]:
         """The places of its segments, as often as it refers to them."""
-        return tuple(place for place in self[3:] if place != NONE)
+        return [place for place in self[3:] if place != NONE]
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """What a file holds: ``columns`` by name, in the order of the file; columns may share segments."""
+    """What a file of so many rows and bytes holds: ``columns`` by name, in the order of the file; columns may share segments."""
 
     rows: int
+    file_bytes: int
     segments: Sequence[Segment]
     columns: dict[str, Column]
 
     def to_bytes(self) -> bytes:
-        """As stored. Names are at most 2 ** 32 - 1 bytes of UTF-8."""
-        names = [name.encode("utf-8") for name in self.columns]
-        parts = [_COUNTS.pack(len(self.segments), len(names), self.rows)]
+        """As stored. Raises :class:`DataError` for a name with a zero character."""
+        parts = [_COUNTS.pack(len(self.segments), len(self.columns), self.rows, self.file_bytes)]
         parts += [_record(segment) for segment in self.segments]
-        for name, column in zip(names, self.columns.values(), strict=True):
-            parts.append(_COLUMN.pack(*column[:3], len(name), *column[3:]))
-        return b"".join([*parts, *names])
+        parts += [_COLUMN.pack(*column) for column in self.columns.values()]
+        if any(_END_OF_NAME in name for name in self.columns):
+            raise DataError("a column's name holds a zero character", value=list(self.columns))
+        return b"".join([*parts, *((name + _END_OF_NAME).encode("utf-8") for name in self.columns)])
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Directory:
-        """The inverse of :meth:`to_bytes`. Raises :class:`DataError` for what it never wrote."""
+        """The inverse of :meth:`to_bytes`; segments are looked at when they are asked for.
+
+        Raises :class:`DataError` for what :meth:`to_bytes` never wrote.
+        """
         try:
-            segments, columns, rows = _COUNTS.unpack_from(content)
-            names = _COUNTS.size + segments * _SEGMENT.size + columns * _COLUMN.size
+            segments, count, rows, file_bytes = _COUNTS.unpack_from(content)
             middle = _COUNTS.size + segments * _SEGMENT.size
-            read = dict(_columns(content[middle:names], content[names:]))
-            return cls(rows, [*_segments(content[_COUNTS.size : middle])], read)
-        except (struct.error, UnicodeDecodeError) as error:
+            end = middle + count * _COLUMN.size
+            columns = map(Column._make, _COLUMN.iter_unpack(content[middle:end]))
+            names = content[end:].decode("utf-8").split(_END_OF_NAME)
+            named = dict(zip(names[:-1], columns, strict=True))
+        except (struct.error, ValueError) as error:
             raise DataError("a directory is cut off or overwritten", value=str(error)) from error
+        return cls(rows, file_bytes, _StoredSegments(content[_COUNTS.size : middle]), named)
 
     def checksum_of(self, name: str) -> str:
         """What vouches for one column, its type, encoding and stored bytes, wherever these lie; 32 hexadecimal digits."""
         column = self.columns[name]
-        parts = [_COUNTS.pack(0, 0, self.rows), _COLUMN.pack(*column[:3], 0, *(place != NONE for place in column[3:]))]
+        parts = [_COUNTS.pack(0, 0, self.rows, 0), _COLUMN.pack(*column[:3], *(place != NONE for place in column[3:]))]
         parts += [_record(self.segment(place)._replace(position=0)) for place in column.segments]
         return str(xxhash.xxh3_128_hexdigest(b"".join(parts)))
-
-    @property
-    def end(self) -> int:
-        """Where the last segment ends, and with it the file."""
-        return max((segment.position + segment.stored_bytes for segment in self.segments), default=0)
 
     def segment(self, place: int) -> Segment:
         """The segment at a place. Raises :class:`DataError` when there is none."""
@@ -106,24 +109,42 @@ class Directory:
             raise DataError("a column names a segment that is not there", value=place)
         return self.segments[place]
 
-    def ranges(self, names: Iterable[str], gap_bytes: int) -> Iterator[tuple[int, int, list[int]]]:
-        """The stretches (first byte, end, segments) to read for these columns, ascending; those that are at most ``gap_bytes``
-        apart are one.
-        """
-        places = {place for name in names for place in self.columns[name].segments}
-        start = end = 0
-        held: list[int] = []
-        for place in sorted(places, key=lambda place: self.segment(place).position):
-            segment = self.segments[place]
-            if held and segment.position - end > gap_bytes:
-                yield start, end, held
+    def stretches(self, columns: Iterable[Column], gap_bytes: int) -> Iterator[list[tuple[int, Segment]]]:
+        """The segments of these columns and their places, by position; those at most ``gap_bytes`` apart are one stretch."""
+        found = [(place, self.segment(place)) for place in {place for column in columns for place in column.segments}]
+        found.sort(key=lambda one: one[1].position)
+        held: list[tuple[int, Segment]] = []
+        for one in found:
+            if held and one[1].position - held[-1][1].position - held[-1][1].stored_bytes > gap_bytes:
+                yield held
                 held = []
-            if not held:
-                start = end = segment.position
-            held.append(place)
-            end = max(end, segment.position + segment.stored_bytes)
+            held.append(one)
         if held:
-            yield start, end, held
+            yield held
+
+
+class _StoredSegments(Sequence[Segment]):
+    """Segments as they are stored."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def __len__(self) -> int:
+        return len(self._content) // _SEGMENT.size
+
+    @overload
+    def __getitem__(self, place: int) -> Segment: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Segment]: ...
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        position, stored_bytes, checksum, values, base, terms, codec, width, code_width = _SEGMENT.unpack_from(
+            self._content, place * _SEGMENT.size
+        )
+        return Segment(position, stored_bytes, checksum, Encoding(codec, values, base, width, code_width, terms))
 
 
 def directory_digest(content: bytes) -> str:
@@ -131,9 +152,9 @@ def directory_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def segment_checksum(stored: object) -> bytes:
+def segment_checksum(stored: Any) -> bytes:
     """XXH3 with 128 bits over bytes."""
-    return bytes(xxhash.xxh3_128_digest(stored))  # type: ignore[arg-type]
+    return bytes(xxhash.xxh3_128_digest(stored))
 
 
 def aligned(position: int) -> int:
@@ -142,19 +163,5 @@ def aligned(position: int) -> int:
 
 
 def _record(segment: Segment) -> bytes:
-    position, stored_bytes, checksum, (codec, count, base, width, code_width, terms) = segment
-    return _SEGMENT.pack(position, stored_bytes, checksum, count, base, terms, codec, width, code_width)
-
-
-def _segments(content: bytes) -> Iterator[Segment]:
-    for position, stored_bytes, checksum, count, base, terms, codec, width, code_width in _SEGMENT.iter_unpack(content):
-        yield Segment(position, stored_bytes, checksum, Encoding(codec, count, base, width, code_width, terms))
-
-
-def _columns(content: bytes, names: bytes) -> Iterator[tuple[str, Column]]:
-    end = 0
-    for kind, element, size, name_bytes, *segments in _COLUMN.iter_unpack(content):
-        start, end = end, end + name_bytes
-        if end > len(names):
-            raise DataError("a directory is cut off or overwritten", value=f"a name ends at byte {end} of {len(names)}")
-        yield names[start:end].decode("utf-8"), Column(kind, element, size, *segments)
+    position, stored_bytes, checksum, (codec, values, base, width, code_width, terms) = segment
+    return _SEGMENT.pack(position, stored_bytes, checksum, values, base, terms, codec, width, code_width)

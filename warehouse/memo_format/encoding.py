@@ -6,6 +6,7 @@ followed, so that whatever it and they hold, nothing is read or written out of b
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -94,18 +95,16 @@ def _encode_terms(values: Array, least: int, width: int, else_bytes: int) -> tup
 def decode_integers(encoding: Encoding, stored: Array, kind: np.dtype[Any]) -> Array:
     """The values as ``kind`` (int32 or int64) from the stored bytes. Raises :class:`DataError` when the two do not fit."""
     codec, count, base, width, code_width, terms = encoding
+    if codec == Codec.PACKED:
+        return _unpacked(encoding, stored, count, base, width, kind)
     if codec == Codec.RAW:
         _expect(encoding, len(stored) == count * kind.itemsize)
         return stored.view(kind.newbyteorder("<")).astype(kind, copy=True)
-    _expect(encoding, codec in (Codec.PACKED, Codec.TERMS) and width <= 64)
-    if codec == Codec.PACKED:
-        _expect(encoding, len(stored) == 8 * packed_words(count, width))
-        return _unpacked(stored, count, base, width, kind)
+    _expect(encoding, codec == Codec.TERMS and code_width <= _LONGEST_CODE_BITS and 1 <= terms <= 1 << code_width)
     head = 8 * packed_words(terms, width)
-    _expect(encoding, code_width <= _LONGEST_CODE_BITS and 1 <= terms <= 1 << code_width)
     _expect(encoding, len(stored) == head + 8 * packed_words(count, code_width))
     table = np.zeros(1 << code_width, kind)
-    table[:terms] = _unpacked(stored[:head], terms, base, width, kind)
+    table[:terms] = _unpacked(encoding, stored[:head], terms, base, width, kind)
     if not code_width:
         return np.full(count, table[0], kind)
     out = np.empty(count, kind)
@@ -113,7 +112,8 @@ def decode_integers(encoding: Encoding, stored: Array, kind: np.dtype[Any]) -> A
     return out
 
 
-def _unpacked(stored: Array, count: int, base: int, width: int, kind: np.dtype[Any]) -> Array:
+def _unpacked(encoding: Encoding, stored: Array, count: int, base: int, width: int, kind: np.dtype[Any]) -> Array:
+    _expect(encoding, width <= 64 and len(stored) == 8 * packed_words(count, width))
     if not width:
         return np.full(count, base, np.int64).astype(kind, copy=False)
     out = np.empty(count, kind)
@@ -122,7 +122,8 @@ def _unpacked(stored: Array, count: int, base: int, width: int, kind: np.dtype[A
 
 
 def _words(stored: Array) -> Array:
-    return stored.view(_WORD).astype(np.uint64, copy=False)
+    words = stored.view(np.uint64)
+    return words if sys.byteorder == "little" else words.byteswap()
 
 
 def _expect(encoding: Encoding, holds: bool) -> None:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from transforms.errors import DataError
-from transforms.types import ARROW_ELEMENT, DType
+from transforms.types import DType
 from warehouse.memo_format.bit_packing import Array
 from warehouse.memo_format.column_kinds import Kind, arrow_of
 from warehouse.memo_format.directory import (
+    ALIGNMENT_BYTES,
     HEAD,
     MAGIC,
     NONE,
     Column,
     Directory,
-    Segment,
     segment_checksum,
 )
 from warehouse.memo_format.encoding import (
+    Encoding,
     decode_bits,
     decode_bytes,
     decode_integers,
@@ -30,8 +31,11 @@ from warehouse.memo_format.encoding import (
 
 #: What is read first: head and directory of most files.
 _FIRST_BYTES = 64 << 10
-_PATTERN = {DType.FLOAT32: np.dtype(np.int32)}
+_NARROW = np.dtype(np.int32)
 _WIDE = np.dtype(np.int64)
+
+
+from_buffers = pa.Array.from_buffers
 
 
 class Source(Protocol):
@@ -68,9 +72,10 @@ def read_directory(source: Source, begun: bytes) -> bytes:
 
 
 def read_range(source: Source, start: int, end: int) -> Array:
-    """The bytes ``[start, end)``, at an address that is a multiple of 8. Raises :class:`DataError` when they are not there."""
-    if not 0 <= start <= end <= source.size():
-        raise DataError("a memo file is cut off", value=f"{source.size()} bytes", allowed=f"{end} and more")
+    """The bytes ``[start, end)``, at an address that is a multiple of 8. Raises :class:`DataError` when they are not there.
+
+    Who calls knows that they lie within the file.
+    """
     whole = np.empty(-(-(end - start) // 8), np.int64).view(np.uint8)[: end - start]
     if len(whole):
         source.seek(start)
@@ -85,79 +90,84 @@ def read_columns(source: Source, directory: Directory, names: Iterable[str], gap
 
     Raises :class:`DataError` for bytes that are not what the directory says, and for a directory that no writer made.
     """
-    if source.size() != directory.end:
-        raise DataError("a memo file is cut off", value=f"{source.size()} bytes", allowed=str(directory.end))
-    names = list(names)
-    contents: dict[int, Array] = {}
-    for start, end, places in directory.ranges(names, gap_bytes):
-        stretch = read_range(source, start, end)
-        for place in places:
-            segment = directory.segments[place]
-            contents[place] = _verified(segment, stretch[segment.position - start :][: segment.stored_bytes])
-    decoder = _Decoder(directory, contents)
-    return {name: decoder.column(directory.columns[name]) for name in names}
-
-
-def _verified(segment: Segment, stored: Array) -> Array:
-    if segment.position % 8 or segment_checksum(stored) != segment.checksum:
-        raise DataError("a memo does not hold the bytes that were committed", value=segment_checksum(stored).hex(),
-                        allowed=segment.checksum.hex())  # fmt: skip
-    return stored
+    size_bytes = source.size()
+    if size_bytes != directory.file_bytes:
+        raise DataError("a memo file is cut off", value=f"{size_bytes} bytes", allowed=str(directory.file_bytes))
+    chosen = {name: directory.columns[name] for name in names}
+    decoder = _Decoder(directory.rows)
+    for stretch in directory.stretches(chosen.values(), gap_bytes):
+        start = stretch[0][1].position
+        end = max(segment.position + segment.stored_bytes for _, segment in stretch)
+        if end > size_bytes:
+            raise DataError("a segment lies beyond its file", value=end, allowed=str(size_bytes))
+        content = read_range(source, start, end)
+        for place, segment in stretch:
+            first = segment.position - start
+            stored = content[first : first + segment.stored_bytes]
+            if first % ALIGNMENT_BYTES or segment_checksum(stored) != segment.checksum:
+                raise DataError("a memo does not hold the bytes that were committed",
+                                value=segment_checksum(stored).hex(), allowed=segment.checksum.hex())  # fmt: skip
+            decoder.segments[place] = segment.encoding, stored
+    return {name: decoder.column(column) for name, column in chosen.items()}
 
 
 class _Decoder:
     """Columns from verified bytes. What columns share is decoded once: lists of one shape have one buffer of offsets."""
 
-    def __init__(self, directory: Directory, contents: Mapping[int, Array]) -> None:
-        self._directory, self._contents = directory, contents
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
         self._offsets: dict[int, tuple[pa.Buffer, int]] = {}
+        #: Encoding and stored bytes by place.
+        self.segments: dict[int, tuple[Encoding, Array]] = {}
 
     def column(self, column: Column) -> pa.Array:
         """One column in the layout of its type."""
-        stored, kind = arrow_of(*column[:3])
-        rows = self._directory.rows
-        valid = None if column.valid == NONE else self._bits(column.valid, rows)
+        kind, element, size, valid, lengths, *_ = column
+        stored, arrow, item = arrow_of(kind, element, size)
+        rows = self._rows
+        present = None if valid == NONE else decode_bits(*self._of(valid, rows))
         if stored.kind is Kind.DENSE:
-            return self._elements(column, stored.element, rows, valid)
+            return self._elements(column, stored.element, arrow, rows, present)
         if stored.kind is Kind.VECTOR:
-            items = self._elements(column, stored.element, rows * stored.size)
-            return pa.Array.from_buffers(kind, rows, [None], 0, children=[items])
-        offsets, count = self._offsets_of(column.lengths, rows)
-        items = self._elements(column, stored.element, count)
+            items = self._elements(column, stored.element, item, rows * stored.size)
+            return from_buffers(arrow, rows, [None], 0, 0, [items])
+        offsets, count = self._offsets_of(lengths, rows)
+        items = self._elements(column, stored.element, item, count)
         if stored.kind is Kind.WEIGHTED:
-            weights = self._numbers(column.weights, DType.FLOAT32, count)
-            items = pa.Array.from_buffers(kind.value_type, count, [None], 0, children=[items, weights])
-        return pa.Array.from_buffers(kind, rows, [valid, offsets], -1 if valid else 0, children=[items])
+            weights = self._numbers(column.weights, DType.FLOAT32, pa.float32(), count)
+            items = from_buffers(arrow.value_type, count, [None], 0, 0, [items, weights])
+        return from_buffers(arrow, rows, [present, offsets], -1 if present else 0, 0, [items])
 
-    def _elements(self, column: Column, element: DType, count: int, valid: pa.Buffer | None = None) -> pa.Array:
+    def _elements(
+        self, column: Column, element: DType, arrow: pa.DataType, count: int, present: pa.Buffer | None = None
+    ) -> pa.Array:
         if element is not DType.STRING:
-            return self._numbers(column.values, element, count, valid)
+            return self._numbers(column.values, element, arrow, count, present)
         offsets, total = self._offsets_of(column.values, count)
-        segment = self._segment(column.text, total)
-        text = decode_bytes(segment.encoding, self._contents[column.text])
-        return pa.Array.from_buffers(pa.string(), count, [valid, offsets, text], -1 if valid else 0)
+        text = decode_bytes(*self._of(column.text, total))
+        return from_buffers(arrow, count, [present, offsets, text], -1 if present else 0)
 
-    def _numbers(self, place: int, element: DType, count: int, valid: pa.Buffer | None = None) -> pa.Array:
+    def _numbers(
+        self, place: int, element: DType, arrow: pa.DataType, count: int, present: pa.Buffer | None = None
+    ) -> pa.Array:
+        encoding, stored = self._of(place, count)
         if element is DType.BOOL:
-            values = self._bits(place, count)
+            values = decode_bits(encoding, stored)
         else:
-            encoding = self._segment(place, count).encoding
-            values = pa.py_buffer(decode_integers(encoding, self._contents[place], _PATTERN.get(element, _WIDE)))
-        return pa.Array.from_buffers(ARROW_ELEMENT[element], count, [valid, values], -1 if valid else 0)
-
-    def _bits(self, place: int, count: int) -> pa.Buffer:
-        return decode_bits(self._segment(place, count).encoding, self._contents[place])
+            values = pa.py_buffer(decode_integers(encoding, stored, _NARROW if element is DType.FLOAT32 else _WIDE))
+        return from_buffers(arrow, count, [present, values], -1 if present else 0)
 
     def _offsets_of(self, place: int, rows: int) -> tuple[pa.Buffer, int]:
-        encoding = self._segment(place, rows).encoding
+        encoding, stored = self._of(place, rows)
         if place not in self._offsets:
-            offsets, total = decode_offsets(encoding, self._contents[place])
+            offsets, total = decode_offsets(encoding, stored)
             self._offsets[place] = pa.py_buffer(offsets), total
         return self._offsets[place]
 
-    def _segment(self, place: int, count: int) -> Segment:
-        segment = self._directory.segment(place)
-        if segment.encoding.values != count:
-            raise DataError("a segment has another number of values than its column", value=segment.encoding.values,
+    def _of(self, place: int, count: int) -> tuple[Encoding, Array]:
+        """A segment that must hold so many values. Raises :class:`DataError`."""
+        found = self.segments.get(place)
+        if found is None or found[0].values != count:
+            raise DataError("a segment has another number of values than its column", value=found and found[0].values,
                             allowed=str(count))  # fmt: skip
-        return segment
+        return found

@@ -73,22 +73,19 @@ class _Segments:
 
     def to_file(self, rows: int, columns: dict[str, Column]) -> tuple[Directory, list[Any]]:
         """The directory and the pieces of the file."""
-        sizes = [len(content) for content in self._contents]
         # The directory's length depends on counts and names only.
         blank = [Segment(0, 0, bytes(16), encoding) for encoding in self._encodings]
-        position = aligned(HEAD.size + len(Directory(rows, blank, columns).to_bytes()))
+        end = HEAD.size + len(Directory(rows, 0, blank, columns).to_bytes())
+        parts: list[Any] = []
         found = []
-        for size, checksum, encoding in zip(sizes, self._checksums, self._encodings, strict=True):
-            found.append(Segment(position, size, checksum, encoding))
-            position = aligned(position + size)
-        directory = Directory(rows, found, columns)
-        content = directory.to_bytes()
-        parts: list[Any] = [HEAD.pack(MAGIC, len(content)), content]
-        end = HEAD.size + len(content)
-        for segment, part in zip(found, self._contents, strict=True):
-            parts += [bytes(segment.position - end), part]
-            end = segment.position + segment.stored_bytes
-        return directory, parts
+        for content, checksum, encoding in zip(self._contents, self._checksums, self._encodings, strict=True):
+            start = aligned(end)
+            found.append(Segment(start, len(content), checksum, encoding))
+            parts += [bytes(start - end), content]
+            end = start + len(content)
+        directory = Directory(rows, end, found, columns)
+        stored = directory.to_bytes()
+        return directory, [HEAD.pack(MAGIC, len(stored)), stored, *parts]
 
 
 def _placed(segments: _Segments, name: str, array: pa.Array) -> Column:
