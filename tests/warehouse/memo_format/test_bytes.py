@@ -18,6 +18,7 @@ from transforms.errors import DataError
 from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
 from warehouse import Storage, write_memo_file
 from warehouse.arrow_file import write_arrow_file
+from warehouse.digests import column_digest
 from warehouse.errors import MemoDamaged
 from warehouse.memo_file import read_memo_columns, read_memo_file
 from warehouse.memo_format.bit_packing import LANES, pack, packed_words, unpack
@@ -80,13 +81,9 @@ def read_all(content: bytes) -> dict[str, pa.Array]:
 def identical(left: Mapping[str, pa.Array], right: Mapping[str, pa.Array]) -> bool:
     """Equal to the last bit, types and not-a-numbers too."""
     return list(left) == list(right) and all(
-        array.type == right[name].type and _bits(array).equals(_bits(right[name])) for name, array in left.items()
+        array.type == right[name].type and column_digest(array) == column_digest(right[name])
+        for name, array in left.items()
     )
-
-
-def _bits(array: pa.Array) -> pa.Array:
-    kinds = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
-    return array.view(kinds[array.type]) if array.type in kinds else array
 
 
 def test_the_golden_file_is_what_is_written_today() -> None:
@@ -110,8 +107,8 @@ def test_every_codec_stands_in_the_golden_file() -> None:
     assert all(segment.position % 8 == 0 for segment in directory.segments)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.data(), st.sampled_from(sorted(DType)), st.integers(0, 40), st.integers(0, 3))
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.sampled_from(sorted(DType)), st.integers(0, 9), st.integers(0, 3))
 def test_any_column_comes_back_from_any_slice(data: st.DataObject, dtype: DType, rows: int, start: int) -> None:
     element = _ELEMENTS[dtype]
     lists = data.draw(st.lists(st.lists(element, max_size=3), min_size=rows, max_size=rows))
@@ -168,8 +165,7 @@ def test_the_words_are_those_of_the_specification() -> None:
     for lane in (0, 5, 63):
         stream = sum(int(words[64 * k + lane]) << (64 * k) for k in range(len(words) // 64))
         assert [(stream >> (3 * row)) & 7 for row in range(22)] == [lane % 8] * 22
-    encoding, stored = encode_integers(np.array([7, -5, 7] * 100))
-    assert encoding == (Codec.PACKED, 300, -5, 4, 0, 0) or encoding == (Codec.TERMS, 300, -5, 4, 1, 2)
+    assert encode_integers(np.array([7, -5, 7] * 1000))[0] == (Codec.TERMS, 3000, -5, 4, 1, 2)
 
 
 def test_lists_of_one_shape_store_their_lengths_once_and_share_their_offsets() -> None:
