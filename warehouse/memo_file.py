@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ _ARROW = b"ARROW1"
 #: Rather than to ask twice, so many bytes between two columns are read as well: from a disk, from a bucket.
 _LOCAL_GAP_BYTES = 32 << 10
 _REMOTE_GAP_BYTES = 1 << 20
+_WRITTEN_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]
         raise InputError("the columns of a memo file have the same rows", where=path,
                          value={name: len(array) for name, array in columns.items()})  # fmt: skip
     directory, parts = encode_columns(columns)
-    size_bytes = storage.write_atomic(path, b"".join(parts))
+    size_bytes = storage.write_atomic(path, lambda file: _write(file, parts))
     sharers = [0] * len(directory.segments)
     for column in directory.columns.values():
         for place in column.segments:
@@ -106,6 +107,19 @@ def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]
         name: ColumnBytes(directory.checksum_of(name), directory.rows, share)
         for name, share in zip(directory.columns, size_shares(size_bytes, sizes), strict=True)
     })  # fmt: skip
+
+
+def _write(file: IO[bytes], parts: Iterable[Any]) -> None:
+    """The pieces, several at once: each by itself would be a call of the system, and all together a copy of the file."""
+    held: list[Any] = []
+    held_bytes = 0
+    for part in parts:
+        held.append(part)
+        held_bytes += len(part)
+        if held_bytes >= _WRITTEN_BYTES:
+            file.write(b"".join(held))
+            held, held_bytes = [], 0
+    file.write(b"".join(held))
 
 
 def size_shares(size_bytes: int, parts: Sequence[int]) -> list[int]:

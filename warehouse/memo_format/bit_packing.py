@@ -72,7 +72,7 @@ def unpack(words: Array, base: int, width: int, out: Array, lanes: int) -> None:
 @compiled
 def unpack_terms(words: Array, width: int, terms: Array, out: Array, lanes: int) -> None:
     """The term of each of ``len(out)`` packed codes; ``terms`` has ``2 ** width`` entries, so that no code leads out of it."""
-    codes = np.empty(lanes, np.int64)
+    codes = np.empty(lanes, np.uint64)
     for row in range(-(-len(out) // lanes)):
         bit = row * width
         at, used = (bit >> 6) * lanes, bit & 63
