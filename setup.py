@@ -14,6 +14,7 @@ CORE = [
     "sqlalchemy>=2.0.36",
     "typer>=0.15",
     "tzdata>=2025.1",
+    "xxhash>=3.4",
 ]
 EXTRAS = {
     "beam": ["apache-beam>=2.70"],

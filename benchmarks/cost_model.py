@@ -2,9 +2,10 @@
 
     python benchmarks/cost_model.py [--rows 300000]
 
-A generated search log is registered and the components of transform_throughput.py are computed over it, each a memo of its own
-column. Reading is what a read solution does, digests checked; bytes are those on disk. Each figure is the least CPU time of five
-passes. The fixed part is told apart by doing the same with a hundredth of the rows. `warehouse/costs.py` quotes what this prints.
+A generated search log is registered, and the components of transform_throughput.py are computed over it and written to one memo
+file, as a worker does. Reading is what a read solution does, checksums checked; bytes are those on disk. Each figure is the least
+CPU time of the passes. The fixed part is told apart by doing the same with a hundredth of the rows. `warehouse/rates.py` quotes what
+this prints.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ import pyarrow.parquet as pq
 from benchmarks.harness import machine
 from benchmarks.search_log import generate
 from benchmarks.transform_throughput import components
+from transforms.memory import keep_freed_memory
 from transforms.plan import compile_plan
-from warehouse import Warehouse, WarehouseConfig, read_memo_columns, read_raw, register_table, write_memo_file
+from warehouse import Warehouse, WarehouseConfig, read_raw, register_table, write_memo_file
 from warehouse.manifests import current_fragments
+from warehouse.memo_file import read_memo_file
 
-_PASSES = 5
+_PASSES = 25
 
 
 def cpu_secs(work: Callable[[], object]) -> float:
@@ -53,9 +56,8 @@ def measured(folder: Path, rows: int) -> dict[str, tuple[float, int, int]]:
         names = sorted(column.name for column in plan.columns)
         result = plan.run(read_raw(warehouse.storage, placed.fragment, names, coded=names))
         assert not result.failures, result.failures
-        files = {name: write_memo_file(warehouse.storage, f"memos/one/{name}.memo", {name: column})
-                 for name, column in result.columns.items()}  # fmt: skip
-        size_bytes = sum(file.size_bytes for file in files.values())
+        file = write_memo_file(warehouse.storage, "memos/one.memo", result.columns)
+        size_bytes = file.size_bytes
         metadata = pq.read_metadata(source)
         raw_bytes = sum(
             metadata.row_group(group).column(column).total_compressed_size
@@ -65,19 +67,17 @@ def measured(folder: Path, rows: int) -> dict[str, tuple[float, int, int]]:
         )
 
         def write() -> None:
-            for name, column in result.columns.items():
-                write_memo_file(warehouse.storage, f"memos/again/{name}.memo", {name: column})
+            write_memo_file(warehouse.storage, "memos/again.memo", result.columns)
 
         def read() -> None:
-            for name, file in files.items():
-                read_memo_columns(warehouse.storage, file.path, {name: file.columns[name].checksum})
+            read_memo_file(warehouse.storage, file.path, list(result.columns), file.checksum)
 
         return {
             "reading raw columns": (
                 cpu_secs(lambda: read_raw(warehouse.storage, placed.fragment, names, coded=names)), raw_bytes, len(names)
             ),
-            "reading memos": (cpu_secs(read), size_bytes, len(files)),
-            "writing memos": (cpu_secs(write), size_bytes, len(files)),
+            "reading memos": (cpu_secs(read), size_bytes, len(result.columns)),
+            "writing memos": (cpu_secs(write), size_bytes, len(result.columns)),
         }  # fmt: skip
 
 
@@ -87,6 +87,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=300_000)
     options = parser.parse_args()
     print(machine())
+    keep_freed_memory()
     with tempfile.TemporaryDirectory() as name:
         large, small = (measured(Path(name) / str(rows), rows) for rows in (options.rows, options.rows // 100))
     print(f"{'work':20} {'bytes':>12} {'columns':>8} {'secs a byte':>12} {'secs a column':>14} {'fixed':>6}")

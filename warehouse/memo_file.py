@@ -1,41 +1,38 @@
 """Memo files: one file holds the columns of several memos of one fragment.
 
-The format was chosen by measurement (``docs/memo-format.md``): an Arrow IPC file, buffers compressed with ZSTD,
-integers stored in the fewest bytes that hold the column's values. The original types and the columns' checksums are kept in
-the file's metadata; the digest of those checksums is the file's own, so that one digest vouches for any of its columns.
+The format is memo format 3 (``docs/memo-format.md``, :mod:`warehouse.memo_format`). Files of format 2, of before, are still read.
 The same columns always give the same bytes.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.ipc as ipc
 
 from transforms.errors import DataError, InputError
-from warehouse.digests import column_digest, table_digests
 from warehouse.errors import MemoDamaged
 from warehouse.storage import Storage
 
-FORMAT = b"headrace.memo/2"
 SUFFIX = "memo"
 #: The folder of the home that holds them.
 MEMOS = "memos"
-_NARROW = (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32())
+#: What a file of format 2 begins with.
+_ARROW = b"ARROW1"
+#: Rather than to ask twice, so many bytes between two columns are read as well: from a disk, from a bucket.
+_LOCAL_GAP_BYTES = 32 << 10
+_REMOTE_GAP_BYTES = 1 << 20
+_WRITTEN_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnBytes:
-    """One column of a memo file. ``checksum`` is its digest (:mod:`warehouse.digests`).
+    """One column of a file. ``checksum`` vouches for it: of a memo its stored bytes, of a change its logical values.
 
-    ``size_bytes`` is its share of the file: the whole, split in proportion to the columns' bytes before compression.
+    ``size_bytes`` is its share of the file: the whole, split in proportion to the columns' bytes; shared ones count in part.
     """
 
     checksum: str
@@ -45,7 +42,7 @@ class ColumnBytes:
 
 @dataclass(frozen=True)
 class MemoFile:
-    """A memo file that is in place. ``checksum`` is the digest of its columns' checksums."""
+    """A file that is in place. ``checksum`` vouches for any of its columns."""
 
     path: str
     size_bytes: int
@@ -55,7 +52,7 @@ class MemoFile:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """What the catalog keeps of a memo file: ``rows`` of its fragment, ``checksum`` of its columns' checksums."""
+    """What the catalog keeps of a memo file: ``rows`` of its fragment, ``checksum`` that vouches for any of its columns."""
 
     path: str
     checksum: str
@@ -89,35 +86,48 @@ def lease_of(path: str) -> str:
 def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]) -> MemoFile:
     """Publish the columns, in the order given, as one file; all have the same rows.
 
-    Raises :class:`InputError` for no columns or unequal rows and :class:`~transforms.errors.StorageError` when the
-    disk refuses; nothing is left behind then.
+    Raises :class:`InputError` for no columns or unequal rows, :class:`DataError` for a column that no transform makes, and
+    :class:`~transforms.errors.StorageError` when the disk refuses; nothing is left behind then.
     """
-    whole = {name: _one_array(column) for name, column in columns.items()}
-    if len({len(array) for array in whole.values()}) != 1:
+    from warehouse.memo_format.directory import directory_digest
+    from warehouse.memo_format.writing import encode_columns
+
+    if len({len(array) for array in columns.values()}) != 1:
         raise InputError("the columns of a memo file have the same rows", where=path,
-                         value={name: len(array) for name, array in whole.items()})  # fmt: skip
-    narrowed = [_narrow(array) for array in whole.values()]
-    digests = table_digests(pa.table(whole))
-    checksums = json.dumps(digests, sort_keys=True, separators=(",", ":")).encode("utf-8")
-    original = pa.schema([pa.field(name, array.type) for name, array in whole.items()])
-    types = base64.b64encode(original.serialize().to_pybytes())
-    metadata = {b"format": FORMAT, b"schema": types, b"schema_sha256": hashlib.sha256(types).hexdigest().encode(),
-                b"checksums": checksums}  # fmt: skip
-    stored = pa.schema([pa.field(name, array.type) for name, array in zip(whole, narrowed, strict=True)], metadata)
-    batch = pa.record_batch(narrowed, schema=stored)
-
-    def write(file: IO[bytes]) -> None:
-        with ipc.new_file(file, stored, options=ipc.IpcWriteOptions(compression="zstd")) as writer:
-            writer.write_batch(batch)
-
-    size_bytes = storage.write_atomic(path, write)
-    plain = [max(array.nbytes, 1) for array in narrowed]
-    shares = [size_bytes * part // sum(plain) for part in plain]
-    shares[0] += size_bytes - sum(shares)
-    return MemoFile(path, size_bytes, hashlib.sha256(checksums).hexdigest(), {
-        name: ColumnBytes(digests[name], len(array), share)
-        for (name, array), share in zip(whole.items(), shares, strict=True)
+                         value={name: len(array) for name, array in columns.items()})  # fmt: skip
+    directory, parts = encode_columns(columns)
+    size_bytes = storage.write_atomic(path, lambda file: _write(file, parts))
+    sharers = [0] * len(directory.segments)
+    for column in directory.columns.values():
+        for place in column.segments:
+            sharers[place] += 1
+    sizes = [sum(directory.segments[place].stored_bytes // sharers[place] for place in column.segments) + 1
+             for column in directory.columns.values()]  # fmt: skip
+    return MemoFile(path, size_bytes, directory_digest(directory.to_bytes()), {
+        name: ColumnBytes(directory.checksum_of(name), directory.rows, share)
+        for name, share in zip(directory.columns, size_shares(size_bytes, sizes), strict=True)
     })  # fmt: skip
+
+
+def _write(file: IO[bytes], parts: Iterable[Any]) -> None:
+    """The pieces, several at once: each by itself would be a call of the system, and all together a copy of the file."""
+    held: list[Any] = []
+    held_bytes = 0
+    for part in parts:
+        held.append(part)
+        held_bytes += len(part)
+        if held_bytes >= _WRITTEN_BYTES:
+            file.write(b"".join(held))
+            held, held_bytes = [], 0
+    file.write(b"".join(held))
+
+
+def size_shares(size_bytes: int, parts: Sequence[int]) -> list[int]:
+    """``size_bytes`` split in proportion to the parts, which are at least 1; the first has what is left."""
+    whole = sum(parts)
+    shares = [size_bytes * part // whole for part in parts]
+    shares[0] += size_bytes - sum(shares)
+    return shares
 
 
 def read_memo_columns(storage: Storage, path: str, columns: Mapping[str, str]) -> dict[str, pa.Array]:
@@ -125,110 +135,66 @@ def read_memo_columns(storage: Storage, path: str, columns: Mapping[str, str]) -
 
     Raises :class:`MemoDamaged` when the file is missing, is not whole, lacks a column, or holds other values.
     """
-    read, _ = _read(storage, path, list(columns), None)
-    return {name: _verified(path, name, array, columns[name]) for name, array in read.items()}
+    from warehouse.arrow_file import read_arrow_columns
+
+    def verify(stored: bytes, checksums: Callable[[str], str]) -> None:
+        for name, checksum in columns.items():
+            if checksums(name) != checksum:
+                raise MemoDamaged("a memo does not hold the values that were committed", where=f"{path}, column {name}",
+                                  value=checksums(name), allowed=checksum, next_step="it is computed again")  # fmt: skip
+
+    return _read(storage, path, columns, verify, lambda: read_arrow_columns(storage, path, columns))
 
 
 def read_memo_file(storage: Storage, path: str, names: Iterable[str], checksum: str) -> dict[str, pa.Array]:
     """The named columns of the file whose own ``checksum`` is known; see :func:`read_memo_columns`."""
-    read, promised = _read(storage, path, list(names), checksum)
-    return {name: _verified(path, name, array, promised[name]) for name, array in read.items()}
+    from warehouse.arrow_file import read_arrow_file
+    from warehouse.memo_format.directory import directory_digest
+
+    def verify(stored: bytes, checksums: Callable[[str], str]) -> None:
+        found = directory_digest(stored)
+        if found != checksum:
+            raise MemoDamaged(
+                "a memo file is not the one that was committed", where=path, value=found, allowed=checksum
+            )
+
+    wanted = list(names)
+    return _read(storage, path, wanted, verify, lambda: read_arrow_file(storage, path, wanted, checksum))
 
 
-def _verified(path: str, name: str, array: pa.Array, checksum: str) -> pa.Array:
-    found = column_digest(array)
-    if found != checksum:
-        raise MemoDamaged("a memo does not hold the values that were committed", where=f"{path}, column {name}",
-                          value=found, allowed=checksum, next_step="it is computed again")  # fmt: skip
-    return array
+#: Given a stored directory and the checksum of each of its columns, raises unless these are the committed ones.
+_Verify = Callable[[bytes, Callable[[str], str]], None]
 
 
 def _read(
-    storage: Storage, path: str, names: list[str], checksum: str | None
-) -> tuple[dict[str, pa.Array], dict[str, str]]:
-    """The columns, and the checksums that the file itself states for all of its columns."""
+    storage: Storage, path: str, names: Collection[str], verify: _Verify, of_format_2: Callable[[], dict[str, pa.Array]]
+) -> dict[str, pa.Array]:
+    from warehouse.memo_format.reading import read_first
+
     try:
-        return _read_unverified(storage, path, names, checksum)
-    except (pa.ArrowException, OSError, ValueError, KeyError, DataError) as error:
+        with storage.open_input(path) as source:
+            begun = read_first(source)
+            if not begun.startswith(_ARROW):
+                gap_bytes = _LOCAL_GAP_BYTES if storage.is_local else _REMOTE_GAP_BYTES
+                return _read_open(source, begun, path, names, verify, gap_bytes)
+        return of_format_2()
+    except (pa.ArrowException, OSError, ValueError, DataError) as error:
         if isinstance(error, MemoDamaged):
             raise
         raise MemoDamaged("a memo file cannot be read", where=path, value=str(error).splitlines()[0][:200],
                           next_step="it is computed again") from error  # fmt: skip
 
 
-def _read_unverified(
-    storage: Storage, path: str, names: list[str], checksum: str | None
-) -> tuple[dict[str, pa.Array], dict[str, str]]:
-    with storage.open_input(path) as source:
-        stored = ipc.open_file(source).schema
-        metadata = stored.metadata or {}
-        if metadata.get(b"format") != FORMAT:
-            raise MemoDamaged("not a memo file", where=path, value=metadata.get(b"format"), allowed=FORMAT.decode())
-        stated = metadata.get(b"checksums", b"")
-        if checksum is not None and hashlib.sha256(stated).hexdigest() != checksum:
-            raise MemoDamaged("a memo file is not the one that was committed", where=path,
-                              value=hashlib.sha256(stated).hexdigest(), allowed=checksum)  # fmt: skip
-        for name in names:
-            if name not in stored.names:
-                raise MemoDamaged("a memo file lacks a column", where=path, value=name)
-        types = metadata.get(b"schema", b"")
-        if hashlib.sha256(types).hexdigest().encode() != metadata.get(b"schema_sha256"):
-            raise MemoDamaged("a memo file's types are damaged", where=path, value=types[:80])
-        original = ipc.read_schema(pa.py_buffer(base64.b64decode(types)))
-        chosen = ipc.IpcReadOptions(included_fields=[stored.get_field_index(name) for name in names])
-        table = ipc.open_file(source, options=chosen).read_all()
-        table.validate(full=True)  # damaged offsets must not be followed
-        columns = {name: _widen(_one_array(table.column(name)), original.field(name).type) for name in names}
-        return columns, json.loads(stated)
+def _read_open(
+    source: Any, begun: bytes, path: str, names: Collection[str], verify: _Verify, gap_bytes: int
+) -> dict[str, pa.Array]:
+    from warehouse.memo_format.directory import Directory
+    from warehouse.memo_format.reading import read_columns, read_directory
 
-
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array without slack: a slice would carry bytes of its neighbours into the file."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return pa.concat_arrays([column, column.slice(0, 0)]) if column.offset else column
-
-
-def _narrow(array: pa.Array) -> pa.Array:
-    if pa.types.is_list(array.type):
-        first, last = (array.offsets[0].as_py(), array.offsets[-1].as_py()) if len(array) else (0, 0)
-        if first != 0 or last != len(array.values):
-            array = pa.concat_arrays([array, array.slice(0, 0)])
-        items = _narrow(array.values)
-        if items.type == array.type.value_type:
-            return array
-        field = array.type.value_field.with_type(items.type)
-        return pa.ListArray.from_arrays(array.offsets, items, type=pa.list_(field), mask=_mask(array))
-    if pa.types.is_struct(array.type) and not array.null_count:
-        parts = [_narrow(part) for part in array.flatten()]
-        fields = [field.with_type(part.type) for field, part in zip(array.type.fields, parts, strict=True)]
-        return pa.StructArray.from_arrays(parts, fields=fields)
-    if pa.types.is_fixed_size_list(array.type) and not array.null_count:
-        items = _narrow(array.flatten())
-        return pa.FixedSizeListArray.from_arrays(
-            items, type=pa.list_(array.type.value_field.with_type(items.type), array.type.list_size)
-        )
-    if pa.types.is_int64(array.type) and len(array) > array.null_count:
-        lowest, highest = (int(value.as_py()) for value in pc.min_max(array).values())
-        for narrow in _NARROW:
-            least, most = _limits(narrow)
-            if least <= lowest and highest <= most:
-                return array.cast(narrow)
-    return array
-
-
-def _limits(integers: pa.DataType) -> tuple[int, int]:
-    """The least and the greatest value. Arrow's own way there asks for pandas, which nothing here needs."""
-    if pa.types.is_unsigned_integer(integers):
-        return 0, 2**integers.bit_width - 1
-    return -(2 ** (integers.bit_width - 1)), 2 ** (integers.bit_width - 1) - 1
-
-
-def _mask(array: pa.Array) -> Any:
-    return array.is_null() if array.null_count else None
-
-
-def _widen(array: pa.Array, original: pa.DataType) -> pa.Array:
-    return array if array.type == original else array.cast(original)
+    stored = read_directory(source, begun)
+    directory = Directory.from_bytes(stored)
+    for name in names:
+        if name not in directory.columns:
+            raise MemoDamaged("a memo file lacks a column", where=path, value=name)
+    verify(stored, directory.checksum_of)
+    return read_columns(source, directory, names, gap_bytes)

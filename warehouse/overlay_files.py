@@ -7,9 +7,9 @@ from collections.abc import Collection
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from warehouse.arrow_file import read_arrow_columns
 from warehouse.arrow_names import parse_arrow_type
 from warehouse.errors import MemoDamaged, OverlayDamaged
-from warehouse.memo_file import read_memo_columns
 from warehouse.storage import Storage
 from warehouse.table import Fragment, Overlay
 
@@ -54,7 +54,7 @@ def _type_of(overlay: Overlay) -> pa.DataType:
 
 def _read(storage: Storage, path: str, checksums: dict[str, str], rows: int) -> dict[str, pa.Array]:
     try:
-        read = read_memo_columns(storage, path, checksums)
+        read = read_arrow_columns(storage, path, checksums)
     except MemoDamaged as error:
         raise OverlayDamaged("the bytes of a change are not those that were registered", where=path,
                              value=f"{error.what}: {error.value}",

@@ -17,18 +17,17 @@ def _at_least_zero(where: str, value: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """CPU seconds a byte on disk, digests checked, and a column of a fragment, whatever it holds.
+    """CPU seconds a byte on disk, checksums checked, and a column of a fragment, whatever it holds.
 
-    The defaults are what ``benchmarks/cost_model.py`` printed on two cores of a shared x86-64 server. It writes a file a column;
-    memos that share a file cost a little less.
+    The defaults are what ``benchmarks/cost_model.py`` printed on two cores of a shared x86-64 server.
     """
 
-    raw_read_secs: float = 1.4e-8
-    raw_column_secs: float = 1.1e-4
-    memo_read_secs: float = 6.6e-9
-    memo_column_secs: float = 3.3e-4
-    memo_write_secs: float = 1.5e-8
-    memo_write_column_secs: float = 9.6e-4
+    raw_read_secs: float = 1.3e-8
+    raw_column_secs: float = 8.2e-5
+    memo_read_secs: float = 5.5e-10
+    memo_column_secs: float = 1.0e-5
+    memo_write_secs: float = 2.7e-9
+    memo_write_column_secs: float = 5.1e-5
 
     def __post_init__(self) -> None:
         for rate in fields(self):

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection, select
 
 from warehouse import schema
+from warehouse.arrow_file import read_arrow_columns
 from warehouse.errors import MemoDamaged
 from warehouse.findings import Finding, FindingKind, Problem
 from warehouse.manifests import DELETED
-from warehouse.memo_file import read_memo_columns
 from warehouse.storage import Storage
 
 #: Of every column of a file, by path.
@@ -88,7 +88,7 @@ def check_overlay(storage: Storage, file: OverlayFile) -> list[Problem]:
     for column, checksum in sorted(file.checksums.items()):
         where = f"{file.path}, column {column}"
         try:
-            array = read_memo_columns(storage, file.path, {column: checksum})[column]
+            array = read_arrow_columns(storage, file.path, {column: checksum})[column]
         except MemoDamaged as error:
             what = error.what if error.value is None else f"{error.what}: {error.value}"
             problems.append(_problem(where, what, _RESTORE))

@@ -14,6 +14,7 @@ from sqlalchemy import delete, insert, select, update
 
 from tests.warehouse.scenes import events, evict_component, model, work, write_partition
 from transforms.errors import InputError
+from transforms.types import DType, Ragged, arrow_type
 from warehouse import (
     Warehouse,
     collect_garbage,
@@ -72,7 +73,7 @@ def replace_values(warehouse: Warehouse, file: Any) -> None:
     """A whole memo file with right checksums of its own, that is not the one that was committed."""
     with warehouse.catalog.read() as connection:
         name = connection.execute(select(MEMOS.c.fingerprint).where(MEMOS.c.file == file.id)).scalar_one()
-    write_memo_file(warehouse.storage, file.path, {name: pa.array([[1]] * file.rows)})
+    write_memo_file(warehouse.storage, file.path, {name: pa.array([[1]] * file.rows, arrow_type(Ragged(DType.INT64)))})
 
 
 def remove(warehouse: Warehouse, file: Any) -> None:
@@ -197,7 +198,9 @@ def test_values_that_an_operator_would_not_give_are_found_by_recomputing(stored:
     file = one_file(stored)
     with stored.catalog.read() as connection:
         memo = connection.execute(select(MEMOS).where(MEMOS.c.file == file.id)).one()
-    wrong = write_memo_file(stored.storage, file.path, {memo.fingerprint: pa.array([[1]] * 20)})
+    wrong = write_memo_file(
+        stored.storage, file.path, {memo.fingerprint: pa.array([[1]] * 20, arrow_type(Ragged(DType.INT64)))}
+    )
     values = {"checksum": wrong.checksum, "size_bytes": wrong.size_bytes, "live_bytes": wrong.size_bytes}
     change(
         stored,

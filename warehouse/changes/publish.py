@@ -14,8 +14,9 @@ import pyarrow as pa
 from sqlalchemy import Connection, insert, update
 
 from warehouse import schema
+from warehouse.arrow_file import write_arrow_file
 from warehouse.manifests import PlacedFragment, columns_document
-from warehouse.memo_file import SUFFIX, MemoFile, write_memo_file
+from warehouse.memo_file import SUFFIX, MemoFile
 from warehouse.storage import Storage
 from warehouse.table import ColumnSchema, Fragment, Table
 from warehouse.table_versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
@@ -44,7 +45,7 @@ class OverlayWriter:
         fragment_id = placed.fragment.fragment_id
         path = f"{FOLDER}/{self._table}/{placed.partition}/{fragment_id[:16]}-{uuid.uuid4().hex}.{SUFFIX}"
         self.written.append(path)
-        file = write_memo_file(self._storage, path, columns)
+        file = write_arrow_file(self._storage, path, columns)
         return OverlayFile(file, {name: str(array.type) for name, array in columns.items()})
 
     def discard(self) -> None:

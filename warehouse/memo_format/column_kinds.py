@@ -1,0 +1,68 @@
+"""Which columns a memo file holds: those of :mod:`transforms.types`, each by the numbers that its record has."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from transforms.errors import DataError
+from transforms.types import ARROW_ELEMENT, ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+
+
+class Kind(IntEnum):
+    """What a row holds: one value, a list, a list of weighted ids, so many values."""
+
+    DENSE = 0
+    RAGGED = 1
+    WEIGHTED = 2
+    VECTOR = 3
+
+
+#: An element type's number is its place.
+ELEMENTS = (DType.BOOL, DType.INT64, DType.FLOAT32, DType.FLOAT64, DType.STRING, DType.TIMESTAMP)
+
+
+class Stored(NamedTuple):
+    """A column's type as its record has it; ``size``: values a row of a vector, else 0."""
+
+    kind: Kind
+    element: DType
+    size: int = 0
+
+
+@lru_cache(maxsize=256)
+def arrow_of(kind: int, element: int, size: int) -> tuple[Stored, pa.DataType, pa.DataType]:
+    """What the numbers of a record mean: the type, of a column and of its elements.
+
+    Raises :class:`DataError` for numbers that mean nothing.
+    """
+    if not (kind < len(Kind) and element < len(ELEMENTS) and (size > 0) == (kind == Kind.VECTOR) and size < 2**31):
+        raise DataError("no column type has these numbers", value=(kind, element, size))
+    stored = Stored(Kind(kind), ELEMENTS[element], size)
+    return stored, arrow_type(_column_type(stored)), ARROW_ELEMENT[stored.element]
+
+
+def stored_type(found: pa.DataType) -> Stored | None:
+    """The record's side of an Arrow type; None for one that no column of a transform has."""
+    known = _known().get(found)
+    if known is None and pa.types.is_fixed_size_list(found) and found.list_size > 0:
+        vectors = (Stored(Kind.VECTOR, element, found.list_size) for element in ELEMENTS)
+        known = next((one for one in vectors if arrow_type(_column_type(one)) == found), None)
+    return known
+
+
+@lru_cache(maxsize=1)
+def _known() -> dict[pa.DataType, Stored]:
+    stored = (Stored(kind, element) for kind in (Kind.DENSE, Kind.RAGGED, Kind.WEIGHTED) for element in ELEMENTS)
+    return {arrow_type(_column_type(one)): one for one in stored}
+
+
+def _column_type(stored: Stored) -> ColumnType:
+    if stored.kind is Kind.VECTOR:
+        return Vector(stored.element, stored.size)
+    if stored.kind is Kind.WEIGHTED:
+        return Weighted(stored.element)
+    return Ragged(stored.element) if stored.kind is Kind.RAGGED else Dense(stored.element)
