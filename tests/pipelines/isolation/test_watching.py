@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pipelines.isolation.board import Phase, Place, StepBoard, new_board_file
