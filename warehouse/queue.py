@@ -26,7 +26,7 @@ from warehouse.catalog import chunks, one_of, storable, undone
 from warehouse.coverage import count_live_bytes, cover, enter_files
 from warehouse.failures import Failure
 from warehouse.lease_order import NOT_ITS_OWN
-from warehouse.manifests import AddedColumns, added_columns, fragment_of, standing_rows
+from warehouse.manifests import added_columns, fragment_of, standing_rows
 from warehouse.measurements import record_measurements, stored_memo
 from warehouse.memo_file import NewFile
 from warehouse.table import Fragment, content_of
@@ -140,8 +140,12 @@ def lease_tasks(
         _take(connection, rows, worker, name, now, lease_secs)
         secs = weigher.secs(rows)
         charge_turn(connection, turn, secs, warehouse.config.client_floor_share)
-        added = {table: added_columns(connection, table) for table in {row.task_table for row in rows}}
-        return tuple(_leased(row, turn.client, name, added[row.task_table], secs[row.memo_key]) for row in rows)
+        fragments = _fragments_of(connection, rows)
+        return tuple(
+            _leased(row, turn.client, name, fragments[row.id, row.task_table], weigher.documents[row.fingerprint],
+                    secs[row.memo_key])
+            for row in rows
+        )  # fmt: skip
 
     # Repeated where the commit is in doubt: a lease that nobody knows of runs out by itself.
     return warehouse.catalog.run(take if keep else undone(take), idempotent=True)
@@ -150,7 +154,7 @@ def lease_tasks(
 def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs: float) -> Any:
     """Leasable tasks as :func:`warehouse.lease_order.in_lease_order` sorts them."""
     tasks, waits, models = schema.tasks, schema.waits, schema.models
-    memos, fragments, components = schema.memos, schema.fragments, schema.components
+    memos, fragments = schema.memos, schema.fragments
     own = case((models.c.client == client, models.c.priority), else_=NOT_ITS_OWN)
     urgency = (
         select(tasks.c.id, func.max(models.c.priority).label("priority"), func.max(own).label("own"))
@@ -161,14 +165,14 @@ def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs
         .subquery()
     )
     return (
-        select(fragments, tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.state, tasks.c.fence, tasks.c.attempts,
+        select(fragments.c.id, fragments.c.table_name, fragments.c.rows, fragments.c.size_bytes,
+               tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.state, tasks.c.fence, tasks.c.attempts,
                tasks.c.losses, tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint,
-               components.c.document, urgency.c.priority)
+               urgency.c.priority)
         .select_from(urgency)
         .join(tasks, tasks.c.id == urgency.c.id)
         .join(memos, memos.c.memo_key == tasks.c.memo_key)
         .join(fragments, fragments.c.id == memos.c.fragment)
-        .join(components, components.c.fingerprint == memos.c.fingerprint)
         .order_by(func.max(urgency.c.own).over(partition_by=fragments.c.id).desc(), fragments.c.id,
                   urgency.c.own.desc(), urgency.c.priority.desc(), tasks.c.id)
     )  # fmt: skip
@@ -216,9 +220,24 @@ def _set_memo_state(connection: Connection, keys: Sequence[str], state: MemoStat
         connection.execute(update(schema.memos).where(of.memo_key.in_(chunk)).values(state=state, changed_at=now))
 
 
-def _leased(row: Any, client: str, lease: str, added: AddedColumns, work_secs: float) -> LeasedTask:
-    return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, row.document, row.task_table,
-                      row.partition, fragment_of(row, added), client, row.priority, row.attempts + 1,
+def _fragments_of(connection: Connection, rows: Sequence[Any]) -> dict[tuple[int, str], Fragment]:
+    """The fragments that tasks read, by their rows and the tables that the tasks are of; each is read once."""
+    of = schema.fragments.c
+    stored = {
+        row.id: row
+        for chunk in chunks(sorted({row.id for row in rows}))
+        for row in connection.execute(select(schema.fragments).where(of.id.in_(chunk)))
+    }
+    places = {(row.id, row.task_table) for row in rows}
+    added = {table: added_columns(connection, table) for table in {table for _, table in places}}
+    return {(number, table): fragment_of(stored[number], added[table]) for number, table in places}
+
+
+def _leased(
+    row: Any, client: str, lease: str, fragment: Fragment, component: dict[str, Any], work_secs: float
+) -> LeasedTask:
+    return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, component, row.task_table,
+                      row.partition, fragment, client, row.priority, row.attempts + 1,
                       row.losses + (row.state == TaskState.LEASED), work_secs)  # fmt: skip
 
 

@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
+from warehouse import schema
 from warehouse.batching import BatchBudget, Candidate, most_together
+from warehouse.catalog import chunks
 from warehouse.costs import raw_bytes_a_row
 from warehouse.manifests import get_table
 from warehouse.table import ColumnSchema
@@ -17,21 +19,36 @@ from warehouse.work_estimates import WorkEstimate, load_estimates
 
 
 class Weigher:
-    """Rows of leasable tasks as candidates of a batch. A row has a fragment's columns, and a task's: ``task_table``,
-    ``memo_key``, ``fingerprint``, ``state``, ``losses`` and the component's ``document``.
+    """Rows of leasable tasks as candidates of a batch. A row has of its fragment ``id``, ``table_name``, ``rows`` and
+    ``size_bytes``, and of its task ``memo_key``, ``fingerprint``, ``state`` and ``losses``.
+
+    ``documents``: the components of all rows that were candidates, by fingerprint.
     """
 
     def __init__(self, connection: Connection, budget: BatchBudget, limits: AttemptLimits) -> None:
         self._connection, self._budget, self._limits = connection, budget, limits
+        self.documents: dict[str, dict[str, Any]] = {}
         self._estimates: dict[str, WorkEstimate] = {}
         self._column_bytes: dict[int, dict[str, float]] = {}
         self._table_columns: dict[str, tuple[ColumnSchema, ...]] = {}
 
     def candidates(self, rows: Sequence[Any]) -> list[Candidate]:
         """What the tasks read and write."""
-        new = {row.fingerprint: row.document for row in rows if row.fingerprint not in self._estimates}
-        self._estimates |= load_estimates(self._connection, new)
+        new = self._read({row.fingerprint for row in rows} - self.documents.keys())
+        if new:
+            self._estimates |= load_estimates(self._connection, new)
+            self.documents |= new
         return [self._candidate(row) for row in rows]
+
+    def _read(self, fingerprints: set[str]) -> dict[str, dict[str, Any]]:
+        of = schema.components.c
+        return {
+            fingerprint: document
+            for chunk in chunks(sorted(fingerprints))
+            for fingerprint, document in self._connection.execute(
+                select(of.fingerprint, of.document).where(of.fingerprint.in_(chunk))
+            )
+        }
 
     def secs(self, rows: Sequence[Any]) -> dict[str, float]:
         """Estimated seconds of one core by memo key, of rows that were candidates."""

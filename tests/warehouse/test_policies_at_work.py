@@ -202,9 +202,9 @@ def test_whatever_is_kept_the_values_are_the_same(
 def test_memos_of_another_release_are_loaded_whatever_loading_costs(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twenty rows are computed sooner than a memo is opened; but here nothing can compute them any more."""
-    measured = Warehouse(replace(warehouse.config, rates=MEASURED_RATES), warehouse.catalog, warehouse.storage,
-                         warehouse.clock)  # fmt: skip
+    """Where opening a memo takes a second, twenty rows are computed sooner; but here nothing can compute them any more."""
+    slow = replace(MEASURED_RATES, memo_column_secs=1.0)
+    measured = Warehouse(replace(warehouse.config, rates=slow), warehouse.catalog, warehouse.storage, warehouse.clock)
     submit_model(measured, made("old", hr.text("title").length(), WORDS.hash_buckets(20)))
     work(measured)
     assert read_solution(measured, "old").count("load") == 0

@@ -18,14 +18,13 @@ from warehouse.turns import read_shares
 
 
 def task_rows(connection: Connection) -> list[Any]:
-    tasks, memos, fragments, components = schema.tasks, schema.memos, schema.fragments, schema.components
+    tasks, memos, fragments = schema.tasks, schema.memos, schema.fragments
     query = (
         select(fragments, tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.state, tasks.c.losses,
-               tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint, components.c.document)
+               tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint)
         .select_from(tasks)
         .join(memos, memos.c.memo_key == tasks.c.memo_key)
         .join(fragments, fragments.c.id == memos.c.fragment)
-        .join(components, components.c.fingerprint == memos.c.fingerprint)
         .order_by(tasks.c.id)
     )  # fmt: skip
     return list(connection.execute(query))
