@@ -47,7 +47,8 @@ from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
-_COLLECT_SECS = 0.2
+# A commit has fixed costs of some fragments, and a kill loses no more than this.
+_COLLECT_SECS = 1.0
 # A bucket bills every listing.
 _COLLECT_SECS_BUCKET = 2.0
 # A transaction has fixed costs; but the write lock is not held for long either.

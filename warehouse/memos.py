@@ -24,27 +24,31 @@ from warehouse.warehouse import Warehouse
 
 def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRecord]:
     """The records of those keys that the catalog knows."""
+    of = schema.memos.c
+    query = select(of.memo_key, of.fingerprint, of.fragment, of.state, of.file, of.queued_by, of.cause_code, of.cause,
+                   of.changed_at, of.evicted_at, of.evicted_why)  # fmt: skip
     found: dict[str, MemoRecord] = {}
     for chunk in chunks(sorted(set(keys))):
-        for row in connection.execute(select(schema.memos).where(one_of(connection, schema.memos.c.memo_key, chunk))):
-            found[row.memo_key] = _record(row)
+        for (
+            key,
+            fingerprint,
+            fragment,
+            state,
+            file,
+            queued_by,
+            code,
+            cause,
+            changed_at,
+            evicted_at,
+            why,
+        ) in connection.execute(query.where(one_of(connection, of.memo_key, chunk))):
+            found[key] = MemoRecord(key, fingerprint, fragment, _STATES[state], file, queued_by, code, cause, changed_at,
+                                    evicted_at, why or "")  # fmt: skip
     return found
 
 
-def _record(row: Any) -> MemoRecord:
-    return MemoRecord(
-        memo_key=row.memo_key,
-        fingerprint=row.fingerprint,
-        fragment=row.fragment,
-        state=MemoState(row.state),
-        file=row.file,
-        queued_by=row.queued_by,
-        cause_code=row.cause_code,
-        cause=row.cause,
-        changed_at=row.changed_at,
-        evicted_at=row.evicted_at,
-        evicted_why=row.evicted_why or "",
-    )
+#: By name. A catalog holds many memos, and the class itself takes its time to find a member.
+_STATES = {str(state): state for state in MemoState}
 
 
 def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:

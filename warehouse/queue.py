@@ -208,7 +208,7 @@ def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, 
         for chunk in chunks(ids):
             connection.execute(
                 update(schema.tasks)
-                .where(of.id.in_(chunk), allows(TaskEvent.LEASE))
+                .where(one_of(connection, of.id, chunk), allows(TaskEvent.LEASE))
                 .values(worker=worker, lease=lease, **values)
             )
     _set_memo_state(connection, [row.memo_key for row in rows], MEMO_OF_TASK[target(TaskEvent.LEASE)], now)
@@ -217,7 +217,9 @@ def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, 
 def _set_memo_state(connection: Connection, keys: Sequence[str], state: MemoState, now: float) -> None:
     of = schema.memos.c
     for chunk in chunks(keys):
-        connection.execute(update(schema.memos).where(of.memo_key.in_(chunk)).values(state=state, changed_at=now))
+        connection.execute(
+            update(schema.memos).where(one_of(connection, of.memo_key, chunk)).values(state=state, changed_at=now)
+        )
 
 
 def _fragments_of(connection: Connection, rows: Sequence[Any]) -> dict[tuple[int, str], Fragment]:
@@ -226,7 +228,7 @@ def _fragments_of(connection: Connection, rows: Sequence[Any]) -> dict[tuple[int
     stored = {
         row.id: row
         for chunk in chunks(sorted({row.id for row in rows}))
-        for row in connection.execute(select(schema.fragments).where(of.id.in_(chunk)))
+        for row in connection.execute(select(schema.fragments).where(one_of(connection, of.id, chunk)))
     }
     places = {(row.id, row.task_table) for row in rows}
     added = {table: added_columns(connection, table) for table in {table for _, table in places}}
@@ -290,7 +292,7 @@ def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[Leased
         owned = _still_held(connection, held)
         of = schema.tasks.c
         for chunk in chunks(sorted(task_id for task_id, *_ in owned)):
-            connection.execute(update(schema.tasks).where(of.id.in_(chunk)).values(**values))
+            connection.execute(update(schema.tasks).where(one_of(connection, of.id, chunk)).values(**values))
         return tuple(task for task in held if _claim(task) in owned)
 
     return warehouse.catalog.run(extend, idempotent=True)
@@ -341,7 +343,7 @@ def _still_held(connection: Connection, tasks: Sequence[LeasedTask]) -> set[_Cla
     shown = {_claim(task) for task in tasks}
     owned: set[_Claim] = set()
     for chunk in chunks(sorted({task.task_id for task in tasks})):
-        query = select(of.id, of.fence, of.lease).where(of.id.in_(chunk), allows(TaskEvent.COMMIT))
+        query = select(of.id, of.fence, of.lease).where(one_of(connection, of.id, chunk), allows(TaskEvent.COMMIT))
         owned.update(claim for row in connection.execute(query) if (claim := tuple(row)) in shown)
     return owned
 
@@ -353,9 +355,9 @@ def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritte
     files = enter_files(connection, {written.file for _, written in ready}, now)
     for chunk in chunks(ready):
         ids, keys = [task.task_id for task, _ in chunk], [task.memo_key for task, _ in chunk]
-        connection.execute(update(tasks).where(tasks.c.id.in_(ids)).values(**values))
-        connection.execute(delete(failures).where(failures.c.task.in_(ids)))
-        connection.execute(delete(waits).where(waits.c.memo_key.in_(keys)))
+        connection.execute(update(tasks).where(one_of(connection, tasks.c.id, ids)).values(**values))
+        connection.execute(delete(failures).where(one_of(connection, failures.c.task, ids)))
+        connection.execute(delete(waits).where(one_of(connection, waits.c.memo_key, keys)))
     connection.execute(
         update(memos)
         .where(memos.c.memo_key == bindparam("key"))
@@ -436,7 +438,7 @@ def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
         of = schema.tasks.c
         values = change_values(change, now)
         for chunk in chunks(sorted(task_id for task_id, *_ in owned)):
-            connection.execute(update(schema.tasks).where(of.id.in_(chunk)).values(**values))
+            connection.execute(update(schema.tasks).where(one_of(connection, of.id, chunk)).values(**values))
         keys = [task.memo_key for task in held if _claim(task) in owned]
         _set_memo_state(connection, keys, MEMO_OF_TASK[change.state], now)
         return len(owned)

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from transforms.encoding import digest, encode, encode_list
@@ -192,6 +193,11 @@ def memo_keys_of(fingerprint: str) -> tuple[str, str]:
     return fingerprint[:_KEY_PREFIX], fingerprint[:_KEY_PREFIX] + "g"
 
 
+@lru_cache(maxsize=65_536)
+def _encoded(fingerprint: str) -> bytes:
+    return encode(fingerprint)
+
+
 class MemoKeys:
     """The keys of memos over one content: what its columns contribute is encoded once for all components."""
 
@@ -207,7 +213,7 @@ class MemoKeys:
             read = self._lists[columns] = encode_list([self._pair(name) for name in columns])
         # It begins with the fingerprint: the memos of a component lie side by side in every index of keys, and a
         # submission touches a page a component instead of a page a memo.
-        found = hashlib.sha256(encode_list((encode(fingerprint), read))).hexdigest()
+        found = hashlib.sha256(encode_list((_encoded(fingerprint), read))).hexdigest()
         return fingerprint[:_KEY_PREFIX] + found[: 64 - _KEY_PREFIX]
 
     def _pair(self, name: str) -> bytes:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from warehouse import schema
 from warehouse.batching import BatchBudget, Candidate, most_together
-from warehouse.catalog import chunks
+from warehouse.catalog import chunks, one_of
 from warehouse.costs import raw_bytes_a_row
 from warehouse.manifests import get_table
 from warehouse.table import ColumnSchema
@@ -46,7 +46,7 @@ class Weigher:
             fingerprint: document
             for chunk in chunks(sorted(fingerprints))
             for fingerprint, document in self._connection.execute(
-                select(of.fingerprint, of.document).where(of.fingerprint.in_(chunk))
+                select(of.fingerprint, of.document).where(one_of(self._connection, of.fingerprint, chunk))
             )
         }
 
