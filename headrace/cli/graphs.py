@@ -23,9 +23,10 @@ from headrace.cli.conditions import (
     query_of,
     refuse_empty,
 )
+from headrace.cli.evict import evict
 from headrace.cli.output import emit, write_output
-from headrace.cli.quantities import age_of, bytes_of, moment_of
-from headrace.cli.session import AsJson, Home, open_warehouse, user_name
+from headrace.cli.quantities import age_of
+from headrace.cli.session import AsJson, Home, open_warehouse
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -162,77 +163,4 @@ def show(
     emit(screen, as_json=as_json)
 
 
-@app.command("evict")
-def evict(
-    fingerprint: Annotated[
-        str | None, typer.Argument(help="Of one component: its fingerprint, or the first digits.", show_default=False)
-    ] = None,
-    column: Column = None,
-    operator: Operator = None,
-    subgraph: Subgraph = None,
-    pattern: PatternText = None,
-    model: ModelName = None,
-    client: ClientName = None,
-    table: TableName = None,
-    start: Annotated[str | None, typer.Option(help="Memos of partitions from this time on (ISO 8601, UTC).")] = None,
-    end: Annotated[str | None, typer.Option(help="Memos of partitions before this time.")] = None,
-    older_than: Annotated[str | None, typer.Option(help=f"Memos computed before then: {AGE_HELP}")] = None,
-    newer_than: Annotated[str | None, typer.Option(help=f"Memos computed since then: {AGE_HELP}")] = None,
-    min_size: MinSize = None,
-    max_size: MaxSize = None,
-    min_hits: MinHits = None,
-    min_saved: MinSaved = None,
-    state: State = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Only until all memos together take no more than this, such as 500GB.")
-    ] = None,
-    why: Annotated[str, typer.Option(help="Kept with the tombstones, and shown by explain.")] = "evicted by hand",
-    plan: Annotated[
-        str | None, typer.Option(metavar="ID", help="Refuse if it is not the plan that a dry run showed.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would go.")] = False,
-    home: Home = "",
-    as_json: AsJson = False,
-) -> None:
-    """Evict memos: of components that fit every condition, or as many as a budget takes. A dry run, unless told --yes."""
-    from headrace.screens.evictions import EvictionScreen, PinScreen
-    from warehouse.evict import plan_eviction, run_eviction
-    from warehouse.eviction_plan import EvictionRequest
-    from warehouse.search import get_component
-
-    refuse_empty(fingerprint=fingerprint, start=start, end=end, older_than=older_than, newer_than=newer_than, budget=budget,
-                 plan=plan)  # fmt: skip
-    if plan and not yes:
-        raise InputError("a plan is of an eviction that is done", where="--plan", value=plan, next_step="add --yes")
-    with open_warehouse(home) as warehouse:
-        now = warehouse.clock()
-        query = query_of(
-            column=column,
-            operator=operator,
-            subgraph=subgraph,
-            pattern=pattern,
-            fingerprint=get_component(warehouse, fingerprint).fingerprint if fingerprint else None,
-            model=model,
-            client=client,
-            table=table,
-            min_size=min_size,
-            max_size=max_size,
-            min_hits=min_hits,
-            min_saved=min_saved,
-            state=state,
-        )
-        request = EvictionRequest(
-            query=query,
-            start=moment_of("--start", start or ""),
-            end=moment_of("--end", end or ""),
-            written_before=age_of("--older-than", older_than or "", now),
-            written_after=age_of("--newer-than", newer_than or "", now),
-            budget_bytes=bytes_of("--budget", budget or ""),
-        )
-        if yes:
-            gone = run_eviction(warehouse, request, why=why, who=user_name(), plan=plan or "")
-        else:
-            gone = plan_eviction(warehouse, request)
-    fields = {**vars(gone), "over_budget_bytes": gone.over_budget_bytes}
-    pinned = tuple(PinScreen(one.holder, one.components) for one in fields.pop("pinned"))
-    emit(EvictionScreen(pinned=pinned, **fields), as_json=as_json)
+app.command("evict")(evict)

@@ -1,0 +1,116 @@
+"""``headrace graphs evict``: memos given up, a dry run first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.conditions import (
+    AGE_HELP,
+    ClientName,
+    Column,
+    MaxSize,
+    MinHits,
+    MinSaved,
+    MinSize,
+    ModelName,
+    Operator,
+    PatternText,
+    State,
+    Subgraph,
+    TableName,
+    query_of,
+    refuse_empty,
+)
+from headrace.cli.output import emit
+from headrace.cli.quantities import age_of, bytes_of, moment_of
+from headrace.cli.session import AsJson, Home, open_warehouse, user_name
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.screens.evictions import EvictionScreen
+    from warehouse.eviction_plan import EvictionPlan, EvictionRequest
+    from warehouse.search_query import ComponentQuery
+
+
+def evict(
+    fingerprint: Annotated[
+        str | None, typer.Argument(help="Of one component: its fingerprint, or the first digits.", show_default=False)
+    ] = None,
+    column: Column = None,
+    operator: Operator = None,
+    subgraph: Subgraph = None,
+    pattern: PatternText = None,
+    model: ModelName = None,
+    client: ClientName = None,
+    table: TableName = None,
+    start: Annotated[str | None, typer.Option(help="Memos of partitions from this time on (ISO 8601, UTC).")] = None,
+    end: Annotated[str | None, typer.Option(help="Memos of partitions before this time.")] = None,
+    older_than: Annotated[str | None, typer.Option(help=f"Memos computed before then: {AGE_HELP}")] = None,
+    newer_than: Annotated[str | None, typer.Option(help=f"Memos computed since then: {AGE_HELP}")] = None,
+    min_size: MinSize = None,
+    max_size: MaxSize = None,
+    min_hits: MinHits = None,
+    min_saved: MinSaved = None,
+    state: State = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Only until all memos together take no more than this, such as 500GB.")
+    ] = None,
+    why: Annotated[str, typer.Option(help="Kept with the tombstones, and shown by explain.")] = "evicted by hand",
+    plan: Annotated[
+        str | None, typer.Option(metavar="ID", help="Refuse if it is not the plan that a dry run showed.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would go.")] = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Evict memos: of components that fit every condition, or as many as a budget takes. A dry run, unless told --yes."""
+    from warehouse.evict import plan_eviction, run_eviction
+    from warehouse.search import get_component
+
+    refuse_empty(fingerprint=fingerprint, start=start, end=end, older_than=older_than, newer_than=newer_than, budget=budget,
+                 plan=plan)  # fmt: skip
+    if plan and not yes:
+        raise InputError("a plan is of an eviction that is done", where="--plan", value=plan, next_step="add --yes")
+    with open_warehouse(home) as warehouse:
+        whole = get_component(warehouse, fingerprint).fingerprint if fingerprint else None
+        query = query_of(column=column, operator=operator, subgraph=subgraph, pattern=pattern, fingerprint=whole,
+                         model=model, client=client, table=table, min_size=min_size, max_size=max_size,
+                         min_hits=min_hits, min_saved=min_saved, state=state)  # fmt: skip
+        request = _request(query, warehouse.clock(), start, end, older_than, newer_than, budget)
+        if yes:
+            gone = run_eviction(warehouse, request, why=why, who=user_name(), plan=plan or "")
+        else:
+            gone = plan_eviction(warehouse, request)
+    emit(_screen(gone), as_json=as_json)
+
+
+def _request(
+    query: ComponentQuery,
+    now: float,
+    start: str | None,
+    end: str | None,
+    older_than: str | None,
+    newer_than: str | None,
+    budget: str | None,
+) -> EvictionRequest:
+    """What is asked for, as it was typed at ``now``. Raises :class:`InputError` for what cannot be read."""
+    from warehouse.eviction_plan import EvictionRequest
+
+    return EvictionRequest(
+        query=query,
+        start=moment_of("--start", start or ""),
+        end=moment_of("--end", end or ""),
+        written_before=age_of("--older-than", older_than or "", now),
+        written_after=age_of("--newer-than", newer_than or "", now),
+        budget_bytes=bytes_of("--budget", budget or ""),
+    )
+
+
+def _screen(gone: EvictionPlan) -> EvictionScreen:
+    from headrace.screens.evictions import EvictionScreen, PinScreen
+
+    fields = {**vars(gone), "over_budget_bytes": gone.over_budget_bytes}
+    pinned = tuple(PinScreen(one.holder, one.components) for one in fields.pop("pinned"))
+    return EvictionScreen(pinned=pinned, **fields)

@@ -1,0 +1,136 @@
+"""``headrace model explain``: hit or miss for every input and partition, why, and what the alternatives cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.output import emit
+from headrace.cli.session import AsJson, Home, open_warehouse
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.screens.models import DecisionRow, NearestRow
+    from warehouse.decision import Decision
+    from warehouse.models import ModelRecord
+    from warehouse.nearest import NearestKnown
+    from warehouse.warehouse import Warehouse
+
+#: Why an input is missed whose component was never computed over any data.
+_UNKNOWN = ("never_seen", "not_kept")
+
+#: Inputs whose alternatives are priced unless others are named: each takes some minimum cuts.
+_PRICED_INPUTS = 50
+
+
+def explain(
+    name: Annotated[str, typer.Argument(help="Name of the model.")],
+    version: Annotated[
+        int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
+    ] = 0,
+    partitions: Annotated[bool, typer.Option("--partitions", help="A line for every input and partition.")] = False,
+    misses: Annotated[bool, typer.Option("--misses", help="Only what is not memoized.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--input", help="Only this input; may be repeated.", show_default=False)
+    ] = None,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say for each input and partition: hit or miss and why, how it is read, and what the alternatives cost.
+
+    Costs are CPU seconds over the expected requests of a month; those of the first 50 inputs, or of the ones named.
+    """
+    from headrace.screens.models import ExplainScreen
+
+    with open_warehouse(home) as warehouse:
+        found, shown = _chosen_inputs(warehouse, name, version, only or ())
+        decisions = _decisions(warehouse, found, shown)
+        nearest = _nearest_of_unknown(warehouse, found, decisions)
+    screen = ExplainScreen(
+        model=name,
+        version=found.version,
+        policy=found.policy,
+        hits=sum(one.hit for one in decisions),
+        misses=sum(not one.hit for one in decisions),
+        decisions=tuple(_decision_row(one) for one in decisions if not (misses and one.hit)),
+        nearest=tuple(map(_nearest_row, nearest)),
+        summarised=not partitions,
+    )
+    emit(screen, as_json=as_json)
+
+
+def _chosen_inputs(
+    warehouse: Warehouse, name: str, version: int, only: Collection[str]
+) -> tuple[ModelRecord, Sequence[str]]:
+    """The model, and its inputs in order, all or those named. Raises :class:`InputError` for one that it does not have."""
+    from transforms.errors import nearest
+    from warehouse.models import get_model, stored_inputs
+
+    with warehouse.catalog.read() as connection:
+        found = get_model(connection, name, version or None)
+        names = [item.name for item in stored_inputs(connection, found.id)]
+    for wrong in sorted(set(only) - set(names)):
+        raise InputError("the model has no such input", where=f"model {name}", value=wrong,
+                         allowed=nearest(wrong, names))  # fmt: skip
+    return found, [one for one in names if not only or one in only]
+
+
+def _decisions(warehouse: Warehouse, model: ModelRecord, inputs: Sequence[str]) -> Sequence[Decision]:
+    from warehouse.explain import explain_model
+
+    decisions = explain_model(warehouse, model.name, model.version, costs_of=inputs[:_PRICED_INPUTS])
+    shown = set(inputs)
+    return [one for one in decisions if one.input in shown]
+
+
+def _nearest_of_unknown(
+    warehouse: Warehouse, model: ModelRecord, decisions: Sequence[Decision]
+) -> Sequence[NearestKnown]:
+    """Where the input's own component has a memo, or had one, nothing else is nearer to it."""
+    from warehouse.nearest import nearest_known_of
+
+    known = {one.input for one in decisions if one.reason_code not in _UNKNOWN}
+    unknown = {one.input for one in decisions} - known
+    return nearest_known_of(warehouse, model.name, unknown, model.version)
+
+
+def _decision_row(decision: Decision) -> DecisionRow:
+    from headrace.screens.models import DecisionRow
+
+    return DecisionRow(
+        input=decision.input,
+        partition=decision.partition,
+        fragment=decision.fragment_id,
+        rows=decision.rows,
+        hit=decision.hit,
+        state=decision.state,
+        reason_code=decision.reason_code,
+        reason=decision.reason,
+        read=decision.action,
+        **_costs_of(decision),
+    )
+
+
+def _nearest_row(known: NearestKnown) -> NearestRow:
+    from headrace.screens.models import NearestRow
+
+    return NearestRow(
+        input=known.input,
+        fingerprint=known.fingerprint,
+        expression=known.expression,
+        models=known.models,
+        distance=known.difference.distance,
+        changes=tuple(change.to_document() for change in known.difference.changes),
+    )
+
+
+def _costs_of(decision: Decision) -> dict[str, float | None]:
+    costs = decision.costs
+    if costs is None:
+        return {}
+    secs = {"load_secs": costs.load_secs, "compute_secs": costs.compute_secs, "keep_secs": costs.keep_secs}
+    finite = {name: value if math.isfinite(value) else None for name, value in secs.items()}
+    return {**finite, "requests": costs.requests}
