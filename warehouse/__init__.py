@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from warehouse.reader import LABEL, read_fragment, read_raw
     from warehouse.register import Registration, register_table
+    from warehouse.retire import Retirement, retire_model
     from warehouse.search import SearchResult, get_component, search_components
     from warehouse.search_query import ComponentQuery
     from warehouse.solution import ReadSolution, read_solution
@@ -102,6 +103,7 @@ _HOMES = {
     ),
     "reader": ("LABEL", "read_fragment", "read_raw"),
     "register": ("Registration", "register_table"),
+    "retire": ("Retirement", "retire_model"),
     "search": ("SearchResult", "get_component", "search_components"),
     "search_query": ("ComponentQuery",),
     "solution": ("ReadSolution", "read_solution"),
@@ -138,6 +140,7 @@ __all__ = [
     "QueueDepth",
     "ReadSolution",
     "Registration",
+    "Retirement",
     "SearchResult",
     "Status",
     "Storage",
@@ -190,6 +193,7 @@ __all__ = [
     "register_table",
     "release_pin",
     "release_tasks",
+    "retire_model",
     "retry_tasks",
     "run_eviction",
     "search_components",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
-    help="Submit models; list, show, explain and export them.", no_args_is_help=True, rich_markup_mode=None
+    help="Submit models; list, show, explain, export and retire them.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
@@ -93,7 +94,7 @@ def _check_all(warehouse: Warehouse, models: Sequence[Model], table: str) -> Non
 
 @app.command("ls")
 def list_(home: Home = "", as_json: AsJson = False) -> None:
-    """List the submitted models, each at its newest version."""
+    """List the live models, each at its newest version: not those that were retired."""
     from headrace.screens.models import ModelRow, ModelsScreen
     from warehouse.statistics import list_models, model_memos
 
@@ -142,6 +143,7 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
         priority=model.priority,
         table=model.table,
         label=model.label,
+        live=model.live,
         inputs=tuple(inputs),
     )
     emit(screen, as_json=as_json)
@@ -149,3 +151,19 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
 
 app.command("explain")(explain)
 app.command("export")(export)
+
+
+@app.command("retire")
+def retire(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what it means.")] = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Compute nothing for a model any more; its memos stay. A dry run, unless told --yes. To submit it again brings it back."""
+    from headrace.screens.retirement import RetirementScreen
+    from warehouse.retire import retire_model
+
+    with open_warehouse(home) as warehouse:
+        done = retire_model(warehouse, name, dry_run=not yes)
+    emit(RetirementScreen(**asdict(done)), as_json=as_json)

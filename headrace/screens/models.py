@@ -90,14 +90,14 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelsScreen:
-    """Every submitted model."""
+    """Every live model."""
 
     models: tuple[ModelRow, ...]
 
     def render(self) -> RenderableType:
         """A line a model."""
         if not self.models:
-            return "no model is submitted yet; next: headrace model submit FILE.py --table TABLE"
+            return "no model is live; next: headrace model submit FILE.py --table TABLE"
         rows = (
             (m.name, str(m.version), m.client, str(m.priority), m.table, m.label, str(m.components), _states(m.memos))
             for m in self.models
@@ -122,7 +122,7 @@ class InputRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelScreen:
-    """One model and its inputs."""
+    """One model and its inputs. ``live``: what it misses is computed; neither older versions nor retired models are."""
 
     name: str
     version: int
@@ -130,13 +130,14 @@ class ModelScreen:
     priority: int
     table: str
     label: str
+    live: bool
     inputs: tuple[InputRow, ...]
 
     def render(self) -> RenderableType:
         """Facts and inputs."""
         head = facts(
-            (("model", self.name), ("version", str(self.version)), ("client", self.client),
-             ("priority", str(self.priority)), ("table", self.table), ("label", self.label))
+            (("model", self.name), ("version", f"{self.version}{'' if self.live else ', not live'}"),
+             ("client", self.client), ("priority", str(self.priority)), ("table", self.table), ("label", self.label))
         )  # fmt: skip
         rows = ((i.name, i.type, i.fingerprint[:12], i.expression) for i in self.inputs)
         return Group(head, "", grid(("input", "type", "fingerprint", "expression*"), rows))

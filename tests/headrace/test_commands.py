@@ -206,6 +206,28 @@ def test_an_unchanged_model_is_free_and_says_so(submitted, models_file):
     assert [(row["version"], row["unchanged"], row["queued"]) for row in again] == [(1, True, 0), (1, True, 0)]
 
 
+def test_a_model_is_retired_and_brought_back(submitted, models_file):
+    cli = submitted
+    cli("work", "--until-idle")
+    models_file.write_text(models_file.read_text(encoding="utf-8").replace("1000", "2000"), encoding="utf-8")
+    cli("model", "submit", models_file, "--table", "log", "--model", "second")
+    check_golden("model_retire_planned", cli("model", "retire", "second").out)
+    assert len(cli("model", "ls", "--json").json["models"]) == 2, "nothing was changed"
+    check_golden("model_retire_done", cli("model", "retire", "second", "--yes").out)
+    assert [row["name"] for row in cli("model", "ls", "--json").json["models"]] == ["first"]
+    assert cli("work", "--until-idle").out == "nothing was queued\n"
+    assert "not live" in cli("model", "show", "second").out
+    check_golden("model_retire_again", cli("model", "retire", "second", "--yes").out)
+    row = cli("model", "retire", "first", "--yes", "--json").json
+    assert (row["live"], row["done"], row["memos"], row["own_memos"]) == (True, True, 12, 12)
+    assert "no model is live" in cli("model", "ls").out
+    error = cli("model", "retire", "secnd", status=4).err
+    assert "allowed: second" in error
+    (back,) = cli("model", "submit", models_file, "--table", "log", "--model", "second", "--json").json["models"]
+    assert (back["version"], back["unchanged"], back["shared"]) == (2, True, 4)
+    assert "memos" in cli("work", "--until-idle").out
+
+
 def test_a_text_log_is_imported_and_bad_rows_are_set_aside(cli, tmp_path):
     (tmp_path / "clicks.tsv").write_text(
         "1\tshoes\t1772409600\t1\n2\tred shoes\t1772413200\t0\nthree\thats\t1772413201\t0\n4\thats\t1772413202\n",
@@ -235,10 +257,12 @@ def test_a_text_log_is_imported_and_bad_rows_are_set_aside(cli, tmp_path):
 
 
 def test_every_command_has_help(capsys):
-    groups = [[], ["table"], ["model"], ["graphs"]]
+    groups = [[], ["table"], ["model"], ["graphs"], ["tasks"], ["clients"]]
     commands = [["table", name] for name in ("add", "import", "ls", "show")]
-    commands += [["model", name] for name in ("submit", "ls", "show", "explain")]
+    commands += [["model", name] for name in ("submit", "ls", "show", "explain", "export", "retire")]
     commands += [["graphs", name] for name in ("ls", "show", "search", "evict")]
+    commands += [["tasks", name] for name in ("list", "show", "retry", "drop")]
+    commands += [["clients", name] for name in ("list", "set")]
     commands += [["pins"], ["gc"], ["compact"], ["verify"]]
     for words in [*groups, *commands, ["work"], ["train"], ["status"], ["demo"]]:
         assert run([*words, "--help"]) == 0
