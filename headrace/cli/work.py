@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,8 +16,9 @@ from headrace.cli.capacity import capacity_screen, figures
 from headrace.cli.output import emit
 from headrace.cli.quantities import bytes_of
 from headrace.cli.session import AsJson, Home, open_warehouse
-from headrace.cli.stopping import ended_by_sigterm
+from headrace.cli.stopping import ended_by_signals
 from headrace.cli.work_progress import work_progress
+from headrace.screens.units import many
 
 if TYPE_CHECKING:
     from headrace.screens.work import TemplateScreen, WorkScreen
@@ -70,13 +73,31 @@ def work(
         return
     done = WorkerReport()
     with (
+        _told_of_the_end(done),
         open_warehouse(home) as warehouse,
         work_progress() as report,
-        ended_by_sigterm(),
+        ended_by_signals(_end_children),
         figures(warehouse, config.name, done, metrics_port, threads, max_workers),
     ):
         run_worker(warehouse, config, until_idle=until_idle, progress=report, report=done)
     emit(_screen(config.name, done), as_json=as_json)
+
+
+@contextmanager
+def _told_of_the_end(done: WorkerReport) -> Iterator[None]:
+    """Whoever stops a worker is told what became of its tasks."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        kept = f"stopped after {many(done.memos, 'memo')}, which are kept; all other tasks wait in the queue again"
+        typer.echo(kept, err=True)
+        raise
+
+
+def _end_children() -> None:
+    from pipelines.isolation.processes import child_processes
+
+    child_processes().give_up()
 
 
 def _config(
@@ -114,7 +135,7 @@ def _template(home: str, config: WorkerConfig) -> TemplateScreen:
     from headrace.screens.work import TemplateScreen
     from pipelines.job_template import write_template
 
-    with open_warehouse(home) as warehouse, ended_by_sigterm():
+    with open_warehouse(home) as warehouse, ended_by_signals():
         written = write_template(warehouse, config)
     return TemplateScreen(written.location, written.tasks, written.fragments)
 

@@ -66,6 +66,10 @@ class Ended:
         return f"its process was ended by {name}"
 
 
+class GivenUp(Exception):
+    """This process was told to end, and starts no child any more."""
+
+
 class _ServerGone(Exception):
     """The server does not answer; there may be another."""
 
@@ -228,6 +232,7 @@ class ChildProcesses:
         self._idle: list[Child] = []
         self._working, self._most_working = 0, 0
         self._server: _Server | None = None
+        self._given_up = False
         self.owner = os.getpid()
         self.started = 0
 
@@ -245,8 +250,18 @@ class ChildProcesses:
         """
         self._prepared()
 
+    def give_up(self) -> None:
+        """End every child, at work or not, and start none any more: this process was told to end.
+
+        Whoever has work in one, or asks for one, gets :class:`GivenUp`.
+        """
+        self._given_up = True
+        self.close()
+
     def _prepared(self) -> _Server:
         with self._lock:
+            if self._given_up:
+                raise GivenUp
             try:
                 self._server = self._server or _Server()
             except OSError as error:

@@ -251,6 +251,44 @@ def test_an_interrupted_command_leaves_quietly(tmp_path):
     assert "Traceback" not in error
 
 
+ENDLESS = """
+import headrace as hr
+
+@hr.op(result="int64")
+def endless(position):
+    count = 0
+    while True:
+        count += 1
+
+model = hr.Model("endless", client="c", label="clicked", table="log")
+model.input("place", endless(hr.int64("position")))
+"""
+
+
+@pytest.mark.parametrize(("told", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_worker_is_interrupted_whatever_it_computes(tmp_path, cli, table, told, status):
+    """One line, and the tasks are in the queue again at once, though what it computes would never end."""
+    models = tmp_path / "models.py"
+    models.write_text(ENDLESS, encoding="utf-8")
+    cli("model", "submit", models)
+    worker = headrace("work", "--stall-secs", "3600", home=tmp_path / "home")
+    deadline = time.monotonic() + 100
+    while not sum(row["leased"] for row in cli("status", "--json").json["queues"]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1)
+    worker.send_signal(told)
+    try:
+        _, error = worker.communicate(timeout=100)
+    finally:
+        worker.kill()
+    assert worker.returncode == status, error
+    said = [line for line in error.splitlines() if not line.startswith("memoizing:")]
+    assert said == ["stopped after 0 memos, which are kept; all other tasks wait in the queue again"]
+    (queue,) = cli("status", "--json").json["queues"]
+    assert (queue["queued"], queue["leased"]) == (4, 0)
+    assert {row["attempts"] for row in cli("tasks", "list", "--each", "--json").json["tasks"]} <= {0}
+
+
 @pytest.mark.parametrize(
     ("command", "package", "extra"), [("work", "apache_beam", "beam"), ("train", "tensorflow", "train")]
 )

@@ -260,11 +260,11 @@ def test_a_job_that_nobody_attends_to_ends(tmp_path: Path, warehouse: Warehouse)
 STOPPED = """
 import sys
 from pathlib import Path
-from headrace.cli.stopping import ended_by_sigterm
+from headrace.cli.stopping import ended_by_signals
 from pipelines.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import open_home
 home, threads = sys.argv[1:]
-with open_home(Path(home)) as warehouse, ended_by_sigterm():
+with open_home(Path(home)) as warehouse, ended_by_signals():
     run_worker(warehouse, WorkerConfig("told", runner_workers=int(threads)), until_idle=True)
 """
 
