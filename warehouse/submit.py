@@ -51,8 +51,8 @@ class Submission:
 
     ``hits``: memos that are ready. ``misses``: all others, of which ``queued`` were queued by this submission, ``shared``
     are queued or being computed already, ``failed`` are quarantined, ``computed`` are kept by nobody: the policy says
-    that they are computed when they are read, and ``dropped`` were taken out of the queue for good. ``unchanged``: the model is what its newest version was, and no new
-    version was made.
+    that they are computed when they are read, and ``dropped`` were taken out of the queue for good. ``unchanged``: the model is
+    what its newest version was, and no new version was made. ``changes``: what else was set anew, such as ``policy: all -> adaptive``.
     """
 
     model: str
@@ -66,6 +66,7 @@ class Submission:
     failed: int
     computed: int
     dropped: int = 0
+    changes: tuple[str, ...] = ()
 
     @property
     def misses(self) -> int:
@@ -102,10 +103,14 @@ def submit_model(
     def submit(connection: Connection) -> Submission:
         known = get_table(connection, name)
         check_model(model, known, graph)
-        record, unchanged = _write_model(connection, model, known, policy, now)
+        before = find_model(connection, model.name)
+        record, unchanged = _write_model(connection, before, model, known, policy, now)
         inputs = [StoredInput(item.name, item.fingerprint, item.component) for item in model.inputs.values()]
         counts = _match(connection, warehouse.config, record, inputs, graph, unchanged=unchanged, now=now)
-        return Submission(model.name, record.version, known.name, record.policy, unchanged, *astuple(counts))
+        changes = _settings_changed(before, record)
+        return Submission(
+            model.name, record.version, known.name, record.policy, unchanged, *astuple(counts), changes=changes
+        )
 
     return warehouse.catalog.run(submit, idempotent=True)
 
@@ -247,11 +252,19 @@ def _column(table: Table, name: str, where: str) -> str:
                             next_step=f"headrace table show {table.name} lists the columns") from None  # fmt: skip
 
 
+def _settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:
+    """What of a model may change without a new version, where it did."""
+    if before is None:
+        return ()
+    settings = (("policy", before.policy, now.policy), ("priority", before.priority, now.priority))
+    changed = [f"{name}: {old} -> {new}" for name, old, new in settings if old != new]
+    return (*changed, *(() if before.live else ("retired -> live",)))
+
+
 def _write_model(
-    connection: Connection, model: Model, table: Table, policy: str | None, now: float
+    connection: Connection, before: ModelRecord | None, model: Model, table: Table, policy: str | None, now: float
 ) -> tuple[ModelRecord, bool]:
-    """The record of this submission, and whether it is the newest version unchanged."""
-    before = find_model(connection, model.name)
+    """The record of this submission, and whether it is the newest version unchanged, which was ``before``."""
     if before is not None and before.client != model.client:
         raise NameTaken("another client has a model of this name", where=f"model {model.name}", value=model.client,
                         allowed=before.client, next_step="choose another name")  # fmt: skip

@@ -72,6 +72,7 @@ def submit(
                 dropped=done.dropped,
                 policy=done.policy,
                 unchanged=done.unchanged,
+                changes=done.changes,
             )
             rows.append(row)
     emit(SubmittedScreen(tuple(rows)), as_json=as_json)

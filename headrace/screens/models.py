@@ -13,7 +13,7 @@ from headrace.screens.units import count_text, many, percent_text, secs_text
 
 @dataclass(frozen=True, slots=True)
 class SubmittedRow:
-    """What submitting one model found: (component, fragment) pairs by what becomes of them."""
+    """What submitting one model found: (component, fragment) pairs by what becomes of them. ``changes``: settings that it set anew."""
 
     model: str
     version: int
@@ -28,6 +28,12 @@ class SubmittedRow:
     dropped: int
     policy: str
     unchanged: bool
+    changes: tuple[str, ...]
+
+    @property
+    def said(self) -> str:
+        """What is new about the model."""
+        return "; ".join(self.changes) or ("unchanged" if self.unchanged else "")
 
     @property
     def requests(self) -> int:
@@ -50,7 +56,7 @@ class SubmittedScreen:
         """A line a model."""
         rows = (
             (m.model, str(m.version), m.client, str(m.inputs), count_text(m.requests), count_text(m.hits),
-             count_text(m.shared), count_text(m.queued), percent_text(m.covered_share), "unchanged" if m.unchanged else "")
+             count_text(m.shared), count_text(m.queued), percent_text(m.covered_share), m.said)
             for m in self.models
         )  # fmt: skip
         table = grid(

@@ -206,6 +206,20 @@ def test_an_unchanged_model_is_free_and_says_so(submitted, models_file):
     assert [(row["version"], row["unchanged"], row["queued"]) for row in again] == [(1, True, 0), (1, True, 0)]
 
 
+def test_a_submission_says_what_it_set_anew(submitted, models_file):
+    submit = ("model", "submit", models_file, "--table", "log", "--model", "first")
+    said = submitted(*submit, "--policy", "adaptive").out
+    assert "policy: all -> adaptive" in said
+    assert "unchanged" not in said
+    assert "unchanged" in submitted(*submit).out
+    models_file.write_text(
+        models_file.read_text(encoding="utf-8").replace('"search", 10', '"search", 30'), encoding="utf-8"
+    )
+    (row,) = submitted(*submit, "--policy", "all", "--json").json["models"]
+    assert (row["version"], row["unchanged"]) == (1, True)
+    assert row["changes"] == ["policy: adaptive -> all", "priority: 10 -> 30"]
+
+
 def test_a_model_is_retired_and_brought_back(submitted, models_file):
     cli = submitted
     cli("work", "--until-idle")
@@ -224,7 +238,7 @@ def test_a_model_is_retired_and_brought_back(submitted, models_file):
     error = cli("model", "retire", "secnd", status=4).err
     assert "allowed: second" in error
     (back,) = cli("model", "submit", models_file, "--table", "log", "--model", "second", "--json").json["models"]
-    assert (back["version"], back["unchanged"], back["shared"]) == (2, True, 4)
+    assert (back["version"], back["unchanged"], back["shared"], back["changes"]) == (2, True, 4, ["retired -> live"])
     assert "memos" in cli("work", "--until-idle").out
 
 
