@@ -208,6 +208,8 @@ def _screen(
     return TrainedScreen(
         model=solution.model,
         version=solution.model_version,
+        table=solution.table,
+        table_version=solution.table_version,
         run_dir=settings.run_dir,
         resumed_from=report.resumed_from,
         epochs=_epoch_rows(report),

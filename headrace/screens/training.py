@@ -35,13 +35,15 @@ class EpochRow:
 class TrainedScreen:
     """What a training run did and how good the model is.
 
-    ``columns_read`` counts (input, fragment) pairs by how they were read. ``counted`` events have a counter each, saved
+    ``table_version`` is the version of ``table`` that was read. ``columns_read`` counts (input, fragment) pairs by how they were read. ``counted`` events have a counter each, saved
     beside the weights; ``fewest_times`` and ``most_times`` are read off those counters. ``events_this_time`` were trained by this call, ``training_secs`` it took. ``baselines`` is the AUC of
     raw columns, each alone, on the same test events.
     """
 
     model: str
     version: int
+    table: str
+    table_version: int
     run_dir: str
     resumed_from: str
     epochs: tuple[EpochRow, ...]
@@ -71,7 +73,11 @@ class TrainedScreen:
         )
         how = {"load": "memoized", "compute": "computed on the fly", "raw": "raw"}
         read = ", ".join(f"{count_text(n)} {how[action]}" for action, n in self.columns_read.items() if n)
-        pairs = [("trained", self._counted()), ("columns", f"{read} (inputs × fragments)")]
+        pairs = [
+            ("trained", self._counted()),
+            ("table", f"{self.table} version {self.table_version}"),
+            ("columns", f"{read} (inputs × fragments)"),
+        ]
         if self.resumed_from:
             pairs.append(("resumed", f"from {PurePath(self.resumed_from).name}"))
         pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))

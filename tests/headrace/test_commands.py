@@ -78,10 +78,12 @@ def test_from_a_folder_of_parquet_to_a_trained_model(cli, small_log, models_file
     )
     trained = cli(*train).json
     assert trained["exact"] is True
+    assert (trained["table"], trained["table_version"]) == ("log", 1)
     assert trained["counted"] == trained["events_in_range"] == trained["events_this_time"] > 100
     assert len(trained["epochs"]) == 3
     assert 0 < trained["test"]["auc"] < 1
     assert sum(trained["columns_read"].values()) == 9, "three inputs over three hours, loaded or computed"
+    assert "log version 1" in cli(*train[:-1]).out
     again = cli(*train).json
     assert again["events_this_time"] == 0
     assert again["test"] == trained["test"]
