@@ -213,7 +213,10 @@ class ExplainScreen:
         head = (f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, "
                 f"{count_text(self.misses)} {'miss' if self.misses == 1 else 'misses'}")  # fmt: skip
         answers = self._summary() if self.summarised else self._every_partition()
-        return Group(head, answers, "", self._nearest()) if self.nearest else Group(head, answers)
+        nearest = ["", self._nearest()] if self.nearest else []
+        failed = any(one.reason_code == "failed" for one in self.decisions)
+        next_step = ["", f"next: headrace tasks list --model {self.model} says what failed"] if failed else []
+        return Group(head, answers, *nearest, *next_step)
 
     def _nearest(self) -> RenderableType:
         rows = ((n.input, n.fingerprint[:12], ", ".join(n.models) or "-", n.text) for n in self.nearest)
