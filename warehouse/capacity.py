@@ -165,10 +165,20 @@ def _why(
         return "nothing is queued" + least + (kept if workers > needed else "")
     one = next(one for one in waiting if one.client == binding)
     left = one.deadline_secs - one.oldest_secs
-    late = f"{left:.0f} s are left" if left > 0 else f"its oldest task is {-left:.0f} s late"
-    text = f"{binding} has {one.tasks} tasks of {one.secs:.0f} s of one core in its queue, and {late}"
+    late = f"{_span(left)} left to do it in" if left > 0 else f"its oldest task is {_span(-left)} late"
+    text = f"{binding} has {one.tasks} {'task' if one.tasks == 1 else 'tasks'} in its queue, {_span(one.secs)} of work for one core, and {late}"
     if useful < asked:
         text += f"; its deadline asks for {asked}, but there are fragments for {useful} only"
     if needed == settings.max_workers < useful:
         text += f"; it asks for {asked}, and {needed} is the most allowed"
     return text + (kept if workers > needed else "")
+
+
+def _span(secs: float) -> str:
+    """A length of time to two figures or so: it is of estimates."""
+    if secs < 1:
+        return "under 1 s"
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if secs >= 2 * size:
+            return f"{secs / size:.0f} {unit}"
+    return f"{secs:.0f} s"

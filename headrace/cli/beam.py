@@ -13,7 +13,10 @@ Runner = Annotated[
 ]
 BeamOptions = Annotated[
     list[str] | None,
-    typer.Argument(metavar="BEAM_OPTIONS", help="After a --: options of Beam, as Beam takes them."),
+    typer.Argument(
+        metavar="BEAM_OPTIONS",
+        help="After a --: options of Beam, as Beam takes them, such as -- --direct_num_workers=2.",
+    ),
 ]
 
 

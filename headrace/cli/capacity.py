@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import typer
+
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ def capacity_screen(warehouse: Warehouse, threads: int, max_workers: int) -> Cap
 def figures(
     warehouse: Warehouse, worker: str, report: WorkerReport, port: int | None, threads: int = 0, max_workers: int = 100
 ) -> Iterator[None]:
-    """While the block runs, Prometheus can read the worker's and the queue's figures at ``port``; nothing where that is None.
+    """While the block runs, Prometheus can read the worker's and the queue's figures at ``port``; nothing where that is None. Standard error says
+    where, since 0 lets the system choose.
 
     Raises :class:`InputError` for a taken port, and where ``prometheus_client`` is not installed.
     """
@@ -65,7 +68,8 @@ def figures(
         raise InputError("metrics need a package that is not installed", where="--metrics-port", value=str(error),
                          next_step="pip install 'headrace[metrics]'") from error  # fmt: skip
     collector = WorkerCollector(warehouse, worker, report, _settings(warehouse, threads, max_workers))
-    with serving(collector, port):
+    with serving(collector, port) as chosen:
+        typer.echo(f"figures for Prometheus: http://127.0.0.1:{chosen}/metrics", err=True)
         yield
 
 

@@ -33,14 +33,20 @@ def work(
     batch_bytes: Annotated[
         str,
         typer.Option(
-            help="Lease tasks that read and write about so much. Default: 4GB in process, else no limit.",
+            help="Lease tasks that read and write about so much, such as 2GB. Default: 4GB in process, else no limit.",
             show_default=False,
         ),
     ] = "",
     memory_limit: Annotated[
-        str, typer.Option(help="What one process that computes may hold. Default: its share of the machine.")
+        str,
+        typer.Option(
+            help="What one process that computes may hold, such as 2GB; a component that needs more fails. Default: its share of the machine."
+        ),
     ] = "",
-    stall_secs: Annotated[float, typer.Option(help="How long one operator may take over one fragment.")] = 300.0,
+    stall_secs: Annotated[
+        float,
+        typer.Option(help="How long one operator may take over one fragment; a component that takes longer fails."),
+    ] = 300.0,
     name: Annotated[str, typer.Option(help="This worker's name. Default: host and process number.")] = "",
     autoscale_hint: Annotated[
         bool, typer.Option("--autoscale-hint", help="Work on nothing; say how many workers the queue is worth.")

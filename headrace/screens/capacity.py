@@ -40,7 +40,8 @@ class CapacityScreen:
 
     def render(self) -> RenderableType:
         """The number and why, then a line a client."""
-        head = f"{many(self.workers, 'worker')} of {many(self.threads, 'thread')}; {count_text(self.running)} hold leases now"
+        head = (f"the queue is worth {many(self.workers, 'worker')} of {many(self.threads, 'thread')} each; "
+                f"{many(self.running, 'worker')} {'has' if self.running == 1 else 'have'} tasks now")  # fmt: skip
         if not self.clients:
             return f"{head}\n{self.why}"
         rows = (

@@ -71,4 +71,7 @@ def _table(clients: Sequence[ClientRow], floor_share: float) -> RenderableType:
         "deadline>",
     )
     said = f"share now: of the workers, among the clients that have something to lease; none of them under {percent_text(floor_share)}"
-    return Group(grid(columns, rows), said)
+    turns = (
+        "virtual time: seconds of computing it was given, divided by its share; whoever waits with the least is next"
+    )
+    return Group(grid(columns, rows), said, turns)

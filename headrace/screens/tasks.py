@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: What a person is shown of a value and of an error; the JSON has all.
-_VALUE_CHARACTERS, _ERROR_CHARACTERS = 60, 120
+_VALUE_CHARACTERS, _ERROR_CHARACTERS = 60, 240
 _MOST_EVENTS, _MOST_GROUPS = 20, 20
 
 
@@ -62,21 +62,31 @@ def _groups(groups: Sequence[GroupRow]) -> RenderableType:
     rows = (
         (g.fingerprint[:12], ", ".join(f"{count_text(count)} {state}" for state, count in g.states.items()),
          count_text(g.partitions), g.operator or "-", g.exception or g.kind or "-", ", ".join(g.models) or "-",
-         time_text(g.failed_at), str(g.example), _cut(g.error, _ERROR_CHARACTERS))
+         time_text(g.failed_at), str(g.example))
         for g in groups
     )  # fmt: skip
-    columns = (
-        "component",
-        "tasks",
-        "partitions>",
-        "operator",
-        "failed with",
-        "models*",
-        "last failed",
-        "example>",
-        "its error*",
-    )
-    return grid(columns, rows)
+    columns = ("component", "tasks", "partitions>", "operator", "failed with", "models*", "last failed", "example>")
+    return Group(grid(columns, rows), "", _errors((g.error, g.example) for g in groups))
+
+
+def _errors(errors: Iterable[tuple[str, int]]) -> RenderableType:
+    """What went wrong, under the table: in a column of it a sentence would be a tower of words. Each once, with its tasks."""
+    tasks: dict[str, list[int]] = {}
+    for error, task in errors:
+        tasks.setdefault(_cut(error, _ERROR_CHARACTERS), []).append(task)
+    return facts((f"task {_ranges(of)}" if len(of) == 1 else f"tasks {_ranges(of)}", error or "no attempt failed since it was queued")
+                 for error, of in tasks.items())  # fmt: skip
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """3, 4, 5 and 9 as ``3-5, 9``."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +123,13 @@ class TasksScreen:
             return "no task failed" if not self.offset else f"nothing from --offset {self.offset} on"
         rows = (
             (str(t.id), t.state, t.fingerprint[:12], t.table, t.partition, t.operator or "-", t.exception or t.kind or "-",
-             f"{t.attempts}" + (f" ({t.losses} lost)" if t.losses else ""), time_text(t.failed_at),
-             _cut(t.error, _ERROR_CHARACTERS))
+             f"{t.attempts}" + (f" ({t.losses} lost)" if t.losses else ""), time_text(t.failed_at))
             for t in self.tasks
         )  # fmt: skip
-        columns = ("task>", "state", "component", "table", "partition", "operator", "failed with", "attempts", "last failed",
-                   "error*")  # fmt: skip
+        columns = ("task>", "state", "component", "table", "partition", "operator", "failed with", "attempts", "last failed")  # fmt: skip
         more = [f"there are more: --offset {self.offset + len(self.tasks)}"] if self.more else []
-        return Group(grid(columns, rows), "", *more, "next: headrace tasks show TASK")
+        errors = _errors((t.error, t.id) for t in self.tasks)
+        return Group(grid(columns, rows), "", errors, "", *more, "next: headrace tasks show TASK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +283,11 @@ class TaskScreen:
             return f"headrace graphs show {self.fingerprint[:12]}"
         if self.state == "dropped":
             return f"headrace tasks retry {self.id} brings it back"
-        return f"headrace tasks retry {self.id}, once the fault is mended; headrace tasks drop {self.id} --why REASON"
+        if self.state == "queued":
+            return f"headrace work tries it; headrace tasks drop {self.id} --why REASON gives it up"
+        if self.state == "leased":
+            return f"see what its worker makes of it; headrace tasks drop {self.id} --why REASON gives it up"
+        return f"headrace tasks retry {self.id}, once the fault is mended; headrace tasks drop {self.id} --why REASON gives it up"
 
 
 def sample_values(rows: pa.Table) -> tuple[dict[str, Any], ...]:

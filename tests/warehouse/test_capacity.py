@@ -40,7 +40,7 @@ def test_an_hour_of_work_in_an_hour_is_one_worker() -> None:
 def test_what_is_late_is_caught_up_with_in_a_tenth_of_the_deadline() -> None:
     found = hint(client(secs=3600, oldest_secs=7200))
     assert found.workers == 10
-    assert "3600 s late" in found.why
+    assert "60 minutes late" in found.why
 
 
 def test_starting_takes_time_and_who_runs_already_works_meanwhile() -> None:
