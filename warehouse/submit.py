@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -109,7 +109,7 @@ def submit_model(
         counts = _match(connection, warehouse.config, record, inputs, graph, unchanged=unchanged, now=now)
         changes = _settings_changed(before, record)
         return Submission(
-            model.name, record.version, known.name, record.policy, unchanged, *astuple(counts), changes=changes
+            model.name, record.version, known.name, record.policy, unchanged, **asdict(counts), changes=changes
         )
 
     return warehouse.catalog.run(submit, idempotent=True)
