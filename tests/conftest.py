@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.gcs_server import GcsServer
     from tests.postgresql import PostgresServer
+
+# How long it takes to draw an example is a matter of the machine, and of what else it does: no test fails for it.
+settings.register_profile("headrace", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("headrace")
 
 ROOT = Path(__file__).resolve().parent.parent
 
