@@ -26,6 +26,10 @@ from warehouse.task_states import TaskState
 UNDECIDED = (TaskState.FAILED, TaskState.QUEUED, TaskState.LEASED)
 
 
+#: How a query without conditions is put in words.
+EVERYTHING = "all of them"
+
+
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
     """Conditions on tasks of the quarantine; all that are given must hold.
@@ -70,7 +74,7 @@ class TaskQuery:
         given = [f"state {' or '.join(state.lower() for state in self.states)}"] if self.states else []
         named = (field.name for field in fields(self) if field.name not in ("ids", "states"))
         given += [f"{name} {getattr(self, name)}" for name in named if getattr(self, name) is not None]
-        return ", ".join(given) or "all of them"
+        return ", ".join(given) or EVERYTHING
 
 
 #: A task with its memo, its component and, where there is one, its last failure.

@@ -73,7 +73,7 @@ def list_(
         if not each:
             found = quarantine_groups(warehouse, query, limit=limit + 1, offset=offset)
             groups = tuple(map(_group_row, found[:limit]))
-            emit(GroupsScreen(groups, offset, len(found) > limit), as_json=as_json)
+            emit(GroupsScreen(query.text, groups, offset, len(found) > limit), as_json=as_json)
             return
         rows = quarantine_tasks(warehouse, query, limit=limit + 1, offset=offset)
     lines = tuple(
@@ -95,7 +95,7 @@ def list_(
         )
         for row in rows[:limit]
     )
-    emit(TasksScreen(lines, offset, len(rows) > limit), as_json=as_json)
+    emit(TasksScreen(query.text, lines, offset, len(rows) > limit), as_json=as_json)
 
 
 @app.command("show")

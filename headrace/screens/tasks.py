@@ -44,8 +44,9 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupsScreen:
-    """The quarantine, from the group at ``offset`` on."""
+    """The quarantine, from the group at ``offset`` on. ``request``: the conditions, in words."""
 
+    request: str
     groups: tuple[GroupRow, ...]
     offset: int
     more: bool
@@ -53,9 +54,16 @@ class GroupsScreen:
     def render(self) -> RenderableType:
         """A line for what fails alike, and the next step."""
         if not self.groups:
-            return "no task failed" if not self.offset else f"nothing from --offset {self.offset} on"
+            return _nothing(self.request, self.offset)
         more = [f"there are more: --offset {self.offset + len(self.groups)}"] if self.more else []
         return Group(_groups(self.groups), "", *more, "next: headrace tasks show EXAMPLE")
+
+
+def _nothing(request: str, offset: int) -> str:
+    from warehouse.quarantine_query import EVERYTHING
+
+    said = f"nothing from --offset {offset} on" if offset else "no task failed"
+    return said if request == EVERYTHING else f"{said}: {request}"
 
 
 def _groups(groups: Sequence[GroupRow]) -> RenderableType:
@@ -111,8 +119,9 @@ class TaskLine:
 
 @dataclass(frozen=True, slots=True)
 class TasksScreen:
-    """The quarantine task by task, from the one at ``offset`` on."""
+    """The quarantine task by task, from the one at ``offset`` on. ``request``: the conditions, in words."""
 
+    request: str
     tasks: tuple[TaskLine, ...]
     offset: int
     more: bool
@@ -120,7 +129,7 @@ class TasksScreen:
     def render(self) -> RenderableType:
         """A line a task."""
         if not self.tasks:
-            return "no task failed" if not self.offset else f"nothing from --offset {self.offset} on"
+            return _nothing(self.request, self.offset)
         rows = (
             (str(t.id), t.state, t.fingerprint[:12], t.table, t.partition, t.operator or "-", t.exception or t.kind or "-",
              f"{t.attempts}" + (f" ({t.losses} lost)" if t.losses else ""), time_text(t.failed_at))

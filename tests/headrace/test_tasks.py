@@ -70,6 +70,7 @@ def test_the_quarantine_from_list_to_drop(failed: Any, tmp_path: Path) -> None:
     check_golden("tasks_retry_done", without_times(failed("tasks", "retry", number, "--yes").out))
     assert failed("work", "--until-idle", "--json").json["memos"] == 1
     check_golden("tasks_list_nothing", failed("tasks", "list").out)
+    assert failed("tasks", "list", "--kind", "memory").out == "no task failed: kind memory\n"
 
 
 def without_times(text: str) -> str:
