@@ -249,8 +249,8 @@ def show(name: str, it: Figures) -> bool:
 
 
 def sample(folder: Path, rows: int) -> Path:
-    """About ``rows`` rows of the sample log in four hours."""
-    write_sample_log(folder / "log", SampleLogConfig(hours=4, mean_rows_per_hour=rows // 4), late=False)
+    """About ``rows`` rows of the sample log in a day of hours."""
+    write_sample_log(folder / "log", SampleLogConfig(hours=24, mean_rows_per_hour=rows // 24), late=False)
     return folder / "log"
 
 
