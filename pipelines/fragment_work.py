@@ -33,18 +33,44 @@ class FragmentWork:
         """The work on some of its components, in the same order."""
         return replace(self, components=tuple(one for one in self.components if one.column in columns))
 
-    def to_json(self) -> str:
-        """The work as Beam carries it, on one line."""
-        components = [list(component) for component in self.components]
-        document = {"fragment": self.fragment.to_document(), "components": components, "output": self.output}
+    def to_json(self, listed: ComponentList | None = None) -> str:
+        """The work on one line. With ``listed`` it names its components' documents by their places there."""
+        named = [(key, column, component if listed is None else listed.place_of(component))
+                 for key, column, component in self.components]  # fmt: skip
+        document = {"fragment": self.fragment.to_document(), "components": named, "output": self.output}
         return json.dumps(document, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str) -> FragmentWork:
-        """The inverse of :meth:`to_json`."""
+    def from_json(cls, text: str, listed: Sequence[Mapping[str, Any]] = ()) -> FragmentWork:
+        """The inverse of :meth:`to_json`; ``listed``: the documents that it names by their places."""
         document = json.loads(text)
-        components = tuple(WantedComponent(*component) for component in document["components"])
+        components = tuple(
+            WantedComponent(key, column, listed[component] if isinstance(component, int) else component)
+            for key, column, component in document["components"]
+        )
         return cls(Fragment.from_document(document["fragment"]), components, document["output"])
+
+
+class ComponentList:
+    """The documents of a job's components, each once: most of its fragments have the same ones."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._known: dict[
+            int, tuple[Mapping[str, Any], int]
+        ] = {}  # by identity; held, so that no other comes to have it
+
+    def place_of(self, document: Mapping[str, Any]) -> int:
+        """The place of a document, at the end if it is new."""
+        known = self._known.get(id(document))
+        if known is None:
+            place = self._places.setdefault(json.dumps(document, sort_keys=True), len(self._places))
+            known = self._known[id(document)] = document, place
+        return known[1]
+
+    def to_json(self) -> str:
+        """All documents, a JSON list on one line."""
+        return f"[{', '.join(self._places)}]"
 
 
 @dataclass(frozen=True, slots=True)

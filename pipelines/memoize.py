@@ -23,7 +23,7 @@ from pipelines.beam_runner import RunnerOptions, run_pipeline
 from pipelines.bundle_threads import BundleThreads
 from pipelines.elements import Spread, Texts
 from pipelines.errors import MemoizeFailed
-from pipelines.fragment_work import FragmentResult, FragmentWork
+from pipelines.fragment_work import ComponentList, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
@@ -45,10 +45,13 @@ _JOBS = "jobs"
 class MemoizeFragments(BundleThreads):
     """:func:`~pipelines.isolation.memoizing.memoize_isolated`, its result written to ``jobs/<job>-<index>.json`` of the home, and counted."""
 
-    def __init__(self, home: str, job: str, threads: int = 1, limits: IsolationLimits | None = None) -> None:
+    def __init__(
+        self, home: str, job: str, components: str, threads: int = 1, limits: IsolationLimits | None = None
+    ) -> None:
         super().__init__(threads)
         self._home = home
         self._job = job
+        self._components = components
         self._limits = limits or IsolationLimits()
         names = ("fragments", "rows", "raw_bytes_read", "memos", "components_failed")
         self._counters = {name: Metrics.counter(NAMESPACE, name) for name in names}
@@ -72,7 +75,8 @@ class MemoizeFragments(BundleThreads):
         path = f"{_JOBS}/{self._job}-{index}.json"
         result: FragmentResult | None = None
         try:
-            result = memoize_isolated(text, self._home, child_processes(), self._resolved, self._notorious)
+            result = memoize_isolated(text, self._home, child_processes(), self._resolved, self._notorious,
+                                      self._components)  # fmt: skip
             document: Mapping[str, object] = {"result": result.to_document()}
         except StorageError as error:
             document = {"error": error_document(error)}
@@ -104,13 +108,15 @@ def build(
 ) -> None:
     """The pipeline's shape. Every element is text (StrUtf8Coder: deterministic, no pickle).
 
-    With several ``threads`` one step works on all fragments; else they are spread over the runner's workers.
+    With several ``threads`` one step works on all fragments; else they are spread over the runner's workers. What the
+    components are travels once, with the step: a service takes a job of some megabytes at most.
     """
-    elements = [f"{index:06d} {work.to_json()}" for index, work in enumerate(works)]
+    listed = ComponentList()
+    elements = [f"{index:06d} {work.to_json(listed)}" for index, work in enumerate(works)]
     fragments = pipeline | "Fragments" >> Texts(elements)
     if threads == 1:
         fragments = fragments | "Spread" >> Spread()
-    _ = fragments | "MemoizeFragments" >> beam.ParDo(MemoizeFragments(home, job, threads, limits))
+    _ = fragments | "MemoizeFragments" >> beam.ParDo(MemoizeFragments(home, job, listed.to_json(), threads, limits))
 
 
 class JobResults:

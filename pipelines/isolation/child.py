@@ -1,7 +1,7 @@
 """A child process: answers one request after another, over a socket, until its parent hangs up.
 
-A request is two lines, what to do and the work it is about, both JSON; an answer is one line. The board says all the while
-which step of the plan the child is in.
+A request is three lines of JSON: what to do, the work it is about, and the components that this names; an answer is one
+line. The board says all the while which step of the plan the child is in.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class _Child:
     def __init__(self, board: StepBoard) -> None:
         self._board = board
         self._plans = PlanCache()
+        self._listed: tuple[str, Sequence[Document]] = ("[]", ())
         self._case: tuple[str, Plan, pa.Table] | None = None
         self._actions: Mapping[str, Callable[[Document, str], Document]] = {
             "memoize": self._memoize, "describe": self._describe, "try": self._try, "sample": self._sample,
@@ -93,13 +94,16 @@ class _Child:
         """One answer for each request."""
         with connection.makefile("rb") as requests:
             while header := requests.readline():
-                answer = self._answer(json.loads(header), requests.readline().decode("utf-8"))
+                work, components = (requests.readline().decode("utf-8") for _ in range(2))
+                answer = self._answer(json.loads(header), work, components)
                 self._board.at(Phase.IDLE)
                 connection.sendall(json.dumps(answer).encode("utf-8") + b"\n")
 
-    def _answer(self, request: Document, text: str) -> Document:
+    def _answer(self, request: Document, text: str, components: str) -> Document:
         _limit_memory(request["memory_bytes"])
         try:
+            if self._listed[0] != components:  # the same for all fragments of a job
+                self._listed = components, json.loads(components)
             return self._actions[request["do"]](request, text)
         except StorageError as error:
             return {"storage_error": error_document(error)}
@@ -110,12 +114,15 @@ class _Child:
 
     def _memoize(self, request: Document, text: str) -> Document:
         storage = Storage(request["home"])
-        result = memoize_fragment(storage, FragmentWork.from_json(text), self._plans, self._board)
+        result = memoize_fragment(storage, self._work(text), self._plans, self._board)
         return {"result": result.to_document()}
+
+    def _work(self, text: str) -> FragmentWork:
+        return FragmentWork.from_json(text, self._listed[1])
 
     def _describe(self, request: Document, text: str) -> Document:
         """The step at a place of the plan that ``memoize`` makes of the same work."""
-        work = FragmentWork.from_json(text)
+        work = self._work(text)
         components = work.components if request["alone"] is None else work.components[request["alone"] :][:1]
         self._board.at(Phase.COMPILING)
         step = self._plans.plan(components, ArtifactSource(request["home"])).describe(request["step"])
@@ -133,7 +140,7 @@ class _Child:
     def _fragment(self, home: str, text: str) -> tuple[Plan, pa.Table]:
         """The plan and raw columns, kept for the next trial."""
         if self._case is None or self._case[0] != text:
-            work = FragmentWork.from_json(text)
+            work = self._work(text)
             self._board.at(Phase.COMPILING)
             plan = self._plans.plan(work.components, ArtifactSource(home))
             names = sorted({column.name for column in plan.columns})
@@ -143,7 +150,7 @@ class _Child:
 
     def _sample(self, request: Document, text: str) -> Document:
         """The events themselves, as stored: empty if they take too much room."""
-        work = FragmentWork.from_json(text)
+        work = self._work(text)
         plan, _ = self._fragment(request["home"], text)
         names = sorted({column.name for column in plan.columns})
         self._board.at(Phase.READING)

@@ -6,6 +6,7 @@ All components are computed together, as if there were no processes; only when a
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import defaultdict
@@ -69,14 +70,21 @@ class Notorious:
 
 
 def memoize_isolated(
-    text: str, home: str, processes: ChildProcesses, limits: IsolationLimits, notorious: Notorious
+    text: str,
+    home: str,
+    processes: ChildProcesses,
+    limits: IsolationLimits,
+    notorious: Notorious,
+    components: str = "[]",
 ) -> FragmentResult:
     """What :func:`~pipelines.fragment_run.memoize_fragment` gives for the work in ``text``, computed in children.
+
+    ``components``: the list of documents, JSON on one line, that the work names by their places.
 
     A component that passes ``limits``, or whose process ends, fails by itself, as one that raises does; failures of steps
     of a plan carry a sample. Raises :class:`~transforms.errors.StorageError` as that does, and :class:`ChildDefect`.
     """
-    run = _Run(text, home, processes, limits)
+    run = _Run(text, home, processes, limits, components)
     if not notorious.guilty and (result := run.at_once()) is not None:
         return result
     course = begun([wanted.column for wanted in run.work.components], notorious.guilty)
@@ -90,8 +98,11 @@ def memoize_isolated(
 class _Run:
     """The attempts at one fragment: what they gave, and how components died that have no result yet."""
 
-    def __init__(self, text: str, home: str, processes: ChildProcesses, limits: IsolationLimits) -> None:
+    def __init__(
+        self, text: str, home: str, processes: ChildProcesses, limits: IsolationLimits, components: str
+    ) -> None:
         self._text, self._home, self._processes, self._limits = text, home, processes, limits
+        self._components = components
         self._first: tuple[Answered | Ended, bool] | None = None
         self._parts: list[FragmentResult] = []
         self._deaths: dict[str, Failure] = {}
@@ -99,7 +110,7 @@ class _Run:
     @cached_property
     def work(self) -> FragmentWork:
         """What is asked; most often nobody here needs to know."""
-        return FragmentWork.from_json(self._text)
+        return FragmentWork.from_json(self._text, json.loads(self._components))
 
     def at_once(self) -> FragmentResult | None:
         """The result if all goes well, else None; what happened is then the outcome of the course's first attempt."""
@@ -114,7 +125,8 @@ class _Run:
         """What a child says to ``text``, and whether it was new."""
         with self._processes.child(self._limits, fresh=fresh) as child:
             was_new = child.is_new
-            return child.ask({"do": "memoize", "home": self._home}, text, self._limits), was_new
+            request = {"do": "memoize", "home": self._home}
+            return child.ask(request, text, self._limits, self._components), was_new
 
     def attempted(self, attempt: Attempt) -> tuple[frozenset[str], Death | None, bool]:
         """Who has a result, how the others died, and whether the child was new."""
@@ -152,7 +164,7 @@ class _Run:
         request = {"do": "describe", "home": self._home, "step": place.step, "alone": place.alone}
         for _ in range(_DESCRIBING_TRIES):
             with self._processes.child(self._limits) as child:
-                answer = child.ask(request, text, self._limits)
+                answer = child.ask(request, text, self._limits, self._components)
             if isinstance(answer, Answered) and "operator" in answer.document:
                 step = answer.document
                 return step["operator"], step["expression"], frozenset(step["components"])

@@ -162,13 +162,17 @@ class Child:
         self.is_new = True
         self.is_ended = False
 
-    def ask(self, request: Mapping[str, object], work: str, limits: IsolationLimits) -> Answered | Ended:
-        """What the child answers, or how it ended; then it is gone. ``limits`` are of this machine."""
+    def ask(
+        self, request: Mapping[str, object], work: str, limits: IsolationLimits, components: str = "[]"
+    ) -> Answered | Ended:
+        """What the child answers, or how it ended; then it is gone. ``limits`` are of this machine; ``components``: the
+        list of documents that ``work`` names by their places.
+        """
         self.is_new = False
         header = json.dumps({**request, "memory_bytes": limits.memory_bytes})
         self._connection.settimeout(limits.stall_secs)
         try:
-            self._connection.sendall(f"{header}\n{work}\n".encode())
+            self._connection.sendall(f"{header}\n{work}\n{components}\n".encode())
             return self._watched(limits)
         except TimeoutError:
             return self._end("stalled")

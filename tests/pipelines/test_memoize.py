@@ -11,7 +11,14 @@ import pytest
 
 from pipelines.beam_runner import RunnerOptions, counters, pipeline_options
 from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork, PhaseSecs, WantedComponent
+from pipelines.fragment_work import (
+    ComponentList,
+    ComponentOutcome,
+    FragmentResult,
+    FragmentWork,
+    PhaseSecs,
+    WantedComponent,
+)
 from pipelines.memoize import NAMESPACE, STEPS, build, run_memoize
 from pipelines.worker import group_by_fragment
 from tests.pipelines.scenes import fill, model, open_home, write_log
@@ -169,6 +176,11 @@ def test_work_and_results_survive_their_journey(tmp_path: Path) -> None:
     (work,) = leased_works(tmp_path)
     assert FragmentWork.from_json(work.to_json()) == work
     assert isinstance(FragmentWork.from_json(work.to_json()).components[0], WantedComponent)
+    listed = ComponentList()
+    texts = [one.to_json(listed) for one in (with_version_99(work, 0), work)]
+    documents = json.loads(listed.to_json())
+    assert len(documents) == len(work.components) + 1
+    assert [FragmentWork.from_json(text, documents) for text in texts] == [with_version_99(work, 0), work]
     failure = Failure("stalled", "took more than 60 s", "length", "length(query)", (3, 7), "c2FtcGxl")
     outcomes = (ComponentOutcome("k", "c", None, "sum", 5, 10, 0.1, "memos/x"), ComponentOutcome("l", "d", failure))
     result = FragmentResult("f", "memos/x", (NewFile("memos/x", "sum", 5, 10),), 5, 100, outcomes,
@@ -196,6 +208,23 @@ def test_a_job_counts_what_it_did(tmp_path: Path) -> None:
     counted = counters(result, NAMESPACE)
     assert (counted["fragments"], counted["rows"], counted["memos"], counted["components_failed"]) == (2, 100, 7, 1)
     assert counted["raw_bytes_read"] > 0
+
+
+def test_a_component_travels_once_however_many_fragments_there_are(tmp_path: Path) -> None:
+    (work,) = leased_works(tmp_path)
+    works = [replace(work, output=f"{work.output}{number}") for number in range(20)]
+    listed = ComponentList()
+    texts = [one.to_json(listed) for one in works]
+    assert [text.count('"op"') for text in texts] == [0] * 20
+    alone = ComponentList()
+    work.to_json(alone)
+    assert listed.to_json() == alone.to_json()
+    sizes = []
+    for count in (1, 20):
+        pipeline = beam.Pipeline(options=pipeline_options(ONE_THREAD))
+        build(pipeline, works[:count], str(tmp_path / "home"), "job")
+        sizes.append(len(pipeline.to_runner_api().SerializeToString()))
+    assert sizes[1] - sizes[0] < 19 * len(work.to_json())
 
 
 def test_step_names_are_a_contract() -> None:
