@@ -29,12 +29,13 @@ from pipelines.work_progress import OnWork, WorkMeter
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
 from transforms.errors import InputError
 from warehouse.batching import BatchBudget
+from warehouse.catalog import chunks
 from warehouse.memo_file import memo_path
 from warehouse.queue import (
     LeasedTask,
     MemoWritten,
     commit_memos,
-    fail_task,
+    fail_tasks,
     heartbeat,
     lease_tasks,
     queue_depths,
@@ -377,13 +378,18 @@ class _Worker:
         """Report the components of a fragment that failed, and let the fragment go."""
         _, tasks = self._works[result.output]
         work_secs = sum(self._work_secs[outcome.memo_key] for outcome in result.outcomes)
-        for outcome in result.outcomes:
-            if outcome.failure is not None and outcome.memo_key in tasks:
-                fail_task(self._warehouse, tasks[outcome.memo_key], outcome.failure, worker=self._config.name)
-                del tasks[outcome.memo_key]
+        failed = [
+            (tasks[outcome.memo_key], outcome.failure)
+            for outcome in result.outcomes
+            if outcome.failure is not None and outcome.memo_key in tasks
+        ]
+        for chunk in chunks(failed, _COMMIT_TASKS):
+            fail_tasks(self._warehouse, chunk, worker=self._config.name)
+            for task, failure in chunk:
+                del tasks[task.memo_key]
                 self.report.failures += 1
-                self.report.errors.append(outcome.failure.message)
-                self._beat_if_due()
+                self.report.errors.append(failure.message)
+            self._beat_if_due()
         del self._works[result.output]
         self._arrived.remove(result)
         self.report.fragments += 1

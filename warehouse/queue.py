@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, and_, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, case, delete, func, select, update
 
 from transforms.graph import component_from_document, raw_columns
 from transforms.measured import OperatorWork
 from warehouse import schema
 from warehouse.awaited import take_awaited
 from warehouse.batching import BatchBudget, gather
-from warehouse.catalog import chunks, one_of, storable, undone
+from warehouse.catalog import chunks, one_of, undone
 from warehouse.coverage import count_live_bytes, cover, enter_files
+from warehouse.failed_attempts import FailedAttempt, write_failed
 from warehouse.failures import Failure
 from warehouse.lease_order import NOT_ITS_OWN
 from warehouse.manifests import added_columns, fragment_of, standing_rows
@@ -247,40 +248,12 @@ def _quarantine_lost(connection: Connection, now: float, limits: AttemptLimits, 
     """Tasks whose last attempt ended with one lost worker too many are not tried for ever."""
     of = schema.tasks.c
     query = select(schema.tasks).where(lost(now, lease_secs), of.losses + 1 >= limits.max_losses)
-    for row in connection.execute(query).all():
-        if is_given_up(task_status(row), now, limits, lease_secs):
-            failure = Failure("lost", f"{row.losses + 1} workers were lost while they computed it")
-            _record_failure(connection, row.id, failure, row.worker, row.attempts, now)
-            _quarantine(connection, row.id, row.memo_key, failure.message, now)
-
-
-def _record_failure(
-    connection: Connection, task_id: int, failure: Failure, worker: str | None, attempt: int, now: float
-) -> None:
-    failures = schema.failures
-    connection.execute(delete(failures).where(failures.c.task == task_id))
-    listed = {"operator": storable(failure.operator)[:255], "exception": storable(failure.exception)[:255],
-              "error": storable(failure.error)}  # fmt: skip
-    connection.execute(insert(failures).values(task=task_id, worker=worker, attempt=attempt, failed_at=now,
-                                               kind=failure.kind, **listed, document=failure.to_document()))  # fmt: skip
-
-
-def _quarantine(connection: Connection, task_id: int, key: str, error: str, now: float) -> None:
-    change = quarantine_change()
-    values = change_values(change, now) | {"error": error}
-    connection.execute(update(schema.tasks).where(schema.tasks.c.id == task_id).values(**values))
-    stands = {
-        "state": MEMO_OF_TASK[change.state],
-        "cause_code": "failed",
-        "cause": error.splitlines()[0] if error else "failed",
-    }
-    connection.execute(update(schema.memos).where(schema.memos.c.memo_key == key).values(changed_at=now, **stands))
-
-
-def _held(task: LeasedTask, event: TaskEvent) -> Any:
-    """The compare of compare-and-swap: the task is in a state that allows ``event``, under the holder's fence."""
-    of = schema.tasks.c
-    return and_(of.id == task.task_id, of.fence == task.fence, of.lease == task.lease, allows(event))
+    write_failed(connection, [
+        FailedAttempt(row.id, row.memo_key, row.attempts, row.worker,
+                      Failure("lost", f"{row.losses + 1} workers were lost while they computed it"), quarantine_change())
+        for row in connection.execute(query).all()
+        if is_given_up(task_status(row), now, limits, lease_secs)
+    ], now)  # fmt: skip
 
 
 def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
@@ -409,21 +382,33 @@ def fail_task(
     Returns its new state, or None if the lease was lost to another worker and nothing was changed. ``draw``: a random
     number in ``[0, 1)``, for the wait before the next attempt.
     """
-    now, config = warehouse.clock(), warehouse.config
-    change = failure_change(task.attempt, task.losses, config.limits, now, config.retry_backoff_secs, draw())
-    error = storable(failure.message)
+    return fail_tasks(warehouse, [(task, failure)], worker=worker, draw=draw)[0]
 
-    def fail(connection: Connection) -> TaskState | None:
-        values = change_values(change, now) | {"error": error}
-        swapped = connection.execute(update(schema.tasks).where(_held(task, change.event)).values(**values))
-        if swapped.rowcount == 0:
-            return None
-        _record_failure(connection, task.task_id, failure, worker, task.attempt, now)
-        if change.event is TaskEvent.QUARANTINE:
-            _quarantine(connection, task.task_id, task.memo_key, error, now)
-        else:
-            _set_memo_state(connection, [task.memo_key], MEMO_OF_TASK[change.state], now)
-        return change.state
+
+def fail_tasks(
+    warehouse: Warehouse,
+    failed: Iterable[tuple[LeasedTask, Failure]],
+    *,
+    worker: str | None = None,
+    draw: Callable[[], float] = random.random,
+) -> tuple[TaskState | None, ...]:
+    """:func:`fail_task` for many tasks in one transaction; one answer for each, as if they were reported one by one."""
+    now, config, listed = warehouse.clock(), warehouse.config, list(failed)
+
+    def attempt(task: LeasedTask, failure: Failure) -> FailedAttempt:
+        change = failure_change(task.attempt, task.losses, config.limits, now, config.retry_backoff_secs, draw())
+        return FailedAttempt(task.task_id, task.memo_key, task.attempt, worker, failure, change)
+
+    attempts = [(_claim(task), attempt(task, failure)) for task, failure in listed]
+
+    def fail(connection: Connection) -> tuple[TaskState | None, ...]:
+        held = _still_held(connection, [task for task, _ in listed])
+        reported: list[FailedAttempt | None] = []
+        for claim, one in attempts:
+            reported.append(one if claim in held else None)
+            held.discard(claim)  # whoever reports the same attempt again does not hold it any more
+        write_failed(connection, [one for one in reported if one is not None], now)
+        return tuple(None if one is None else one.change.state for one in reported)
 
     return warehouse.catalog.run(fail, idempotent=True)
 
