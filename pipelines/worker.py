@@ -30,6 +30,7 @@ from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, Worke
 from transforms.errors import InputError
 from warehouse.batching import BatchBudget
 from warehouse.catalog import chunks
+from warehouse.failures import Failure
 from warehouse.memo_file import memo_path
 from warehouse.queue import (
     LeasedTask,
@@ -54,6 +55,8 @@ _COLLECT_SECS = 1.0
 _COLLECT_SECS_BUCKET = 2.0
 # A transaction has fixed costs; but the write lock is not held for long either.
 _COMMIT_TASKS = 1_000
+#: A worker may run for months, and meet one broken component in every fragment.
+ERRORS_KEPT = 100
 # Far longer than any result waits for the worker that asked for it.
 _ABANDONED_SECS = 7 * 86_400
 
@@ -102,6 +105,7 @@ class WorkerReport:
     were lost to another worker. ``rows`` counts events, once for each memo. ``raw_bytes_read``: raw columns, as they
     lay in memory, once for each fragment. ``job_secs`` of ``secs`` went
     into jobs. ``times_busy``: how often the catalog was locked for longer than its timeout, or could not be reached.
+    ``errors``: the first :data:`ERRORS_KEPT` different messages of the failures; the quarantine has them all.
     """
 
     tasks: int = 0
@@ -120,6 +124,12 @@ class WorkerReport:
     def count_busy(self) -> None:
         """The catalog could not be reached, once more."""
         self.times_busy += 1
+
+    def count_failure(self, failure: Failure) -> None:
+        """An attempt failed."""
+        self.failures += 1
+        if len(self.errors) < ERRORS_KEPT and failure.message not in self.errors:
+            self.errors.append(failure.message)
 
 
 def run_worker(
@@ -387,8 +397,7 @@ class _Worker:
             fail_tasks(self._warehouse, chunk, worker=self._config.name)
             for task, failure in chunk:
                 del tasks[task.memo_key]
-                self.report.failures += 1
-                self.report.errors.append(failure.message)
+                self.report.count_failure(failure)
             self._beat_if_due()
         del self._works[result.output]
         self._arrived.remove(result)

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 import transforms.expression as hr
 from pipelines.work_progress import WorkProgress
-from pipelines.worker import WorkerConfig, WorkerReport, run_worker
+from pipelines.worker import ERRORS_KEPT, WorkerConfig, WorkerReport, run_worker
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from tests.pipelines.scenes import (
     REPOSITORY,
@@ -36,7 +36,7 @@ from transforms.errors import InputError, StorageError
 from transforms.functions import op
 from transforms.graph import operator_versions
 from transforms.model import Model
-from warehouse import schema
+from warehouse import Failure, schema
 from warehouse.gc import collect_garbage
 from warehouse.queue import lease_tasks, queue_depths
 from warehouse.warehouse import Warehouse
@@ -146,6 +146,14 @@ def test_a_changed_raw_file_fails_its_tasks_and_no_other(tmp_path: Path, warehou
     failed = [row for row in memos(warehouse).values() if row["state"] == "FAILED"]
     assert len(failed) == 1
     assert queue_depths(warehouse)[0].failed == 1
+
+
+def test_a_report_keeps_the_first_different_errors_and_counts_all() -> None:
+    report = WorkerReport()
+    for number in range(3 * ERRORS_KEPT):
+        report.count_failure(Failure("raised", f"ValueError: number {number // 2}"))
+    assert report.failures == 3 * ERRORS_KEPT
+    assert report.errors == [f"ValueError: number {number}" for number in range(ERRORS_KEPT)]
 
 
 def test_what_crashes_is_quarantined_with_its_sample_and_the_others_commit(tmp_path: Path) -> None:
