@@ -39,9 +39,9 @@ from warehouse.queue import (
     fail_tasks,
     heartbeat,
     lease_tasks,
-    queue_depths,
     queued_tasks,
     release_tasks,
+    unfinished_tasks,
 )
 from warehouse.submit import queue_missing
 from warehouse.table import Overlay
@@ -181,7 +181,7 @@ def _work(
     begun = time.monotonic()
     queue_was_empty = False
     while True:
-        unfinished = patience.call(lambda: _unfinished(warehouse)) if queue_was_empty else 0
+        unfinished = patience.call(lambda: unfinished_tasks(warehouse)) if queue_was_empty else 0
         state = WorkerState(len(worker.in_hand), queue_was_empty, unfinished, until_idle, stop.is_set())
         instruction = decide(state)
         if on_step is not None:
@@ -200,10 +200,6 @@ def _work(
                 _LOG.info("worker %s stops: %s", config.name, why)
                 worker.report.secs = time.monotonic() - begun
                 return worker.report
-
-
-def _unfinished(warehouse: Warehouse) -> int:
-    return sum(depth.queued + depth.leased for depth in queue_depths(warehouse))
 
 
 def group_by_fragment(tasks: Sequence[LeasedTask]) -> dict[str, tuple[FragmentWork, dict[str, LeasedTask]]]:
@@ -336,6 +332,8 @@ class _Worker:
             self._beat_at = time.monotonic() + self._beat_secs
 
     def _queued(self) -> int:
+        if self._progress is None:
+            return 0  # nobody asks how long the rest takes
         return self._patience.call(lambda: queued_tasks(self._warehouse))
 
     def _open_tasks(self) -> list[LeasedTask]:

@@ -5,15 +5,24 @@ The catalog adds up rows by component; a task is never a value of Python's here,
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, func, select
 
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
 from warehouse.task_states import TaskState
+from warehouse.waiting import (
+    Waiters,
+    WaitingModel,
+    clients_of,
+    count_fragments,
+    count_in_state,
+    live_models,
+    open_work,
+)
 from warehouse.warehouse import Warehouse
 from warehouse.work_estimates import TASK_SECS, WorkEstimate, load_estimates
 
@@ -63,95 +72,62 @@ def read_backlog(warehouse: Warehouse) -> Backlog:
 
 def backlog_at(connection: Connection, now: float, deadline_secs: float) -> Backlog:
     """:func:`read_backlog` inside a transaction; ``deadline_secs`` is that of clients without one of their own."""
-    counts = _counts(connection)
-    secs, memo_bytes = _work(connection)
+    models, work = live_models(connection), open_work(connection)
+    tasks, since, shares = _Tasks(), dict[str, float](), defaultdict[tuple[str, str], list[float]](lambda: [0.0, 0.0])
+    for group in work:
+        waiting = clients_of(group.waiters, models)
+        for client in waiting:
+            tasks[client] += group.tasks
+            since[client] = min(group.since, since.get(client, group.since))
+            shared = shares[client, group.fingerprint]
+            shared[0] += group.tasks / len(waiting)
+            shared[1] += group.rows / len(waiting)
+    secs, memo_bytes = _worth(connection, shares)
+    leased, failed = (
+        _by_client(count_in_state(connection, state), models) for state in (TaskState.LEASED, TaskState.FAILED)
+    )
     of = schema.clients.c
     clients = tuple(
         ClientBacklog(
             name,
-            *_tasks(counts[name]),
+            tasks[name],
+            leased[name],
+            failed[name],
             secs.get(name, 0.0),
             memo_bytes.get(name, 0.0),
-            max(0.0, now - min((since for _, since in _open(counts[name])), default=now)),
+            max(0.0, now - since.get(name, now)),
             deadline_secs if own is None else own,
             weight,
         )
         for name, weight, own in connection.execute(select(of.name, of.weight, of.deadline_secs).order_by(of.name))
     )
-    tasks, memos = schema.tasks, schema.memos
-    is_open = tasks.c.state.in_((TaskState.QUEUED, TaskState.LEASED))
-    fragments = (
-        select(func.count(memos.c.fragment.distinct()))
-        .join(tasks, tasks.c.memo_key == memos.c.memo_key)
-        .where(is_open, memos.c.memo_key.in_(select(schema.waits.c.memo_key)))
-    )
-    workers = select(func.count(tasks.c.worker.distinct())).where(
-        tasks.c.state == TaskState.LEASED, tasks.c.lease_until >= now
-    )
-    return Backlog(clients, connection.execute(fragments).scalar_one(), connection.execute(workers).scalar_one())
+    task = schema.tasks.c
+    workers = select(func.count(task.worker.distinct())).where(task.state == TaskState.LEASED, task.lease_until >= now)
+    return Backlog(clients, count_fragments(connection), connection.execute(workers).scalar_one())
 
 
-#: By state: how many tasks, and since when the oldest is wanted.
-_Counted = dict[TaskState, tuple[int, float]]
+#: How many tasks, by client.
+_Tasks = Counter[str]
+#: By client and component: how many tasks, and how many rows of fragments, are its own.
+_Shares = Mapping[tuple[str, str], Sequence[float]]
 
 
-def _tasks(counted: _Counted) -> tuple[int, int, int]:
-    leased = counted.get(TaskState.LEASED, (0, 0.0))[0]
-    return sum(count for count, _ in _open(counted)), leased, counted.get(TaskState.FAILED, (0, 0.0))[0]
-
-
-def _open(counted: _Counted) -> list[tuple[int, float]]:
-    return [found for state, found in counted.items() if state in (TaskState.QUEUED, TaskState.LEASED)]
-
-
-def _waited_for() -> Any:
-    """Each memo that a live model waits for, with each client that has such a model."""
-    waits, models = schema.waits, schema.models
-    return (
-        select(waits.c.memo_key, models.c.client)
-        .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
-        .distinct()
-        .subquery()
-    )
-
-
-def _counts(connection: Connection) -> defaultdict[str, _Counted]:
-    tasks, waited = schema.tasks.c, _waited_for()
-    query = (
-        select(waited.c.client, tasks.state, func.count(), func.min(tasks.created_at))
-        .join(schema.tasks, tasks.memo_key == waited.c.memo_key)
-        .group_by(waited.c.client, tasks.state)
-    )
-    found: defaultdict[str, _Counted] = defaultdict(dict)
-    for client, state, count, since in connection.execute(query):
-        found[client][TaskState(state)] = (count, since)
+def _by_client(counted: Mapping[Waiters, int], models: Mapping[int, WaitingModel]) -> _Tasks:
+    found = _Tasks()
+    for waiters, count in counted.items():
+        found.update(dict.fromkeys(clients_of(waiters, models), count))
     return found
 
 
-def _work(connection: Connection) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds and bytes of unfinished tasks by client."""
-    tasks, memos, fragments, waited = schema.tasks.c, schema.memos.c, schema.fragments.c, _waited_for()
-    share = 1.0 / func.count().over(partition_by=waited.c.memo_key)
-    open_tasks = (
-        select(waited.c.client, memos.fingerprint, share.label("share"), fragments.rows)
-        .join(schema.tasks, tasks.memo_key == waited.c.memo_key)
-        .join(schema.memos, memos.memo_key == tasks.memo_key)
-        .join(schema.fragments, fragments.id == memos.fragment)
-        .where(tasks.state.in_((TaskState.QUEUED, TaskState.LEASED)))
-        .subquery()
-    )
-    of = open_tasks.c
-    query = select(of.client, of.fingerprint, func.sum(of.share), func.sum(of.share * of.rows)).group_by(
-        of.client, of.fingerprint
-    )
-    rows = connection.execute(query).all()
-    estimates = _estimates(connection, {row.fingerprint for row in rows})
+def _worth(connection: Connection, shares: _Shares) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds and bytes by client."""
+    estimates = _estimates(connection, {fingerprint for _, fingerprint in shares})
     secs: defaultdict[str, float] = defaultdict(float)
     memo_bytes: defaultdict[str, float] = defaultdict(float)
-    for client, fingerprint, tasks_part, rows_part in rows:
+    for (client, fingerprint), (tasks, rows) in shares.items():
         estimate = estimates[fingerprint]
-        secs[client] += float(tasks_part) * TASK_SECS + float(rows_part) * estimate.row_secs
-        memo_bytes[client] += float(rows_part) * estimate.row_bytes
+        secs[client] += tasks * TASK_SECS + rows * estimate.row_secs
+        memo_bytes[client] += rows * estimate.row_bytes
     return secs, memo_bytes
 
 

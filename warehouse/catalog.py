@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, insert
+from sqlalchemy import URL, Connection, Engine, FromClause, Table, create_engine, event, insert
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
@@ -191,9 +192,17 @@ def _sqlite(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
     where = os.path.abspath(url.database or "")
     _make_home(os.path.dirname(where))
     engine = create_engine(url.set(database=where), connect_args={"timeout": busy_timeout_secs})
+    engine.dialect.statement_compiler = _HintingCompiler
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine, where
+
+
+class _HintingCompiler(SQLiteCompiler):
+    """SQLAlchemy writes no hints for SQLite, which has one: INDEXED BY."""
+
+    def get_from_hint_text(self, table: FromClause, text: str | None) -> str | None:
+        return text
 
 
 def _make_home(folder: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,7 @@ from warehouse.task_states import (
     target,
 )
 from warehouse.turns import charge_turn, next_turn
+from warehouse.waiting import clients_of, count_in_state, count_open, count_wanted, live_models
 from warehouse.warehouse import Warehouse
 
 
@@ -433,15 +435,14 @@ def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
 
 def queued_tasks(warehouse: Warehouse) -> int:
     """How many tasks are queued for live models, those that wait out a backoff too."""
-    tasks, waits, models = schema.tasks, schema.waits, schema.models
-    query = (
-        select(func.count(tasks.c.id.distinct()))
-        .join(waits, waits.c.memo_key == tasks.c.memo_key)
-        .join(models, models.c.id == waits.c.model)
-        .where(models.c.live.is_(True), tasks.c.state == TaskState.QUEUED)
-    )
     with warehouse.catalog.read() as connection:
-        return int(connection.execute(query).scalar_one())
+        return count_wanted(connection, queued_only=True)
+
+
+def unfinished_tasks(warehouse: Warehouse) -> int:
+    """How many tasks are queued for live models or with a worker."""
+    with warehouse.catalog.read() as connection:
+        return count_wanted(connection, queued_only=False)
 
 
 def queue_depths(warehouse: Warehouse) -> tuple[QueueDepth, ...]:
@@ -452,24 +453,28 @@ def queue_depths(warehouse: Warehouse) -> tuple[QueueDepth, ...]:
 
 def read_depths(connection: Connection) -> tuple[QueueDepth, ...]:
     """:func:`queue_depths` inside a transaction."""
-    tasks, waits, models = schema.tasks, schema.waits, schema.models
-    query = (
-        select(models.c.client, tasks.c.state, func.count(tasks.c.id.distinct()), func.max(models.c.priority))
-        .join(waits, waits.c.model == models.c.id)
-        .join(tasks, tasks.c.memo_key == waits.c.memo_key)
-        .where(models.c.live.is_(True))
-        .group_by(models.c.client, tasks.c.state)
-    )
-    counted = {(client, TaskState(state)): (count, top) for client, state, count, top in connection.execute(query)}
+    models, states = live_models(connection), (TaskState.LEASED, TaskState.FAILED)
+    counted = {state: count_in_state(connection, state) for state in states}
+    leased = counted[TaskState.LEASED]
+    counted[TaskState.QUEUED] = {
+        waiters: count - leased.get(waiters, 0) for waiters, count in count_open(connection).items()
+    }
+    depths: Counter[tuple[str, TaskState]] = Counter()
+    for state, by_waiters in counted.items():
+        for waiters, count in by_waiters.items():
+            depths.update({(client, state): count for client in clients_of(waiters, models)})
+    queued = frozenset().union(*(waiters for waiters, count in counted[TaskState.QUEUED].items() if count))
+    top: dict[str, int] = {}
+    for model in map(models.__getitem__, queued):
+        top[model.client] = max(model.priority, top.get(model.client, model.priority))
     names = connection.execute(select(schema.clients.c.name).order_by(schema.clients.c.name)).scalars()
-    nothing = (0, None)
     return tuple(
         QueueDepth(
             name,
-            counted.get((name, TaskState.QUEUED), nothing)[0],
-            counted.get((name, TaskState.LEASED), nothing)[0],
-            counted.get((name, TaskState.FAILED), nothing)[0],
-            counted.get((name, TaskState.QUEUED), nothing)[1],
+            depths[name, TaskState.QUEUED],
+            depths[name, TaskState.LEASED],
+            depths[name, TaskState.FAILED],
+            top.get(name),
         )
         for name in names
     )

@@ -12,6 +12,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Float,
     ForeignKey,
     Index,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    literal_column,
     text,
 )
 from sqlalchemy.types import TypeEngine
@@ -259,6 +261,9 @@ coverage = Table(
     Index("ix_coverage_column_set_content", "column_set", "content"),
 )
 
+_UNREADY = text("state <> 'READY'")
+_OPEN = text("state IN ('QUEUED', 'LEASED')")
+
 memos = Table(
     "memos",
     metadata,
@@ -280,10 +285,11 @@ memos = Table(
     # All that sums over the memos of a component, and of a file, need: they read the index alone.
     Index("ix_memos_fingerprint_state", "fingerprint", "state", "size_bytes", "secs", "rows"),
     Index("ix_memos_file_state", "file", "state", "size_bytes"),
-    Index(
-        "ix_memos_unready", "state", sqlite_where=text("state <> 'READY'"), postgresql_where=text("state <> 'READY'")
-    ),
-)
+    Index("ix_memos_unready", "state", "fragment", sqlite_where=_UNREADY, postgresql_where=_UNREADY),
+    # For warehouse.waiting, which goes along it.
+    Index("ix_memos_unready_memo_key", "memo_key", "fingerprint", "fragment",
+          sqlite_where=_UNREADY, postgresql_where=_UNREADY),
+)  # fmt: skip
 
 tasks = Table(
     "tasks",
@@ -304,8 +310,20 @@ tasks = Table(
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
     Index("ix_tasks_state_table_name_partition", "state", "table_name", "partition"),
+    Index("ix_tasks_open", "memo_key", "created_at", sqlite_where=_OPEN, postgresql_where=_OPEN),
     sqlite_autoincrement=True,  # a fence is of one task: an id is never given to a second one
 )
+
+
+def is_open() -> ColumnElement[bool]:
+    """The condition that a task is queued or leased, word for word as ``ix_tasks_open`` has it."""
+    return tasks.c.state.in_((literal_column("'QUEUED'"), literal_column("'LEASED'")))
+
+
+def is_unready() -> ColumnElement[bool]:
+    """The condition that a memo is not ready, word for word as ``ix_memos_unready`` has it."""
+    return memos.c.state != literal_column("'READY'")
+
 
 #: The last failed attempt of a task that is not done. Every task that is FAILED has one.
 failures = Table(

@@ -1,0 +1,201 @@
+"""The queue's figures, on every catalog: what they count, against queries that look at each task by itself."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from sqlalchemy import Connection, case, event, func, insert, select, update
+
+from tests.warehouse.scenes import Clock, model, pretended, write_log
+from warehouse import (
+    Failure,
+    QueueDepth,
+    TaskQuery,
+    Warehouse,
+    WarehouseConfig,
+    commit_memos,
+    drop_tasks,
+    fail_tasks,
+    lease_tasks,
+    queue_depths,
+    register_table,
+    release_tasks,
+    schema,
+    submit_model,
+)
+from warehouse.backlog import read_backlog
+from warehouse.queue import queued_tasks, unfinished_tasks
+from warehouse.retire import retire_model
+from warehouse.task_states import TaskState
+from warehouse.waiting import count_fragments, count_open, count_wanted, open_work
+from warehouse.work_estimates import TASK_SECS, load_estimates
+
+OPEN = (TaskState.QUEUED, TaskState.LEASED)
+
+
+class Waited(NamedTuple):
+    """A task, and one of the live models that wait for it."""
+
+    key: str
+    client: str
+    priority: int
+    state: str
+    since: float
+    rows: int
+    fingerprint: str
+
+
+def each_task(connection: Connection) -> list[Waited]:
+    """Every task with every live model that waits for it."""
+    tasks, waits, models, memos, fragments = (
+        schema.tasks.c, schema.waits.c, schema.models.c, schema.memos.c, schema.fragments.c
+    )  # fmt: skip
+    query = (
+        select(tasks.memo_key, models.client, models.priority, tasks.state, tasks.created_at, fragments.rows,
+               memos.fingerprint)
+        .join(schema.waits, waits.memo_key == tasks.memo_key)
+        .join(schema.models, models.id == waits.model)
+        .join(schema.memos, memos.memo_key == tasks.memo_key)
+        .join(schema.fragments, fragments.id == memos.fragment)
+        .where(models.live.is_(True))
+    )  # fmt: skip
+    return [Waited(*row) for row in connection.execute(query)]
+
+
+def expected_depths(rows: list[Waited], names: list[str]) -> tuple[QueueDepth, ...]:
+    def tasks(client: str, state: TaskState) -> int:
+        return len({one.key for one in rows if (one.client, one.state) == (client, state)})
+
+    def top(client: str) -> int | None:
+        queued = (one for one in rows if (one.client, one.state) == (client, TaskState.QUEUED))
+        return max((one.priority for one in queued), default=None)
+
+    queued, leased, failed = TaskState.QUEUED, TaskState.LEASED, TaskState.FAILED
+    return tuple(
+        QueueDepth(name, tasks(name, queued), tasks(name, leased), tasks(name, failed), top(name)) for name in names
+    )
+
+
+def check(warehouse: Warehouse, now: float) -> None:
+    with warehouse.catalog.read() as connection:
+        rows = each_task(connection)
+        documents = {row.fingerprint: row.document for row in connection.execute(select(schema.components))}
+        estimates = load_estimates(connection, documents)
+        names = list(connection.execute(select(schema.clients.c.name).order_by(schema.clients.c.name)).scalars())
+        tasks, memos = schema.tasks.c, schema.memos.c
+        fragments = connection.execute(
+            select(func.count(memos.fragment.distinct()))
+            .join(schema.tasks, tasks.memo_key == memos.memo_key)
+            .where(tasks.state.in_(OPEN), memos.memo_key.in_(select(schema.waits.c.memo_key)))
+        ).scalar_one()
+    assert queued_tasks(warehouse) == len({one.key for one in rows if one.state == TaskState.QUEUED})
+    assert unfinished_tasks(warehouse) == len({one.key for one in rows if one.state in OPEN})
+    depths = expected_depths(rows, names)
+    assert queue_depths(warehouse) == depths
+    payers: defaultdict[str, set[str]] = defaultdict(set)
+    for one in rows:
+        payers[one.key].add(one.client)
+    backlog = read_backlog(warehouse)
+    assert backlog.fragments == fragments
+    assert [found.client for found in backlog.clients] == names
+    for found, depth in zip(backlog.clients, depths, strict=True):
+        mine = {one.key: one for one in rows if one.client == found.client and one.state in OPEN}.values()
+        assert (found.queued, found.leased, found.failed) == (depth.queued, depth.leased, depth.failed)
+        assert found.oldest_secs == max(0.0, now - min((one.since for one in mine), default=now))
+        secs = sum((TASK_SECS + one.rows * estimates[one.fingerprint].row_secs) / len(payers[one.key]) for one in mine)
+        size = sum(one.rows * estimates[one.fingerprint].row_bytes / len(payers[one.key]) for one in mine)
+        assert (found.secs, found.memo_bytes) == pytest.approx((secs, size))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def warehouse(config: WarehouseConfig, tmp_path: Path, clock: Clock) -> Iterator[Warehouse]:
+    with Warehouse.open(config, clock) as opened:
+        register_table(opened, "log", str(write_log(tmp_path / "log", hours=4)))
+        yield opened
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_figures_are_those_of_each_task_by_itself(warehouse: Warehouse, clock: Clock, seed: int) -> None:
+    draws = random.Random(seed)
+    check(warehouse, clock.now)
+    for number in range(6):
+        submit_model(warehouse, model(f"m{number % 5}", f"client_{number % 5 % 3}", priority=draws.randrange(5),
+                                      inputs=draws.randrange(1, 6)))  # fmt: skip
+        clock.advance(draws.randrange(1, 100))
+        tasks = list(lease_tasks(warehouse, f"w{number}", limit=draws.randrange(1, 9)))
+        draws.shuffle(tasks)
+        first, second = sorted((draws.randrange(len(tasks) + 1), draws.randrange(len(tasks) + 1)))
+        commit_memos(warehouse, [(task, pretended()) for task in tasks[:first]])
+        # Half of them as if it was their last attempt.
+        failed = [replace(task, attempt=draws.choice((1, 3)), losses=0) for task in tasks[first:second]]
+        fail_tasks(warehouse, [(task, Failure("raised", "no")) for task in failed])
+        release_tasks(warehouse, tasks[second : second + 1])
+        check(warehouse, clock.now)
+    with warehouse.catalog.read() as connection:
+        some = (
+            connection.execute(select(schema.tasks.c.id).where(schema.tasks.c.state == "QUEUED").limit(2))
+            .scalars()
+            .all()
+        )
+    if some:
+        drop_tasks(warehouse, TaskQuery(ids=tuple(some)), why="a test")
+    retire_model(warehouse, "m1")
+    scramble(warehouse, draws)
+    check(warehouse, clock.now)
+
+
+def scramble(warehouse: Warehouse, draws: random.Random) -> None:
+    """Rows that no event of the queue leaves behind: waits of a model that is not live, ages and lengths of all kinds."""
+    tasks, models, fragments = schema.tasks.c, schema.models.c, schema.fragments.c
+
+    def change(connection: Connection) -> None:
+        keys = connection.execute(select(tasks.memo_key).where(tasks.state != TaskState.DONE)).scalars().all()
+        dead = connection.execute(select(models.id).where(models.live.is_(False))).scalars().all()
+        if dead and keys:
+            connection.execute(insert(schema.waits), [{"memo_key": key, "model": dead[0]} for key in keys[::2]])
+        connection.execute(update(schema.tasks).values(created_at=tasks.created_at - tasks.id % 7))
+        connection.execute(
+            update(schema.fragments).values(rows=case((fragments.id % 2 == 0, draws.randrange(9)), else_=31))
+        )
+
+    warehouse.catalog.run(change)
+
+
+def test_an_empty_catalog(warehouse: Warehouse) -> None:
+    assert (queued_tasks(warehouse), unfinished_tasks(warehouse), queue_depths(warehouse)) == (0, 0, ())
+
+
+def test_sqlite_goes_along_its_indexes(warehouse: Warehouse) -> None:
+    if warehouse.catalog.dialect != "sqlite":
+        pytest.skip("other databases choose by statistics")
+    statements: list[tuple[str, tuple[object, ...]]] = []
+    submit_model(warehouse, model(inputs=2))
+    event.listen(warehouse.catalog._engine, "before_cursor_execute", lambda *args: statements.append(args[2:4]))
+    with warehouse.catalog.read() as connection:
+        open_work(connection)
+        count_open(connection)
+        count_wanted(connection, queued_only=False)
+        count_fragments(connection)
+        asked = [one for one in statements if one[0].startswith("SELECT")]
+        plans = [
+            [row[3] for row in connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, values)]
+            for statement, values in asked
+        ]
+    work, depths, wanted, fragments = plans
+    for plan in (work, depths):
+        assert "SCAN waits USING COVERING INDEX sqlite_autoindex_waits_1" in plan
+        assert "SEARCH tasks USING INDEX ix_tasks_open (memo_key=?)" in plan
+    assert "SEARCH memos USING INDEX ix_memos_unready_memo_key (memo_key=?)" in work
+    assert "SCAN tasks USING INDEX ix_tasks_open" in wanted
+    assert "SEARCH memos USING INDEX ix_memos_unready (state=? AND fragment=?)" in fragments
