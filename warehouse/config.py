@@ -20,7 +20,8 @@ class WarehouseConfig:
     another: ``sqlite:///path`` or ``postgresql://user@host/database`` (psycopg 3). ``fragment_rows``: row groups of one file are gathered into fragments of up to this many rows.
     ``lease_secs``: how long a worker owns a task without a heartbeat. ``max_attempts``: failed attempts after which a task
     is quarantined, ``max_losses``: lost workers. ``retry_backoff_secs``: wait at most this long before the second attempt, doubled for
-    each further one. ``client_floor_share``: the part of the workers that a waiting client gets whatever the others weigh.
+    each further one; ``untried_backoff_secs``: the same after an attempt in which nothing was tried, since the raw data could
+    not be read. ``client_floor_share``: the part of the workers that a waiting client gets whatever the others weigh.
     ``deadline_secs``: how long a task may wait before it is computed, of clients that have no deadline of their own.
     ``busy_timeout_secs``: how long to wait for another process's write lock on the catalog, and for a connection.
     ``pin_ttl_secs``: how long a job's pin on what it reads holds without a heartbeat.
@@ -35,6 +36,7 @@ class WarehouseConfig:
     max_attempts: int = 3
     max_losses: int = 10
     retry_backoff_secs: float = 0.5
+    untried_backoff_secs: float = 60.0
     client_floor_share: float = FLOOR_SHARE
     deadline_secs: float = 3600.0
     busy_timeout_secs: float = 30.0
@@ -58,6 +60,7 @@ class WarehouseConfig:
             self._check(name, least, getattr(self, name), integral=True)
         for name, value in (
             ("retry_backoff_secs", self.retry_backoff_secs),
+            ("untried_backoff_secs", self.untried_backoff_secs),
             ("busy_timeout_secs", self.busy_timeout_secs),
         ):
             self._check(name, 0, value, integral=False)

@@ -46,6 +46,7 @@ from warehouse.task_states import (
     quarantine_change,
     release_change,
     target,
+    untried_change,
 )
 from warehouse.turns import charge_turn, next_turn
 from warehouse.warehouse import Warehouse
@@ -410,7 +411,10 @@ def fail_task(
     number in ``[0, 1)``, for the wait before the next attempt.
     """
     now, config = warehouse.clock(), warehouse.config
-    change = failure_change(task.attempt, task.losses, config.limits, now, config.retry_backoff_secs, draw())
+    if failure.is_untried:
+        change = untried_change(task.attempt, task.losses, config.limits, now, config.untried_backoff_secs, draw())
+    else:
+        change = failure_change(task.attempt, task.losses, config.limits, now, config.retry_backoff_secs, draw())
     error = storable(failure.message)
 
     def fail(connection: Connection) -> TaskState | None:
@@ -426,6 +430,18 @@ def fail_task(
         return change.state
 
     return warehouse.catalog.run(fail, idempotent=True)
+
+
+def over_current_data(warehouse: Warehouse, tasks: Sequence[LeasedTask]) -> bool:
+    """Whether the raw data of these tasks, all over one fragment, is still that of some table."""
+    memos, fragments = schema.memos, schema.fragments
+    query = select(memos.c.fragment).join(fragments, fragments.c.id == memos.c.fragment).distinct()
+    rows: set[int] = set()
+    with warehouse.catalog.read() as connection:
+        for chunk in chunks([task.memo_key for task in tasks]):
+            mine = query.where(memos.c.memo_key.in_(chunk), fragments.c.path == tasks[0].fragment.path)
+            rows.update(connection.execute(mine).scalars())
+        return bool(standing_rows(connection, rows))
 
 
 def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:

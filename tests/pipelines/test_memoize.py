@@ -144,19 +144,26 @@ def test_a_raw_file_that_changed_fails_what_reads_the_changed_column(tmp_path: P
     assert "column price" in failure.error
 
 
-@pytest.mark.parametrize("damage", ["gone", "truncated", "longer"])
-def test_a_raw_file_that_is_gone_or_damaged_fails_every_component_with_its_name(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "kind"), [("gone", "unreadable"), ("refused", "unreadable"), ("truncated", "data"), ("longer", "data")]
+)
+def test_a_raw_file_that_is_gone_or_damaged_fails_every_component_with_its_name(
+    tmp_path: Path, damage: str, kind: str
+) -> None:
     (work,) = leased_works(tmp_path)
     path = Path(work.fragment.path)
     if damage == "gone":
         path.unlink()
+    elif damage == "refused":
+        path.unlink()
+        path.symlink_to(path)
     elif damage == "truncated":
         path.write_bytes(path.read_bytes()[:500])
     else:
         raw = pq.read_table(path)
         pq.write_table(pa.concat_tables([raw, raw]), path)
     result = memoize_fragment(Storage(str(tmp_path / "home")), work, PlanCache())
-    assert [(failure.kind, str(path) in failure.error) for failure in failures(result)] == [("data", True)] * 4
+    assert [(failure.kind, str(path) in failure.error) for failure in failures(result)] == [(kind, True)] * 4
     assert result.files == ()
     assert not (tmp_path / "home" / work.output).exists()
 

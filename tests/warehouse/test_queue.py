@@ -329,6 +329,24 @@ def test_backoff_delays_the_next_attempt(tmp_path: Path, log: Path, clock: Clock
             clock.advance(1)
 
 
+def test_what_could_not_be_read_waits_for_minutes(warehouse: Warehouse, clock: Clock) -> None:
+    submit_model(warehouse, model(inputs=1))
+    (task, *others) = lease_tasks(warehouse, "w", limit=100)
+    release_tasks(warehouse, others)
+    unreadable = Failure("unreadable", "cannot read the file")
+    for attempt, wait_secs in ((1, 60), (2, 120), (3, 240), (4, 480), (5, 900), (6, 900)):
+        assert task.attempt == attempt
+        assert fail_task(warehouse, task, unreadable, draw=lambda: 1 - 2**-53) is TaskState.QUEUED
+        clock.advance(wait_secs - 1)
+        ready = lease_tasks(warehouse, "w", limit=100)
+        assert task.task_id not in {one.task_id for one in ready}
+        release_tasks(warehouse, ready)
+        clock.advance(1)
+        taken = {one.task_id: one for one in lease_tasks(warehouse, "w", limit=100)}
+        task = taken.pop(task.task_id)
+        release_tasks(warehouse, taken.values())
+
+
 def test_depths(warehouse: Warehouse) -> None:
     assert queue_depths(warehouse) == ()
     submit_model(warehouse, model("one", "ads", priority=3, inputs=1))
