@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork, PhaseSecs, WantedComponent, added
 from pipelines.isolation.board import Phase, StepBoard
-from transforms.errors import DataError, HeadraceError, StorageError, UnknownColumn
+from transforms.errors import DataError, HeadraceError, OtherRelease, StorageError, UnknownColumn
 from transforms.graph import component_from_document
 from transforms.measured import OperatorWork, summed
 from transforms.plan import Artifacts, ComponentFailure, Plan, compile_plan, no_artifacts, one_line
@@ -176,6 +176,8 @@ def failure_of(error: Exception) -> Failure:
         return Failure("memory", f"{type(error).__name__}: {text}")
     if isinstance(error, _UNREADABLE):
         return Failure("unreadable", text)
+    if isinstance(error, OtherRelease):
+        return Failure("release", text)
     if isinstance(error, DataError | UnknownColumn):
         return Failure("data", text)
     return Failure("raised", text if isinstance(error, HeadraceError) else f"{type(error).__name__}: {text}")

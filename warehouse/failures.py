@@ -15,10 +15,11 @@ import pyarrow.ipc as ipc
 from transforms.errors import InputError
 
 #: ``raised``: its operators did; ``memory``, ``stalled``: it took more than a worker allows; ``lost``: workers vanished while they
-#: computed it; ``data``: the raw data is damaged or changed; ``unreadable``: the worker's machine could not read it.
-FailureKind = Literal["raised", "memory", "stalled", "lost", "data", "unreadable"]
+#: computed it; ``data``: the raw data is damaged or changed; ``unreadable``: the worker's machine could not read it;
+#: ``release``: the component is of another release than the worker.
+FailureKind = Literal["raised", "memory", "stalled", "lost", "data", "unreadable", "release"]
 #: Nothing of the component was tried: the fault is the machine's, and another one, or this one later, may do better.
-UNTRIED_KINDS: frozenset[FailureKind] = frozenset({"unreadable"})
+UNTRIED_KINDS: frozenset[FailureKind] = frozenset({"unreadable", "release"})
 
 #: A larger sample is not kept.
 SAMPLE_BYTES = 64 * 1024

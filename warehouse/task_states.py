@@ -130,17 +130,13 @@ class TaskChange:
 class AttemptLimits:
     """``max_attempts`` failed attempts, or ``max_losses`` lost workers, and a task is quarantined.
 
-    A lost worker is seldom the task's doing (a preempted machine, a restart), hence a limit of its own. It holds too for
-    failed attempts in which nothing was tried.
+    A lost worker is seldom the task's doing (a preempted machine, a restart), hence a limit of its own; and so is an attempt that
+    failed before anything was tried, of which there may be ``max_untried``.
     """
 
     max_attempts: int = 3
     max_losses: int = 10
-
-    @property
-    def max_untried(self) -> int:
-        """How many attempts may fail before anything is tried."""
-        return max(self.max_attempts, self.max_losses)
+    max_untried: int = 6
 
 
 #: What the warehouse goes by unless it is told otherwise.
@@ -203,7 +199,7 @@ def untried_change(
 ) -> TaskChange:
     """:func:`failure_change` for an attempt in which nothing was tried: it is seldom the task's doing, and takes time to mend.
 
-    Up to ``max_losses`` such attempts, with longer waits, none of which is longer than :data:`MOST_UNTRIED_BACKOFF_SECS`.
+    No wait is longer than :data:`MOST_UNTRIED_BACKOFF_SECS`.
     """
     failed = attempt - losses
     if failed >= limits.max_untried:

@@ -93,7 +93,10 @@ def test_a_component_of_another_release_fails_alone(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path / "home"))
     result = memoize_fragment(storage, with_version_99(work, 1), PlanCache())
     assert [outcome.failure is not None for outcome in result.outcomes] == [False, True, False, False]
-    assert "version 99" in failures(result)[0].error
+    (failure,) = failures(result)
+    assert (failure.kind, failure.is_untried) == ("release", True)
+    assert all(said in failure.error for said in ("version 99'; allowed: version 1;", "unigrams"))
+    assert "later release" in failure.error
     whole = memoize_fragment(storage, work, PlanCache())
     assert [o.checksum for o in result.outcomes if o.failure is None] == [
         o.checksum for at, o in enumerate(whole.outcomes) if at != 1

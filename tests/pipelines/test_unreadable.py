@@ -28,7 +28,7 @@ COMPONENTS = 4
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    config = WarehouseConfig(str(tmp_path / "home"), max_attempts=1, max_losses=2, untried_backoff_secs=0.0,
+    config = WarehouseConfig(str(tmp_path / "home"), max_attempts=1, max_untried=2, untried_backoff_secs=0.0,
                              rates=FREE_READS)  # fmt: skip
     with Warehouse.open(config) as opened:
         yield opened
@@ -85,7 +85,7 @@ def test_one_unreadable_file_fails_its_own_components_and_no_worker(
     report = work(warehouse)
     assert states(warehouse) == {"READY": 2 * COMPONENTS, "FAILED": COMPONENTS}
     assert failed_as(warehouse) == {"unreadable": COMPONENTS}
-    assert report.failures == warehouse.config.max_losses * COMPONENTS, "machines' faults have attempts of their own"
+    assert report.failures == warehouse.config.max_untried * COMPONENTS, "machines' faults have attempts of their own"
     assert all(str(path) in error for error in report.errors)
 
 
