@@ -16,8 +16,8 @@ from transforms.errors import InputError
 
 #: ``raised``: its operators did; ``memory``, ``stalled``: it took more than a worker allows; ``lost``: workers vanished while they
 #: computed it; ``data``: the raw data is damaged or changed; ``unreadable``: the worker's machine could not read it;
-#: ``release``: the component is of another release than the worker.
-FailureKind = Literal["raised", "memory", "stalled", "lost", "data", "unreadable", "release"]
+#: ``release``: the component is of another release than the worker. ``defect``: an exception that is Headrace's own fault.
+FailureKind = Literal["raised", "memory", "stalled", "lost", "data", "unreadable", "release", "defect"]
 #: Nothing of the component was tried: the fault is the machine's, and another one, or this one later, may do better.
 UNTRIED_KINDS: frozenset[FailureKind] = frozenset({"unreadable", "release"})
 

@@ -41,7 +41,9 @@ TableName = Annotated[str | None, typer.Option("--table", help="Is over this tab
 Partition = Annotated[str | None, typer.Option(help="Is over this partition, such as date=2026-03-02/hour=07.")]
 Component = Annotated[str | None, typer.Option(help="Is of a component whose fingerprint starts so.")]
 Operator = Annotated[str | None, typer.Option(help="Failed in this operator.")]
-Kind = Annotated[str | None, typer.Option(help="Failed so: raised, memory, stalled, lost, data, unreadable, release.")]
+Kind = Annotated[
+    str | None, typer.Option(help="Failed so: raised, memory, stalled, lost, data, unreadable, release, defect.")
+]
 ExceptionName = Annotated[str | None, typer.Option("--exception", help="Failed with an exception of this type.")]
 All = Annotated[bool, typer.Option("--all", help="All that `headrace tasks list` shows.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import ComponentOutcome, FragmentWork
 from pipelines.isolation import memoizing
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.memoizing import ChildDefect, Notorious, memoize_isolated
+from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import ChildProcesses
 from tests.pipelines.isolation import scenes
 from tests.pipelines.isolation.scenes import (
@@ -254,8 +255,38 @@ def test_a_disk_that_refuses_is_an_error_here(tmp_path: Path, processes: ChildPr
         memoize_isolated(work.to_json(), home, processes, LIMITS, Notorious())
 
 
-def test_a_defect_of_a_child_is_told_here(tmp_path: Path, processes: ChildProcesses) -> None:
+def test_a_defect_that_one_component_brings_about_is_its_failure_alone(
+    tmp_path: Path, processes: ChildProcesses, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it breaks is outside of any operator: writing the file, of which no component is suspected."""
+
+    @op(result="string")
+    def breaks_writing(text):
+        for kind in object.__subclasses__():
+            if kind.__name__ == "MemoFile":
+                kind.__init__ = None
+        return text
+
+    inputs = {**healthy(), "bad": breaks_writing(MOOD)}
+    _, outcomes = memoized(tmp_path, inputs, processes)
+    _, sums = undisturbed(tmp_path / "without")
+    assert checksums(outcomes, healthy()) == sums
+    failure = outcomes["bad"].failure
+    assert failure is not None
+    assert (failure.kind, failure.exception, failure.sample) == ("defect", "TypeError", "")
+    assert re.fullmatch(
+        r"TypeError: 'NoneType' object is not callable, at warehouse/memo_file.py:\d+ in write_memo_file, called at .*",
+        failure.error,
+    )
+    assert "Traceback (most recent call last)" in caplog.text
+
+
+def test_a_defect_over_every_component_fails_them_all_and_nobody_else(
+    tmp_path: Path, processes: ChildProcesses
+) -> None:
     home, (work,) = leased(tmp_path, made(healthy()))
     broken = FragmentWork(work.fragment, work.components, "memos/no path\0-x-y.memo")
-    with pytest.raises(ChildDefect, match="Traceback"):
-        memoize_isolated(broken.to_json(), home, processes, LIMITS, Notorious())
+    result = memoize_isolated(broken.to_json(), home, processes, LIMITS, Notorious())
+    failures = [outcome.failure for outcome in result.outcomes]
+    assert [failure.kind for failure in failures if failure] == ["defect"] * len(work.components)
+    assert all(failure is not None and "null byte" in failure.error for failure in failures)
