@@ -30,6 +30,7 @@ from warehouse import (
 from warehouse.retire import retire_model
 from warehouse.solution import Read
 from warehouse.task_states import TaskState
+from warehouse.turns import read_shares
 
 pytestmark = pytest.mark.usefixtures("log")
 WRITTEN = pretended("memos/x")
@@ -346,6 +347,38 @@ def test_what_could_not_be_read_waits_for_minutes(warehouse: Warehouse, clock: C
         task = taken.pop(task.task_id)
         release_tasks(warehouse, taken.values())
     assert fail_task(warehouse, task, unreadable) is TaskState.FAILED
+
+
+def virtual_secs(warehouse: Warehouse) -> dict[str, float | None]:
+    with warehouse.catalog.read() as connection:
+        return {one.name: one.virtual_secs for one in read_shares(connection)}
+
+
+def test_what_work_took_is_charged_and_not_what_it_seemed_to_take(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model("one", "ads", inputs=1))
+    submit_model(warehouse, model("two", "search", inputs=1))
+    first, second, third = lease_tasks(warehouse, "w", limit=100)
+    assert first.payers == {"ads": 0.5, "search": 0.5}
+    estimated = sum(task.work_secs for task in (first, second, third))
+    assert virtual_secs(warehouse) == pytest.approx({"ads": estimated, "search": estimated})
+    written = replace(pretended(), secs=7.0)
+    for _ in range(2):  # what is committed twice is charged once
+        assert commit_memos(warehouse, [(first, written)]) == (True,)
+        expected = 7.0 + second.work_secs + third.work_secs
+        assert virtual_secs(warehouse) == pytest.approx({"ads": expected, "search": expected})
+    fail_task(warehouse, second, Failure("stalled", "took more than 3 s"), secs=3.0)
+    assert virtual_secs(warehouse)["ads"] == pytest.approx(10.0 + third.work_secs)
+    assert release_tasks(warehouse, [third]) == 1
+    assert release_tasks(warehouse, [third]) == 0
+    assert virtual_secs(warehouse) == pytest.approx({"ads": 10.0, "search": 10.0})
+
+
+def test_an_attempt_without_a_try_is_not_charged(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model("one", "ads", inputs=1))
+    tasks = lease_tasks(warehouse, "w", limit=100)
+    fail_task(warehouse, tasks[0], Failure("unreadable", "cannot read the file"))
+    fail_task(warehouse, tasks[1], Failure("raised", "ValueError: no"))
+    assert virtual_secs(warehouse)["ads"] == pytest.approx(tasks[1].work_secs + tasks[2].work_secs)
 
 
 def test_depths(warehouse: Warehouse) -> None:
