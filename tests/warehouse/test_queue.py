@@ -27,6 +27,7 @@ from warehouse import (
     schema,
     submit_model,
 )
+from warehouse.memos import requeue_tasks
 from warehouse.retire import retire_model
 from warehouse.solution import Read
 from warehouse.task_states import TaskState
@@ -302,6 +303,21 @@ def test_the_last_failure_is_kept_whole_until_it_is_asked_for_again(warehouse: W
     assert work(warehouse) == 3
     with warehouse.catalog.read() as connection:
         assert connection.execute(select(schema.failures)).all() == []
+
+
+def test_asking_again_for_what_a_worker_has_leaves_what_is_known_of_its_failure(
+    warehouse: Warehouse, clock: Clock
+) -> None:
+    submit_model(warehouse, model(inputs=1))
+    leased, queued, _ = lease_tasks(warehouse, "w", limit=100)
+    for task in (leased, queued):
+        fail_task(warehouse, task, Failure("raised", "ValueError: no"))
+    clock.advance(60)
+    again = {task.task_id: task for task in lease_tasks(warehouse, "w", limit=100)}
+    release_tasks(warehouse, [again[queued.task_id]])
+    with warehouse.catalog.write() as connection:
+        requeue_tasks(connection, [leased.memo_key, queued.memo_key], clock.now)
+        assert connection.execute(select(schema.failures.c.task)).scalars().all() == [leased.task_id]
 
 
 def test_released_tasks_lose_no_attempt(warehouse: Warehouse) -> None:
