@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from tests.pipelines.isolation.scenes import (
     LIMITS,
     OTHER_BAD,
     ROWS,
+    eventually,
     healthy,
     leased,
     made,
@@ -290,3 +291,50 @@ def test_a_defect_over_every_component_fails_them_all_and_nobody_else(
     failures = [outcome.failure for outcome in result.outcomes]
     assert [failure.kind for failure in failures if failure] == ["defect"] * len(work.components)
     assert all(failure is not None and "null byte" in failure.error for failure in failures)
+
+
+@op(result="string")
+def starts_a_process_and_quits(text):
+    for kind in object.__subclasses__():
+        if kind.__name__ == "Popen":
+            kind(["sleep", "4321.0625"])
+    raise SystemExit(7)
+
+
+@op(result="string")
+def starts_a_process_and_loops(text):
+    for kind in object.__subclasses__():
+        if kind.__name__ == "Popen":
+            kind(["sleep", "4321.1875"])
+    while len(text):
+        pass
+    return text
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind", "command"),
+    [
+        (starts_a_process_and_quits, "lost", b"sleep\x004321.0625\x00"),
+        (starts_a_process_and_loops, "stalled", b"sleep\x004321.1875\x00"),
+    ],
+)
+def test_what_a_component_starts_ends_with_its_process(
+    tmp_path: Path, processes: ChildProcesses, bad: Callable[[hr.Expr], hr.Expr], kind: str, command: bytes
+) -> None:
+    """Whether the process ends by itself or is killed."""
+    _, outcomes = memoized(tmp_path, {"bad": bad(MOOD)}, processes, HASTY, rows=1)
+    failure = outcomes["bad"].failure
+    assert failure is not None
+    assert failure.kind == kind
+
+    def are_gone() -> bool:
+        return not any(command_of(folder) == command for folder in Path("/proc").glob("[0-9]*"))
+
+    assert eventually(are_gone, 20.0)
+
+
+def command_of(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""  # it ended meanwhile
