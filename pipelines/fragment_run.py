@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork, PhaseSecs, WantedComponent, added
 from pipelines.isolation.board import Phase, StepBoard
-from transforms.errors import DataError, HeadraceError, StorageError, UnknownColumn
+from transforms.errors import DataError, HeadraceError, OtherRelease, StorageError, UnknownColumn
 from transforms.graph import component_from_document
 from transforms.measured import OperatorWork, summed
 from transforms.plan import Artifacts, ComponentFailure, Plan, compile_plan, no_artifacts, one_line
 from warehouse.artifacts import ArtifactSource
+from warehouse.errors import MissingFile
 from warehouse.failures import Failure, FailureKind
 from warehouse.memo_file import MemoFile, NewFile, memo_path_of, write_memo_file
 from warehouse.reader import read_raw
@@ -29,6 +30,8 @@ from warehouse.storage import Storage
 #: Enough rows to meet nulls and the commonest lengths.
 _WARMING_ROWS = 256
 _PLANS_KEPT = 16
+#: What a machine says that cannot read a file; another machine may, or this one later.
+_UNREADABLE = (StorageError, MissingFile)
 
 
 class PlanCache:
@@ -83,8 +86,8 @@ def memoize_fragment(
     """Compute every component of ``work`` and write those that succeed to one file, whole or not at all.
 
     The memo file is a function of the components and of the raw columns' bytes alone. A component fails by itself:
-    when its operators raise, when a raw column it reads has changed since it was registered, or when its operators
-    are not of this release. Raises :class:`~transforms.errors.StorageError` when the memo file cannot be written.
+    when its operators raise, when a raw column it reads cannot be read or has changed since it was registered, or when its
+    operators are not of this release. Raises :class:`~transforms.errors.StorageError` when the memo file cannot be written.
     """
     board = board or StepBoard()
     computed = _compute(storage, work, plans, board)
@@ -117,8 +120,6 @@ def _compute(storage: Storage, work: FragmentWork, plans: PlanCache, board: Step
     board.alone(None)
     try:
         return _run(storage, work, plans, board)
-    except StorageError:
-        raise
     except Exception as error:  # of any kind: what it was is the component's result, or comes again one by one
         if len(work.components) == 1:
             return _Computed({}, {work.components[0].column: failure_of(error)}, {}, 0)
@@ -138,8 +139,6 @@ def _compute_alone(storage: Storage, work: FragmentWork, which: int, plans: Plan
     wanted = work.components[which]
     try:
         return _run(storage, work.only({wanted.column}), plans, board)
-    except StorageError:
-        raise
     except Exception as error:  # of any kind: it is this component's result
         return _Computed({}, {wanted.column: failure_of(error)}, {}, 0)
 
@@ -151,7 +150,10 @@ def _run(storage: Storage, work: FragmentWork, plans: PlanCache, board: StepBoar
     names = sorted({column.name for column in plan.columns})
     board.at(Phase.READING)
     begun = time.perf_counter()
-    raw = read_raw(storage, work.fragment, names, coded=names)
+    try:
+        raw = read_raw(storage, work.fragment, names, coded=names)
+    except _UNREADABLE as error:  # once for all: a store that does not answer is not asked again for each of them
+        return _Computed({}, {one.column: failure_of(error) for one in components}, {}, 0)
     read = time.perf_counter()
     plans.warm(components, plan, raw, board)
     result = plan.run(raw, board.step)
@@ -172,6 +174,10 @@ def failure_of(error: Exception) -> Failure:
     text = one_line(error)
     if isinstance(error, MemoryError):
         return Failure("memory", f"{type(error).__name__}: {text}")
+    if isinstance(error, _UNREADABLE):
+        return Failure("unreadable", text)
+    if isinstance(error, OtherRelease):
+        return Failure("release", text)
     if isinstance(error, DataError | UnknownColumn):
         return Failure("data", text)
     return Failure("raised", text if isinstance(error, HeadraceError) else f"{type(error).__name__}: {text}")

@@ -25,9 +25,10 @@ from pipelines.isolation.processes import child_processes
 from pipelines.memoize import JobResults, remove_abandoned_results, run_memoize
 from pipelines.patience import AWAY, PATIENCE_SECS, Patience
 from pipelines.staging import for_job, ready_to_run, refuse_template
+from pipelines.unreadable import UnreadFiles, has_read, is_evidence, machine_error, replaced, unread_failure
 from pipelines.work_progress import OnWork, WorkMeter
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
-from transforms.errors import InputError
+from transforms.errors import InputError, StorageError
 from warehouse.batching import BatchBudget
 from warehouse.catalog import chunks
 from warehouse.failures import Failure
@@ -39,6 +40,7 @@ from warehouse.queue import (
     fail_tasks,
     heartbeat,
     lease_tasks,
+    over_current_data,
     queued_tasks,
     release_tasks,
     unfinished_tasks,
@@ -147,9 +149,10 @@ def run_worker(
     Before each lease, what live models miss because their table grew is queued: nobody has to submit them again.
 
     ``progress`` is told how far it is; ``report`` is kept up to date for who looks meanwhile. A component that fails is
-    reported to the queue and costs nothing else. Raises
+    reported to the queue and costs nothing else, and so are the components over raw data that cannot be read. Raises
     :class:`InputError`, before anything is leased, for a runner that could not start or not reach the home; and
-    :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk); its tasks are given back untried.
+    :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk), or when this machine can read no raw
+    data at all (:mod:`pipelines.unreadable`); its tasks are given back untried.
     """
     refuse_template(config.runner_options)
     with ready_to_run(config.runner_options, warehouse.storage.home) as options:
@@ -235,13 +238,19 @@ class _Worker:
         self._beat_at = 0.0
         self._work_secs: dict[str, float] = {}
         self._works: dict[str, tuple[FragmentWork, dict[str, LeasedTask]]] = {}
+        self._fresh: list[FragmentResult] = []
         self._arrived: list[FragmentResult] = []
+        self._unread: list[FragmentResult] = []
+        self._unread_files = UnreadFiles()
+        self._can_read = False
+        self._fault: StorageError | None = None
         self.in_hand: tuple[LeasedTask, ...] = ()
         self.report = report
 
     def run(self) -> None:
         """Compute the tasks in hand and commit them. Whatever goes wrong, tasks still owned are given back."""
         self._works = group_by_fragment(self.in_hand)
+        self._can_read = False
         self._work_secs = {task.memo_key: task.work_secs for task in self.in_hand}
         self.report.tasks += len(self.in_hand)
         self.report.jobs += 1
@@ -256,7 +265,7 @@ class _Worker:
         finally:
             self.report.job_secs += time.monotonic() - begun
             self.in_hand = tuple(self._open_tasks())
-            self._works, self._arrived = {}, []
+            self._works, self._fresh, self._arrived, self._unread = {}, [], [], []
             self.give_back()
             self._meter.stopped(time.monotonic())
 
@@ -298,13 +307,16 @@ class _Worker:
             thread.join()
             if failures:
                 raise failures[0]
-            self._collect_rest(results, patiently=finished)
-            results.remove()
+            try:
+                self._collect_rest(results, patiently=finished)
+            finally:
+                results.remove()
 
     def _collect_rest(self, results: JobResults, *, patiently: bool) -> None:
         """What is left when the job has ended. Whoever leaves by an error, or was told to stop, does not wait besides."""
         if patiently:
             self._patience.call(lambda: self._collect(results))
+            self._patience.call(self._collect_unread)
             return
         try:
             self._collect(results)
@@ -341,7 +353,45 @@ class _Worker:
 
     def _collect(self, results: JobResults) -> None:
         """Commit or fail every component that has a result. While the catalog is away it can be called again."""
-        self._arrived += results.new()
+        self._fresh += results.new()
+        while self._fresh:
+            self._sort(self._fresh[0])
+            del self._fresh[0]
+        self._commit_arrived()
+
+    def _sort(self, result: FragmentResult) -> None:
+        """A fragment that could not be read waits until it is known whether this machine can read anything."""
+        tasks = list(self._works[result.output][1].values())
+        if unread_failure(result) is not None and not over_current_data(self._warehouse, tasks):
+            self._arrived.append(replaced(result))
+        elif has_read(result):
+            self._can_read, self._unread_files = True, UnreadFiles()
+            self._arrived += [*self._unread, result]
+            self._unread.clear()
+        elif unread_failure(result) is None or self._can_read or not is_evidence(tasks):
+            self._arrived.append(result)
+        else:
+            self._unread.append(result)
+
+    def _collect_unread(self) -> None:
+        """The job has ended, and what waits could not be read, nor anything else. Raises StorageError if this machine is at fault.
+
+        The first file counts as a failed attempt in any case: two bad ones would end one worker after another for ever.
+        """
+        if self._unread and self._fault is None:
+            paths = [self._works[result.output][0].fragment.path for result in self._unread]
+            failed, files = self._unread, self._unread_files.with_more(paths)
+            if files.is_machine:
+                self._fault = machine_error(paths[0], unread_failure(failed[0]))
+                failed = [] if self._unread_files.paths else [one for one, path in zip(failed, paths, strict=True)
+                                                              if path == paths[0]]  # fmt: skip
+            self._unread_files, self._unread = files, []
+            self._arrived += failed
+        self._commit_arrived()
+        if self._fault is not None:
+            raise self._fault
+
+    def _commit_arrived(self) -> None:
         while self._arrived:
             batch = self._next_batch()
             self._commit(batch)

@@ -4,7 +4,8 @@
     ├── InputError                     2   what the user wrote is wrong: a model, an expression, an option, a schema file
     │   ├── UnknownColumn
     │   ├── TypeMismatch
-    │   └── DuplicateInput
+    │   ├── DuplicateInput
+    │   └── OtherRelease
     ├── DataError                      3   the bytes are not what was promised: drifted schema, truncated file
     ├── NotFound                       4   a name that the catalog does not know
     ├── Busy                           5   another process holds what this one needs
@@ -85,6 +86,10 @@ class TypeMismatch(InputError):
 
 class DuplicateInput(InputError):
     """A model names two inputs alike."""
+
+
+class OtherRelease(InputError):
+    """A component asks for an operator that this release does not have, or has otherwise. Another release can compute it."""
 
 
 class DataError(HeadraceError):

@@ -31,7 +31,7 @@ from transforms.columns import (
     from_arrow,
     to_arrow,
 )
-from transforms.errors import DataError, InputError, UnknownColumn, nearest
+from transforms.errors import DataError, InputError, OtherRelease, UnknownColumn, nearest
 from transforms.fusion import FUSED, fuse
 from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.measured import OperatorWork, work_of_run
@@ -177,7 +177,7 @@ def compile_plan(components: Mapping[str, Node], artifacts: Artifacts = no_artif
 
     With ``fused`` several operators become one pass where :mod:`transforms.fusion` knows how; the output is the same.
 
-    Raises :class:`InputError` for an operator that does not exist, that has another version than the component asks
+    Raises :class:`OtherRelease` for an operator that does not exist, that has another version than the component asks
     for, or whose result type or parameters do not fit: such a component was made by another release.
     """
     for node in topological(components.values()):
@@ -205,23 +205,43 @@ def _step(node: Node, position: Mapping[str, int], artifacts: Artifacts) -> _Ste
 
 
 def _check(node: Node) -> None:
-    """Raise :class:`InputError` for an operation that this release would not make of the same arguments."""
+    """Raise :class:`OtherRelease` for an operation that this release would not make of the same arguments."""
     if not isinstance(node, Operation):
         return
+    if node.op not in REGISTRY:
+        known = nearest(node.op, (operator.name for operator in REGISTRY))
+        raise _other_release(node, "an operator that this release does not have", known)
     operator = REGISTRY[node.op]
     if operator.version != node.version:
-        raise InputError(
-            "a component asks for another version of an operator than this release has",
-            where=expression_text(node),
-            value=f"{node.op} version {node.version}",
-            allowed=f"version {operator.version}",
-            next_step="submit the model again, so that its components take the present version",
+        raise _other_release(
+            node,
+            "another version of an operator than this release has",
+            f"version {operator.version}",
+            operator.version,
         )
-    params = operator.bind_params(dict(node.params))
-    inferred = operator.infer([arg.type for arg in node.operands], params)
+    try:
+        inferred = operator.infer([arg.type for arg in node.operands], operator.bind_params(dict(node.params)))
+    except InputError as error:
+        raise _other_release(
+            node, "what an operator of this release does not take", str(error).splitlines()[0]
+        ) from error
     if inferred != node.type:
-        raise InputError("a component states a type that its operator does not give", where=expression_text(node),
-                         value=str(node.type), allowed=str(inferred))  # fmt: skip
+        raise OtherRelease("a component states a type that its operator does not give in this release",
+                           where=expression_text(node), value=str(node.type), allowed=str(inferred),
+                           next_step=_NEXT_STEP)  # fmt: skip
+
+
+_NEXT_STEP = "start workers of the release that the model was submitted from, or submit the model again from this one"
+
+
+def _other_release(node: Operation, asked: str, known: str, version: int | None = None) -> OtherRelease:
+    """``known``: what this release has, ``version`` of the same operator if it has one."""
+    if version is None or version < node.version:
+        next_step = "it comes from a later release: start workers of that one, and let those of this one end"
+    else:
+        next_step = "it comes from an earlier release: submit the model again, so that it takes the present version"
+    return OtherRelease(f"a component asks for {asked}", where=expression_text(node),
+                        value=f"{node.op} version {node.version}", allowed=known, next_step=next_step)  # fmt: skip
 
 
 def _with_releases(steps: Sequence[_Step]) -> tuple[_Step, ...]:

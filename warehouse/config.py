@@ -19,8 +19,9 @@ class WarehouseConfig:
     ``home``: folder (or ``scheme://`` location) of the memo files, and of the catalog unless ``catalog_url`` names
     another: ``sqlite:///path`` or ``postgresql://user@host/database`` (psycopg 3). ``fragment_rows``: row groups of one file are gathered into fragments of up to this many rows.
     ``lease_secs``: how long a worker owns a task without a heartbeat. ``max_attempts``: failed attempts after which a task
-    is quarantined, ``max_losses``: lost workers. ``retry_backoff_secs``: wait at most this long before the second attempt, doubled for
-    each further one. ``client_floor_share``: the part of the workers that a waiting client gets whatever the others weigh.
+    is quarantined, ``max_losses``: lost workers, ``max_untried``: failed attempts in which nothing was tried. ``retry_backoff_secs``: wait at most this long before the second attempt, doubled for
+    each further one; ``untried_backoff_secs``: the same after an attempt in which nothing was tried, since the raw data could
+    not be read, or the worker is of another release. ``client_floor_share``: the part of the workers that a waiting client gets whatever the others weigh.
     ``deadline_secs``: how long a task may wait before it is computed, of clients that have no deadline of their own.
     ``busy_timeout_secs``: how long to wait for another process's write lock on the catalog, and for a connection.
     ``pin_ttl_secs``: how long a job's pin on what it reads holds without a heartbeat.
@@ -34,7 +35,9 @@ class WarehouseConfig:
     lease_secs: float = 60.0
     max_attempts: int = 3
     max_losses: int = 10
+    max_untried: int = 6
     retry_backoff_secs: float = 0.5
+    untried_backoff_secs: float = 60.0
     client_floor_share: float = FLOOR_SHARE
     deadline_secs: float = 3600.0
     busy_timeout_secs: float = 30.0
@@ -54,10 +57,17 @@ class WarehouseConfig:
             raise InputError("the catalog stands in SQLite or in PostgreSQL", where="WarehouseConfig.catalog_url",
                              value=without_secrets(self.catalog_url),
                              allowed="sqlite:///path/catalog.db, postgresql://user@host/database")  # fmt: skip
-        for name, least in (("fragment_rows", 1), ("max_attempts", 1), ("max_losses", 1), ("read_threads", 0)):
+        for name, least in (
+            ("fragment_rows", 1),
+            ("max_attempts", 1),
+            ("max_losses", 1),
+            ("max_untried", 1),
+            ("read_threads", 0),
+        ):
             self._check(name, least, getattr(self, name), integral=True)
         for name, value in (
             ("retry_backoff_secs", self.retry_backoff_secs),
+            ("untried_backoff_secs", self.untried_backoff_secs),
             ("busy_timeout_secs", self.busy_timeout_secs),
         ):
             self._check(name, 0, value, integral=False)
@@ -83,7 +93,7 @@ class WarehouseConfig:
     @property
     def limits(self) -> AttemptLimits:
         """How often a task is tried."""
-        return AttemptLimits(self.max_attempts, self.max_losses)
+        return AttemptLimits(self.max_attempts, self.max_losses, self.max_untried)
 
     @property
     def url(self) -> str:

@@ -61,6 +61,10 @@ class SchemaDrift(DataError):
     """A file whose columns differ from those of the table's other files."""
 
 
+class MissingFile(DataError):
+    """A file that is not there: it was removed, or this machine does not see the storage it lies on."""
+
+
 class CorruptFile(DataError):
     """A file that is truncated or is not what its name says."""
 

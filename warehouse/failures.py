@@ -15,8 +15,11 @@ import pyarrow.ipc as ipc
 from transforms.errors import InputError
 
 #: ``raised``: its operators did; ``memory``, ``stalled``: it took more than a worker allows; ``lost``: workers vanished while they
-#: computed it; ``data``: the raw data changed or cannot be read.
-FailureKind = Literal["raised", "memory", "stalled", "lost", "data"]
+#: computed it; ``data``: the raw data is damaged or changed; ``unreadable``: the worker's machine could not read it;
+#: ``release``: the component is of another release than the worker. ``defect``: an exception that is Headrace's own fault.
+FailureKind = Literal["raised", "memory", "stalled", "lost", "data", "unreadable", "release", "defect"]
+#: Nothing of the component was tried: the fault is the machine's, and another one, or this one later, may do better.
+UNTRIED_KINDS: frozenset[FailureKind] = frozenset({"unreadable", "release"})
 
 #: A larger sample is not kept.
 SAMPLE_BYTES = 64 * 1024
@@ -44,6 +47,11 @@ class Failure:
     def __post_init__(self) -> None:
         if self.kind not in get_args(FailureKind):
             raise InputError("a failure is of a known kind", value=self.kind, allowed=", ".join(get_args(FailureKind)))
+
+    @property
+    def is_untried(self) -> bool:
+        """Whether the attempt ended before the component itself could fail."""
+        return self.kind in UNTRIED_KINDS
 
     @property
     def exception(self) -> str:

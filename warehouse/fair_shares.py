@@ -2,7 +2,8 @@
 
 Start-time fair queueing. Every client has a virtual time in seconds; whoever waits with the least is served, and what is leased
 for it advances its own by the estimated seconds over its share. A client that comes back after it had nothing to do begins
-where those who waited are, so that nobody saves up a turn. Pure: nothing here reads a clock or a catalog.
+where those who waited are, so that nobody saves up a turn. Once it is known what the work took, the charge is amended: who is
+estimated badly gets its share all the same. Pure: nothing here reads a clock or a catalog.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from transforms.errors import InputError
@@ -42,6 +43,14 @@ def check_weight(weight: float) -> None:
         raise InputError("a client's weight is a positive number", value=weight,
                          allowed=f"{1 / MOST_WEIGHT:g} to {MOST_WEIGHT:,.0f}",
                          next_step="to keep a client from being served, evict or retire its models")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What was charged for work when it was leased: ``secs``, to ``payers`` alike, each by the share that it had then."""
+
+    secs: float
+    payers: Mapping[str, float]
 
 
 def shares(weights: Mapping[str, float], floor_share: float = FLOOR_SHARE) -> dict[str, float]:
@@ -95,8 +104,39 @@ def charged(
 ) -> dict[str, float]:
     """Every client's virtual time after a turn in which ``secs`` seconds of work were leased for each client named there."""
     times = begun(clients, waiting)
-    share = shares({one.name: one.weight for one in clients if one.name in waiting or one.name in secs}, floor_share)
+    share = charged_shares(clients, waiting, secs, floor_share)
     return {name: time + secs[name] / share[name] if name in secs else time for name, time in times.items()}
+
+
+def charged_shares(
+    clients: Iterable[ClientShare],
+    waiting: Collection[str],
+    charged_for: Collection[str],
+    floor_share: float = FLOOR_SHARE,
+) -> dict[str, float]:
+    """The shares by which a turn is charged: of those who wait, and of those for whom something is leased."""
+    return shares(
+        {one.name: one.weight for one in clients if one.name in waiting or one.name in charged_for}, floor_share
+    )
+
+
+def amends(done: Iterable[tuple[Charge, float]]) -> dict[str, float]:
+    """The virtual seconds that each client was charged too little (negative: too much), for work and what it took, in seconds."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for charge, took_secs in done:
+        for client, share in charge.payers.items():
+            found[client] += (took_secs - charge.secs) / len(charge.payers) / share
+    return {client: secs for client, secs in found.items() if secs}
+
+
+def after_amends(clients: Iterable[ClientShare], more: Mapping[str, float]) -> tuple[ClientShare, ...]:
+    """Every client's claim once the charges are amended by :func:`amends`. No virtual time is less than nothing."""
+    return tuple(
+        one
+        if one.virtual_secs is None or one.name not in more
+        else replace(one, virtual_secs=max(one.virtual_secs + more[one.name], 0.0))
+        for one in clients
+    )
 
 
 def owed(secs: Mapping[_Key, float], payers: Mapping[_Key, Collection[str]]) -> dict[str, float]:

@@ -130,15 +130,11 @@ def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> No
     of = schema.tasks.c
     for chunk in chunks(sorted(set(keys))):
         _move_to_current_copies(connection, chunk)
+        requeued = (one_of(connection, of.memo_key, chunk), allows(TaskEvent.REQUEUE))
+        # What a worker has is left as it is, and so is what is known of why it failed before.
+        connection.execute(delete(schema.failures).where(schema.failures.c.task.in_(select(of.id).where(*requeued))))
         connection.execute(
-            update(schema.tasks)
-            .where(one_of(connection, of.memo_key, chunk), allows(TaskEvent.REQUEUE))
-            .values(change_values(requeue_change(), now) | {"error": None})
-        )
-        connection.execute(
-            delete(schema.failures).where(
-                schema.failures.c.task.in_(select(of.id).where(one_of(connection, of.memo_key, chunk)))
-            )
+            update(schema.tasks).where(*requeued).values(change_values(requeue_change(), now) | {"error": None})
         )
 
 

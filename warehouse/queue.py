@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
@@ -27,6 +27,7 @@ from warehouse.catalog import chunks, one_of, undone
 from warehouse.coverage import count_live_bytes, cover, enter_files
 from warehouse.failed_attempts import FailedAttempt, write_failed
 from warehouse.failures import Failure
+from warehouse.fair_shares import Charge
 from warehouse.lease_order import NOT_ITS_OWN
 from warehouse.manifests import added_columns, fragment_of, standing_rows
 from warehouse.measurements import record_measurements, stored_memo
@@ -48,8 +49,9 @@ from warehouse.task_states import (
     quarantine_change,
     release_change,
     target,
+    untried_change,
 )
-from warehouse.turns import charge_turn, next_turn
+from warehouse.turns import amend_charges, charge_turn, next_turn
 from warehouse.waiting import clients_of, count_in_state, count_open, count_wanted, live_models
 from warehouse.warehouse import Warehouse
 
@@ -60,7 +62,8 @@ class LeasedTask:
 
     Files that are written for it carry the lease's name: while a task is leased, they are not swept away. ``client`` is
     the one whose turn it was; ``attempt`` counts from 1, and ``losses`` of the earlier ones ended with a lost worker.
-    ``work_secs``: what it is estimated to take of one core.
+    ``work_secs``: what it is estimated to take of one core, and was charged to ``payers``: clients, with the share that each
+    had of the workers then.
     """
 
     task_id: int
@@ -77,6 +80,12 @@ class LeasedTask:
     attempt: int
     losses: int = 0
     work_secs: float = 0.0
+    payers: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def charge(self) -> Charge:
+        """What was charged for it."""
+        return Charge(self.work_secs, self.payers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +151,11 @@ def lease_tasks(
             return ()
         _take(connection, rows, worker, name, now, lease_secs)
         secs = weigher.secs(rows)
-        charge_turn(connection, turn, secs, warehouse.config.client_floor_share)
+        payers = charge_turn(connection, turn, secs, warehouse.config.client_floor_share)
         fragments = _fragments_of(connection, rows)
         return tuple(
             _leased(row, turn.client, name, fragments[row.id, row.task_table], weigher.documents[row.fingerprint],
-                    secs[row.memo_key])
+                    Charge(secs[row.memo_key], payers[row.memo_key]))
             for row in rows
         )  # fmt: skip
 
@@ -239,11 +248,11 @@ def _fragments_of(connection: Connection, rows: Sequence[Any]) -> dict[tuple[int
 
 
 def _leased(
-    row: Any, client: str, lease: str, fragment: Fragment, component: dict[str, Any], work_secs: float
+    row: Any, client: str, lease: str, fragment: Fragment, component: dict[str, Any], charge: Charge
 ) -> LeasedTask:
     return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, component, row.task_table,
                       row.partition, fragment, client, row.priority, row.attempts + 1,
-                      row.losses + (row.state == TaskState.LEASED), work_secs)  # fmt: skip
+                      row.losses + (row.state == TaskState.LEASED), charge.secs, charge.payers)  # fmt: skip
 
 
 def _quarantine_lost(connection: Connection, now: float, limits: AttemptLimits, lease_secs: float) -> None:
@@ -295,6 +304,7 @@ def commit_memos(
         ready = [(task, written) for task, written in listed if _claim(task) in owned]
         if ready:
             _commit(connection, ready, now)
+            amend_charges(connection, ((task.charge, written.secs) for task, written in ready))
             record_measurements(connection, works, [
                 stored_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
                 for task, written in ready
@@ -377,14 +387,16 @@ def fail_task(
     failure: Failure,
     *,
     worker: str | None = None,
+    secs: float | None = None,
     draw: Callable[[], float] = random.random,
 ) -> TaskState | None:
     """Report a failed attempt. The task is queued again, or FAILED (quarantined) after the last one.
 
     Returns its new state, or None if the lease was lost to another worker and nothing was changed. ``draw``: a random
-    number in ``[0, 1)``, for the wait before the next attempt.
+    number in ``[0, 1)``, for the wait before the next attempt. ``secs``: what the attempt took of one core; None: nobody knows,
+    unless nothing was tried.
     """
-    return fail_tasks(warehouse, [(task, failure)], worker=worker, draw=draw)[0]
+    return fail_tasks(warehouse, [(task, failure)], worker=worker, secs=secs, draw=draw)[0]
 
 
 def fail_tasks(
@@ -392,31 +404,55 @@ def fail_tasks(
     failed: Iterable[tuple[LeasedTask, Failure]],
     *,
     worker: str | None = None,
+    secs: float | None = None,
     draw: Callable[[], float] = random.random,
 ) -> tuple[TaskState | None, ...]:
     """:func:`fail_task` for many tasks in one transaction; one answer for each, as if they were reported one by one."""
     now, config, listed = warehouse.clock(), warehouse.config, list(failed)
 
     def attempt(task: LeasedTask, failure: Failure) -> FailedAttempt:
-        change = failure_change(task.attempt, task.losses, config.limits, now, config.retry_backoff_secs, draw())
+        change_of, base_secs = (
+            (untried_change, config.untried_backoff_secs)
+            if failure.is_untried
+            else (failure_change, config.retry_backoff_secs)
+        )
+        change = change_of(task.attempt, task.losses, config.limits, now, base_secs, draw())
         return FailedAttempt(task.task_id, task.memo_key, task.attempt, worker, failure, change)
 
-    attempts = [(_claim(task), attempt(task, failure)) for task, failure in listed]
+    attempts = [(task, attempt(task, failure)) for task, failure in listed]
 
     def fail(connection: Connection) -> tuple[TaskState | None, ...]:
         held = _still_held(connection, [task for task, _ in listed])
         reported: list[FailedAttempt | None] = []
-        for claim, one in attempts:
-            reported.append(one if claim in held else None)
-            held.discard(claim)  # whoever reports the same attempt again does not hold it any more
+        took: list[tuple[Charge, float]] = []
+        for task, one in attempts:
+            is_held = _claim(task) in held
+            reported.append(one if is_held else None)
+            held.discard(_claim(task))  # whoever reports the same attempt again does not hold it any more
+            took_secs = 0.0 if one.failure.is_untried else secs
+            if is_held and took_secs is not None:
+                took.append((task.charge, took_secs))
         write_failed(connection, [one for one in reported if one is not None], now)
+        amend_charges(connection, took)
         return tuple(None if one is None else one.change.state for one in reported)
 
     return warehouse.catalog.run(fail, idempotent=True)
 
 
+def over_current_data(warehouse: Warehouse, tasks: Sequence[LeasedTask]) -> bool:
+    """Whether the raw data of these tasks, all over one fragment, is still that of some table."""
+    memos, fragments = schema.memos, schema.fragments
+    query = select(memos.c.fragment).join(fragments, fragments.c.id == memos.c.fragment).distinct()
+    rows: set[int] = set()
+    with warehouse.catalog.read() as connection:
+        for chunk in chunks([task.memo_key for task in tasks]):
+            mine = query.where(one_of(connection, memos.c.memo_key, chunk), fragments.c.path == tasks[0].fragment.path)
+            rows.update(connection.execute(mine).scalars())
+        return bool(standing_rows(connection, rows))
+
+
 def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
-    """Give tasks back untried: the attempt does not count. Returns how many were still owned."""
+    """Give tasks back untried: the attempt does not count, nor is it charged. Returns how many were still owned."""
     now, held = warehouse.clock(), tuple(tasks)
     change = release_change()
 
@@ -428,6 +464,7 @@ def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
             connection.execute(update(schema.tasks).where(one_of(connection, of.id, chunk)).values(**values))
         keys = [task.memo_key for task in held if _claim(task) in owned]
         _set_memo_state(connection, keys, MEMO_OF_TASK[change.state], now)
+        amend_charges(connection, ((task.charge, 0.0) for task in held if _claim(task) in owned))
         return len(owned)
 
     return warehouse.catalog.run(release, idempotent=True)

@@ -6,7 +6,8 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from transforms.errors import DataError, StorageError
+from transforms.errors import StorageError
+from warehouse.errors import MissingFile
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -15,7 +16,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def explained(path: str, verb: str) -> Iterator[None]:
     """Turn what the file system says into an error of ours that names the path.
 
-    Raises :class:`DataError` for a file that is not there, else :class:`StorageError`.
+    Raises :class:`MissingFile` for a file that is not there, else :class:`StorageError`.
     """
     try:
         yield
@@ -25,10 +26,10 @@ def explained(path: str, verb: str) -> Iterator[None]:
         raise storage_error(error, path, verb) from error
 
 
-def missing_file(path: str, verb: str) -> DataError:
+def missing_file(path: str, verb: str) -> MissingFile:
     """The file is not there."""
-    return DataError(f"cannot {verb} a file that is not there", where=path,
-                     next_step="restore it, or register the table again if it was moved")  # fmt: skip
+    return MissingFile(f"cannot {verb} a file that is not there", where=path,
+                       next_step="restore it, or register the table again if it was moved")  # fmt: skip
 
 
 def storage_error(error: Exception, path: str, verb: str) -> StorageError:

@@ -83,6 +83,8 @@ MEMO_OF_TASK: dict[TaskState, MemoState] = {
 
 #: The longest wait before another attempt. One that would be longer was set before the clock was set back.
 MOST_BACKOFF_SECS = 3600.0
+#: The longest wait after an attempt in which nothing was tried: whoever mends the machine need not wait an hour.
+MOST_UNTRIED_BACKOFF_SECS = 900.0
 #: How many times its length a lease may seem to last.
 STUCK_LEASES = 10.0
 
@@ -128,11 +130,13 @@ class TaskChange:
 class AttemptLimits:
     """``max_attempts`` failed attempts, or ``max_losses`` lost workers, and a task is quarantined.
 
-    A lost worker is seldom the task's doing (a preempted machine, a restart), hence a limit of its own.
+    A lost worker is seldom the task's doing (a preempted machine, a restart), hence a limit of its own; and so is an attempt that
+    failed before anything was tried, of which there may be ``max_untried``.
     """
 
     max_attempts: int = 3
     max_losses: int = 10
+    max_untried: int = 6
 
 
 #: What the warehouse goes by unless it is told otherwise.
@@ -190,6 +194,20 @@ def failure_change(
     return TaskChange(TaskEvent.RETRY, not_before=now + backoff_secs(failed, base_secs, draw))
 
 
+def untried_change(
+    attempt: int, losses: int, limits: AttemptLimits, now: float, base_secs: float, draw: float
+) -> TaskChange:
+    """:func:`failure_change` for an attempt in which nothing was tried: it is seldom the task's doing, and takes time to mend.
+
+    No wait is longer than :data:`MOST_UNTRIED_BACKOFF_SECS`.
+    """
+    failed = attempt - losses
+    if failed >= limits.max_untried:
+        return quarantine_change()
+    wait_secs = backoff_secs(failed, base_secs, draw, MOST_UNTRIED_BACKOFF_SECS)
+    return TaskChange(TaskEvent.RETRY, not_before=now + wait_secs)
+
+
 def quarantine_change() -> TaskChange:
     """It is not tried again until somebody asks for it."""
     return TaskChange(TaskEvent.QUARANTINE)
@@ -224,12 +242,12 @@ def holds(status: TaskStatus, fence: int, lease: str) -> bool:
     return status.state is TaskState.LEASED and (status.fence, status.lease) == (fence, lease)
 
 
-def backoff_secs(failed: int, base_secs: float, draw: float) -> float:
-    """How long to wait after failed attempt number ``failed``: ``base_secs``, doubled each time, at most an hour.
+def backoff_secs(failed: int, base_secs: float, draw: float, most_secs: float = MOST_BACKOFF_SECS) -> float:
+    """How long to wait after failed attempt number ``failed``: ``base_secs``, doubled each time, at most ``most_secs``.
 
     Between half of that and all of it, by ``draw`` in ``[0, 1)``: tasks that failed together do not come back together.
     """
-    return min(base_secs * 2.0 ** min(failed - 1, 60), MOST_BACKOFF_SECS) * (1 + draw) / 2
+    return min(base_secs * 2.0 ** min(failed - 1, 60), most_secs) * (1 + draw) / 2
 
 
 def is_leasable(status: TaskStatus, now: float, lease_secs: float = math.inf) -> bool:

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BindParameter, ColumnElement, Connection, and_, bindparam, exists, func, literal, select, update
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal,
+    select,
+    update,
+)
 
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
 from warehouse.config import WarehouseConfig
-from warehouse.fair_shares import ClientShare, after_turn, next_client, owed, shares
+from warehouse.fair_shares import Charge, ClientShare, after_turn, amends, charged_shares, next_client, owed, shares
 from warehouse.task_rows import leasable
 from warehouse.task_states import TaskState
 
@@ -114,8 +126,13 @@ def read_shares(connection: Connection) -> tuple[ClientShare, ...]:
     return tuple(ClientShare(*row) for row in connection.execute(query))
 
 
-def charge_turn(connection: Connection, turn: Turn, secs: Mapping[str, float], floor_share: float) -> None:
-    """Count the turn. ``secs``: the work that was leased, by memo key; a memo is paid for by those who wait for it, alike."""
+def charge_turn(
+    connection: Connection, turn: Turn, secs: Mapping[str, float], floor_share: float
+) -> dict[str, dict[str, float]]:
+    """Count the turn. ``secs``: the work that was leased, by memo key; a memo is paid for by those who wait for it, alike.
+
+    Returns who pays for each memo, with the share by which they were charged.
+    """
     waits, models, clients = schema.waits, schema.models, schema.clients
     payers: defaultdict[str, list[str]] = defaultdict(list)
     for chunk in chunks(sorted(secs)):
@@ -127,7 +144,8 @@ def charge_turn(connection: Connection, turn: Turn, secs: Mapping[str, float], f
         )
         for key, client in connection.execute(query):
             payers[key].append(client)
-    charged = after_turn(turn.clients, turn.waiting, turn.client, owed(secs, payers), floor_share)
+    debts = owed(secs, payers)
+    charged = after_turn(turn.clients, turn.waiting, turn.client, debts, floor_share)
     changed = [now for was, now in zip(turn.clients, charged, strict=True) if now != was]
     values: dict[str, BindParameter[Any]] = {"virtual_secs": bindparam("secs"), "served": bindparam("turn")}
     if changed:
@@ -136,3 +154,14 @@ def charge_turn(connection: Connection, turn: Turn, secs: Mapping[str, float], f
         ])  # fmt: skip
     counted = clients.c.leased_tasks + len(secs)
     connection.execute(update(clients).where(clients.c.name == turn.client).values(leased_tasks=counted))
+    share = charged_shares(turn.clients, turn.waiting, debts, floor_share)
+    return {key: {client: share[client] for client in payers[key]} for key in secs}
+
+
+def amend_charges(connection: Connection, done: Iterable[tuple[Charge, float]]) -> None:
+    """Add to what was charged for work what it took besides, or take off what it did not: one UPDATE, if anything differs."""
+    more, of = amends(done), schema.clients.c
+    if more:
+        time = of.virtual_secs + case(more, value=of.name)
+        values = {"virtual_secs": case((time < 0, 0.0), else_=time)}  # a client that never had a turn has no time
+        connection.execute(update(schema.clients).where(of.name.in_(sorted(more))).values(**values))

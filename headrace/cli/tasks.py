@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from warehouse.quarantine import TaskDetail, TaskGroup
     from warehouse.quarantine_changes import QuarantineChange
     from warehouse.quarantine_query import TaskQuery
-    from warehouse.task_states import TaskState
+    from warehouse.task_states import AttemptLimits, TaskState
 
 app = typer.Typer(
     help="List and show tasks that failed; retry or drop them.", no_args_is_help=True, rich_markup_mode=None
@@ -41,7 +41,9 @@ TableName = Annotated[str | None, typer.Option("--table", help="Is over this tab
 Partition = Annotated[str | None, typer.Option(help="Is over this partition, such as date=2026-03-02/hour=07.")]
 Component = Annotated[str | None, typer.Option(help="Is of a component whose fingerprint starts so.")]
 Operator = Annotated[str | None, typer.Option(help="Failed in this operator.")]
-Kind = Annotated[str | None, typer.Option(help="Failed so: raised, memory, stalled, lost, data.")]
+Kind = Annotated[
+    str | None, typer.Option(help="Failed so: raised, memory, stalled, lost, data, unreadable, release, defect.")
+]
 ExceptionName = Annotated[str | None, typer.Option("--exception", help="Failed with an exception of this type.")]
 All = Annotated[bool, typer.Option("--all", help="All that `headrace tasks list` shows.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")]
@@ -119,7 +121,7 @@ def show(
         if sample:
             _write_sample(task_sample(warehouse, found), sample)
         limits = warehouse.config.limits
-    emit(_task_screen(found, limits.max_attempts, limits.max_losses, sample), as_json=as_json)
+    emit(_task_screen(found, limits, sample), as_json=as_json)
 
 
 def _write_sample(rows: pa.Table, file: str) -> None:
@@ -271,7 +273,7 @@ def _emit_change(done: QuarantineChange, *, as_json: bool) -> None:
     emit(screen, as_json=as_json)
 
 
-def _task_screen(found: TaskDetail, max_attempts: int, max_losses: int, sample_file: str) -> TaskScreen:
+def _task_screen(found: TaskDetail, limits: AttemptLimits, sample_file: str) -> TaskScreen:
     from headrace.screens.tasks import TaskScreen, WaitingRow, sample_values
 
     failure, dropped = found.failure, found.dropped
@@ -288,9 +290,9 @@ def _task_screen(found: TaskDetail, max_attempts: int, max_losses: int, sample_f
         file=found.fragment.path,
         rows=found.fragment.rows,
         attempts=found.attempts,
-        max_attempts=max_attempts,
+        max_attempts=limits.max_untried if failure and failure.is_untried else limits.max_attempts,
         losses=found.losses,
-        max_losses=max_losses,
+        max_losses=limits.max_losses,
         created_at=_moment(found.created_at),
         kind="" if failure is None else failure.kind,
         error="" if failure is None else failure.error,

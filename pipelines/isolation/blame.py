@@ -17,7 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-DeathKind = Literal["memory", "stalled", "lost"]
+#: ``defect``: an exception nobody expected, outside of any component; the process lives, and gave no result.
+DeathKind = Literal["memory", "stalled", "lost", "defect"]
 
 #: How often a group, and one component, may vanish without a reason before that means something.
 _LOST_TOGETHER, _LOST_ALONE = 2, 3

@@ -28,7 +28,7 @@ from pipelines.isolation.board import Phase, StepBoard
 from pipelines.isolation.shrink import rows_of
 from pipelines.outcomes import error_document
 from transforms.errors import StorageError
-from transforms.plan import Plan
+from transforms.plan import Plan, one_line
 from warehouse.artifacts import ArtifactSource
 from warehouse.failures import encoded_sample
 from warehouse.reader import read_raw
@@ -38,6 +38,9 @@ _PR_SET_PDEATHSIG = 1
 _OUT_OF_MEMORY_SCORE = "900"
 #: Address space that is only written to in part: a stop for what one call asks for between two looks of the parent.
 _BACKSTOP_SHARE, _BACKSTOP_BYTES = 2, 2**30
+
+#: How many of a defect's places are told.
+_PLACES = 3
 
 Document = Mapping[str, Any]
 
@@ -109,8 +112,8 @@ class _Child:
             return {"storage_error": error_document(error)}
         except MemoryError as error:
             return {"out_of_memory": f"{type(error).__name__}: {error}"}
-        except Exception:  # a defect of ours: told where the job runs, as if it had happened there
-            return {"defect": traceback.format_exc()}
+        except Exception as error:  # a defect of ours, which this component or that may bring about
+            return {"defect": {"error": _located(error), "traceback": traceback.format_exc()}}
 
     def _memoize(self, request: Document, text: str) -> Document:
         storage = Storage(request["home"])
@@ -156,6 +159,13 @@ class _Child:
         self._board.at(Phase.READING)
         events = _take(read_raw(Storage(request["home"]), work.fragment, names), request["rows"])
         return {"sample": encoded_sample(pa.table([_plain(column) for column in events.columns], names))}
+
+
+def _located(error: Exception) -> str:
+    """An exception and its last places, the last first, on one line."""
+    frames = traceback.extract_tb(error.__traceback__)[: -_PLACES - 1 : -1]
+    places = (f"{'/'.join(Path(one.filename).parts[-2:])}:{one.lineno} in {one.name}" for one in frames)
+    return f"{type(error).__name__}: {one_line(error)}, at {', called at '.join(places)}"
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

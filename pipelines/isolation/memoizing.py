@@ -7,6 +7,7 @@ All components are computed together, as if there were no processes; only when a
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -31,9 +32,7 @@ _SECS_OF_COMPONENT = 600.0
 _SECS_OF_FRAGMENT = 120.0
 _DESCRIBING_TRIES = 3
 
-
-class ChildDefect(Exception):
-    """A child met an exception that is nobody's but ours; its text is the child's traceback."""
+_LOG = logging.getLogger(__name__)
 
 
 class Notorious:
@@ -82,7 +81,7 @@ def memoize_isolated(
     ``components``: the list of documents, JSON on one line, that the work names by their places.
 
     A component that passes ``limits``, or whose process ends, fails by itself, as one that raises does; failures of steps
-    of a plan carry a sample. Raises :class:`~transforms.errors.StorageError` as that does, and :class:`ChildDefect`.
+    of a plan carry a sample. Raises :class:`~transforms.errors.StorageError` as that does.
     """
     run = _Run(text, home, processes, limits, components)
     if not notorious.guilty and (result := run.at_once()) is not None:
@@ -140,7 +139,10 @@ class _Run:
         if "storage_error" in document:
             raise error_from_document(document["storage_error"])
         if "defect" in document:
-            raise ChildDefect(document["defect"])
+            _LOG.error("a defect of Headrace, please report it:\n%s", document["defect"]["traceback"])
+            failure = Failure("defect", document["defect"]["error"])
+            self._deaths.update(dict.fromkeys(attempt.components, failure))
+            return frozenset(), Death("defect"), was_new
         if "out_of_memory" in document:
             self._deaths.update(dict.fromkeys(attempt.components, Failure("memory", document["out_of_memory"])))
             return frozenset(), Death("memory"), was_new
@@ -205,5 +207,5 @@ def _what_happened(ended: Ended, limits: IsolationLimits) -> str:
             return f"{during}needed more than {limits.memory_bytes / 1e9:.1f} GB"
         case "stalled":
             return f"{during}took more than {limits.stall_secs:g} s"
-        case "lost":
+        case "lost" | "defect":
             return f"while {during.rstrip()}, {ended.how}" if during else ended.how

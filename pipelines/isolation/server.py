@@ -121,6 +121,7 @@ class _Server:
     def _become_child(self, connection_fd: int, board_fd: int, server_pid: int) -> None:
         code = 1
         try:
+            os.setsid()  # whatever it starts is of its group, and ends with it
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.dup2(2, 1)  # what a user's function prints is no part of the worker's output
@@ -159,6 +160,8 @@ class _Server:
                 found, code = os.waitpid(pid, os.WNOHANG)
                 if found:
                     self._ended[pid] = os.waitstatus_to_exitcode(code)
+                    with contextlib.suppress(ProcessLookupError, PermissionError):  # it left nobody behind
+                        os.killpg(pid, signal.SIGKILL)
 
     def end_all(self) -> None:
         """Kill whoever is left, and wait for them: what they used is counted with what waits for this process."""

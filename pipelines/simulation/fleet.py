@@ -243,7 +243,7 @@ class Fleet:
         """Commit what a fragment gave, and say what failed."""
         raising = {one.task.task_id for one in grants if self._raised[one.task.task_id] < one.task.raises}
         good = [one for one in grants if one.task.task_id not in raising]
-        held = self._queue.commit(good)
+        held = self._queue.commit((one, one.task.true_secs * worker.slowdown) for one in good)
         self._referee.committed(good, held)
         self.counts.commits += len(held)
         self.counts.fenced += len(good) - len(held)

@@ -12,7 +12,17 @@ from pipelines.simulation.due_tasks import DueTasks
 from pipelines.simulation.ready_tasks import ReadyTasks
 from pipelines.simulation.work import Grant, Place, SimTask
 from warehouse.batching import BatchBudget, Candidate, gather, most_together
-from warehouse.fair_shares import FLOOR_SHARE, ClientShare, after_turn, next_client, owed
+from warehouse.fair_shares import (
+    FLOOR_SHARE,
+    Charge,
+    ClientShare,
+    after_amends,
+    after_turn,
+    amends,
+    charged_shares,
+    next_client,
+    owed,
+)
 from warehouse.lease_order import in_lease_order
 from warehouse.task_states import (
     DEFAULT_LIMITS,
@@ -92,20 +102,33 @@ class MemoryQueue:
             taken = gather(places, leasable, candidates, budget)
         payers = {task.task_id: task.priorities for task in taken}
         secs = owed({task.task_id: task.secs for task in taken}, payers)
+        share = charged_shares(self.clients, waiting, secs, self._floor_share)
         self.clients = after_turn(self.clients, waiting, client, secs, self._floor_share)
-        return tuple(self._grant(task, client, name, now) for task in taken)
+        return tuple(
+            self._grant(task, client, name, now, Charge(task.secs, {one: share[one] for one in task.priorities}))
+            for task in taken
+        )
 
     def beat(self, now: float, grants: Iterable[Grant]) -> tuple[Grant, ...]:
         """:func:`warehouse.queue.heartbeat`."""
         return self._change_held(grants, beat_change(now, self.lease_secs))
 
-    def commit(self, grants: Iterable[Grant]) -> tuple[Grant, ...]:
-        """:func:`warehouse.queue.commit_memos`; returns those that were still owned."""
-        return self._change_held(grants, commit_change())
+    def commit(self, done: Iterable[tuple[Grant, float]]) -> tuple[Grant, ...]:
+        """:func:`warehouse.queue.commit_memos`, of grants and the seconds they took; returns those that were still owned."""
+        listed = list(done)
+        took = {grant.task.task_id: secs for grant, secs in listed}
+        held = self._change_held((grant for grant, _ in listed), commit_change())
+        self._amend((grant.charge, took[grant.task.task_id]) for grant in held)
+        return held
+
+    def _amend(self, done: Iterable[tuple[Charge, float]]) -> None:
+        self.clients = after_amends(self.clients, amends(done))
 
     def release(self, grants: Iterable[Grant]) -> tuple[Grant, ...]:
         """:func:`warehouse.queue.release_tasks`; returns those that were still owned."""
-        return self._change_held(grants, release_change())
+        held = self._change_held(grants, release_change())
+        self._amend((grant.charge, 0.0) for grant in held)
+        return held
 
     def fail(self, now: float, grant: Grant, draw: float) -> TaskState | None:
         """:func:`warehouse.queue.fail_task`."""
@@ -140,12 +163,12 @@ class MemoryQueue:
         most = most_together(losses, budget.tasks, self.limits.max_losses)
         return Candidate(task.fragment, task.raw_bytes, task.memo_bytes, most)
 
-    def _grant(self, task: SimTask, client: str, name: str, now: float) -> Grant:
+    def _grant(self, task: SimTask, client: str, name: str, now: float, charge: Charge) -> Grant:
         before = self.statuses[task.task_id]
         change = lease_change(now, self.lease_secs, expired=before.state is TaskState.LEASED)
         status = applied(before, change, name)
         self._set(task, status)
-        return Grant(task, status.fence, name, client, status.attempts, status.losses)
+        return Grant(task, status.fence, name, client, status.attempts, status.losses, charge)
 
     def _change_held(self, grants: Iterable[Grant], change: TaskChange) -> tuple[Grant, ...]:
         held = tuple(one for one in grants if holds(self.statuses[one.task.task_id], one.fence, one.lease))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from warehouse.fair_shares import Charge
+
 #: A table's partition.
 Place = tuple[str, str]
 
@@ -31,7 +33,10 @@ class SimTask:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A leased task and what its worker must show to commit it: :class:`warehouse.queue.LeasedTask`, in short."""
+    """A leased task and what its worker must show to commit it: :class:`warehouse.queue.LeasedTask`, in short.
+
+    ``charge``: what it was thought to take when it was leased, and who paid.
+    """
 
     task: SimTask
     fence: int
@@ -39,3 +44,4 @@ class Grant:
     client: str
     attempt: int
     losses: int
+    charge: Charge

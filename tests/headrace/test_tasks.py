@@ -162,7 +162,7 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("drop", "1", "--kind", "data"), 2, "by their numbers, or by conditions"),
     (("drop", "--all", "--why", " "), 2, "--why"),
     (("list", "--state", "done"), 2, "failed, queued, leased, dropped"),
-    (("list", "--kind", "bad"), 2, "raised, memory, stalled, lost, data"),
+    (("list", "--kind", "bad"), 2, "raised, memory, stalled, lost, data, unreadable, release, defect"),
     (("list", "--model", "frist"), 4, "first"),
     (("list", "--client", ""), 2, "a condition without a value"),
     (("list", "--component", "xyz"), 2, "hexadecimal"),

@@ -93,7 +93,10 @@ def test_a_component_of_another_release_fails_alone(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path / "home"))
     result = memoize_fragment(storage, with_version_99(work, 1), PlanCache())
     assert [outcome.failure is not None for outcome in result.outcomes] == [False, True, False, False]
-    assert "version 99" in failures(result)[0].error
+    (failure,) = failures(result)
+    assert (failure.kind, failure.is_untried) == ("release", True)
+    assert all(said in failure.error for said in ("version 99'; allowed: version 1;", "unigrams"))
+    assert "later release" in failure.error
     whole = memoize_fragment(storage, work, PlanCache())
     assert [o.checksum for o in result.outcomes if o.failure is None] == [
         o.checksum for at, o in enumerate(whole.outcomes) if at != 1
@@ -144,19 +147,26 @@ def test_a_raw_file_that_changed_fails_what_reads_the_changed_column(tmp_path: P
     assert "column price" in failure.error
 
 
-@pytest.mark.parametrize("damage", ["gone", "truncated", "longer"])
-def test_a_raw_file_that_is_gone_or_damaged_fails_every_component_with_its_name(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "kind"), [("gone", "unreadable"), ("refused", "unreadable"), ("truncated", "data"), ("longer", "data")]
+)
+def test_a_raw_file_that_is_gone_or_damaged_fails_every_component_with_its_name(
+    tmp_path: Path, damage: str, kind: str
+) -> None:
     (work,) = leased_works(tmp_path)
     path = Path(work.fragment.path)
     if damage == "gone":
         path.unlink()
+    elif damage == "refused":
+        path.unlink()
+        path.symlink_to(path)
     elif damage == "truncated":
         path.write_bytes(path.read_bytes()[:500])
     else:
         raw = pq.read_table(path)
         pq.write_table(pa.concat_tables([raw, raw]), path)
     result = memoize_fragment(Storage(str(tmp_path / "home")), work, PlanCache())
-    assert [(failure.kind, str(path) in failure.error) for failure in failures(result)] == [("data", True)] * 4
+    assert [(failure.kind, str(path) in failure.error) for failure in failures(result)] == [(kind, True)] * 4
     assert result.files == ()
     assert not (tmp_path / "home" / work.output).exists()
 

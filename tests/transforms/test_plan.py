@@ -17,7 +17,7 @@ from tests.transforms.components import INPUTS
 from transforms import plan as plan_module
 from transforms.canonical import canonicalize
 from transforms.columns import Column, Numbers, to_arrow
-from transforms.errors import DataError, InputError, UnknownColumn
+from transforms.errors import DataError, OtherRelease, UnknownColumn
 from transforms.expression import Expr, concat, cross, float32, int64, literal, ragged, text, timestamp
 from transforms.graph import Literal, Operation, RawColumn
 from transforms.operators import REGISTRY
@@ -255,19 +255,32 @@ def test_a_column_of_another_type_is_refused_by_name() -> None:
 
 def test_another_operator_version_is_refused_when_compiling() -> None:
     stale = Operation(Dense(DType.STRING), "lower", 99, (QUERY.node,))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(OtherRelease) as caught:
         compile_plan({"x": stale})
     assert caught.value.value == "lower version 99"
     assert "version 1" in caught.value.allowed
+    assert "later release" in caught.value.next_step
+    older = Operation(Dense(DType.STRING), "lower", 0, (QUERY.node,))
+    with pytest.raises(OtherRelease) as caught:
+        compile_plan({"x": older})
+    assert "submit the model again" in caught.value.next_step
 
 
 def test_an_unknown_operator_is_refused_when_compiling() -> None:
-    with pytest.raises(InputError, match="unknown operator"):
+    with pytest.raises(OtherRelease, match="does not have") as caught:
         compile_plan({"x": Operation(Dense(DType.STRING), "lowr", 1, (QUERY.node,))})
+    assert "lower" in caught.value.allowed
+
+
+def test_parameters_that_an_operator_does_not_take_are_another_releases() -> None:
+    asked = Operation(Dense(DType.STRING), "lower", 1, (QUERY.node,), (("twice", True),))
+    with pytest.raises(OtherRelease, match="does not take") as caught:
+        compile_plan({"x": asked})
+    assert "no parameter 'twice'" in caught.value.allowed
 
 
 def test_a_type_that_the_operator_does_not_give_is_refused() -> None:
-    with pytest.raises(InputError, match="does not give"):
+    with pytest.raises(OtherRelease, match="does not give"):
         compile_plan({"x": Operation(Dense(DType.INT64), "lower", 1, (QUERY.node,))})
 
 

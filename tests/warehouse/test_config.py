@@ -27,6 +27,8 @@ def test_catalog_stands_in_the_home_by_default() -> None:
         ("lease_secs", float("nan")),
         ("max_attempts", 0),
         ("retry_backoff_secs", -1),
+        ("untried_backoff_secs", -1),
+        ("max_untried", 0),
         ("busy_timeout_secs", float("nan")),
         ("busy_timeout_secs", float("inf")),
         ("read_threads", -1),

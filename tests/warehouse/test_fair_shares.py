@@ -5,7 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.errors import InputError
-from warehouse.fair_shares import ClientShare, begun, charged, next_client, shares
+from warehouse.fair_shares import (
+    Charge,
+    ClientShare,
+    after_amends,
+    amends,
+    begun,
+    charged,
+    charged_shares,
+    next_client,
+    owed,
+    shares,
+)
 
 NAMES = ("ads", "feed", "mail", "search")
 weights = st.dictionaries(st.sampled_from(NAMES), st.floats(1e-3, 1e6), min_size=1)
@@ -74,6 +85,39 @@ def test_a_newcomer_begins_where_the_others_are() -> None:
 def test_riding_along_is_paid_for() -> None:
     clients = [ClientShare("ads", virtual_secs=0.0), ClientShare("feed", virtual_secs=0.0)]
     assert charged(clients, {"ads", "feed"}, {"ads": 1.0, "feed": 3.0}) == {"ads": 2.0, "feed": 6.0}
+
+
+secs = st.floats(0, 1e4)
+
+
+@given(
+    weights, st.lists(st.tuples(secs, secs, st.sets(st.sampled_from(NAMES), min_size=1)), max_size=6), st.floats(0, 1)
+)
+def test_a_charge_that_is_amended_is_what_would_have_been_charged(
+    weights: dict[str, float], work: list[tuple[float, float, set[str]]], floor: float
+) -> None:
+    """Whatever was estimated, whoever shares it, whatever the floor lifts."""
+    clients = [ClientShare(name, weights.get(name, 1.0), 1000.0) for name in NAMES]
+    payers = {which: sorted(names) for which, (_, _, names) in enumerate(work)}
+    estimated = owed({which: guess for which, (guess, _, _) in enumerate(work)}, payers)
+    took = owed({which: truth for which, (_, truth, _) in enumerate(work)}, payers)
+    share = charged_shares(clients, weights, estimated, floor)
+    times = charged(clients, weights, estimated, floor)
+    more = amends((Charge(guess, {name: share[name] for name in names}), truth) for guess, truth, names in work)
+    amended = after_amends([ClientShare(one.name, one.weight, times[one.name]) for one in clients], more)
+    wanted = charged(clients, weights, took, floor)
+    scale = max(1.0, *times.values(), *wanted.values())
+    for one in amended:
+        assert one.virtual_secs is not None
+        assert abs(one.virtual_secs - wanted[one.name]) <= 1e-9 * scale
+
+
+def test_no_virtual_time_is_less_than_nothing() -> None:
+    clients = [ClientShare("ads", virtual_secs=3.0), ClientShare("feed")]
+    more = amends([(Charge(10.0, {"ads": 0.5, "feed": 0.5}), 1.0)])
+    assert more == {"ads": -9.0, "feed": -9.0}
+    assert [one.virtual_secs for one in after_amends(clients, more)] == [0.0, None], "who never had a turn has no time"
+    assert amends([(Charge(2.0, {"ads": 0.5}), 2.0), (Charge(1.0, {}), 9.0)]) == {}
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, 1e-7, 1e308, float("inf"), float("nan")])

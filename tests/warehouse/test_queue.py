@@ -27,9 +27,11 @@ from warehouse import (
     schema,
     submit_model,
 )
+from warehouse.memos import requeue_tasks
 from warehouse.retire import retire_model
 from warehouse.solution import Read
 from warehouse.task_states import TaskState
+from warehouse.turns import read_shares
 
 pytestmark = pytest.mark.usefixtures("log")
 WRITTEN = pretended("memos/x")
@@ -303,6 +305,21 @@ def test_the_last_failure_is_kept_whole_until_it_is_asked_for_again(warehouse: W
         assert connection.execute(select(schema.failures)).all() == []
 
 
+def test_asking_again_for_what_a_worker_has_leaves_what_is_known_of_its_failure(
+    warehouse: Warehouse, clock: Clock
+) -> None:
+    submit_model(warehouse, model(inputs=1))
+    leased, queued, _ = lease_tasks(warehouse, "w", limit=100)
+    for task in (leased, queued):
+        fail_task(warehouse, task, Failure("raised", "ValueError: no"))
+    clock.advance(60)
+    again = {task.task_id: task for task in lease_tasks(warehouse, "w", limit=100)}
+    release_tasks(warehouse, [again[queued.task_id]])
+    with warehouse.catalog.write() as connection:
+        requeue_tasks(connection, [leased.memo_key, queued.memo_key], clock.now)
+        assert connection.execute(select(schema.failures.c.task)).scalars().all() == [leased.task_id]
+
+
 def test_released_tasks_lose_no_attempt(warehouse: Warehouse) -> None:
     submit_model(warehouse, model(inputs=1))
     for _ in range(10):
@@ -327,6 +344,57 @@ def test_backoff_delays_the_next_attempt(tmp_path: Path, log: Path, clock: Clock
             assert tasks[0].task_id not in {task.task_id for task in others}
             release_tasks(warehouse, others)
             clock.advance(1)
+
+
+def test_what_could_not_be_read_waits_for_minutes(warehouse: Warehouse, clock: Clock) -> None:
+    submit_model(warehouse, model(inputs=1))
+    (task, *others) = lease_tasks(warehouse, "w", limit=100)
+    release_tasks(warehouse, others)
+    unreadable = Failure("unreadable", "cannot read the file")
+    for attempt, wait_secs in ((1, 60), (2, 120), (3, 240), (4, 480), (5, 900)):
+        assert task.attempt == attempt
+        assert fail_task(warehouse, task, unreadable, draw=lambda: 1 - 2**-53) is TaskState.QUEUED
+        clock.advance(wait_secs - 1)
+        ready = lease_tasks(warehouse, "w", limit=100)
+        assert task.task_id not in {one.task_id for one in ready}
+        release_tasks(warehouse, ready)
+        clock.advance(1)
+        taken = {one.task_id: one for one in lease_tasks(warehouse, "w", limit=100)}
+        task = taken.pop(task.task_id)
+        release_tasks(warehouse, taken.values())
+    assert fail_task(warehouse, task, unreadable) is TaskState.FAILED
+
+
+def virtual_secs(warehouse: Warehouse) -> dict[str, float | None]:
+    with warehouse.catalog.read() as connection:
+        return {one.name: one.virtual_secs for one in read_shares(connection)}
+
+
+def test_what_work_took_is_charged_and_not_what_it_seemed_to_take(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model("one", "ads", inputs=1))
+    submit_model(warehouse, model("two", "search", inputs=1))
+    first, second, third = lease_tasks(warehouse, "w", limit=100)
+    assert first.payers == {"ads": 0.5, "search": 0.5}
+    estimated = sum(task.work_secs for task in (first, second, third))
+    assert virtual_secs(warehouse) == pytest.approx({"ads": estimated, "search": estimated})
+    written = replace(pretended(), secs=7.0)
+    for _ in range(2):  # what is committed twice is charged once
+        assert commit_memos(warehouse, [(first, written)]) == (True,)
+        expected = 7.0 + second.work_secs + third.work_secs
+        assert virtual_secs(warehouse) == pytest.approx({"ads": expected, "search": expected})
+    fail_task(warehouse, second, Failure("stalled", "took more than 3 s"), secs=3.0)
+    assert virtual_secs(warehouse)["ads"] == pytest.approx(10.0 + third.work_secs)
+    assert release_tasks(warehouse, [third]) == 1
+    assert release_tasks(warehouse, [third]) == 0
+    assert virtual_secs(warehouse) == pytest.approx({"ads": 10.0, "search": 10.0})
+
+
+def test_an_attempt_without_a_try_is_not_charged(warehouse: Warehouse) -> None:
+    submit_model(warehouse, model("one", "ads", inputs=1))
+    tasks = lease_tasks(warehouse, "w", limit=100)
+    fail_task(warehouse, tasks[0], Failure("unreadable", "cannot read the file"))
+    fail_task(warehouse, tasks[1], Failure("raised", "ValueError: no"))
+    assert virtual_secs(warehouse)["ads"] == pytest.approx(tasks[1].work_secs + tasks[2].work_secs)
 
 
 def test_depths(warehouse: Warehouse) -> None:

@@ -10,6 +10,7 @@ from warehouse.task_states import (
     MOST_BACKOFF_SECS,
     TRANSITIONS,
     AttemptLimits,
+    TaskChange,
     TaskEvent,
     TaskState,
     TaskStatus,
@@ -29,6 +30,7 @@ from warehouse.task_states import (
     requeue_change,
     sources,
     target,
+    untried_change,
 )
 
 LIMITS = AttemptLimits(max_attempts=3, max_losses=10)
@@ -126,6 +128,16 @@ def test_failed_attempts_are_used_up_and_losses_are_not_among_them() -> None:
     ]  # fmt: skip
     assert event(7, losses=5) is TaskEvent.RETRY
     assert event(8, losses=5) is TaskEvent.QUARANTINE
+
+
+def test_attempts_in_which_nothing_was_tried_are_more_and_further_apart() -> None:
+    def change(attempt: int, losses: int = 0) -> TaskChange:
+        return untried_change(attempt, losses, LIMITS, 1000.0, 60.0, 0.5)
+
+    waits = [change(attempt).not_before for attempt in range(1, 6)]
+    assert waits == [1045.0, 1090.0, 1180.0, 1360.0, 1675.0]
+    assert change(6).event is TaskEvent.QUARANTINE
+    assert change(6, losses=1).event is TaskEvent.RETRY
 
 
 def test_backoff_doubles_up_to_an_hour() -> None:

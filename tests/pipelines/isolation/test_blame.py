@@ -80,7 +80,7 @@ def names(count: int) -> tuple[str, ...]:
     return tuple(f"c{number}" for number in range(count))
 
 
-KINDS: st.SearchStrategy[DeathKind] = st.sampled_from(["memory", "stalled", "lost"])
+KINDS: st.SearchStrategy[DeathKind] = st.sampled_from(["memory", "stalled", "lost", "defect"])
 
 
 @st.composite

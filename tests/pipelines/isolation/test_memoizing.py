@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import ComponentOutcome, FragmentWork
 from pipelines.isolation import memoizing
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.memoizing import ChildDefect, Notorious, memoize_isolated
+from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import ChildProcesses
 from tests.pipelines.isolation import scenes
 from tests.pipelines.isolation.scenes import (
@@ -23,6 +24,7 @@ from tests.pipelines.isolation.scenes import (
     LIMITS,
     OTHER_BAD,
     ROWS,
+    eventually,
     healthy,
     leased,
     made,
@@ -254,8 +256,85 @@ def test_a_disk_that_refuses_is_an_error_here(tmp_path: Path, processes: ChildPr
         memoize_isolated(work.to_json(), home, processes, LIMITS, Notorious())
 
 
-def test_a_defect_of_a_child_is_told_here(tmp_path: Path, processes: ChildProcesses) -> None:
+def test_a_defect_that_one_component_brings_about_is_its_failure_alone(
+    tmp_path: Path, processes: ChildProcesses, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it breaks is outside of any operator: writing the file, of which no component is suspected."""
+
+    @op(result="string")
+    def breaks_writing(text):
+        for kind in object.__subclasses__():
+            if kind.__name__ == "MemoFile":
+                kind.__init__ = None
+        return text
+
+    inputs = {**healthy(), "bad": breaks_writing(MOOD)}
+    _, outcomes = memoized(tmp_path, inputs, processes)
+    _, sums = undisturbed(tmp_path / "without")
+    assert checksums(outcomes, healthy()) == sums
+    failure = outcomes["bad"].failure
+    assert failure is not None
+    assert (failure.kind, failure.exception, failure.sample) == ("defect", "TypeError", "")
+    assert re.fullmatch(
+        r"TypeError: 'NoneType' object is not callable, at warehouse/memo_file.py:\d+ in write_memo_file, called at .*",
+        failure.error,
+    )
+    assert "Traceback (most recent call last)" in caplog.text
+
+
+def test_a_defect_over_every_component_fails_them_all_and_nobody_else(
+    tmp_path: Path, processes: ChildProcesses
+) -> None:
     home, (work,) = leased(tmp_path, made(healthy()))
     broken = FragmentWork(work.fragment, work.components, "memos/no path\0-x-y.memo")
-    with pytest.raises(ChildDefect, match="Traceback"):
-        memoize_isolated(broken.to_json(), home, processes, LIMITS, Notorious())
+    result = memoize_isolated(broken.to_json(), home, processes, LIMITS, Notorious())
+    failures = [outcome.failure for outcome in result.outcomes]
+    assert [failure.kind for failure in failures if failure] == ["defect"] * len(work.components)
+    assert all(failure is not None and "null byte" in failure.error for failure in failures)
+
+
+@op(result="string")
+def starts_a_process_and_quits(text):
+    for kind in object.__subclasses__():
+        if kind.__name__ == "Popen":
+            kind(["sleep", "4321.0625"])
+    raise SystemExit(7)
+
+
+@op(result="string")
+def starts_a_process_and_loops(text):
+    for kind in object.__subclasses__():
+        if kind.__name__ == "Popen":
+            kind(["sleep", "4321.1875"])
+    while len(text):
+        pass
+    return text
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind", "command"),
+    [
+        (starts_a_process_and_quits, "lost", b"sleep\x004321.0625\x00"),
+        (starts_a_process_and_loops, "stalled", b"sleep\x004321.1875\x00"),
+    ],
+)
+def test_what_a_component_starts_ends_with_its_process(
+    tmp_path: Path, processes: ChildProcesses, bad: Callable[[hr.Expr], hr.Expr], kind: str, command: bytes
+) -> None:
+    """Whether the process ends by itself or is killed."""
+    _, outcomes = memoized(tmp_path, {"bad": bad(MOOD)}, processes, HASTY, rows=1)
+    failure = outcomes["bad"].failure
+    assert failure is not None
+    assert failure.kind == kind
+
+    def are_gone() -> bool:
+        return not any(command_of(folder) == command for folder in Path("/proc").glob("[0-9]*"))
+
+    assert eventually(are_gone, 20.0)
+
+
+def command_of(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""  # it ended meanwhile

@@ -87,7 +87,7 @@ class TwinQueues(RuleBasedStateMachine):
     def commit(self, held: list[Held]) -> None:
         grants = [grant for _, grant in held]
         answers = commit_memos(self.warehouse, [(task, pretended(f"memos/{task.lease}")) for task, _ in held])
-        committed = self.twin.commit(grants)
+        committed = self.twin.commit((grant, pretended().secs) for grant in grants)
         assert [grant for grant, answer in zip(grants, answers, strict=True) if answer] == list(committed)
         self.referee.committed(grants, committed)
 

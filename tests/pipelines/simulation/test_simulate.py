@@ -18,7 +18,7 @@ from pipelines.simulation.simulate import Outcome, make_tasks, simulate
 from pipelines.simulation.work import Grant, SimTask
 from transforms.errors import InputError
 from warehouse.batching import BatchBudget
-from warehouse.fair_shares import ClientShare
+from warehouse.fair_shares import Charge, ClientShare
 from warehouse.task_states import AttemptLimits, TaskState, applied, commit_change, is_leasable
 
 CLIENTS = ("ads", "feed", "search")
@@ -108,11 +108,30 @@ def test_clients_get_their_shares_while_all_wait() -> None:
     assert got["ads"] == pytest.approx(0.95 * 600 * 6 / 9, abs=9)
 
 
+def test_clients_get_their_shares_of_what_work_takes_and_not_of_what_it_seems_to() -> None:
+    """One client's tasks take four times as long as is thought, the other's as long."""
+    true_secs = {"ads": 4.0, "feed": 1.0}
+    tasks = tuple(
+        SimTask(n, ("log", f"{client}{n}"), n, {client: 0}, 1.0, true_secs[client], raw_bytes={"query": 1e8})
+        for n, client in enumerate(("ads", "feed") * 400)
+    )
+    queue = MemoryQueue([ClientShare("ads"), ClientShare("feed")])
+    queue.add(*tasks)
+    got = dict.fromkeys(true_secs, 0.0)
+    for turn in range(100):
+        grants = queue.lease(1e9, f"lease-{turn}", BatchBudget(3e8))
+        assert queue.commit((grant, grant.task.true_secs) for grant in grants) == grants
+        for grant in grants:
+            (client,) = grant.task.priorities
+            got[client] += grant.task.true_secs
+    assert got["ads"] == pytest.approx(got["feed"], abs=15), "within a turn of both"
+
+
 class _Unfenced(MemoryQueue):
     """A queue that forgets to look at fences."""
 
-    def commit(self, grants: Iterable[Grant]) -> tuple[Grant, ...]:
-        listed = tuple(one for one in grants if self.statuses[one.task.task_id].state is TaskState.LEASED)
+    def commit(self, done: Iterable[tuple[Grant, float]]) -> tuple[Grant, ...]:
+        listed = tuple(one for one, _ in done if self.statuses[one.task.task_id].state is TaskState.LEASED)
         for grant in listed:
             self._set(grant.task, applied(self.statuses[grant.task.task_id], commit_change()))
         return listed
@@ -132,8 +151,8 @@ class _Hasty(MemoryQueue):
 class _Forgetful(MemoryQueue):
     """A queue that counts no lost worker."""
 
-    def _grant(self, task: SimTask, client: str, name: str, now: float) -> Grant:
-        grant = super()._grant(task, client, name, now)
+    def _grant(self, task: SimTask, client: str, name: str, now: float, charge: Charge) -> Grant:
+        grant = super()._grant(task, client, name, now, charge)
         self.statuses[task.task_id] = replace(self.statuses[task.task_id], losses=0)
         return grant
 
