@@ -59,6 +59,8 @@ _COLLECT_SECS_BUCKET = 2.0
 _COMMIT_TASKS = 1_000
 #: A worker may run for months, and meet one broken component in every fragment.
 ERRORS_KEPT = 100
+# Who works until nothing is left does not wait longer for a task to be tried again.
+_SOON_SECS = 30.0
 # Far longer than any result waits for the worker that asked for it.
 _ABANDONED_SECS = 7 * 86_400
 
@@ -107,6 +109,7 @@ class WorkerReport:
     were lost to another worker. ``rows`` counts events, once for each memo. ``raw_bytes_read``: raw columns, as they
     lay in memory, once for each fragment. ``job_secs`` of ``secs`` went
     into jobs. ``times_busy``: how often the catalog was locked for longer than its timeout, or could not be reached.
+    ``postponed``: tasks that it left in the queue, as they are to be tried again later than it cared to wait.
     ``errors``: the first :data:`ERRORS_KEPT` different messages of the failures; the quarantine has them all.
     """
 
@@ -121,6 +124,7 @@ class WorkerReport:
     secs: float = 0.0
     job_secs: float = 0.0
     times_busy: int = 0
+    postponed: int = 0
     errors: list[str] = field(default_factory=list)
 
     def count_busy(self) -> None:
@@ -144,7 +148,7 @@ def run_worker(
     on_step: Callable[[Instruction], None] | None = None,
     report: WorkerReport | None = None,
 ) -> WorkerReport:
-    """Work until ``stop`` is set or, with ``until_idle``, until no task is queued or leased.
+    """Work until ``stop`` is set or, with ``until_idle``, until no task is leased, nor queued and due soon.
 
     Before each lease, what live models miss because their table grew is queued: nobody has to submit them again.
 
@@ -184,7 +188,7 @@ def _work(
     begun = time.monotonic()
     queue_was_empty = False
     while True:
-        unfinished = patience.call(lambda: unfinished_tasks(warehouse)) if queue_was_empty else 0
+        unfinished = patience.call(lambda: unfinished_tasks(warehouse, _SOON_SECS)) if queue_was_empty else 0
         state = WorkerState(len(worker.in_hand), queue_was_empty, unfinished, until_idle, stop.is_set())
         instruction = decide(state)
         if on_step is not None:
@@ -202,6 +206,8 @@ def _work(
             case Stop(why):
                 _LOG.info("worker %s stops: %s", config.name, why)
                 worker.report.secs = time.monotonic() - begun
+                if until_idle and not stop.is_set():
+                    worker.report.postponed = patience.call(lambda: unfinished_tasks(warehouse))
                 return worker.report
 
 

@@ -10,7 +10,7 @@ class WorkerState:
     """What the next step depends on.
 
     ``in_hand``: tasks leased and not yet run. ``queue_was_empty``: the last lease gave nothing, and nothing was done
-    since. ``unfinished``: tasks, of any worker, that are queued or leased. ``stop_asked``: someone wants it to end.
+    since. ``unfinished``: tasks, of any worker, that are leased, or queued and due soon. ``stop_asked``: someone wants it to end.
     """
 
     in_hand: int

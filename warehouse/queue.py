@@ -476,10 +476,10 @@ def queued_tasks(warehouse: Warehouse) -> int:
         return count_wanted(connection, queued_only=True)
 
 
-def unfinished_tasks(warehouse: Warehouse) -> int:
-    """How many tasks are queued for live models or with a worker."""
+def unfinished_tasks(warehouse: Warehouse, within_secs: float = math.inf) -> int:
+    """How many tasks are with a worker, or queued for live models and due within so many seconds."""
     with warehouse.catalog.read() as connection:
-        return count_wanted(connection, queued_only=False)
+        return count_wanted(connection, queued_only=False, due_by=warehouse.clock() + within_secs)
 
 
 def queue_depths(warehouse: Warehouse) -> tuple[QueueDepth, ...]:

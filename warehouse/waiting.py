@@ -7,12 +7,13 @@ what it looked up before, where each lookup by itself would be of a page somewhe
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Subquery, Text, cast, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Subquery, Text, cast, exists, func, or_, select
 
 from warehouse import schema
 from warehouse.task_states import MEMO_OF_TASK, TaskState
@@ -79,12 +80,15 @@ def count_in_state(connection: Connection, state: TaskState) -> dict[Waiters, in
     return _by_waiters(connection.execute(query))
 
 
-def count_wanted(connection: Connection, *, queued_only: bool) -> int:
-    """How many tasks that a live model waits for are queued or, unless ``queued_only``, leased."""
+def count_wanted(connection: Connection, *, queued_only: bool, due_by: float = math.inf) -> int:
+    """How many tasks that a live model waits for are queued and due by then, or, unless ``queued_only``, leased."""
     tasks, waits = schema.tasks.c, schema.waits.c
     wanted = exists().where(waits.memo_key == tasks.memo_key, _is_live(waits.model))
     query = select(func.count()).select_from(schema.tasks).where(wanted)
-    count = int(connection.execute(_along_open_tasks(query.where(schema.is_open()))).scalar_one())
+    in_time = (
+        query if due_by == math.inf else query.where(or_(tasks.not_before <= due_by, tasks.state == TaskState.LEASED))
+    )
+    count = int(connection.execute(_along_open_tasks(in_time.where(schema.is_open()))).scalar_one())
     if not queued_only:
         return count
     return count - int(connection.execute(query.where(tasks.state == TaskState.LEASED)).scalar_one())

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 def work(
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to lease.")] = False,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Stop when nothing is left to lease, nor will be soon.")
+    ] = False,
     runner: Runner = "DirectRunner",
     beam_options: BeamOptions = None,
     batch_tasks: Annotated[int, typer.Option(help="Lease up to this many tasks at a time.")] = 20_000,
@@ -154,6 +156,7 @@ def _screen(worker: str, done: WorkerReport) -> WorkScreen:
         tasks=done.tasks,
         memos=done.memos,
         failures=done.failures,
+        postponed=done.postponed,
         rows=done.rows,
         raw_bytes_read=done.raw_bytes_read,
         secs=done.secs,

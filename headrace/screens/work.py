@@ -11,12 +11,15 @@ from headrace.screens.units import bytes_text, many, secs_text
 
 @dataclass(frozen=True, slots=True)
 class WorkScreen:
-    """What one worker did until it stopped. ``rows`` counts events, once for each component."""
+    """What one worker did until it stopped. ``rows`` counts events, once for each component; ``postponed`` tasks are to be
+    tried again, later than it waited.
+    """
 
     worker: str
     tasks: int
     memos: int
     failures: int
+    postponed: int
     rows: int
     raw_bytes_read: int
     secs: float
@@ -24,12 +27,20 @@ class WorkScreen:
     def render(self) -> RenderableType:
         """One sentence, and where to look when something failed."""
         if not self.tasks:
-            return "nothing was queued"
+            return self._left or "nothing was queued"
         text = (f"{many(self.memos, 'memo')} of {many(self.rows, 'value')} from {bytes_text(self.raw_bytes_read)} "
                 f"of raw data in {secs_text(self.secs)}")  # fmt: skip
         if self.failures:
             text += f"\n{many(self.failures, 'attempt')} failed; next: headrace tasks list says which and why"
-        return text
+        return f"{text}\n{self._left}" if self._left else text
+
+    @property
+    def _left(self) -> str:
+        if not self.postponed:
+            return ""
+        wait = "task waits" if self.postponed == 1 else "tasks wait"
+        return (f"{self.postponed} {wait} to be tried again, minutes after the attempt that failed; next: headrace tasks list "
+                "says why; headrace work takes up what is due")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,10 @@ class Waited(NamedTuple):
     since: float
     rows: int
     fingerprint: str
+    due_at: float
+
+    def is_open_by(self, at: float) -> bool:
+        return self.state == TaskState.LEASED or (self.state == TaskState.QUEUED and self.due_at <= at)
 
 
 def each_task(connection: Connection) -> list[Waited]:
@@ -58,7 +62,7 @@ def each_task(connection: Connection) -> list[Waited]:
     )  # fmt: skip
     query = (
         select(tasks.memo_key, models.client, models.priority, tasks.state, tasks.created_at, fragments.rows,
-               memos.fingerprint)
+               memos.fingerprint, tasks.not_before)
         .join(schema.waits, waits.memo_key == tasks.memo_key)
         .join(schema.models, models.id == waits.model)
         .join(schema.memos, memos.memo_key == tasks.memo_key)
@@ -96,6 +100,8 @@ def check(warehouse: Warehouse, now: float) -> None:
         ).scalar_one()
     assert queued_tasks(warehouse) == len({one.key for one in rows if one.state == TaskState.QUEUED})
     assert unfinished_tasks(warehouse) == len({one.key for one in rows if one.state in OPEN})
+    for secs in (0.0, 0.4, 10.0):
+        assert unfinished_tasks(warehouse, secs) == len({one.key for one in rows if one.is_open_by(now + secs)})
     depths = expected_depths(rows, names)
     assert queue_depths(warehouse) == depths
     payers: defaultdict[str, set[str]] = defaultdict(set)

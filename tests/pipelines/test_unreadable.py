@@ -152,3 +152,15 @@ def test_one_file_is_no_evidence_against_a_machine() -> None:
     assert not once.is_machine
     assert not once.with_more(["a"]).is_machine
     assert once.with_more(["b"]).is_machine
+
+
+def test_who_works_until_nothing_is_left_does_not_wait_for_minutes(tmp_path: Path) -> None:
+    patient = WarehouseConfig(str(tmp_path / "home"), untried_backoff_secs=3600.0, rates=FREE_READS)
+    with Warehouse.open(patient) as warehouse:
+        root = write_log(tmp_path / "log")
+        fill(warehouse, root)
+        spoil(file(root, 1))
+        report = work(warehouse)
+        assert (report.memos, report.failures, report.postponed) == (2 * COMPONENTS, COMPONENTS, COMPONENTS)
+        again = work(warehouse)
+        assert (again.tasks, again.postponed) == (0, COMPONENTS)
