@@ -8,7 +8,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help demo test test-all flink test-flink check bench clean
+.PHONY: help demo test test-all flink test-flink spark test-spark check bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -26,16 +26,22 @@ demo: $(READY) ## raw logs to a trained model; LOGS=path FORMAT=globo|movielens|
 	@$(BIN)/headrace demo $(if $(LOGS),--logs "$(LOGS)") $(if $(FORMAT),--format $(FORMAT)) $(DEMO_OPTIONS)
 
 test: $(READY) ## the tests that finish in minutes
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not flink" $(TEST_OPTIONS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not flink and not spark" $(TEST_OPTIONS)
 
-test-all: $(READY) ## every test but those on Flink
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not flink" $(TEST_OPTIONS)
+test-all: $(READY) ## every test but those on Flink and Spark
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not flink and not spark" $(TEST_OPTIONS)
 
 flink: $(READY) # a Flink distribution and Beam's job server in .flink/; tests/flink/install.py pins both
-	@$(BIN)/python tests/flink/install.py
+	@$(BIN)/python -m tests.flink.install
 
 test-flink: flink ## memoize on a real Flink, a task manager killed midway; needs java and mvn
 	$(BIN)/python -m pytest -n 0 -m flink tests/flink $(TEST_OPTIONS)
+
+spark: $(READY) # a Spark and Beam's job server in .spark/; tests/spark/install.py pins both
+	@$(BIN)/python -m tests.spark.install
+
+test-spark: spark ## memoize on a real Spark, an executor killed midway; needs java and mvn
+	$(BIN)/python -m pytest -n 0 -m spark tests/spark $(TEST_OPTIONS)
 
 check: $(READY) ## format, lint, types, import rules
 	$(BIN)/ruff format --check .
@@ -50,4 +56,4 @@ bench: $(READY) ## the measurements that README and docs quote
 	  $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 clean: ## remove the environment and what the demo made
-	rm -rf $(VENV) .headrace .flink
+	rm -rf $(VENV) .headrace .flink .spark

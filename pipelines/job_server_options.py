@@ -1,7 +1,7 @@
 """Options that only the Java side of a runner knows: its job server takes them from the pipeline's options.
 
 A running server tells them (:func:`described`). Where Beam starts the server itself, with the job, they are these names
-of the released servers' ``FlinkPipelineOptions`` and ``SparkPipelineOptions``; the tests compare Flink's with a server.
+of the released servers' ``FlinkPipelineOptions`` and ``SparkPipelineOptions``; the tests compare both with a server.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _FLINK = (
 )  # fmt: skip
 _SPARK = (
     "batch_interval_millis", "bundle_size", "cache_disabled", "checkpoint_dir", "checkpoint_duration_millis",
-    "enable_spark_metric_sinks", "event_log_enabled", "max_records_per_batch", "min_read_time_millis",
-    "prefer_group_by_key_to_handle_huge_values", "read_time_percentage", "spark_history_dir", "spark_master",
-    "storage_level", "use_active_spark_session",
+    "enable_spark_metric_sinks", "max_records_per_batch", "min_read_time_millis",
+    "prefer_group_by_key_to_handle_huge_values", "read_time_percentage", "spark_master", "storage_level",
+    "use_active_spark_session",
 )  # fmt: skip
 
 #: What the runner's released job server takes beside Beam's Python options.

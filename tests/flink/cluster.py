@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.flink.install import JOB_SERVER, LIB
+from tests.processes import end, free_port, start, wait_until
 
 TASK_MANAGERS = 2
-_DEADLINE_SECS = 180.0
 # What Flink's own start scripts give a Java of these days.
 _OPENED = ("lang", "net", "io", "nio", "text", "time", "util", "util.concurrent", "util.concurrent.atomic",
            "util.concurrent.locks", "lang.reflect")  # fmt: skip
@@ -58,47 +54,6 @@ def settings(rpc_port: int, rest_port: int, temporary: Path) -> dict[str, object
         "heartbeat.interval": 1000, "heartbeat.timeout": 30000,
         "io.tmp.dirs": temporary, "blob.storage.directory": temporary,
     }  # fmt: skip
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def wait_until(happened: Callable[[], bool], what: str, alive: Mapping[str, subprocess.Popen[Any]]) -> None:
-    """Wait for an event, however slow the machine; fail at once when a process that it needs has ended."""
-    deadline = time.monotonic() + _DEADLINE_SECS
-    while not happened():
-        for name, process in alive.items():
-            assert process.poll() is None, f"{name} ended while waiting until {what}"
-        assert time.monotonic() < deadline, f"waited {_DEADLINE_SECS:.0f} s until {what}"
-        time.sleep(0.1)
-
-
-def start(command: list[str], log: Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """A process that leads a group of its own, so that what it starts can be ended with it."""
-    with log.open("wb") as file:
-        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                start_new_session=True, env={**os.environ, **(environment or {})})  # fmt: skip
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and everything of its group that still runs, at once."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def group_of(process: subprocess.Popen[bytes]) -> set[int]:
-    """The processes of the group that ``process`` leads, or led, which have not ended."""
-    found = set()
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, _, group = status.read_text().rpartition(")")[2].split()[:3]
-            if int(group) == process.pid and state != "Z":
-                found.add(int(status.parent.name))
-    return found
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.flink import install
 from tests.flink.cluster import FlinkCluster, running
+from tests.flink.install import PARTS
 
 
 @pytest.fixture(scope="module")
 def flink(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[FlinkCluster]:
     """One cluster for all: the test that kills a part of it comes last."""
-    if install.missing_tools() or not install.is_ready():
+    if PARTS.is_missing():
         pytest.skip("no Flink here: make test-flink")
     with running(tmp_path_factory.mktemp("flink")) as cluster:
         failed = request.session.testsfailed

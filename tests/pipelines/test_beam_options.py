@@ -57,6 +57,7 @@ def test_an_unknown_option_is_one_error_with_the_nearest_names() -> None:
     assert error.value == "--flink_mater"
     assert error.allowed.split(", ")[0] == "--flink_master"
     assert refusal("SparkRunner", "--object_reuse").value == "--object_reuse"  # it is Flink's
+    assert refusal("SparkRunner", "--event_log_enabled").value == "--event_log_enabled"  # Beam dropped it in 2.29
 
 
 @pytest.mark.parametrize(
