@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -83,3 +84,5 @@ def running(folder: Path) -> Iterator[SparkCluster]:
     finally:
         for process in started.values():
             end(process)
+        for work in folder.glob("work-*"):  # every executor has got all jars
+            shutil.rmtree(work)
