@@ -21,6 +21,11 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+def is_listening(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("localhost", port)) == 0
+
+
 def wait_until(happened: Callable[[], bool], what: str, alive: Mapping[str, subprocess.Popen[Any]]) -> None:
     """Wait for an event, however slow the machine; fail at once when a process that it needs has ended."""
     deadline = time.monotonic() + _DEADLINE_SECS

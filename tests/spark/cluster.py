@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.processes import end, free_port, start, wait_until
+from tests.processes import end, free_port, is_listening, start, wait_until
 from tests.spark.install import FOLDER, JARS, JOB_SERVER, SCALA
 
 WORKERS = 2
@@ -33,6 +33,7 @@ def job_server(master: str, folder: Path) -> Iterator[str]:
                "--artifact-port=0", "--expansion-port=0", f"--artifacts-dir={folder / 'artifacts'}"]  # fmt: skip
     process = start(command, log, ENVIRONMENT)
     try:
+        wait_until(lambda: is_listening(port), "the job server runs", {"it": process})
         yield f"localhost:{port}"
     finally:
         end(process)
