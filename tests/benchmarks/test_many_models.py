@@ -14,12 +14,12 @@ from benchmarks.many_models import Figures, Reading, globo, measure, news_fleet,
 def test_both_sides_of_a_small_fleet(tmp_path: Path) -> None:
     fleet = search_fleet()
     small = replace(fleet, shared=dict(islice(fleet.shared.items(), 8)))
-    found = measure(small, sample(tmp_path, 400), tmp_path, count=3, share=0.8)
-    assert (found.models, found.inputs, found.components, found.fragments) == (3, 10, 8 + 3 * 2, 4)
+    found = measure(small, sample(tmp_path, 2400), tmp_path, count=3, share=0.8)
+    assert (found.models, found.inputs, found.components, found.fragments) == (3, 10, 8 + 3 * 2, 24)
     assert found.memos == found.components * found.fragments, "each component is computed once a fragment"
-    assert found.loading.loaded == 3 * 10 * 4
+    assert found.loading.loaded == 3 * 10 * 24
     assert found.loading.computed == 0
-    assert found.reading.loaded + found.reading.computed == 3 * 10 * 4
+    assert found.reading.loaded + found.reading.computed == 3 * 10 * 24
 
 
 @pytest.mark.slow
