@@ -54,6 +54,7 @@ from warehouse.task_states import (
 from warehouse.turns import amend_charges, charge_turn, next_turn
 from warehouse.waiting import clients_of, count_in_state, count_open, count_wanted, live_models
 from warehouse.warehouse import Warehouse
+from warehouse.work_estimates import TASK_SECS
 
 
 @dataclass(frozen=True)
@@ -304,7 +305,7 @@ def commit_memos(
         ready = [(task, written) for task, written in listed if _claim(task) in owned]
         if ready:
             _commit(connection, ready, now)
-            amend_charges(connection, ((task.charge, written.secs) for task, written in ready))
+            amend_charges(connection, ((task.charge, TASK_SECS + written.secs) for task, written in ready))
             record_measurements(connection, works, [
                 stored_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
                 for task, written in ready

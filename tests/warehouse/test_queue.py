@@ -32,6 +32,7 @@ from warehouse.retire import retire_model
 from warehouse.solution import Read
 from warehouse.task_states import TaskState
 from warehouse.turns import read_shares
+from warehouse.work_estimates import TASK_SECS
 
 pytestmark = pytest.mark.usefixtures("log")
 WRITTEN = pretended("memos/x")
@@ -380,13 +381,23 @@ def test_what_work_took_is_charged_and_not_what_it_seemed_to_take(warehouse: War
     written = replace(pretended(), secs=7.0)
     for _ in range(2):  # what is committed twice is charged once
         assert commit_memos(warehouse, [(first, written)]) == (True,)
-        expected = 7.0 + second.work_secs + third.work_secs
+        expected = TASK_SECS + 7.0 + second.work_secs + third.work_secs
         assert virtual_secs(warehouse) == pytest.approx({"ads": expected, "search": expected})
     fail_task(warehouse, second, Failure("stalled", "took more than 3 s"), secs=3.0)
-    assert virtual_secs(warehouse)["ads"] == pytest.approx(10.0 + third.work_secs)
+    assert virtual_secs(warehouse)["ads"] == pytest.approx(TASK_SECS + 10.0 + third.work_secs)
     assert release_tasks(warehouse, [third]) == 1
     assert release_tasks(warehouse, [third]) == 0
-    assert virtual_secs(warehouse) == pytest.approx({"ads": 10.0, "search": 10.0})
+    assert virtual_secs(warehouse) == pytest.approx({"ads": TASK_SECS + 10.0, "search": TASK_SECS + 10.0})
+
+
+def test_what_was_estimated_well_is_charged_as_it_was(warehouse: Warehouse) -> None:
+    """A task costs something besides what it computes; else a client of many cheap ones would have the workers for nothing."""
+    submit_model(warehouse, model("one", "ads", inputs=1))
+    tasks = lease_tasks(warehouse, "w", limit=100)
+    before = virtual_secs(warehouse)
+    computed = [replace(pretended(), secs=task.work_secs - TASK_SECS) for task in tasks]
+    assert all(commit_memos(warehouse, zip(tasks, computed, strict=True)))
+    assert virtual_secs(warehouse) == pytest.approx(before)
 
 
 def test_an_attempt_without_a_try_is_not_charged(warehouse: Warehouse) -> None:

@@ -40,6 +40,7 @@ from warehouse import (
 from warehouse.batching import BatchBudget
 from warehouse.task_states import TaskState
 from warehouse.turns import read_shares
+from warehouse.work_estimates import TASK_SECS
 
 LEASE_SECS = 60.0
 Held = tuple[LeasedTask, Grant]
@@ -87,7 +88,7 @@ class TwinQueues(RuleBasedStateMachine):
     def commit(self, held: list[Held]) -> None:
         grants = [grant for _, grant in held]
         answers = commit_memos(self.warehouse, [(task, pretended(f"memos/{task.lease}")) for task, _ in held])
-        committed = self.twin.commit((grant, pretended().secs) for grant in grants)
+        committed = self.twin.commit((grant, TASK_SECS + pretended().secs) for grant in grants)
         assert [grant for grant, answer in zip(grants, answers, strict=True) if answer] == list(committed)
         self.referee.committed(grants, committed)
 
