@@ -35,7 +35,10 @@ def ended_by_signals(first: Callable[[], None] | None = None) -> Iterator[None]:
             sys.exit(SIGTERM_STATUS)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
+    # A shell lets what it starts in the background ignore Ctrl-C, which is meant for what runs in front.
+    in_front = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    numbers = (signal.SIGTERM, signal.SIGINT) if in_front else (signal.SIGTERM,)
+    before = {number: signal.signal(number, told) for number in numbers}
     try:
         yield
     finally:
