@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: What a person is shown of a value and of an error; the JSON has all.
 _VALUE_CHARACTERS, _ERROR_CHARACTERS = 60, 240
-_MOST_EVENTS, _MOST_GROUPS = 20, 20
+_MOST_EVENTS, _MOST_GROUPS, _MOST_RANGES = 20, 20, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,16 @@ def _errors(errors: Iterable[tuple[str, int]]) -> RenderableType:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """3, 4, 5 and 9 as ``3-5, 9``."""
+    """3, 4, 5 and 9 as ``3-5, 9``; of many ranges the first, for what stands beside them needs its room."""
     ranges: list[list[int]] = []
     for number in sorted(numbers):
         if ranges and ranges[-1][1] == number - 1:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges[:_MOST_RANGES])
+    more = sum(last - first + 1 for first, last in ranges[_MOST_RANGES:])
+    return shown + (f" and {count_text(more)} more" if more else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -13,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
+from headrace.screens.tasks import TaskLine, TasksScreen
 from tests.headrace.test_commands import check_golden
 from tests.warehouse.scenes import REPOSITORY
 from warehouse import Failure, Warehouse, WarehouseConfig, fail_task, lease_tasks, release_tasks
@@ -75,6 +78,15 @@ def test_the_quarantine_from_list_to_drop(failed: Any, tmp_path: Path) -> None:
 
 def without_times(text: str) -> str:
     return re.sub(r"\b[0-9a-f]{12}\b", "<hash>", re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?", "<when>", text))
+
+
+def test_an_error_is_read_however_many_tasks_have_it() -> None:
+    error = "ValueError: cannot read 2.5"
+    lines = [TaskLine(number, "failed", "0" * 64, "x", "log", "date=2026-01-01", "raised", "log1p", "ValueError", error, 3, 0,
+                      None, None) for number in range(1001, 1101, 2)]  # fmt: skip
+    said = io.StringIO()
+    Console(width=100, file=said).print(TasksScreen("all of them", tuple(lines), 0, False).render())
+    assert f"tasks 1001, 1003, 1005, 1007 and 46 more  {error}" in said.getvalue()
 
 
 def test_a_sample_is_written_for_python(failed: Any, tmp_path: Path) -> None:
