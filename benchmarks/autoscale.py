@@ -13,7 +13,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pipelines.simulation.fleet import FleetConfig
 from pipelines.simulation.surge import Policy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge

@@ -11,7 +11,11 @@ from __future__ import annotations
 import argparse
 import gc
 import random
+import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pipelines.simulation.faults import Faults, with_bad_tasks
 from pipelines.simulation.fleet import FleetConfig

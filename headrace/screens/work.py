@@ -39,8 +39,8 @@ class WorkScreen:
         if not self.postponed:
             return ""
         wait = "task waits" if self.postponed == 1 else "tasks wait"
-        return (f"{self.postponed} {wait} to be tried again, minutes after the attempt that failed; next: headrace tasks list "
-                "says why; headrace work takes up what is due")  # fmt: skip
+        return (f"{self.postponed} {wait} to be tried again in minutes; next: mend what headrace tasks list shows, then headrace "
+                "tasks retry; or headrace work, which takes up what is due")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

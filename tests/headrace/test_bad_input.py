@@ -384,16 +384,33 @@ def test_what_failed_is_said_and_can_be_retried(cli, table, tmp_path):
     models.write_text(MODELS, encoding="utf-8")
     cli("model", "submit", models, "--table", "log", "--model", "first")
     path = next(iter(sorted(table.rglob("*.parquet"))))
-    path.rename(tmp_path / "kept.parquet")
+    stored = path.read_bytes()
+    pq.write_table(pq.read_table(path).slice(1), path)
     assert cli("work", "--until-idle", "--json").json["failures"] > 0
     again = cli("model", "submit", models, "--table", "log", "--model", "first")
     assert "3 failed and wait to be retried" in again.out
-    (tmp_path / "kept.parquet").rename(path)
+    path.write_bytes(stored)
     assert "would queue again 3 tasks" in cli("tasks", "retry", "--all").out
     assert cli("work", "--until-idle", "--json").json["tasks"] == 0, "that was a dry run"
     assert "queued again 3 tasks" in cli("tasks", "retry", "--all", "--yes").out
     assert "3 memos" in cli("work", "--until-idle").out
     assert all(row["hit"] for row in cli("model", "explain", "first", "--json").json["decisions"])
+
+
+def test_a_file_that_is_not_there_is_tried_again_later_or_at_once_when_asked(cli, table, tmp_path):
+    models = tmp_path / "models.py"
+    models.write_text(MODELS, encoding="utf-8")
+    cli("model", "submit", models, "--table", "log", "--model", "first")
+    path = next(iter(sorted(table.rglob("*.parquet"))))
+    path.rename(tmp_path / "kept.parquet")
+    assert "3 tasks wait to be tried again" in cli("work", "--until-idle").out
+    assert cli("work", "--until-idle").out.startswith("3 tasks wait"), "nothing else was there to do"
+    listed = cli("tasks", "list").out
+    assert "unreadable" in listed
+    assert str(path) in listed.replace("\n", "")
+    (tmp_path / "kept.parquet").rename(path)
+    assert "queued again 3 tasks" in cli("tasks", "retry", "--all", "--yes").out
+    assert "3 memos" in cli("work", "--until-idle").out
 
 
 def test_tables_that_fit_no_machine(cli, table, tmp_path):
