@@ -142,7 +142,7 @@ def _hint_figures(hint: CapacityHint) -> Iterator[Metric]:
 
 @contextmanager
 def serving(collector: WorkerCollector, port: int) -> Iterator[int]:
-    """Serve the figures while the block runs; the port, which the system chooses where ``port`` is 0.
+    """Serve the figures while the block runs; yields the port, which the system chooses where ``port`` is 0.
 
     Raises :class:`InputError` when the port is taken.
     """
@@ -151,8 +151,9 @@ def serving(collector: WorkerCollector, port: int) -> Iterator[int]:
     try:
         server, thread = start_http_server(port, addr=HOST, registry=registry)
     except (OSError, OverflowError) as error:
-        raise InputError("metrics cannot be served at this port", where="--metrics-port", value=port,
-                         allowed="a free port, 0 to 65535", next_step=str(error)) from error  # fmt: skip
+        raise InputError("metrics cannot be served at this port", where="--metrics-port",
+                         value=f"{port}: {error}", allowed="a free port, 0 to 65535; 0 lets the system choose",
+                         next_step="give another port") from error  # fmt: skip
     try:
         yield server.server_port
     finally:

@@ -27,10 +27,16 @@ class IsolationLimits:
 
     def __post_init__(self) -> None:
         if self.memory_bytes and self.memory_bytes < LEAST_MEMORY_BYTES:
-            raise InputError("a process cannot compute with so little memory", value=self.memory_bytes,
-                             allowed=f"{LEAST_MEMORY_BYTES} bytes or more, or 0 for a share of the machine")  # fmt: skip
+            raise InputError("a process cannot compute with so little memory", where="memory limit",
+                             value=f"{self.memory_bytes / 1e6:g} MB",
+                             allowed=f"{LEAST_MEMORY_BYTES / 1e6:.0f} MB or more, or 0 for a share of the machine")  # fmt: skip
         if not 0 < self.stall_secs < float("inf"):
-            raise InputError("a step must be given some time", value=self.stall_secs, allowed="seconds, more than 0")
+            raise InputError(
+                "a step must be given some time",
+                where="stall seconds",
+                value=self.stall_secs,
+                allowed="seconds, more than 0",
+            )
 
     def on_this_machine(self, processes: int) -> IsolationLimits:
         """The limits with 0 replaced by what ``processes`` children at once may each hold here."""
