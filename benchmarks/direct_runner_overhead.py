@@ -29,7 +29,8 @@ from benchmarks.harness import THREADS, cpu_secs, machine
 from headrace.sample_log import SampleLogConfig, write_sample_log
 from pipelines.fragment_work import FragmentResult, FragmentWork
 from pipelines.memoize import JobResults
-from pipelines.worker import WorkerConfig, group_by_fragment, run_worker
+from pipelines.work_in_hand import group_by_fragment
+from pipelines.worker import WorkerConfig, run_worker
 from transforms.graph import component_from_document
 from transforms.memory import keep_freed_memory
 from transforms.model import Model

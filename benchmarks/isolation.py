@@ -31,7 +31,7 @@ from pipelines.fragment_work import FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
-from pipelines.worker import group_by_fragment
+from pipelines.work_in_hand import group_by_fragment
 from transforms.expression import text
 from transforms.model import Model
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, submit_model

@@ -31,7 +31,7 @@ from benchmarks.harness import machine
 from headrace.sample_log import SampleLogConfig, write_sample_log
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentWork
-from pipelines.worker import group_by_fragment
+from pipelines.work_in_hand import group_by_fragment
 from transforms.graph import component_from_document, raw_columns
 from transforms.model import Model
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, submit_model

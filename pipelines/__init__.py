@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pipelines.import_report import ImportReport
     from pipelines.isolation.limits import IsolationLimits
     from pipelines.log_schema import LogSchema
-    from pipelines.worker import WorkerConfig, WorkerReport, run_worker
+    from pipelines.worker import WorkerConfig, run_worker
+    from pipelines.worker_report import WorkerReport
 
 _HOMES = {
     "RunnerOptions": "pipelines.beam_runner",
@@ -28,7 +29,7 @@ _HOMES = {
     "IsolationLimits": "pipelines.isolation.limits",
     "LogSchema": "pipelines.log_schema",
     "WorkerConfig": "pipelines.worker",
-    "WorkerReport": "pipelines.worker",
+    "WorkerReport": "pipelines.worker_report",
     "run_worker": "pipelines.worker",
 }
 

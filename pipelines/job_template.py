@@ -14,7 +14,8 @@ from pipelines.fragment_work import FragmentWork
 from pipelines.memoize import build
 from pipelines.remote_runners import require_reach
 from pipelines.staging import for_job, ready_to_run, template_location
-from pipelines.worker import WorkerConfig, group_by_fragment
+from pipelines.work_in_hand import group_by_fragment
+from pipelines.worker import WorkerConfig
 from transforms.errors import InputError
 from warehouse.queue import lease_tasks
 from warehouse.submit import queue_missing

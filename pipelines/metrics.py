@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipelines.worker import WorkerReport
+from pipelines.worker_report import WorkerReport
 from transforms.errors import HeadraceError, InputError
 from warehouse.backlog import Backlog, read_backlog
 from warehouse.capacity import CapacityHint, CapacitySettings, FleetState, workers_wanted

@@ -12,7 +12,8 @@ from headrace.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import globo
 from pipelines.formats.options import FormatOptions
 from pipelines.fragment_work import FragmentWork
-from pipelines.worker import WorkerConfig, group_by_fragment, run_worker
+from pipelines.work_in_hand import group_by_fragment
+from pipelines.worker import WorkerConfig, run_worker
 from tests.conftest import ROOT
 from tests.pipelines.scenes import model, open_home
 from transforms.model import Model

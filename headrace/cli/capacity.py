@@ -13,7 +13,7 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.screens.capacity import CapacityScreen
-    from pipelines.worker import WorkerReport
+    from pipelines.worker_report import WorkerReport
     from warehouse.capacity import CapacitySettings
     from warehouse.warehouse import Warehouse
 

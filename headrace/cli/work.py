@@ -22,7 +22,8 @@ from headrace.screens.units import many
 
 if TYPE_CHECKING:
     from headrace.screens.work import TemplateScreen, WorkScreen
-    from pipelines.worker import WorkerConfig, WorkerReport
+    from pipelines.worker import WorkerConfig
+    from pipelines.worker_report import WorkerReport
 
 
 def work(
@@ -74,7 +75,8 @@ def work(
     config = _config(name, runner, beam_options or [], batch_tasks, size_bytes, memory_bytes, stall_secs)
 
     from pipelines.staging import template_location
-    from pipelines.worker import WorkerReport, run_worker
+    from pipelines.worker import run_worker
+    from pipelines.worker_report import WorkerReport
 
     if template_location(config.runner_options):
         emit(_template(home, config), as_json=as_json)

@@ -20,7 +20,7 @@ from pipelines.fragment_work import (
     WantedComponent,
 )
 from pipelines.memoize import NAMESPACE, STEPS, build, run_memoize
-from pipelines.worker import group_by_fragment
+from pipelines.work_in_hand import group_by_fragment
 from tests.pipelines.scenes import fill, model, open_home, write_log
 from transforms.errors import DataError, StorageError
 from transforms.graph import component_from_document

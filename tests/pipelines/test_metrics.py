@@ -9,8 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipelines.metrics import WorkerCollector, serving
-from pipelines.worker import WorkerConfig, WorkerReport, run_worker
+from pipelines.worker import WorkerConfig, run_worker
 from pipelines.worker_machine import Instruction, Stop
+from pipelines.worker_report import WorkerReport
 from tests.pipelines.scenes import fill, model, open_home, write_log
 from transforms.errors import InputError
 from warehouse.capacity import CapacitySettings

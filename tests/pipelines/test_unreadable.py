@@ -11,8 +11,9 @@ import pytest
 from sqlalchemy import func, select
 
 from pipelines.unreadable import UnreadFiles
-from pipelines.worker import WorkerConfig, WorkerReport, run_worker
+from pipelines.worker import WorkerConfig, run_worker
 from pipelines.worker_machine import Instruction, Run
+from pipelines.worker_report import WorkerReport
 from tests.pipelines.scenes import fill, memos, write_log
 from tests.warehouse.scenes import FREE_READS
 from transforms.errors import StorageError

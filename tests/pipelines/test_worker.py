@@ -19,8 +19,9 @@ import sqlalchemy as sa
 
 import transforms.expression as hr
 from pipelines.work_progress import WorkProgress
-from pipelines.worker import ERRORS_KEPT, WorkerConfig, WorkerReport, run_worker
+from pipelines.worker import WorkerConfig, run_worker
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
+from pipelines.worker_report import ERRORS_KEPT, WorkerReport
 from tests.pipelines.scenes import (
     REPOSITORY,
     fill,

@@ -17,7 +17,7 @@ from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWo
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import ChildProcesses
-from pipelines.worker import group_by_fragment
+from pipelines.work_in_hand import group_by_fragment
 from tests.pipelines.scenes import fill, open_home
 from transforms.expression import Expr
 from transforms.functions import op
