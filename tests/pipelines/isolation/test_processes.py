@@ -168,7 +168,8 @@ def test_a_defect_in_a_child_is_an_answer(own_processes: ChildProcesses) -> None
     with own_processes.child(LIMITS) as child:
         answer = child.ask(NOTHING, "{}", LIMITS)
         assert isinstance(answer, Answered)
-        assert "KeyError" in answer.document["defect"]
+        assert answer.document["defect"]["error"].startswith("KeyError")
+        assert "Traceback" in answer.document["defect"]["traceback"]
         assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answered), "it goes on"
 
 
