@@ -34,3 +34,14 @@ def test_twin_equals_kernel(operator: Operator, data: st.DataObject) -> None:
     twin = to_arrow(compute({"it": root}, tensors, lambda digest: pa.array(trial.constants))["it"], root.type)
     twin.validate(full=True)
     assert bits(python_values(twin, root.type), root.type) == bits(python_values(kernel, root.type), root.type)
+
+
+def test_zeros_of_both_signs_are_two_constants() -> None:
+    import numpy as np
+    import tensorflow as tf
+
+    from transforms.twins.lists import pad
+
+    empty = tf.RaggedTensor.from_row_lengths(tf.constant([], tf.float64), [0])
+    padded = [pad(empty, size=1, value=zero).values.numpy()[0, 0] for zero in (-0.0, 0.0, -0.0)]
+    assert [bool(np.signbit(value)) for value in padded] == [True, False, True]

@@ -51,11 +51,14 @@ def pad(lists: tf.RaggedTensor, *, size: int, value: Value) -> VectorTensor:
 
 
 def constant(value: Value, dtype: tf.DType) -> tf.Tensor:
-    """``value`` rounded to ``dtype``; a float beyond it is infinite."""
+    """``value`` rounded to ``dtype``; a float beyond it is infinite.
+
+    By way of an array: TensorFlow keeps constants that are plain numbers, and takes 0.0 and -0.0 for the same one.
+    """
     if not dtype.is_floating:
         return tf.constant(value, dtype)
     with np.errstate(over="ignore"):
-        return tf.constant(dtype.as_numpy_dtype(value))
+        return tf.constant(np.array(value).astype(dtype.as_numpy_dtype))
 
 
 def item_positions(lists: tf.RaggedTensor, *, limit: int) -> tf.RaggedTensor:
