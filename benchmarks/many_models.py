@@ -1,6 +1,7 @@
 """What sharing saves: 22 models with 95 % of their inputs in common, shared against each model transforming for itself.
 
-    python benchmarks/many_models.py [--logs sample globo] [--rows 300000] [--hours 24] [--globo FOLDER] [--small]
+    python benchmarks/many_models.py [--logs sample globo] [--rows 300000] [--hours 24] [--partition-by hour] [--globo FOLDER]
+        [--small]
 
 CPU seconds, user and system, of whole processes and their children. *For itself* is the reader that trainers use over raw
 columns alone: one compiled plan a model, nothing memoized. *Shared* is all submissions, one worker process
@@ -24,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -31,6 +33,7 @@ from benchmarks.fleets import MODELS, SHARED, Fleet, news_fleet, search_fleet
 from benchmarks.harness import machine
 from headrace.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import FormatOptions, prepare
+from pipelines.log_schema import PartitionBy
 from transforms.memory import keep_freed_memory
 from transforms.model import Model
 from transforms.plan import compile_plan
@@ -254,9 +257,9 @@ def sample(folder: Path, rows: int) -> Path:
     return folder / "log"
 
 
-def globo(folder: Path, source: Path, hours: int) -> Path:
+def globo(folder: Path, source: Path, hours: int, partition_by: PartitionBy = "hour") -> Path:
     """The first hours of Globo's news log."""
-    prepare("globo", str(source), str(folder / "log"), FormatOptions(limit=hours))
+    prepare("globo", str(source), str(folder / "log"), FormatOptions(limit=hours, partition_by=partition_by))
     return folder / "log"
 
 
@@ -266,6 +269,7 @@ def main() -> int:
     parser.add_argument("--logs", nargs="+", choices=("sample", "globo"), default=["sample", "globo"])
     parser.add_argument("--rows", type=int, default=300_000, help="of the sample log, about")
     parser.add_argument("--hours", type=int, default=24, help="of Globo's log")
+    parser.add_argument("--partition-by", choices=get_args(PartitionBy), default="hour", help="of Globo's log")
     parser.add_argument("--globo", type=Path, default=GLOBO, help="the folder of clicks_hour_*.csv.gz")
     parser.add_argument("--small", action="store_true", help="a few rows: says that the script works, no more")
     options = parser.parse_args()
@@ -279,7 +283,8 @@ def main() -> int:
             if log == "sample":
                 met &= show("sample log", measure(search_fleet(), sample(folder, rows), folder))
             elif options.globo.is_dir():
-                met &= show("Globo log", measure(news_fleet(), globo(folder, options.globo, hours), folder))
+                log_folder = globo(folder, options.globo, hours, options.partition_by)
+                met &= show(f"Globo log by the {options.partition_by}", measure(news_fleet(), log_folder, folder))
             else:
                 print(f"\nGlobo log: skipped, it is not at {options.globo}; give --globo FOLDER")
     return 0 if met or options.small else 1

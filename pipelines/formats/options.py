@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import get_args
 
+from pipelines.log_schema import PartitionBy
 from transforms.errors import InputError
 
 
@@ -16,6 +18,7 @@ class FormatOptions:
     ``history_items``: how many of a user's latest clicks an event carries.
     ``keep_cold``: keep a click on an item without a click in its window. Such an item cannot be drawn as a negative,
     so "no recent click" would give the label away; by default those clicks count for later events but are no rows.
+    ``partition_by``: ``hour`` or ``day`` in place of the format's own; large partitions suit logs of few rows an hour.
     ``limit``: the first so many files (globo), users (movielens), rows (criteo) or rows of each file (obd).
     ``rejects``: the folder of the side files of unreadable rows; default: ``<output>.rejects``.
     """
@@ -25,6 +28,7 @@ class FormatOptions:
     history_items: int = 8
     keep_cold: bool = False
     seed: int = 0
+    partition_by: PartitionBy | None = None
     limit: int | None = None
     rejects: str = ""
     max_reject_share: float = 0.01
@@ -39,9 +43,14 @@ class FormatOptions:
         ):
             if not low <= value < 1 << 31:
                 raise InputError("an option is out of range", where=name, value=value, allowed=f">= {low}")
+        if self.partition_by is not None and self.partition_by not in get_args(PartitionBy):
+            raise InputError("an option is not one of its values", where="partition_by", value=self.partition_by,
+                             allowed=", ".join(get_args(PartitionBy)))  # fmt: skip
 
     def identity(self) -> dict[str, object]:
-        """What decides the prepared rows: every option but where rejects go and how many are allowed."""
+        """What decides the prepared files: every option but where rejects go and how many are allowed."""
         document = asdict(self)
         del document["rejects"], document["max_reject_share"]
+        if self.partition_by is None:  # so that outputs of before there was a choice are still known
+            del document["partition_by"]
         return document

@@ -108,6 +108,8 @@ def publish_prepared(
             return replace(earlier, files=0, skipped_files=len(sources), written_files=0, written_bytes=0)
         try:
             prepared = prepare_rows(options.rejects or f"{os.path.normpath(output)}.rejects")
+            if options.partition_by:
+                prepared = replace(prepared, partition_by=options.partition_by)
             staged = _stage(prepared, ledger.stage(import_id), import_id, progress)
             report = _report(output, prepared, staged, len(sources))
             document = {"sources": [asdict(source) for source in sources], "report": report.to_document()}

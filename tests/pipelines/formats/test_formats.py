@@ -130,6 +130,19 @@ def test_unknown_formats_and_wrong_folders_are_named(tmp_path: Path) -> None:
         prepare("globo", str(tmp_path / "none"), str(tmp_path / "out"))
     with pytest.raises(InputError, match="out of range"):
         FormatOptions(negatives_per_positive=-1)
+    with pytest.raises(InputError, match="hour, day"):
+        FormatOptions(partition_by="week")  # type: ignore[arg-type]
+
+
+def test_partitions_may_be_days(tmp_path: Path) -> None:
+    source = globo_files(tmp_path / "raw")
+    hours, by_hour = run("globo", source, tmp_path / "hours")
+    days, by_day = run("globo", source, tmp_path / "days", partition_by="day")
+    assert len(hours.partitions) > 1
+    assert days.partitions == ("date=2017-10-01",)
+    assert by_day.sort_by("time").equals(by_hour.sort_by("time"))
+    with pytest.raises(OutputTaken):
+        run("globo", source, tmp_path / "hours", partition_by="day")
 
 
 def test_pseudo_times_keep_each_users_order_and_hold_out_the_last_ten() -> None:
