@@ -144,6 +144,8 @@ class _Run:
             self._deaths.update(dict.fromkeys(attempt.components, failure))
             return frozenset(), Death("defect"), was_new
         if "out_of_memory" in document:
+            _LOG.warning("%d component(s) of %s found no memory and are tried again: %s", len(attempt.components), self.work.fragment.path,
+                         document["out_of_memory"])  # fmt: skip
             self._deaths.update(dict.fromkeys(attempt.components, Failure("memory", document["out_of_memory"])))
             return frozenset(), Death("memory"), was_new
         part = FragmentResult.from_document(document["result"])
@@ -154,6 +156,9 @@ class _Run:
         return frozenset(attempt.components) - exhausted.keys(), death, was_new
 
     def _death(self, attempt: Attempt, text: str, ended: Ended) -> Death:
+        # Where nobody is found guilty afterwards, this is all that is ever said of it.
+        _LOG.warning("a process ended that computed %d component(s) of %s, which are tried again: %s",
+                     len(attempt.components), self.work.fragment.path, _what_happened(ended, self._limits))  # fmt: skip
         operator, expression, suspects = self._step(attempt, text, ended.place)
         failure = Failure(ended.kind, _what_happened(ended, self._limits), operator, expression)
         self._deaths.update(dict.fromkeys(suspects or attempt.components, failure))

@@ -74,11 +74,22 @@ class _ServerGone(Exception):
     """The server does not answer; there may be another."""
 
 
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Ours, and one for another process, which waits as long as it must.
+
+    Beam's clients of Google set a timeout for every new socket of this process; the other process would know nothing of it,
+    and take "nothing yet" for the end.
+    """
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(True)
+    return ours, theirs
+
+
 class _Server:
     """The server of children as its parent sees it. Thread-safe."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
+        ours, theirs = _socket_pair()
         paths = json.dumps([os.path.abspath(path) for path in sys.path])
         command = [sys.executable, "-c", _START, paths, str(theirs.fileno()), str(os.getpid())]
         try:
@@ -144,7 +155,7 @@ class Child:
     """One child process. For one thread at a time."""
 
     def __init__(self, server: _Server) -> None:
-        ours, theirs = socket.socketpair()
+        ours, theirs = _socket_pair()
         board_fd = new_board_file()
         try:
             with theirs:

@@ -126,9 +126,8 @@ class _Server:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.dup2(2, 1)  # what a user's function prints is no part of the worker's output
             _close_all_but(connection_fd, board_fd)
-            connection = socket.socket(
-                fileno=connection_fd
-            )  # open until the very end: its end says that this one ended
+            # Open until the very end: its end says that this one ended.
+            connection = socket.socket(fileno=connection_fd)
             self._child.run_child(connection, board_fd, server_pid)
             code = 0
         except SystemExit as asked:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,19 @@ def test_a_child_is_kept_for_the_next_who_asks(own_processes: ChildProcesses) ->
     with own_processes.child(LIMITS, fresh=True) as fresh:
         assert fresh.is_new
     assert own_processes.started == 3
+
+
+def test_a_child_outlives_a_timeout_that_its_parent_has_for_all_sockets(
+    own_processes: ChildProcesses, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(partial(socket.setdefaulttimeout, socket.getdefaulttimeout()))
+    socket.setdefaulttimeout(60)  # as Beam's clients of Google do
+    with own_processes.child(LIMITS) as first:
+        first.ask(NOTHING, "{}", LIMITS)
+    time.sleep(0.2)
+    with own_processes.child(LIMITS) as again:
+        assert again.pid == first.pid
+        assert isinstance(again.ask(NOTHING, "{}", LIMITS), Answered)
 
 
 def test_fresh_children_do_not_pile_up(own_processes: ChildProcesses) -> None:
