@@ -91,6 +91,9 @@ def memoize_isolated(
         done, death, was_new = run.attempted(attempt)
         course = after(course, done, death, fresh=was_new)
     notorious.note(course.guilty)
+    if run.ends and not course.guilty:  # no failure will ever tell of it
+        _LOG.warning("%s: %d attempt(s) ended without a result, through no fault of a component: %s",
+                     run.work.fragment.path, len(run.ends), "; ".join(dict.fromkeys(run.ends)))  # fmt: skip
     return run.result(course.guilty, notorious)
 
 
@@ -105,6 +108,8 @@ class _Run:
         self._first: tuple[Answered | Ended, bool] | None = None
         self._parts: list[FragmentResult] = []
         self._deaths: dict[str, Failure] = {}
+        #: How attempts ended that gave no result.
+        self.ends: list[str] = []
 
     @cached_property
     def work(self) -> FragmentWork:
@@ -144,8 +149,7 @@ class _Run:
             self._deaths.update(dict.fromkeys(attempt.components, failure))
             return frozenset(), Death("defect"), was_new
         if "out_of_memory" in document:
-            _LOG.warning("%d component(s) of %s found no memory and are tried again: %s", len(attempt.components), self.work.fragment.path,
-                         document["out_of_memory"])  # fmt: skip
+            self.ends.append(document["out_of_memory"])
             self._deaths.update(dict.fromkeys(attempt.components, Failure("memory", document["out_of_memory"])))
             return frozenset(), Death("memory"), was_new
         part = FragmentResult.from_document(document["result"])
@@ -156,9 +160,7 @@ class _Run:
         return frozenset(attempt.components) - exhausted.keys(), death, was_new
 
     def _death(self, attempt: Attempt, text: str, ended: Ended) -> Death:
-        # Where nobody is found guilty afterwards, this is all that is ever said of it.
-        _LOG.warning("a process ended that computed %d component(s) of %s, which are tried again: %s",
-                     len(attempt.components), self.work.fragment.path, _what_happened(ended, self._limits))  # fmt: skip
+        self.ends.append(_what_happened(ended, self._limits))
         operator, expression, suspects = self._step(attempt, text, ended.place)
         failure = Failure(ended.kind, _what_happened(ended, self._limits), operator, expression)
         self._deaths.update(dict.fromkeys(suspects or attempt.components, failure))

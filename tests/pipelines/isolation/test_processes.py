@@ -298,7 +298,10 @@ class Killer:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_kills_from_outside_change_no_memo(
-    own_processes: ChildProcesses, slow_works: tuple[str, list[FragmentWork], list[FragmentResult]], seed: int
+    own_processes: ChildProcesses,
+    slow_works: tuple[str, list[FragmentWork], list[FragmentResult]],
+    seed: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     home, works, expected = slow_works
     content = {file.path: (Path(home) / file.path).read_bytes() for result in expected for file in result.files}
@@ -308,6 +311,7 @@ def test_kills_from_outside_change_no_memo(
             lambda work: memoize_isolated(work.to_json(), home, own_processes, LIMITS, Notorious()), works
         ))  # fmt: skip
     assert killer.killed > 0, "nobody was killed"
+    assert "through no fault of a component: its process was ended by SIGKILL" in caplog.text
     assert sums(results) == sums(expected)
     whole = {file.path for result in results for file in result.files if len(result.files) == 1}
     assert whole, "most are not split"
