@@ -92,8 +92,8 @@ def memoize_isolated(
         course = after(course, done, death, fresh=was_new)
     notorious.note(course.guilty)
     if run.ends and not course.guilty:  # no failure will ever tell of it
-        _LOG.warning("%s: %d attempt(s) ended without a result, through no fault of a component: %s",
-                     run.work.fragment.path, len(run.ends), "; ".join(dict.fromkeys(run.ends)))  # fmt: skip
+        _LOG.warning("%s was computed in parts or again, through no fault of a component: %s",
+                     run.work.fragment.path, "; ".join(dict.fromkeys(run.ends)))  # fmt: skip
     return run.result(course.guilty, notorious)
 
 
@@ -108,7 +108,7 @@ class _Run:
         self._first: tuple[Answered | Ended, bool] | None = None
         self._parts: list[FragmentResult] = []
         self._deaths: dict[str, Failure] = {}
-        #: How attempts ended that gave no result.
+        #: How attempts ended that gave no result, or not all of one.
         self.ends: list[str] = []
 
     @cached_property
@@ -156,13 +156,15 @@ class _Run:
         self._parts.append(part)
         exhausted = {one.column: one.failure for one in part.outcomes if one.failure and one.failure.kind == "memory"}
         self._deaths.update(exhausted)
+        self.ends += dict.fromkeys(failure.error for failure in exhausted.values())
         death = Death("memory", frozenset(exhausted)) if exhausted else None
         return frozenset(attempt.components) - exhausted.keys(), death, was_new
 
     def _death(self, attempt: Attempt, text: str, ended: Ended) -> Death:
-        self.ends.append(_what_happened(ended, self._limits))
+        how = _what_happened(ended, self._limits)
+        self.ends.append(how)
         operator, expression, suspects = self._step(attempt, text, ended.place)
-        failure = Failure(ended.kind, _what_happened(ended, self._limits), operator, expression)
+        failure = Failure(ended.kind, how, operator, expression)
         self._deaths.update(dict.fromkeys(suspects or attempt.components, failure))
         return Death(ended.kind, suspects)
 

@@ -102,6 +102,7 @@ def test_two_databases_do_not_wait_for_each_other(catalog: Catalog, new_database
     other = Catalog.open(new_database(), busy_timeout_secs=0.2)
     with catalog.write():
         other.run(add)
+    assert (names(other), names(catalog)) == (["a"], [])
     other.close()
 
 
