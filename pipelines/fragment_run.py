@@ -66,7 +66,7 @@ class PlanCache:
         key = tuple(sorted(component.column for component in components))
         with self._lock:
             if key not in self._warm:
-                plan.run(raw.slice(0, _WARMING_ROWS), board.step)
+                plan.run(raw.slice(0, _WARMING_ROWS), board.step, checked=True)
                 self._warm.add(key)
 
 
@@ -156,7 +156,7 @@ def _run(storage: Storage, work: FragmentWork, plans: PlanCache, board: StepBoar
         return _Computed({}, {one.column: failure_of(error) for one in components}, {}, 0)
     read = time.perf_counter()
     plans.warm(components, plan, raw, board)
-    result = plan.run(raw, board.step)
+    result = plan.run(raw, board.step, checked=True)
     phases = PhaseSecs(read - begun, time.perf_counter() - read)
     failures = {column: failure_of_component(failure) for column, failure in result.failures.items()}
     columns = {one.column: result.columns[one.column] for one in components if one.column not in failures}

@@ -7,6 +7,7 @@
     │   ├── DuplicateInput
     │   └── OtherRelease
     ├── DataError                      3   the bytes are not what was promised: drifted schema, truncated file
+    │   └── InvalidText
     ├── NotFound                       4   a name that the catalog does not know
     ├── Busy                           5   another process holds what this one needs
     └── StorageError                   6   the disk or the object store refused: full, read-only, unreachable
@@ -20,6 +21,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from typing import ClassVar
+
+#: So much of a long text is shown in an error.
+_SHOWN_BYTES = 60
 
 
 class HeadraceError(Exception):
@@ -96,6 +100,28 @@ class DataError(HeadraceError):
     """Stored bytes are not what the catalog promised: missing, truncated or of another schema."""
 
     exit_status = 3
+
+
+class InvalidText(DataError):
+    """A text that is not UTF-8.
+
+    Attributes:
+        row: the first such row of what was checked, from 0; None where no row holds it, but a dictionary does.
+        text: its bytes.
+    """
+
+    def __init__(self, row: int | None, text: bytes, *, where: str = "", next_step: str = "") -> None:
+        place = "a dictionary, in no row" if row is None else f"row {row}"
+        shown = text[:_SHOWN_BYTES]
+        super().__init__(
+            "text must be UTF-8",
+            where=", ".join(filter(None, [where, place])) + (f", {len(text)} bytes" if len(text) > len(shown) else ""),
+            value=shown,
+            allowed="UTF-8 without stray bytes, overlong forms and surrogates",
+            next_step=next_step or "write the text as UTF-8",
+        )
+        self.row = row
+        self.text = text
 
 
 class NotFound(HeadraceError):

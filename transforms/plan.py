@@ -31,7 +31,7 @@ from transforms.columns import (
     from_arrow,
     to_arrow,
 )
-from transforms.errors import DataError, InputError, OtherRelease, UnknownColumn, nearest
+from transforms.errors import DataError, InputError, InvalidText, OtherRelease, UnknownColumn, nearest
 from transforms.fusion import FUSED, fuse
 from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.measured import OperatorWork, work_of_run
@@ -124,14 +124,24 @@ class Plan:
         needing = tuple(key for key, nodes in self.needs.items() if node.identity in nodes)
         return StepOfPlan(_operator_name(node), expression_text(node), needing)
 
-    def run(self, batch: pa.Table | pa.RecordBatch, on_step: Callable[[int], None] = lambda _: None) -> PlanResult:
+    def run(
+        self,
+        batch: pa.Table | pa.RecordBatch,
+        on_step: Callable[[int], None] = lambda _: None,
+        *,
+        checked: bool = False,
+    ) -> PlanResult:
         """Every component over ``batch``: arrays of ``arrow_type`` layout, row i for event i; equal input, equal bytes.
 
-        ``on_step`` is called with the position of each step before it runs.
+        ``on_step`` is called with the position of each step before it runs. ``checked``: the raw columns have passed
+        :func:`~transforms.text_validity.check_array` already, as all that the warehouse reads have; others pass it here.
 
-        Raises :class:`UnknownColumn` if the batch lacks a raw column and :class:`DataError` if a stored type does not
-        conform or holds a value that the declared type cannot. What an operator raises goes to ``failures`` instead.
+        Raises :class:`UnknownColumn` if the batch lacks a raw column, :class:`~transforms.errors.InvalidText` for text
+        that is not UTF-8, and :class:`DataError` if a stored type does not conform or holds a value that the declared
+        type cannot. What an operator raises goes to ``failures`` instead.
         """
+        if not checked:
+            _check_columns(self.columns, batch)
         values: list[_Value] = [None] * len(self.steps)
         columns: dict[str, pa.Array] = {}
         failures: dict[str, ComponentFailure] = {}
@@ -393,6 +403,20 @@ def _both(a: Array | None, b: Array | None) -> Array | None:
         return b if a is None else a
     both: Array = a & b
     return both
+
+
+def _check_columns(columns: Sequence[RawColumn], batch: pa.Table | pa.RecordBatch) -> None:
+    from transforms.text_validity import check_array
+
+    for name in dict.fromkeys(column.name for column in columns):
+        for index in batch.schema.get_all_field_indices(name):
+            try:
+                check_array(batch.column(index))
+            except InvalidText as error:
+                raise InvalidText(error.row, error.text, where=f"column {name}") from None
+            except DataError as error:
+                error.where = f"column {name}"
+                raise
 
 
 def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch) -> Column | Coded:

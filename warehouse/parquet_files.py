@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.errors import TypeMismatch, UnknownColumn, nearest
+from transforms.errors import DataError, InputError, InvalidText, TypeMismatch, UnknownColumn, nearest
 from warehouse.digests import logical_type, table_digests
 from warehouse.errors import ChangedData, CorruptFile, SchemaDrift
 from warehouse.overlay_files import read_overlays
 from warehouse.storage import Storage
 from warehouse.storage_errors import storage_error
 from warehouse.table import ColumnSchema, Fragment, fragment_identity
+
+#: Called with the first text of a column that is not UTF-8. It raises, or returns to have U+FFFD put for what is invalid.
+OnInvalidText = Callable[[InvalidText], None]
+
+
+def refuse_invalid_text(error: InvalidText) -> None:
+    """Raise the error: text that is not UTF-8 is refused."""
+    raise error
+
+
+def invalid_text_rule(rule: str, replaced: list[str]) -> OnInvalidText:
+    """What ``refuse`` or ``replace`` does; where text is replaced is added to ``replaced``.
+
+    Raises :class:`InputError` for another rule.
+    """
+
+    def refuse(error: InvalidText) -> None:
+        error.next_step += ", or have U+FFFD read for what is invalid: --invalid-text replace"
+        raise error
+
+    def replace(error: InvalidText) -> None:
+        replaced.append(error.where)
+
+    if rule not in ("refuse", "replace"):
+        raise InputError("the rule for invalid text must be refuse or replace", where="--invalid-text", value=rule,
+                         allowed="refuse, replace")  # fmt: skip
+    return refuse if rule == "refuse" else replace
 
 
 def read_schema(storage: Storage, path: str) -> tuple[ColumnSchema, ...]:
@@ -37,9 +64,20 @@ def read_schema(storage: Storage, path: str) -> tuple[ColumnSchema, ...]:
     return tuple(ColumnSchema(field.name, str(field.type)) for field in schema)
 
 
-def read_fragments(storage: Storage, path: str, fragment_rows: int, threads: int = 0) -> tuple[Fragment, ...]:
-    """Read a file once and digest every column of every fragment; an empty file has no fragments."""
+def read_fragments(
+    storage: Storage,
+    path: str,
+    fragment_rows: int,
+    threads: int = 0,
+    on_invalid_text: OnInvalidText = refuse_invalid_text,
+) -> tuple[Fragment, ...]:
+    """Read a file once and digest every column of every fragment; an empty file has no fragments.
+
+    Raises :class:`CorruptFile` and what ``on_invalid_text`` raises. Where that returns, digests are those of the text
+    with U+FFFD in it, which is what :func:`read_columns` gives.
+    """
     fragments = []
+    first_row = 0
     with _opened(storage, path) as file:
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
         for chosen in gather_row_groups([group.num_rows for group in groups], fragment_rows):
@@ -47,7 +85,8 @@ def read_fragments(storage: Storage, path: str, fragment_rows: int, threads: int
             if table.num_rows != sum(groups[index].num_rows for index in chosen):
                 raise CorruptFile("a Parquet file holds other rows than its footer says", where=path,
                                   value=table.num_rows, next_step="write the file again")  # fmt: skip
-            digests = table_digests(table, threads)
+            digests = table_digests(_checked(table, path, first_row, on_invalid_text), threads)
+            first_row += table.num_rows
             size_bytes = sum(_compressed_bytes(groups[index]) for index in chosen)
             identity = fragment_identity(digests, table.num_rows)
             fragments.append(Fragment(identity, path, chosen, table.num_rows, size_bytes, digests))
@@ -58,13 +97,37 @@ def _compressed_bytes(group: Any) -> int:
     return sum(group.column(index).total_compressed_size for index in range(group.num_columns))
 
 
-def read_whole(storage: Storage, path: str) -> pa.Table:
-    """Every row and column of a file as stored. Raises :class:`CorruptFile`; two columns of one name are corrupt too."""
+def _checked(table: pa.Table, path: str, first_row: int, on_invalid_text: OnInvalidText) -> pa.Table:
+    """The table as kernels may read it; ``first_row`` is its first row's number in the file."""
+    columns = [_checked_column(table.column(name), f"{path}, column {name}", first_row, on_invalid_text)
+               for name in table.column_names]  # fmt: skip
+    return pa.table(columns, names=table.column_names)
+
+
+def _checked_column(
+    column: pa.ChunkedArray, where: str, first_row: int, on_invalid_text: OnInvalidText
+) -> pa.ChunkedArray:
+    from transforms.text_validity import check_array, replaced
+
+    try:
+        check_array(column)
+    except InvalidText as error:
+        row = None if error.row is None else error.row + first_row
+        on_invalid_text(InvalidText(row, error.text, where=where, next_step="write the column as UTF-8"))
+        return replaced(column)
+    except DataError as error:
+        raise CorruptFile(error.what, where=where, value=error.value, next_step=error.next_step) from error
+    return column
+
+
+def read_whole(storage: Storage, path: str, on_invalid_text: OnInvalidText = refuse_invalid_text) -> pa.Table:
+    """Every row and column of a file. Raises :class:`CorruptFile`, also for two columns of one name, and
+    what ``on_invalid_text`` raises."""
     with _opened(storage, path) as file:
         names = file.schema_arrow.names
         if len(set(names)) != len(names):
             raise CorruptFile("a Parquet file names two columns alike", where=path, value=names)
-        return file.read(use_threads=True)
+        return _checked(file.read(use_threads=True), path, 0, on_invalid_text)
 
 
 def row_count(storage: Storage, path: str) -> int:
@@ -92,6 +155,8 @@ def gather_row_groups(rows: Sequence[int], most_rows: int) -> list[tuple[int, ..
 def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str], coded: Sequence[str] = ()) -> pa.Table:
     """The named columns of a fragment as they are now: overlaid ones from their overlays, the others as stored.
 
+    Text that is not UTF-8 has U+FFFD in it: the table was registered so, or its digest says that the file changed.
+
     Raises :class:`UnknownColumn`, :class:`CorruptFile`, :class:`ChangedData` and
     :class:`~warehouse.errors.OverlayDamaged`. Text columns named
     in ``coded`` that take so few bytes a value that they must be stored as codes of a small dictionary come as Arrow
@@ -111,14 +176,30 @@ def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str], c
     return pa.table(arrays, names=list(columns))
 
 
-def _read_stored(storage: Storage, fragment: Fragment, columns: Sequence[str], coded: Sequence[str]) -> pa.Table:
+def check_text(storage: Storage, fragment: Fragment, column: str) -> None:
+    """Raise :class:`InvalidText` if a column of a fragment's file holds text that is not UTF-8; the row is the fragment's."""
+    _read_stored(storage, fragment, [column], (), refuse_invalid_text)
+
+
+def _replace_invalid_text(error: InvalidText) -> None:
+    """Have it replaced: what the column is then, its digest tells."""
+
+
+def _read_stored(
+    storage: Storage,
+    fragment: Fragment,
+    columns: Sequence[str],
+    coded: Sequence[str],
+    on_invalid_text: OnInvalidText = _replace_invalid_text,
+) -> pa.Table:
     with _opened(storage, fragment.path, coded, fragment.row_groups) as file:
         names = file.schema_arrow.names
         check_columns(columns, names, fragment.path)
         if any(index >= file.metadata.num_row_groups for index in fragment.row_groups):
             raise CorruptFile("the file has fewer row groups than were registered", where=fragment.path,
                               value=file.metadata.num_row_groups, next_step="register the table again")  # fmt: skip
-        return file.read_row_groups(list(fragment.row_groups), columns=list(columns)).select(list(columns))
+        read = file.read_row_groups(list(fragment.row_groups), columns=list(columns)).select(list(columns))
+    return _checked(read, fragment.path, 0, on_invalid_text)
 
 
 def check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> None:

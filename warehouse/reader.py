@@ -19,7 +19,7 @@ from warehouse.digests import column_digest
 from warehouse.errors import ChangedData, MemoDamaged
 from warehouse.memo_file import read_memo_file
 from warehouse.overlay_files import live_mask
-from warehouse.parquet_files import read_columns
+from warehouse.parquet_files import check_text, read_columns
 from warehouse.solution import MemoRef, ReadSolution, SolutionFragment
 from warehouse.storage import Storage
 from warehouse.table import Fragment, memo_key
@@ -38,7 +38,8 @@ def read_raw(
     ``coded`` may come as a dictionary, which a plan computes faster from, to the same result.
 
     With ``verify`` their digests are compared with the manifest's; overlays are always verified. Raises
-    :class:`ChangedData` for a file that no longer holds what was registered, :class:`~warehouse.errors.CorruptFile`,
+    :class:`ChangedData` for a file that no longer holds what was registered, :class:`~transforms.errors.InvalidText`
+    where that is text which was not registered to be replaced, :class:`~warehouse.errors.CorruptFile`,
     :class:`~warehouse.errors.OverlayDamaged` and :class:`~transforms.errors.UnknownColumn`.
     """
     table = read_columns(storage, fragment, columns, coded)
@@ -51,6 +52,7 @@ def read_raw(
                 continue
             found = column_digest(table.column(name))
             if found != fragment.digests.get(name):
+                check_text(storage, fragment, name)
                 raise _changed(fragment, f"column {name}", found, fragment.digests.get(name))
     return table
 
@@ -171,7 +173,7 @@ def _compute(
     graphs = {name: root for name, root in components.items() if name not in values}
     if graphs:
         plan = _compiled(tuple(graphs.items()), artifacts)
-        result = plan.run(raw.select([column.name for column in plan.columns]))
+        result = plan.run(raw.select([column.name for column in plan.columns]), checked=True)
         for name, failure in result.failures.items():
             raise DataError(f"operator {failure.operator} failed", where=f"input {name}, {fragment.path}",
                             value=failure.error, next_step="repair the data or the expression")  # fmt: skip

@@ -89,7 +89,7 @@ def recompute_sample(
 def _recompute(warehouse: Warehouse, memo: Any, root: Node, fragment: Fragment) -> list[Problem]:
     try:
         raw = read_raw(warehouse.storage, fragment, sorted({column.name for column in raw_columns(root)}))
-        result = compile_plan({"it": root}, ArtifactSource(warehouse.storage.home)).run(raw)
+        result = compile_plan({"it": root}, ArtifactSource(warehouse.storage.home)).run(raw, checked=True)
     except DataError as error:
         step = error.next_step or "restore the data, or register the table again"
         said = f"{error.what}: {error.value}" + (f" instead of {error.allowed}" if error.allowed else "")

@@ -7,7 +7,7 @@ that fails, or is killed, leaves the catalog as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -16,7 +16,7 @@ from warehouse import schema
 from warehouse.catalog import chunks
 from warehouse.changes.carry_over import carry_over
 from warehouse.manifests import PlacedFragment, columns_document, current_fragments, find_table
-from warehouse.parquet_files import check_drift, read_fragments, read_schema
+from warehouse.parquet_files import OnInvalidText, check_drift, invalid_text_rule, read_fragments, read_schema
 from warehouse.scan import refuse_half_imports, scan_partitions
 from warehouse.stored_file import StoredFile
 from warehouse.table import ColumnSchema, Fragment, Table
@@ -33,6 +33,7 @@ class Registration:
 
     ``rows`` and ``bytes`` (compressed, on disk) are those of the whole table as it stands now. ``dropped``: what is no
     longer overlaid or retracted because the file it belonged to holds other events now, or is gone; one text a file.
+    ``replaced``: where text that is not UTF-8 was found, one text a column of a fragment, and is read with U+FFFD in it.
     """
 
     table: Table
@@ -43,6 +44,7 @@ class Registration:
     rows: int
     bytes: int
     dropped: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,13 @@ def register_table(
     *,
     time_column: str | None = None,
     progress: Progress | None = None,
+    invalid_text: str = "refuse",
 ) -> Registration:
     """Register ``<root>/date=YYYY-MM-DD[/hour=HH]/*.parquet`` as table ``name``, or bring it up to date.
 
     A file that is known by path, size and modification time is not read again. Names that start with ``.`` or ``_``
-    are ignored. A table keeps the columns it was first registered with. Raises
+    are ignored. A table keeps the columns it was first registered with. Text that is not UTF-8 is refused, or with
+    ``invalid_text="replace"`` is read with U+FFFD for what is invalid. Raises :class:`~transforms.errors.InvalidText`,
     :class:`~warehouse.errors.EmptyPartition`, :class:`~warehouse.errors.SchemaDrift`,
     :class:`~warehouse.errors.CorruptFile`, :class:`DataError` for a folder that is no time partition, and
     :class:`~warehouse.errors.CatalogBusy` when another process registered the same table meanwhile.
@@ -80,12 +84,13 @@ def register_table(
         time_column = known.table.time_column
     fresh = [file for files in found.values() for file in files if not _is_known(file, known)]
     columns = _checked_columns(warehouse, name, known, fresh, time_column)
-    read = _read_all(warehouse, fresh, progress)
+    replaced: list[str] = []
+    read = _read_all(warehouse, fresh, progress, invalid_text_rule(invalid_text, replaced))
 
     def write(connection: Connection) -> Registration:
         check_version(connection, name, known.table.version if known.table else None, warehouse.catalog.where)
         change = _Change(connection, warehouse.clock(), name, root, columns, time_column, known, found, read)
-        return change.apply()
+        return replace(change.apply(), replaced=tuple(replaced))
 
     return warehouse.catalog.run(write)
 
@@ -147,7 +152,7 @@ def _checked_columns(
 
 
 def _read_all(
-    warehouse: Warehouse, fresh: list[StoredFile], progress: Progress | None
+    warehouse: Warehouse, fresh: list[StoredFile], progress: Progress | None, on_invalid_text: OnInvalidText
 ) -> dict[str, tuple[Fragment, ...]]:
     total_bytes = sum(file.size_bytes for file in fresh)
     done_bytes = 0
@@ -156,7 +161,9 @@ def _read_all(
     for file in fresh:
         if progress:
             progress(done_bytes, total_bytes, file.path)
-        read[file.path] = read_fragments(warehouse.storage, file.path, config.fragment_rows, config.read_threads)
+        read[file.path] = read_fragments(
+            warehouse.storage, file.path, config.fragment_rows, config.read_threads, on_invalid_text
+        )
         done_bytes += file.size_bytes
     if progress and fresh:
         progress(done_bytes, total_bytes, fresh[-1].path)

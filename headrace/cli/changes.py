@@ -26,6 +26,9 @@ Columns = Annotated[
 ]
 Start = Annotated[str, typer.Option(help="Look only through partitions from this time on (ISO 8601, UTC).")]
 End = Annotated[str, typer.Option(help="Look only through partitions that start before this time.")]
+InvalidText = Annotated[
+    str, typer.Option(help="Text that is not UTF-8: refuse the file, or replace what is invalid by U+FFFD.")
+]
 Why = Annotated[str, typer.Option(help="The reason, kept in the table's history.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change and what to compute; change nothing.")]
 
@@ -44,6 +47,7 @@ def append(
         str, typer.Option(help="The partition of all rows, date=YYYY-MM-DD/hour=HH. Default: by the time column.")
     ] = "",
     create: Annotated[bool, typer.Option("--create", help="Make partitions that are not there yet.")] = False,
+    invalid_text: InvalidText = "refuse",
     why: Why = "",
     dry_run: DryRun = False,
     home: Home = "",
@@ -53,7 +57,10 @@ def append(
     from warehouse.changes.append import append_rows
 
     with open_warehouse(home) as warehouse:
-        done = append_rows(warehouse, name, files, partition=partition, create=create, why=why, dry_run=dry_run)
+        done = append_rows(
+            warehouse, name, files, partition=partition, create=create, why=why, dry_run=dry_run,
+            invalid_text=invalid_text,
+        )  # fmt: skip
     emit(_screen(done), as_json=as_json)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.beam import Runner, split_beam_options
-from headrace.cli.changes import add_commands
+from headrace.cli.changes import InvalidText, add_commands
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
@@ -38,6 +38,7 @@ def add(
     ],
     time_column: Annotated[str, typer.Option(help="The column that holds the event's time.")] = "",
     move: Annotated[bool, typer.Option("--move", help="The table's files moved: take this folder instead.")] = False,
+    invalid_text: InvalidText = "refuse",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -49,17 +50,24 @@ def add(
             known = find_table(connection, name)
         if known is not None and not move:
             _check_root(warehouse, known, folder)
-        emit(register(warehouse, name, folder, time_column), as_json=as_json)
+        emit(register(warehouse, name, folder, time_column, invalid_text), as_json=as_json)
 
 
-def register(warehouse: Warehouse, name: str, folder: str, time_column: str) -> RegisteredScreen:
+def register(
+    warehouse: Warehouse, name: str, folder: str, time_column: str, invalid_text: str = "refuse"
+) -> RegisteredScreen:
     """Register (again) and describe what was found."""
     from headrace.screens.tables import RegisteredScreen
     from warehouse.register import register_table
 
     with progress_bar(f"registering {name}", "bytes") as report:
         found = register_table(
-            warehouse, name, _resolved(warehouse, folder), time_column=time_column or None, progress=report
+            warehouse,
+            name,
+            _resolved(warehouse, folder),
+            time_column=time_column or None,
+            progress=report,
+            invalid_text=invalid_text,
         )
     return RegisteredScreen(
         table=found.table.name,
@@ -71,6 +79,7 @@ def register(warehouse: Warehouse, name: str, folder: str, time_column: str) -> 
         rows=found.rows,
         size_bytes=found.bytes,
         dropped=found.dropped,
+        replaced=found.replaced,
     )
 
 

@@ -10,6 +10,8 @@ from rich.console import Group, RenderableType
 from headrace.screens.grid import facts, grid
 from headrace.screens.units import bytes_text, count_text, many, time_text
 
+_PLACES_SHOWN = 4
+
 
 @dataclass(frozen=True, slots=True)
 class RegisteredScreen:
@@ -24,6 +26,7 @@ class RegisteredScreen:
     rows: int
     size_bytes: int
     dropped: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
 
     def render(self) -> RenderableType:
         """One line of what changed, and what to do next."""
@@ -35,6 +38,10 @@ class RegisteredScreen:
                 text += f"\n{what}: {', '.join(keys[:4])}" + (", …" if len(keys) > 4 else "")
         for lost in self.dropped:
             text += f"\nno longer applied, since the file holds other events now: {lost}"
+        for place in self.replaced[:_PLACES_SHOWN]:
+            text += f"\ntext that is not UTF-8 is read with U+FFFD for what is invalid: {place} is the first of its fragment"
+        if len(self.replaced) > _PLACES_SHOWN:
+            text += f"\n… and {len(self.replaced) - _PLACES_SHOWN} more columns of fragments"
         return text
 
 

@@ -105,7 +105,7 @@ def _cut(whole: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def _computed(storage: Storage, plan: Plan, fragment: Fragment) -> Mapping[str, pa.Array]:
     names = sorted({column.name for column in plan.columns})
-    result = plan.run(read_raw(storage, fragment, names, coded=names))
+    result = plan.run(read_raw(storage, fragment, names, coded=names), checked=True)
     for failure in result.failures.values():
         raise DataError(f"operator {failure.operator} failed", where=f"{failure.expression}, {fragment.path}",
                         value=failure.error, next_step="repair the data or the expression")  # fmt: skip

@@ -135,7 +135,7 @@ class _Child:
         """Run the one component of the work on some events, and say how it fails, if it does. Nothing is written."""
         plan, raw = self._fragment(request["home"], text)
         table = _take(raw, request["rows"])
-        for failure in plan.run(table, self._board.step).failures.values():
+        for failure in plan.run(table, self._board.step, checked=True).failures.values():
             found = failure_of_component(failure)
             return {"failure": found.to_document(), "exceptions": list(failure.exceptions)}
         return {"failure": None}

@@ -20,7 +20,7 @@ from warehouse.changes.publish import begin_version
 from warehouse.changes.values import read_values
 from warehouse.digests import table_digests
 from warehouse.manifests import PlacedFragment, current_fragments, get_table, with_absent
-from warehouse.parquet_files import check_drift, read_fragments
+from warehouse.parquet_files import OnInvalidText, check_drift, invalid_text_rule, read_fragments
 from warehouse.partitions import partition_range, refuse_overlaps
 from warehouse.scan import refuse_half_imports
 from warehouse.stored_file import StoredFile
@@ -42,14 +42,16 @@ def append_rows(
     create: bool = False,
     why: str = "",
     dry_run: bool = False,
+    invalid_text: str = "refuse",
 ) -> Change:
     """Add the rows of Parquet ``files`` to a table, as fragments of their own.
 
     They go to ``partition``, or each to the partition that its time falls in. A new file is named after what it holds,
     so rows that were appended before, or a file that is registered already, are left out and said; if nothing is left
-    it is an error. With ``create`` partitions that are not there yet are made.
+    it is an error. With ``create`` partitions that are not there yet are made. Text that is not UTF-8 is refused, or with
+    ``invalid_text="replace"`` written with U+FFFD for what is invalid.
 
-    Raises :class:`InputError` for rows that are there already, :class:`DataError` for times without a partition,
+    Raises :class:`~transforms.errors.InvalidText`, :class:`InputError` for rows that are there already, :class:`DataError` for times without a partition,
     :class:`~warehouse.errors.SchemaDrift`, :class:`~warehouse.errors.UnknownTable` and
     :class:`~warehouse.errors.CatalogBusy`. Nothing is registered then.
     """
@@ -58,7 +60,8 @@ def append_rows(
         standing = current_fragments(connection, table)
         paths = set(connection.execute(select(schema.files.c.path).where(schema.files.c.table_name == table)).scalars())
     refuse_half_imports(warehouse.storage, known.root)
-    rows = _read(warehouse, known, files)
+    replaced: list[str] = []
+    rows = _read(warehouse, known, files, invalid_text_rule(invalid_text, replaced))
     split = dict(_split(known, rows, standing, partition, create, ", ".join(files)))
     late = [_Late(known, key, part, warehouse.config.read_threads) for key, part in split.items()]
     contents = {(placed.partition, placed.fragment.fragment_id) for placed in standing}
@@ -91,9 +94,14 @@ def append_rows(
         columns=(),
         added_columns=(),
         unknown_keys=0,
-        notes=(f"left out, since the table has them already: {again:,} of the rows",) if again else (),
+        notes=_notes(again, replaced),
         recompute=recompute,
     )
+
+
+def _notes(again: int, replaced: Sequence[str]) -> tuple[str, ...]:
+    left_out = (f"left out, since the table has them already: {again:,} of the rows",) if again else ()
+    return left_out + tuple(f"written with U+FFFD for what is not UTF-8: {place} is the first" for place in replaced)
 
 
 class _Late:
@@ -161,12 +169,12 @@ def _commit(
     return warehouse.catalog.run(publish)
 
 
-def _read(warehouse: Warehouse, table: Table, files: Sequence[str]) -> pa.Table:
+def _read(warehouse: Warehouse, table: Table, files: Sequence[str], on_invalid_text: OnInvalidText) -> pa.Table:
     """The rows of all files with the table's columns, in their order."""
     names = [column.name for column in table.file_columns]
     parts = []
     for file in files:
-        rows = read_values(warehouse.storage, file)
+        rows = read_values(warehouse.storage, file, on_invalid_text)
         check_drift(table.file_columns, [ColumnSchema(field.name, str(field.type)) for field in rows.schema], file,
                     table.name)  # fmt: skip
         parts.append(rows.select(names))

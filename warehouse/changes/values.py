@@ -11,7 +11,7 @@ import pyarrow.types as pat
 from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.arrow_names import parse_arrow_type
 from warehouse.digests import logical_type
-from warehouse.parquet_files import check_columns, read_whole
+from warehouse.parquet_files import OnInvalidText, check_columns, read_whole, refuse_invalid_text
 from warehouse.storage import Storage
 from warehouse.table import ColumnSchema, Table
 
@@ -26,21 +26,21 @@ _FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
 )
 
 
-def read_values(storage: Storage, path: str) -> pa.Table:
+def read_values(storage: Storage, path: str, on_invalid_text: OnInvalidText = refuse_invalid_text) -> pa.Table:
     """All rows of a Parquet file, or of every Parquet file in a folder, in the order of their names.
 
-    Raises :class:`InputError` for a path that is not there, :class:`DataError` for a folder without a file, and
-    :class:`~warehouse.errors.CorruptFile`.
+    Raises :class:`InputError` for a path that is not there, :class:`DataError` for a folder without a file,
+    :class:`~warehouse.errors.CorruptFile` and what ``on_invalid_text`` raises.
     """
     where = storage.absolute(path)
     if not storage.folder_exists(where):
         if not storage.exists(where):
             raise InputError("no such file or folder", where=path, value=where, next_step="check the path")
-        return read_whole(storage, where)
+        return read_whole(storage, where, on_invalid_text)
     found = [file.path for file in storage.list(where) if file.path.endswith((".parquet", ".pq"))]
     if not found:
         raise DataError("no Parquet file here", where=path, allowed="*.parquet")
-    parts = [read_whole(storage, one) for one in found]
+    parts = [read_whole(storage, one, on_invalid_text) for one in found]
     for one, part in zip(found, parts, strict=True):
         if part.schema != parts[0].schema:
             raise TypeMismatch("two files of one change have other columns", where=one, value=_spelled(part.schema),
