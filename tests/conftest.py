@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.postgresql import PostgresServer
 
 # How long it takes to draw an example is a matter of the machine, and of what else it does: no test fails for it.
-settings.register_profile("headrace", suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headrace")
 
 ROOT = Path(__file__).resolve().parent.parent
