@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from transforms.columns import Array
 from transforms.errors import DataError, InvalidText
 from transforms.kernels.spans import frozen
-from transforms.kernels.utf8 import ascends, cuts_character, is_ascii, limits
+from transforms.kernels.utf8 import ascends, cuts_character, is_ascii, is_utf8, limits
 
 
 def check_array(array: pa.Array | pa.ChunkedArray) -> None:
@@ -94,9 +94,8 @@ def _check_spans(array: pa.Array) -> None:
     held = array.buffers()[2]
     first, last = int(offsets[0]), int(offsets[-1])
     data = np.zeros(0, np.uint8) if held is None else np.frombuffer(held, np.uint8)[first:last]
-    if is_ascii(frozen(data)):
-        return
-    if not _is_utf8(data) or cuts_character(frozen(data), frozen(offsets - offsets.dtype.type(first))):
+    data = frozen(data)
+    if not is_ascii(data) and (not is_utf8(data) or cuts_character(data, frozen(offsets - offsets.dtype.type(first)))):
         _check_rows(array)
 
 
@@ -106,17 +105,6 @@ def _check_rows(array: pa.Array) -> None:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
         raise _HasInvalidText from error
-
-
-def _is_utf8(data: Array) -> bool:
-    """Whether bytes are UTF-8 when they are read as one text."""
-    offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
-    whole = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)])
-    try:
-        whole.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _check_codes(codes: pa.Array, distinct: int) -> None:

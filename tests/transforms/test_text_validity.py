@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from transforms.errors import DataError, InvalidText
+from transforms.kernels.spans import frozen
+from transforms.kernels.utf8 import is_utf8
 from transforms.plan import compile_plan
 from transforms.text_validity import check_array, replaced
 
@@ -47,7 +50,7 @@ def spans(offsets: Sequence[int], data: bytes, kind: pa.DataType = TEXT) -> pa.A
     )
 
 
-def is_utf8(text: bytes | None) -> bool:
+def decodes(text: bytes | None) -> bool:
     try:
         return text is None or text.decode("utf-8") is not None
     except UnicodeDecodeError:
@@ -58,7 +61,7 @@ def is_utf8(text: bytes | None) -> bool:
 def test_text_passes_exactly_where_python_decodes_it(values, kind, before, after) -> None:
     around = [b"\xff"] * 3
     array = as_text([*around[:before], *values, *around[:after]], kind).slice(before, len(values))
-    invalid = [row for row, value in enumerate(values) if not is_utf8(value)]
+    invalid = [row for row, value in enumerate(values) if not decodes(value)]
     if invalid:
         with pytest.raises(InvalidText) as caught:
             check_array(array)
@@ -74,7 +77,7 @@ def test_text_passes_exactly_where_python_decodes_it(values, kind, before, after
 def test_rows_are_counted_over_chunks(values, size) -> None:
     chunks = [as_text(values[at : at + size]) for at in range(0, len(values), size)]
     array = pa.chunked_array(chunks, pa.string())
-    invalid = [row for row, value in enumerate(values) if not is_utf8(value)]
+    invalid = [row for row, value in enumerate(values) if not decodes(value)]
     if invalid:
         with pytest.raises(InvalidText) as caught:
             check_array(array)
@@ -202,3 +205,23 @@ def test_a_plan_refuses_what_it_would_follow_out_of_its_buffers() -> None:
 def test_unread_columns_are_no_matter() -> None:
     plan = compile_plan({"number": (hr.int64("n") * 2).node})
     assert plan.run(pa.table({"a": as_text([b"\xff"]), "n": [1]})).columns["number"].to_pylist() == [2]
+
+
+@given(
+    st.lists(PIECES | st.binary(max_size=4) | st.integers(55, 70).map(lambda size: b"x" * size), max_size=12).map(
+        b"".join
+    )
+)
+def test_bytes_are_utf8_exactly_where_python_decodes_them(text: bytes) -> None:
+    """At every distance from the blocks of 64 bytes that are looked at together."""
+    assert is_utf8(frozen(np.frombuffer(text, np.uint8))) == decodes(text)
+
+
+def test_every_lead_and_second_byte() -> None:
+    for behind in (0, 61, 62, 63, 64):
+        for lead, second in itertools.product(
+            range(0x80, 0x100), (0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF)
+        ):
+            for rest in (b"", b"\x80", b"\x80\x80", b"\x80\x80\x80"):
+                text = b"y" * behind + bytes([lead, second]) + rest + b"z" * 70
+                assert is_utf8(frozen(np.frombuffer(text, np.uint8))) == decodes(text), text
