@@ -48,7 +48,7 @@ class Model:
         self.label = label
         self.table = table
         self.inputs: dict[str, ModelInput] = {}
-        self._forms = CanonicalForms()  # inputs share prefixes, whose form is found once
+        self.forms = CanonicalForms()  # inputs share prefixes, whose form is found once
 
     def _repr_html_(self) -> str:
         from transforms.render import model_svg
@@ -71,5 +71,5 @@ class Model:
         if not isinstance(expression, Expr):
             raise TypeMismatch("an input is an expression", where=where, value=type(expression).__name__,
                                next_step='start from a column, as in hr.text("query")')  # fmt: skip
-        component = self._forms.of(expression.node)
+        component = self.forms.of(expression.node)
         self.inputs[name] = ModelInput(name, component, component.identity)
