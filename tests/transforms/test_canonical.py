@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.transforms.components import INPUTS, TOKENS, rebuilt
 from tests.transforms.adversarial import operation
+from tests.transforms.components import INPUTS, TOKENS, rebuilt
 from tests.transforms.hostile import COLUMNS, batch, components, identities_of, spellings
 from transforms.canonical import NAMED, CanonicalForms, canonicalize
 from transforms.errors import InputError, OtherRelease
