@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.transforms.adversarial import COMPUTABLE, computed
+from tests.transforms.adversarial import COMPUTABLE, acceptable_types, computed
 from tests.transforms.odd_nans import QUIET, nans, with_odd_nans
+from tests.transforms.parameters import GOLDEN_PARAMS
 from tests.transforms.trials import drawn_trial
 from transforms.columns import conform
 from transforms.nans import with_one_nan
@@ -77,7 +78,16 @@ def test_a_parameter_has_one_nan() -> None:
         assert np.float64(values[name][0]).view(np.uint64) in QUIET  # type: ignore[index,union-attr,arg-type]
 
 
-@pytest.mark.parametrize("operator", COMPUTABLE, ids=lambda operator: operator.name)
+def _floats(operator: Operator) -> bool:
+    """Whether an operator takes floats or weights, or makes floats of something else."""
+    taken = [dtypes for arg in operator.args for dtypes in (arg.dense, arg.ragged, arg.vector)]
+    if any(not dtypes.isdisjoint(FLOATS) for dtypes in taken) or any(arg.weighted for arg in operator.args):
+        return True
+    params = operator.bind_params(GOLDEN_PARAMS.get(operator.name, [{}])[0])
+    return any(operator.infer(types, params).dtype in FLOATS for types in acceptable_types(operator, params))
+
+
+@pytest.mark.parametrize("operator", filter(_floats, COMPUTABLE), ids=lambda operator: operator.name)
 @given(data=st.data())
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 def test_results_have_one_nan(operator: Operator, data: st.DataObject) -> None:
