@@ -1,9 +1,12 @@
 """How long describing a model takes to become canonical components and fingerprints, and how that grows with its nodes.
 
-    python benchmarks/submit_scale.py [--inputs 1000] [--nodes 10000]
+    python benchmarks/submit_scale.py [--inputs 1000] [--nodes 10000] [--outputs 400]
 
 Inputs share prefixes, as the inputs of real models do. Timed is what ``model.input`` does beyond building the expression:
-the canonical form and the fingerprint of every input, on one core, best of five.
+the canonical form and the fingerprint of every input, on one core, best of five. Then the same for one chain of an
+associative operation, ``c0 | c1 | ...`` and the least of columns nested in each other; for a model whose inputs all read one
+long prefix; and the seconds that ``hr.from_preprocessing_fn`` takes for one function of many outputs, best of two. Beside
+the seconds stand counters of work, which are the same on every machine.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.harness import machine
-from transforms.expression import Expr, concat, cross, float32, text
+from transforms.canonical import CanonicalForms
+from transforms.expression import Expr, boolean, concat, cross, float32, int64, minimum, text
 from transforms.graph import topological
 from transforms.model import Model
 
@@ -59,11 +63,76 @@ def canonical_secs(built: dict[str, Expr]) -> float:
     return time.perf_counter() - begun
 
 
+def chain(op: str, count: int) -> Expr:
+    """``c0 | c1 | ...`` or nested least values of ``count`` columns, each in brackets with all before it."""
+    columns = [boolean(f"c{i}") if op == "or" else int64(f"c{i}") for i in range(count)]
+    found = columns[0]
+    for column in columns[1:]:
+        found = found | column if op == "or" else minimum(found, column)
+    return found
+
+
+def shared_prefix(inputs: int, steps: int) -> dict[str, Expr]:
+    """Inputs that all read one long calculation."""
+    value = float32("x")
+    for step in range(steps):
+        value = value.log1p() + float(step)
+    return {f"input{i}": value * float(i) for i in range(inputs)}
+
+
+def traced_secs(outputs: int) -> float:
+    """Seconds to trace one preprocessing_fn of many outputs and take it apart."""
+    import tensorflow as tf
+
+    from transforms.preprocessing import from_preprocessing_fn
+
+    def function(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        x = inputs["x"]
+        return {f"o{i}": tf.math.log1p(tf.abs(x) * float(i + 1)) + float(i) for i in range(outputs)}
+
+    begun = time.perf_counter()
+    made = from_preprocessing_fn(function, {"x": float32("x")})
+    secs = time.perf_counter() - begun
+    assert len({expression.node.identity for expression in made.values()}) == outputs, "two outputs became one"
+    return secs
+
+
+def measure_chains() -> None:
+    """Print how chains of one associative operation grow."""
+    print(f"\n{'chain':>8} {'nodes':>8} {'secs':>8} {'us a node':>10} {'visited':>8} {'encoded':>8}")
+    for op in ("or", "minimum"):
+        for count in (1_250, 2_500, 5_000, 10_000):
+            root = chain(op, count).node
+            secs, forms = [], CanonicalForms()
+            for _ in range(5):
+                forms, begun = CanonicalForms(), time.perf_counter()
+                forms.of(root)
+                secs.append(time.perf_counter() - begun)
+            each = min(secs) / count * 1e6
+            print(f"{op:>8} {count:8,} {min(secs):8.3f} {each:10.1f} {forms.visited:8,} {forms.encoded:8,}")
+
+
+def measure_outputs(outputs: int) -> None:
+    """Print how models of many inputs over one prefix, and functions of many outputs, grow."""
+    print(f"\n{'what':>16} {'outputs':>8} {'secs':>8} {'ms each':>10}")
+    for factor in (0.25, 0.5, 1):
+        count = int(outputs * factor)
+        built = shared_prefix(count, 500)
+        secs = min(canonical_secs(built) for _ in range(5))
+        print(f"{'shared prefix':>16} {count:8,} {secs:8.3f} {secs / count * 1e3:10.2f}")
+    traced_secs(2)  # loads TensorFlow
+    for factor in (0.25, 0.5, 1):
+        count = int(outputs * factor)
+        secs = min(traced_secs(count) for _ in range(2))
+        print(f"{'preprocessing_fn':>16} {count:8,} {secs:8.3f} {secs / count * 1e3:10.2f}")
+
+
 def main() -> int:
-    """Measure the model asked for, and a half and a double of it."""
+    """Measure the model asked for, and a half and a double of it; then chains and many outputs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=1_000)
     parser.add_argument("--nodes", type=int, default=10_000)
+    parser.add_argument("--outputs", type=int, default=400)
     options = parser.parse_args()
     print(machine())
     print(f"{'inputs':>8} {'nodes':>8} {'secs':>8} {'us a node':>10}")
@@ -72,6 +141,8 @@ def main() -> int:
         nodes = sum(1 for _ in topological([expression.node for expression in built.values()]))
         secs = min(canonical_secs(built) for _ in range(5))
         print(f"{len(built):8,} {nodes:8,} {secs:8.3f} {secs / nodes * 1e6:10.1f}")
+    measure_chains()
+    measure_outputs(options.outputs)
     return 0
 
 

@@ -1,24 +1,26 @@
 """The canonical form: what is left of a component when everything that cannot change its output is taken away.
 
 Rules are small named functions from an operation, whose arguments are canonical already, to its replacement or None.
-They rely only on laws that hold bit for bit and that the property tests check. Names a user gave never enter a graph;
-common subexpressions are one node by construction; nodes nothing reads are simply not reached.
+They rely only on laws that hold bit for bit and that the property tests check. Each holds for the version of the operator
+it was written for: an operation of another release stays as it is. Names a user gave never enter a graph; common
+subexpressions are one node by construction; nodes nothing reads are simply not reached.
+
+The work grows with the nodes and their arguments: a node is visited once, and of an associative operation within itself
+only the outermost is built (:mod:`transforms.associative`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import numpy as np
-
+from transforms.associative import Chain, arguments, chained, is_associative, is_same_operation
 from transforms.errors import InputError
-from transforms.graph import Literal, Node, Operation, fold
+from transforms.folding import folded
+from transforms.graph import Node, Operation, topological
 from transforms.operators import REGISTRY
 from transforms.operators.declaration import Law
-from transforms.types import ColumnType, Dense, DType
 
 Rule = Callable[[Operation], Node | None]
-Value = bool | int | float | str
 
 
 def canonicalize(root: Node) -> Node:
@@ -26,49 +28,122 @@ def canonicalize(root: Node) -> Node:
 
     Raises :class:`InputError` for an operator that is not registered.
     """
-    return fold(root, _canonical_node)
+    return CanonicalForms().of(root)
 
 
-def _canonical_node(node: Node, args: tuple[Node, ...]) -> Node:
-    if not isinstance(node, Operation):
-        return node
-    current: Node = _with_operands(node, args)
-    while isinstance(current, Operation):
-        replacement = next((new for rule in RULES if (new := rule(current)) is not None), None)
-        if replacement is None:
-            break
-        current = replacement
-    return current
+class CanonicalForms:
+    """The canonical forms of components that may share nodes.
+
+    Attributes:
+        visited: nodes visited, each once however many components hold it.
+        encoded: arguments of the operations that were built, which is what their identities are computed over.
+    """
+
+    def __init__(self) -> None:
+        self.visited = 0
+        self.encoded = 0
+        self._forms: dict[str, Node | Chain] = {}
+        self._built: dict[Chain, Node] = {}
+
+    def of(self, root: Node) -> Node:
+        """The canonical form of one component; see :func:`canonicalize`."""
+        for node in topological([root], known=self._forms):
+            self.visited += 1
+            self._forms[node.identity] = self._form(node)
+        return self._node(self._forms[root.identity])
+
+    def _form(self, node: Node) -> Node | Chain:
+        if not isinstance(node, Operation):
+            return node
+        forms = [self._forms[arg.identity] for arg in node.operands]
+        if is_identity(node, forms):
+            return forms[0]
+        if is_associative(node):
+            parts = (form if is_same_operation(form, node) else self._node(form) for form in forms)
+            return chained(node, tuple(parts))
+        return self._rewritten(node, tuple(self._node(form) for form in forms))
+
+    def _node(self, form: Node | Chain) -> Node:
+        """The node of a form; that of a chain is built when something first reads it."""
+        if isinstance(form, Node):
+            return form
+        if form not in self._built:
+            self._built[form] = self._rewritten(form.outermost, arguments(form))
+        return self._built[form]
+
+    def _rewritten(self, node: Operation, operands: tuple[Node, ...]) -> Node:
+        current: Node = node
+        if operands != node.operands:  # most nodes are canonical already, and an identity is not cheap
+            self.encoded += len(operands)
+            current = _with_operands(node, operands)
+        while isinstance(current, Operation):
+            replacement = next((new for rule in RULES if (new := rule(current)) is not None), None)
+            if replacement is None:
+                break
+            self.encoded += len(replacement.args)
+            current = replacement
+        return current
 
 
 def _with_operands(node: Operation, operands: tuple[Node, ...]) -> Operation:
-    if operands == node.operands:
-        return node  # most nodes are canonical already, and an identity is not cheap
     return Operation(node.type, node.op, node.version, operands, node.params)
 
 
 def _laws(node: Operation) -> frozenset[Law]:
-    return REGISTRY[node.op].laws
+    """The laws of the operator; none are known of another version."""
+    operator = REGISTRY[node.op]
+    return operator.laws if operator.version == node.version else frozenset()
 
 
-def _same_operation(node: Node, other: Operation) -> bool:
-    return (
-        isinstance(node, Operation)
-        and (node.op, node.version, node.params, node.type) == (other.op, other.version, other.params, other.type)
-    )  # fmt: skip
+#: The operators that rules name, in the version whose meaning the rules rely on.
+_CAST, _CONCAT, _UNIQUE, _HEAD = ("cast", 1), ("concat", 1), ("unique", 1), ("head", 1)
+_SETS = frozenset({("intersect", 1), ("union", 1), ("difference", 1)})
+NAMED = frozenset({_CAST, _CONCAT, _UNIQUE, _HEAD}) | _SETS
 
 
-def flatten_associative(node: Operation) -> Node | None:
-    """``f(f(a, b), c)`` becomes ``f(a, b, c)``.
+def _operator(form: Node | Chain) -> tuple[str, int] | None:
+    node = form.outermost if isinstance(form, Chain) else form
+    return (node.op, node.version) if isinstance(node, Operation) else None
 
-    Not over the items of a list where f makes something of a null: ``f(list, b)`` drops items that ``f(list, b, c)`` keeps.
+
+def is_identity(node: Operation, forms: Sequence[Node | Chain]) -> bool:
+    """Whether an operation returns its argument: a cast to the type it has, one list joined, unique over a set.
+
+    A cast of floats makes every NaN the quiet one; so does reading a column (:mod:`transforms.nans`).
     """
-    if Law.ASSOCIATIVE not in _laws(node) or not any(_same_operation(arg, node) for arg in node.operands):
+    if len(forms) != 1 or node.type != forms[0].type:
+        return False
+    operator = _operator(node)
+    if operator == _CAST:
+        return dict(node.params).get("dtype") == node.type.dtype
+    return operator == _CONCAT or (operator == _UNIQUE and _operator(forms[0]) in _SETS)
+
+
+def collapse_idempotent(node: Operation) -> Node | None:
+    """``f(f(a))`` becomes ``f(a)``."""
+    if Law.IDEMPOTENT not in _laws(node) or len(node.operands) != 1:
         return None
-    if REGISTRY[node.op].nulls == "see" and REGISTRY[node.op].lifted([arg.type for arg in node.operands]) is not None:
+    inner = node.operands[0]
+    if not isinstance(inner, Operation):
         return None
-    spliced = (arg.args if _same_operation(arg, node) else (arg,) for arg in node.operands)
-    return _with_operands(node, tuple(arg for part in spliced for arg in part))
+    same = (inner.op, inner.version, inner.params, inner.type) == (node.op, node.version, node.params, node.type)
+    return inner if same else None
+
+
+def merge_heads(node: Operation) -> Node | None:
+    """``head(head(a, m), n)`` becomes ``head(a, min(m, n))``."""
+    inner = node.operands[0] if node.operands else None
+    if _operator(node) != _HEAD or not isinstance(inner, Operation) or _operator(inner) != _HEAD:
+        return None
+    shortest = min(node, inner, key=lambda each: _whole(dict(each.params)["n"]))
+    return Operation(node.type, node.op, node.version, inner.operands, shortest.params)
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int):
+        raise InputError("the parameter n of head must be a whole number", where="operator head", value=value,
+                         allowed="1 or greater", next_step="submit the model again from this release")  # fmt: skip
+    return value
 
 
 def drop_repeated_arguments(node: Operation) -> Node | None:
@@ -88,76 +163,5 @@ def sort_commutative(node: Operation) -> Node | None:
     return _with_operands(node, ordered) if ordered != node.operands else None
 
 
-def collapse_idempotent(node: Operation) -> Node | None:
-    """``f(f(a))`` becomes ``f(a)``."""
-    if Law.IDEMPOTENT not in _laws(node) or len(node.operands) != 1:
-        return None
-    return node.operands[0] if _same_operation(node.operands[0], node) else None
-
-
-def drop_identity(node: Operation) -> Node | None:
-    """Operations that return their argument: a cast to the type it has, one thing concatenated, unique over a set."""
-    if len(node.operands) != 1:
-        return None
-    (arg,) = node.operands
-    unchanged = node.op in {"cast", "concat"} and node.type == arg.type
-    already_distinct = node.op == "unique" and isinstance(arg, Operation) and arg.op in _SET_OPERATORS
-    return arg if unchanged or already_distinct else None
-
-
-_SET_OPERATORS = frozenset({"intersect", "union", "difference"})
-
-
-def merge_heads(node: Operation) -> Node | None:
-    """``head(head(a, m), n)`` becomes ``head(a, min(m, n))``."""
-    if node.op != "head":
-        return None
-    inner = node.operands[0]
-    if not isinstance(inner, Operation) or inner.op != "head" or inner.version != node.version:
-        return None
-    shortest = min(node, inner, key=lambda each: int(_number(dict(each.params)["n"])))
-    return Operation(node.type, node.op, node.version, inner.operands, shortest.params)
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, int | float):
-        raise InputError("expected a number", value=value)
-    return value
-
-
-def fold_constants(node: Operation) -> Node | None:
-    """An operation over literals becomes its result, where a literal can hold it."""
-    if not node.operands or not all(isinstance(arg, Literal) for arg in node.operands):
-        return None
-    if not isinstance(node.type, Dense) or node.type.dtype is DType.TIMESTAMP or node.type.buckets is not None:
-        return None
-    operator = REGISTRY[node.op]
-    if operator.version != node.version:
-        return None
-    values = [_held(arg.type, arg.value) for arg in node.operands if isinstance(arg, Literal)]
-    result = operator.evaluate([arg.type for arg in node.operands], values, dict(node.params))
-    return Literal(node.type, _held(node.type, result)) if isinstance(result, bool | int | float | str) else None
-
-
-def _held(column_type: ColumnType, value: Value) -> Value:
-    """``value`` as a column of this type holds it: a kernel sees a float32 rounded, and an integer in a float column as one."""
-    match column_type.dtype:
-        case DType.FLOAT32:
-            with np.errstate(over="ignore"):
-                return float(np.float32(value))
-        case DType.FLOAT64:
-            return float(value)
-        case _:
-            return value
-
-
 #: In the order they are tried; each returns None when it does not apply.
-RULES: tuple[Rule, ...] = (
-    fold_constants,
-    drop_identity,
-    collapse_idempotent,
-    merge_heads,
-    flatten_associative,
-    drop_repeated_arguments,
-    sort_commutative,
-)
+RULES: tuple[Rule, ...] = (folded, collapse_idempotent, merge_heads, drop_repeated_arguments, sort_commutative)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.errors import DataError
+from transforms.nans import with_one_nan
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -236,11 +237,12 @@ def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Ar
     """``array`` cast to the layout of ``column_type`` where that loses nothing; null items of a list are dropped.
 
     Integers widen to int64, float16/32 to the declared float, any string, binary or dictionary of strings becomes string,
-    timestamps become microseconds in UTC (a finer unit is truncated). Raises :class:`DataError` otherwise.
+    timestamps become microseconds in UTC (a finer unit is truncated), every NaN becomes the quiet one.
+    Raises :class:`DataError` otherwise.
     """
     target = arrow_type(column_type)
     if array.type == target:
-        return array
+        return with_one_nan(array)
     if not conforms(array.type, column_type):
         raise DataError("stored type does not conform to the declared type", value=str(array.type),
                         allowed=str(target))  # fmt: skip
@@ -250,7 +252,7 @@ def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Ar
         return _conform_weighted(array, column_type)
     if isinstance(column_type, Vector):
         return _conform_vector(array, column_type)
-    return array.cast(target, safe=column_type.dtype is not DType.TIMESTAMP)
+    return with_one_nan(array.cast(target, safe=column_type.dtype is not DType.TIMESTAMP))
 
 
 def _conform_ragged(array: pa.Array | pa.ChunkedArray, column_type: Ragged) -> pa.Array:

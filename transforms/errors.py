@@ -55,7 +55,7 @@ class HeadraceError(Exception):
         if self.where:
             lines.append(f"  where:   {self.where}")
         if self.value is not None:
-            lines.append(f"  value:   {self.value!r}")
+            lines.append(f"  value:   {_shown(self.value)}")
         if self.allowed:
             lines.append(f"  allowed: {self.allowed}")
         if self.next_step:
@@ -65,6 +65,14 @@ class HeadraceError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Beam carries exceptions between processes; keyword-only fields survive through the instance dict.
         return (_rebuild, (type(self), self.what, dict(self.__dict__)))
+
+
+def _shown(value: object) -> str:
+    """``repr(value)``, or the type of a value that has none: an error has a text whatever it was given."""
+    try:
+        return repr(value)
+    except Exception as error:  # a foreign type's own code, or an int of more digits than Python prints
+        return f"<{type(value).__name__} without a repr: {type(error).__name__}>"
 
 
 def _rebuild(kind: type[HeadraceError], what: str, fields: dict[str, object]) -> HeadraceError:

@@ -25,6 +25,7 @@ from transforms.methods.times import TimeMethods
 from transforms.methods.web import WebMethods
 from transforms.methods.weighted import WeightedMethods
 from transforms.operators import REGISTRY
+from transforms.operators.plain_values import as_float64, as_text, plain
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 Value = bool | int | float | str
@@ -93,7 +94,7 @@ def operand(value: Expr | Value, other: Expr) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool) and _is_float(other.type):
-        return Expr(Literal(Dense(other.type.dtype), float(value)))
+        return Expr(Literal(Dense(other.type.dtype), as_float64(value, f"a constant beside {other.type}")))
     return literal(value)
 
 
@@ -102,8 +103,7 @@ def literal(value: Value) -> Expr:
     kinds = {bool: DType.BOOL, int: DType.INT64, float: DType.FLOAT64, str: DType.STRING}
     if type(value) not in kinds:
         raise InputError("a literal of this type is not supported", value=value, allowed="bool, int, float, str")
-    if type(value) is int and not -(2**63) <= value < 2**63:
-        raise InputError("an integer literal does not fit int64", value=value)
+    plain(value, "a literal")
     return Expr(Literal(Dense(kinds[type(value)]), value))
 
 
@@ -199,12 +199,12 @@ def _operands(parts: Sequence[Expr | Value]) -> list[Expr]:
 
 
 def _dtype(dtype: DType | str) -> DType:
-    if dtype not in set(DType):
-        raise InputError("unknown element type", value=str(dtype), allowed=", ".join(DType))
+    if not isinstance(dtype, str) or dtype not in set(DType):
+        raise InputError("unknown element type", value=dtype, allowed=", ".join(DType))
     return DType(dtype)
 
 
 def _column_name(name: str) -> str:
     if not isinstance(name, str) or not name:
         raise InputError("a column is named by a non-empty text", value=name)
-    return name
+    return as_text(name, "the name of a column")

@@ -108,13 +108,18 @@ def _with(node: Operation, operands: tuple[Node, ...]) -> Operation:
     return Operation(node.type, node.op, node.version, operands, node.params)
 
 
-def _is(node: Node, op: str) -> bool:
-    return isinstance(node, Operation) and node.op == op
+#: The operators that rules name, in the version whose meaning the rules and the fused kernels rely on.
+_HASH, _CONCAT, _WORDS, _COMMON = ("hash_buckets", 1), ("concat", 1), ("unigrams", 1), ("intersect", 1)
+FUSABLE = frozenset({_HASH, _CONCAT, _WORDS, _COMMON})
+
+
+def _is(node: Node, operator: tuple[str, int]) -> bool:
+    return isinstance(node, Operation) and (node.op, node.version) == operator
 
 
 def hash_before_concat(node: Operation, only_here: Callable[[Node], bool]) -> Node | None:
     """Hash each list, then join the ids."""
-    if node.op != "hash_buckets" or not _is(node.operands[0], "concat") or not only_here(node.operands[0]):
+    if not _is(node, _HASH) or not _is(node.operands[0], _CONCAT) or not only_here(node.operands[0]):
         return None
     joined = node.operands[0]
     assert isinstance(joined, Operation)
@@ -124,16 +129,16 @@ def hash_before_concat(node: Operation, only_here: Callable[[Node], bool]) -> No
 
 def hash_words(node: Operation, only_here: Callable[[Node], bool]) -> Node | None:
     """Hash words as they are found."""
-    if node.op != "hash_buckets" or not _is(node.operands[0], "unigrams") or not only_here(node.operands[0]):
+    if not _is(node, _HASH) or not _is(node.operands[0], _WORDS) or not only_here(node.operands[0]):
         return None
     return Operation(node.type, "hashed_words", 1, node.operands[0].args, node.params)
 
 
 def intersect_words(node: Operation, only_here: Callable[[Node], bool]) -> Node | None:
     """Compare the words of two texts as they are found."""
-    if node.op != "intersect" or len(node.operands) != 2:
+    if not _is(node, _COMMON) or len(node.operands) != 2:
         return None
-    if not all(_is(arg, "unigrams") and only_here(arg) for arg in node.operands):
+    if not all(_is(arg, _WORDS) and only_here(arg) for arg in node.operands):
         return None
     return Operation(node.type, "common_words", 1, tuple(arg.args[0] for arg in node.operands), ())
 

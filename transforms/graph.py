@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -121,13 +121,16 @@ def _plain_type_bytes(kind: str, dtype: str) -> bytes:
     return encode({"kind": kind, "dtype": dtype})
 
 
-def topological(roots: Iterable[Node]) -> Iterator[Node]:
-    """Every node under ``roots`` once, arguments before the nodes that read them. Iterative: depth is no limit."""
+def topological(roots: Iterable[Node], known: Container[str] = frozenset()) -> Iterator[Node]:
+    """Every node under ``roots`` once, arguments before the nodes that read them. Iterative: depth is no limit.
+
+    Nodes whose identity is ``known``, and what only they read, are left out.
+    """
     seen: set[str] = set()
     stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
     while stack:
         node, expanded = stack.pop()
-        if node.identity in seen:
+        if node.identity in seen or node.identity in known:
             continue
         if expanded:
             seen.add(node.identity)

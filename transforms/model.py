@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from transforms.canonical import canonicalize
+from transforms.canonical import CanonicalForms
 from transforms.errors import DuplicateInput, InputError, TypeMismatch
 from transforms.expression import Expr
 from transforms.graph import Node
@@ -48,6 +48,7 @@ class Model:
         self.label = label
         self.table = table
         self.inputs: dict[str, ModelInput] = {}
+        self.forms = CanonicalForms()  # inputs share prefixes, whose form is found once
 
     def _repr_html_(self) -> str:
         from transforms.render import model_svg
@@ -60,15 +61,15 @@ class Model:
 
         Raises :class:`DuplicateInput` for a name in use and :class:`TypeMismatch` for anything but an expression.
         """
-        where = f"model {self.name}, input {name}"
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InputError("not a name for an input", where=f"model {self.name}", value=name,
                              allowed="letters, digits, '_', '.', '-', at most 128, a letter or digit first")  # fmt: skip
+        where = f"model {self.name}, input {name}"
         if name in self.inputs:
             raise DuplicateInput("two inputs of one model have the same name", where=where, value=name,
                                  next_step="rename one of them")  # fmt: skip
         if not isinstance(expression, Expr):
             raise TypeMismatch("an input is an expression", where=where, value=type(expression).__name__,
                                next_step='start from a column, as in hr.text("query")')  # fmt: skip
-        component = canonicalize(expression.node)
+        component = self.forms.of(expression.node)
         self.inputs[name] = ModelInput(name, component, component.identity)

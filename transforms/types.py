@@ -48,19 +48,19 @@ ARROW_ELEMENT: dict[DType, pa.DataType] = {
 
 def _element(dtype: DType | str) -> DType:
     """An element type by its name too. Raises :class:`InputError`."""
-    if dtype not in _DTYPES:
-        raise InputError("unknown element type", value=str(dtype), allowed=", ".join(DType))
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
+        raise InputError("unknown element type", value=dtype, allowed=", ".join(DType))
     return DType(dtype)
 
 
 def _check_buckets(dtype: DType, buckets: int | None) -> None:
     if buckets is None:
         return
-    if dtype is not DType.INT64 or buckets < 1:
+    if dtype is not DType.INT64 or type(buckets) is not int or not 1 <= buckets < 2**63:
         raise InputError(
             "buckets need int64 ids and at least one bucket",
             value=(str(dtype), buckets),
-            allowed="int64 with buckets >= 1",
+            allowed="int64 with 1 .. 2**63 - 1 buckets",
         )
 
 
@@ -120,8 +120,8 @@ class Vector:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", _element(self.dtype))
         _check_buckets(self.dtype, self.buckets)
-        if self.size < 1:
-            raise InputError("a vector has at least one value", value=self.size, allowed="size >= 1")
+        if type(self.size) is not int or not 1 <= self.size < 2**31:
+            raise InputError("a vector has at least one value", value=self.size, allowed="1 .. 2**31 - 1 values")
 
     def __str__(self) -> str:
         return f"Vector[{self.dtype}, {self.size}" + ("]" if self.buckets is None else f", buckets={self.buckets}]")

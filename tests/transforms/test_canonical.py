@@ -6,14 +6,30 @@ import struct
 
 import hypothesis.strategies as st
 import pyarrow as pa
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 
+from tests.transforms.adversarial import operation
 from tests.transforms.components import INPUTS, TOKENS, rebuilt
-from transforms.canonical import canonicalize
-from transforms.expression import boolean, coalesce, concat, float64, int64, literal, ragged, text
+from tests.transforms.hostile import COLUMNS, batch, components, identities_of, spellings
+from transforms.canonical import NAMED, CanonicalForms, canonicalize
+from transforms.errors import InputError, OtherRelease
+from transforms.expression import boolean, coalesce, concat, float32, float64, int64, literal, minimum, ragged, text
 from transforms.fingerprint import fingerprint
-from transforms.graph import Literal, Operation, component_document, component_from_document, topological
+from transforms.fusion import FUSABLE
+from transforms.graph import (
+    Literal,
+    Operation,
+    component_document,
+    component_from_document,
+    raw_columns,
+    shape_identity,
+    topological,
+)
+from transforms.model import Model
+from transforms.operators import REGISTRY
 from transforms.plan import compile_plan
+from transforms.types import Dense, Ragged
 
 A, B, C = (text(name).unigrams() for name in "abc")
 
@@ -131,8 +147,180 @@ def test_shared_subexpressions_are_one_node():
     assert len(lowers) == 1
 
 
+HOSTILE = batch()
+
+
+@given(components())
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+def test_canonical_form_changes_no_bit_of_hostile_columns(root):
+    plan = compile_plan({"written": root, "canonical": canonicalize(root)}, fused=False)
+    result = plan.run(HOSTILE)
+    found = result.failures or result.columns
+    assert result.failures or _bytes(found["written"]) == _bytes(found["canonical"])
+    assert sorted(result.failures) in ([], ["canonical", "written"])
+    assert canonicalize(canonicalize(root)) == canonicalize(root)
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: str(column.type))
+def test_identities_change_no_bit_of_hostile_columns(column):
+    written = {str(i): node for i, node in enumerate(identities_of(column)) if node is not None}
+    roots = {"column": column, **written, **{f"c{key}": canonicalize(node) for key, node in written.items()}}
+    columns = compile_plan(roots).run(HOSTILE).columns
+    for key in written:
+        assert _bytes(columns[f"c{key}"]) == _bytes(columns[key]), written[key]
+    if isinstance(column.type, Dense | Ragged):
+        cast = operation("cast", [column], {"dtype": column.type.dtype.value})
+        assert canonicalize(cast) == column
+
+
+def _bytes(array):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("it", array.type)])) as writer:
+        writer.write_batch(pa.record_batch({"it": array}))
+    return sink.getvalue().to_pybytes()
+
+
+@given(spellings())
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+def test_brackets_order_and_repetition_that_laws_allow_are_one_component(pair):
+    one, other = map(canonicalize, pair)
+    assert one == other
+    columns = compile_plan({"one": pair[0], "other": pair[1], "canonical": one}).run(HOSTILE).columns
+    assert len({_bytes(column) for column in columns.values()}) == 1
+
+
+def test_constants_fold_in_whatever_brackets_they_stand():
+    for x in (int64("x"), float64("x")):
+        spelled = (
+            minimum(x, 1, 2), minimum(x, minimum(1, 2)), minimum(minimum(x, 2), 1), minimum(2, minimum(1, x)),
+            minimum(x, minimum(2, 1).cast("int64")),
+        )  # fmt: skip
+        assert len({fingerprint(each.node) for each in spelled}) == 1
+        assert fingerprint(spelled[0].node) == fingerprint(minimum(x, 1).node)
+        assert fingerprint(coalesce(x, 1, 2).node) == fingerprint(coalesce(x, coalesce(1, 2)).node)
+    assert fingerprint(minimum(int64("x")).node) == fingerprint(minimum(int64("x"), int64("x")).node)
+
+
+def test_numbers_of_several_types_meet_in_one_operation():
+    a, b, c = int64("a"), int64("b"), float64("c")
+    assert fingerprint(minimum(minimum(a, b), c).node) == fingerprint(minimum(a, minimum(b, c)).node)
+    assert fingerprint(coalesce(coalesce(a, b), c).node) == fingerprint(coalesce(a, coalesce(b, c)).node)
+    clicks = ragged("clicks", "int64")
+    assert fingerprint(minimum(minimum(clicks, a), b).node) == fingerprint(minimum(clicks, minimum(a, b)).node)
+
+
+def of_other_release(root, *ops):
+    document = component_document(root)
+    for node in document["nodes"]:
+        if node.get("op") in ops:
+            node["version"] += 1
+    return component_from_document(document)
+
+
+def test_rules_leave_operators_of_other_releases_as_they_are():
+    a, b = text("a").unigrams(), text("b").unigrams()
+    x, y = int64("x"), int64("y")
+    written = {
+        "cast": x.cast("int64"), "concat": concat(concat(a), b), "unique": a.unique().unique(), "head": a.head(5).head(3),
+        "union": (a | b) | a, "minimum": minimum(minimum(y, x), x), "add": y + x, "lower": text("a").lower().lower(),
+        "and": boolean("p") & boolean("q") & boolean("p"), "log1p": literal(1.0).log1p(), "coalesce": coalesce(x, y, x),
+    }  # fmt: skip
+    for op, expression in written.items():
+        other = of_other_release(expression.node, op)
+        assert canonicalize(other) == other, op
+    for op in ("intersect", "union", "difference"):
+        sets = {"intersect": a & b, "union": a | b, "difference": a - b}[op]
+        assert canonicalize(sets.unique().node) == canonicalize(sets.node)
+        root = of_other_release(sets.unique().node, op)
+        assert canonicalize(root) == root, op
+
+
+def test_rules_name_operators_in_the_version_they_have():
+    """Who raises a version looks at the rules that name the operator, and writes the new version into them."""
+    assert {(name, REGISTRY[name].version) for name, _ in NAMED} == NAMED
+    assert {(name, REGISTRY[name].version) for name, _ in FUSABLE} == FUSABLE
+
+
+def test_an_operation_that_this_release_would_not_make_is_not_folded():
+    document = component_document(literal("ab").regex_extract("(a)", group=1).node)
+    document["nodes"][-1]["params"]["group"] = 5
+    root = component_from_document(document)
+    assert canonicalize(root) == root
+    with pytest.raises(OtherRelease, match="does not take"):
+        compile_plan({"it": root})
+
+
+def chain(op, columns):
+    """``c0 | c1 | ...`` or the least of columns, each in brackets with all before it."""
+    found = columns[0]
+    for column in columns[1:]:
+        found = found | column if op == "or" else minimum(found, column)
+    return found
+
+
+@pytest.mark.parametrize("op", ["or", "minimum"])
+def test_chains_take_work_that_grows_with_their_nodes(op):
+    work = {}
+    for count in (500, 1_000, 2_000):
+        columns = [boolean(f"c{i}") if op == "or" else int64(f"c{i}") for i in range(count)]
+        forms = CanonicalForms()
+        root = forms.of(chain(op, columns).node)
+        assert len(root.args) == count
+        work[count] = forms.visited, forms.encoded
+    assert work == {count: (2 * count - 1, count) for count in work}
+
+
+def test_a_model_visits_what_its_inputs_share_once():
+    model = Model("many", client="a", label="y")
+    shared = float32("x")
+    for _ in range(200):
+        shared = (shared + 1.5).log1p()
+    for i in range(400):
+        model.input(f"i{i}", shared * float(i))
+    assert model.forms.visited == 1 + 200 * 2 + 1 + 400 * 2
+
+
+P, Q = boolean("p"), boolean("q")
+
+
+def deep(build, start, count):
+    for step in range(count):
+        start = build(start, step)
+    return start
+
+
 def test_depth_is_no_limit():
-    total = int64("n")
-    for _ in range(5_000):
-        total = total.scale(2.0, 1.0) if total.type.dtype == "float32" else total.cast("float32").scale(2.0, 1.0)
-    assert len(fingerprint(total.node)) == 64
+    built = deep(lambda x, i: (x | P) if i % 2 else (x & Q), boolean("b"), 50_000)
+    forms = CanonicalForms()
+    root = forms.of(built.node)
+    assert forms.visited == 50_003
+    assert forms.encoded <= 100_000
+    assert sum(1 for _ in topological([root])) == 50_003
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        lambda: deep(lambda x, i: (x | P) if i % 2 else (x & Q), boolean("b"), 5_000),
+        lambda: deep(lambda x, i: x.scale(2.0, 1.0), int64("n"), 5_000),
+        lambda: deep(lambda x, i: x.cast("int64"), int64("n"), 5_000),
+        lambda: deep(lambda x, i: minimum(x, int64(f"c{i % 3}")).cast("int64"), int64("n"), 5_000),
+        lambda: deep(lambda x, i: x.head(i + 1), text("a").unigrams(), 5_000),
+        lambda: deep(lambda x, i: x | x, boolean("b"), 5_000),
+    ],
+    ids=["alternating", "scale", "cast", "minimum", "head", "doubled"],
+)
+def test_depth_is_no_limit_to_what_reads_components(expression):
+    built = expression()
+    root = canonicalize(built.node)
+    assert component_from_document(component_document(root)) == root
+    assert repr(built)
+    assert raw_columns(built.node)
+    assert len(shape_identity(built.node)) == 64
+    compile_plan({"it": root})
+
+
+def test_a_list_joined_with_itself_over_and_over_is_refused():
+    doubled = deep(lambda x, i: concat(x, x), text("a").unigrams(), 60)
+    with pytest.raises(InputError, match="at most 1,000,000 arguments"):
+        canonicalize(doubled.node)

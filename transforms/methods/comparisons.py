@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from transforms.errors import InputError
 from transforms.methods.base import Methods
+from transforms.operators.plain_values import as_values
 
 if TYPE_CHECKING:
     from transforms.expression import Expr, Value
@@ -40,9 +41,7 @@ class ComparisonMethods(Methods):
 
     def is_in(self, values: Collection[int] | Collection[str]) -> Expr:
         """Whether the value is one of ``values``, whose order and repetition mean nothing."""
-        if isinstance(values, str):
-            raise InputError("is_in takes several values", value=values, next_step=f"write [{values!r}]")
-        given = list(values)
+        given = as_values(values, "operator is_in", '["Oslo", "Bergen"]')
         for value in given:
             if not isinstance(value, int | str) or isinstance(value, bool):
                 raise InputError("a value of is_in has the wrong type", where="operator is_in", value="None" if value is None else value,

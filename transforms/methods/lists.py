@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transforms.methods.base import Methods
+from transforms.operators.plain_values import as_float64
 from transforms.types import DType
 
 if TYPE_CHECKING:
@@ -78,8 +79,11 @@ class ListMethods(Methods):
         """A plain number as an item of this list has it: a float of its width beside floats."""
         if self.type.dtype not in {DType.FLOAT32, DType.FLOAT64} or isinstance(value, bool | str):
             return value
+        if not isinstance(value, int | float):
+            return value  # the operator refuses it
+        number = as_float64(value, f"an item of {self.type}")
         with np.errstate(over="ignore"):
-            return float(np.float32(value)) if self.type.dtype is DType.FLOAT32 else float(value)
+            return float(np.float32(number)) if self.type.dtype is DType.FLOAT32 else number
 
     def __and__(self, other: Expr) -> Expr:
         return self._apply("and" if self.type.dtype is DType.BOOL else "intersect", other)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from transforms.errors import InputError
 from transforms.methods.base import Methods
+from transforms.operators.plain_values import as_float64, as_values
 from transforms.types import DType, Ragged
 
 if TYPE_CHECKING:
@@ -71,19 +71,15 @@ class NumberMethods(Methods):
         """(x - mean) / standard_deviation; a deviation of 0 gives 0."""
         return self._apply("standardize", mean=mean, standard_deviation=standard_deviation)
 
-    def bucketize(self, boundaries: list[float] | tuple[float, ...]) -> Expr:
+    def bucketize(self, boundaries: Sequence[float]) -> Expr:
         """The index of the interval a value falls in; a boundary belongs to the interval on its right."""
-        if isinstance(boundaries, str) or not isinstance(boundaries, Iterable):
-            raise InputError("bucketize takes several boundaries", where="operator bucketize", value=boundaries,
-                             allowed="numbers in ascending order", next_step="write them as a list, as in [10, 100]")  # fmt: skip
-        bounds = tuple(boundaries)
-        numeric = not any(isinstance(bound, str | bytes | bool) or bound is None for bound in bounds)
-        return self._apply("bucketize", boundaries=tuple(float(bound) for bound in bounds) if numeric else bounds)
+        where = "operator bucketize, parameter boundaries"
+        return self._apply("bucketize", boundaries=as_values(boundaries, where, "[10, 100]"))
 
     def fill_null(self, value: Value) -> Expr:
         """``value`` where this is null."""
         if isinstance(value, int) and not isinstance(value, bool) and self.type.dtype in {DType.FLOAT32, DType.FLOAT64}:
-            value = float(value)
+            value = as_float64(value, "operator fill_null, parameter value")
         return self._apply("fill_null", value=value)
 
     def fill_nan(self, value: float) -> Expr:
@@ -104,7 +100,7 @@ class NumberMethods(Methods):
 
     def cast(self, dtype: DType | str) -> Expr:
         """The same value as another element type."""
-        return self._apply("cast", dtype=str(dtype))
+        return self._apply("cast", dtype=dtype)
 
     def __add__(self, other: Expr | Value) -> Expr:
         return self._apply("add", other)

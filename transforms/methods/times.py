@@ -81,4 +81,4 @@ class TimeMethods(Methods):
 
     def recency_buckets(self, since: Expr, boundaries_secs: Sequence[float] = RECENCY_SECS) -> Expr:
         """The id of how long ago ``since`` was: under a minute, 5 minutes, an hour, 6, a day, 7, 30, 90, or longer."""
-        return self.age_secs(since).bucketize(tuple(boundaries_secs))
+        return self.age_secs(since).bucketize(boundaries_secs)

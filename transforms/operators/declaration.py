@@ -8,7 +8,6 @@ changes an output changes the version.
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,6 +15,7 @@ from typing import Any, Literal, cast
 
 from transforms.columns import Column
 from transforms.errors import InputError, TypeMismatch
+from transforms.operators.plain_values import as_float64, plain, unboxed
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 #: What an operator's parameter may be. Tuples are homogeneous.
@@ -179,7 +179,7 @@ class Operator:
         where = f"operator {self.name}, parameter {param.name}"
         if value is None:
             raise InputError("a required parameter is missing", where=where, allowed=param.kind_name)
-        value = _plain(value, param)
+        value = _plain(value, param, where)
         if not param.accepts(value):
             raise InputError("a parameter has the wrong type", where=where, value=value, allowed=param.kind_name)
         scalar = cast(Scalar, value)
@@ -260,17 +260,15 @@ def _listed(column_type: ColumnType) -> ColumnType:
     return Ragged(column_type.dtype, column_type.buckets)
 
 
-def _plain(value: object, param: Param) -> object:
-    """Whole numbers become floats where a float is meant, every NaN the same; lists become tuples, of floats if numbers."""
-    kind = param.kind
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, float) and math.isnan(value):
-        return math.nan  # one NaN, as fingerprints have it
-    if kind is tuple and isinstance(value, list | tuple):
-        if param.item in (None, float) and all(
-            isinstance(item, int | float) and not isinstance(item, bool) for item in value
-        ):
-            return tuple(float(item) for item in value)
-        return tuple(value)
-    return value
+def _plain(value: object, param: Param, where: str) -> object:
+    """Whole numbers become floats where a float is meant; lists become tuples, of floats if they hold numbers."""
+    value = unboxed(value)
+    if param.kind is float and _is_number(value):
+        value = as_float64(cast(float, value), where)
+    if param.kind is tuple and isinstance(value, tuple) and param.item in (None, float) and all(map(_is_number, value)):
+        value = tuple(as_float64(item, where) for item in value)
+    return plain(value, where)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

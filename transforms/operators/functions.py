@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from transforms.errors import TypeMismatch
-from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, TwinAt, Types
-from transforms.operators.signatures import ANY, not_empty
+from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.signatures import ANY
 from transforms.types import ColumnType, type_document, type_from_document
 
 _RUN = "transforms.functions.run"
@@ -18,6 +19,29 @@ _RUN = "transforms.functions.run"
 @lru_cache(maxsize=1024)
 def _type_of(text: str) -> ColumnType:
     return type_from_document(json.loads(text))
+
+
+@lru_cache(maxsize=1024)
+def _names_in(text: str) -> frozenset[str] | None:
+    """The names in a JSON object; None for other text."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return frozenset(document) if isinstance(document, dict) else None
+
+
+def _json_with(*names: str) -> Callable[[Scalar], str]:
+    """A check for JSON objects that have these names, in each text of a tuple."""
+
+    def check(value: Scalar) -> str:
+        texts = value if isinstance(value, tuple) else (value,)
+        found = [_names_in(str(text)) for text in texts]
+        return (
+            "" if all(each is not None and each.issuperset(names) for each in found) else "JSON as Headrace writes it"
+        )
+
+    return check
 
 
 def _without_buckets(column_type: ColumnType) -> dict[str, object]:
@@ -52,10 +76,21 @@ PYTHON_FUNCTION = Operator(
     reference=_one_event,
     kernel=KernelAt(_RUN, "python_function"),
     params=(
-        Param("bundle", str, check=not_empty, doc="the function and all it reaches, written down by hr.op"),
-        Param("keywords", str, "{}", doc="its parameters that are not at their defaults, as JSON"),
-        Param("takes", tuple, item=str, doc="the types of the columns it is given, as JSON each"),
-        Param("gives", str, check=not_empty, doc="the type of its result, as JSON"),
+        Param(
+            "bundle",
+            str,
+            check=_json_with("function", "definitions"),
+            doc="the function and all it reaches, written down by hr.op",
+        ),
+        Param("keywords", str, "{}", check=_json_with(), doc="its parameters that are not at their defaults, as JSON"),
+        Param(
+            "takes",
+            tuple,
+            check=_json_with("kind", "dtype"),
+            item=str,
+            doc="the types of the columns it is given, as JSON each",
+        ),
+        Param("gives", str, check=_json_with("kind", "dtype"), doc="the type of its result, as JSON"),
     ),
     nulls="see",
     cost_ns=200,
@@ -98,7 +133,14 @@ TENSORFLOW_GRAPH = Operator(
     result=_graph_gives,
     reference=_one_event_of_graph,
     kernel=KernelAt("transforms.twins.traced", "tensorflow_graph"),
-    params=(Param("graph", str, check=not_empty, doc="the canonical graph, which hr.from_preprocessing_fn writes"),),
+    params=(
+        Param(
+            "graph",
+            str,
+            check=_json_with("inputs", "type"),
+            doc="the canonical graph, which hr.from_preprocessing_fn writes",
+        ),
+    ),
     nulls="see",
     cost_ns=500,
     twin=TwinAt("transforms.twins.traced", "twin"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from transforms.errors import InputError, TypeMismatch
+from transforms.errors import TypeMismatch
 from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Params, Scalar, TwinAt, Types
-from transforms.operators.signatures import ANY, INT64_MAX, INT64_MIN, always, not_nan, same_dtype
+from transforms.operators.signatures import ANY, always, not_nan, same_dtype
 from transforms.types import ColumnType, Dense, DType
 
 _KERNELS = "transforms.kernels.conditional"
@@ -34,8 +34,6 @@ def _fill_type(types: Types, params: Params) -> ColumnType:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise TypeMismatch(f"fill_null cannot put this value into {types[0]}", value=value,
                            allowed=" or ".join(kind.__name__ for kind in kinds))  # fmt: skip
-    if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
-        raise InputError("the fill value does not fit int64", value=value, allowed=f"{INT64_MIN} .. {INT64_MAX}")
     buckets = getattr(types[0], "buckets", None)
     inside = buckets is not None and isinstance(value, int) and 0 <= value < buckets
     return Dense(dtype, buckets if inside else None)

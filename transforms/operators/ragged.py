@@ -10,13 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from transforms.errors import DataError, InputError, TypeMismatch
+from transforms.errors import DataError, TypeMismatch
 from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Params, Scalar, TwinAt, Types
 from transforms.operators.signatures import (
     ANY,
     HASHABLE,
-    INT64_MAX,
-    INT64_MIN,
     always,
     at_least,
     common_ragged,
@@ -96,8 +94,6 @@ def _check_value(operator: str, column_type: ColumnType, value: Scalar) -> None:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise TypeMismatch(f"{operator} takes a value of the items' type", value=value,
                            allowed=" or ".join(kind.__name__ for kind in kinds))  # fmt: skip
-    if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
-        raise InputError("the value does not fit int64", value=value, allowed=f"{INT64_MIN} .. {INT64_MAX}")
 
 
 def _pad_type(types: Types, params: Params) -> ColumnType:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from transforms.errors import TypeMismatch
 from transforms.operators.declaration import Params, Scalar, Types
+from transforms.operators.plain_values import INT64_MAX as INT64_MAX
+from transforms.operators.plain_values import INT64_MIN as INT64_MIN
 from transforms.types import ColumnType, Dense, DType, Ragged
 
 TEXT = frozenset({DType.STRING})
@@ -14,8 +16,6 @@ NUMERIC = frozenset({DType.INT64, DType.FLOAT32, DType.FLOAT64})
 #: What can be hashed: text as its bytes, integers as their decimal text.
 HASHABLE = frozenset({DType.STRING, DType.INT64})
 ANY = frozenset(DType)
-
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 def always(column_type: ColumnType) -> Callable[[Types, Params], ColumnType]:

@@ -147,6 +147,7 @@ class _Tracing:
         for outer, inner in concrete.graph.captures:
             place = self._tables if outer.dtype == tf.resource else self._constants
             place[inner.op.name] = outer
+        self._graph, self._initializers = self._written()
 
     def expressions(self) -> dict[str, Expr]:
         outputs = self._concrete.structured_outputs
@@ -165,10 +166,10 @@ class _Tracing:
             for placeholder, (column, part) in self._owner.items()
             if column in reached
         }
-        graph, initializers = self._graph(leaves)
+        graph = self._graph.labelled({**dict.fromkeys(self._owner, ""), **leaves})
         document = {
             "format": FORMAT,
-            **Canonical(graph, refs, initializers).document(),
+            **Canonical(graph, refs, self._initializers).document(),
             "inputs": [{"as": way, "type": _type_of(inputs[identity, way].type)} for identity, way in order],
             "as": kind,
             "type": type_document(column_type),
@@ -182,7 +183,7 @@ class _Tracing:
         return self._columns[column].node.identity, _way(self._specs[column])
 
     def _reached(self, refs: Sequence[Ref]) -> set[str]:
-        graph, _ = self._graph({placeholder: placeholder for placeholder in self._owner})
+        graph = self._graph
         ahead = [graph.resolved(ref)[0] for ref in refs]
         seen: set[str] = set()
         while ahead:
@@ -193,10 +194,13 @@ class _Tracing:
             ahead += graph.needed(name)
         return {self._owner[name][0] for name in seen & self._owner.keys()}
 
-    def _graph(self, leaves: Mapping[str, str]) -> tuple[Graph, dict[str, str]]:
-        """The graph with what it captured written into it; and for each table, the node that fills it."""
-        given = {**dict.fromkeys(self._owner, ""), **leaves}
-        graph = Graph(self._definition, given, {**self._constants, **dict.fromkeys(self._tables, 0)})
+    def _written(self) -> tuple[Graph, dict[str, str]]:
+        """The graph with what it captured written into it; and for each table, the node that fills it.
+
+        It is read once for all outputs, which differ only in the labels of their leaves.
+        """
+        leaves = {placeholder: placeholder for placeholder in self._owner}
+        graph = Graph(self._definition, leaves, {**self._constants, **dict.fromkeys(self._tables, 0)})
         initializers: dict[str, str] = {}
         for placeholder, handle in self._tables.items():
             self._write_table(graph, placeholder, handle, initializers)

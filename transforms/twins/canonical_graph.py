@@ -12,6 +12,7 @@ nodes are numbered in the order in which the output reaches them. What remains i
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,6 +68,7 @@ class Graph:
         self.leaves = dict(leaves)
         self.vertices: dict[str, Vertex] = {}
         self._aliases: dict[Ref, Ref] = {}
+        self._bodies: dict[str, str] = {}
         for name, value in constants.items():
             self.vertices[name] = constant_vertex(value)
         self._add(definition.node, "", {name: (name, 0) for name in [*leaves, *constants]})
@@ -92,6 +94,12 @@ class Graph:
         for position, arg in enumerate(function.signature.output_arg):
             name = flat[function.ret[arg.name]] if function.ret[arg.name] in flat else function.ret[arg.name]
             self._aliases[(prefix + node.name, position)] = _ref(name, inner)
+
+    def labelled(self, leaves: Mapping[str, str]) -> Graph:
+        """The same graph with other labels for its leaves."""
+        other = copy.copy(self)
+        other.leaves = dict(leaves)
+        return other
 
     def resolved(self, ref: Ref) -> Ref:
         """The tensor that a reference comes to, past calls, arguments and nodes that only pass it on."""
@@ -131,9 +139,9 @@ class Graph:
 
     def functions(self, names: set[str]) -> dict[str, Any]:
         """The bodies that stand under their digests, with those that they use."""
-        found: dict[str, Any] = {}
-        for name in self._library:
-            found[_function_digest(name, self._library)] = name
+        if names and not self._bodies:
+            self._bodies.update({_function_digest(name, self._library): name for name in self._library})
+        found = self._bodies
         needed: dict[str, Any] = {}
         ahead = list(names)
         while ahead:
