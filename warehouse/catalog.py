@@ -24,8 +24,9 @@ from transforms.errors import HeadraceError, InputError, StorageError
 from warehouse.backoff import Backoff
 from warehouse.catalog_errors import explain
 from warehouse.catalog_url import ALLOWED, with_driver, without_secrets
-from warehouse.errors import CatalogBusy, CatalogConflict, CatalogLost, CommitInDoubt
-from warehouse.migrate import migrate
+from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
+from warehouse.migrate import current_revision, migrate
+from warehouse.migrations import HEAD
 from warehouse.row_sets import insert_absent, one_of
 
 __all__ = ["CHUNK_KEYS", "LOCK_KEY", "Catalog", "chunks", "insert_absent", "insert_numbered", "one_of", "storable"]
@@ -38,6 +39,9 @@ CHUNK_KEYS = 10_000
 
 #: Pages that a connection keeps. A submission that changes more of them than fit writes and reads them several times.
 SQLITE_CACHE_KIB = 65_536
+
+#: A transaction of PostgreSQL in which nothing is asked for so long is ended, and what it did is undone.
+IDLE_TRANSACTION_SECS = 300
 
 #: The advisory lock of every write transaction on PostgreSQL. Such locks are of one database, so this needs no name.
 LOCK_KEY = int.from_bytes(b"headrace")
@@ -57,8 +61,10 @@ class Catalog:
         sleep: Callable[[float], None] = time.sleep,
         draw: Callable[[], float] = random.random,
         backoff: Backoff | None = None,
+        connect_secs: float = 30.0,
     ) -> None:
         self._engine = engine
+        self._connect_secs = connect_secs
         self._reader, self._writer = _transactions(engine)
         self.where = where
         self._sleep, self._draw, self._backoff = sleep, draw, backoff or Backoff()
@@ -74,19 +80,17 @@ class Catalog:
     ) -> Catalog:
         """Open the catalog at a URL, create it if it is not there, and bring its schema up to date.
 
-        A database of PostgreSQL has to be there; its tables need not. Raises :class:`InputError` for a URL that means
+        A catalog whose schema is up to date is only read. A database of PostgreSQL has to be there; its tables need not.
+        A server that does not answer, as while it is restarted, is asked again for some seconds. Raises :class:`InputError` for a URL that means
         nothing, a missing driver, and a user or database that the server does not know; :class:`CatalogBusy` when
         another process holds the catalog, :class:`CatalogLost` when no server answers, :class:`StorageError` when the
         disk refuses, :class:`CorruptFile` when the file is no database and
         :class:`~warehouse.errors.CatalogVersionError` when a newer Headrace wrote it.
         """
         engine, where = _engine(url, busy_timeout_secs)
-        catalog = cls(engine, where, sleep=sleep, draw=draw)
+        catalog = cls(engine, where, sleep=sleep, draw=draw, connect_secs=busy_timeout_secs)
         try:
-            if engine.dialect.name == "sqlite":
-                catalog._use_write_ahead_log(busy_timeout_secs)
-            with catalog.write() as connection:
-                migrate(connection, where)
+            catalog._bring_up_to_date(busy_timeout_secs)
         except BaseException:
             catalog.close()
             raise
@@ -96,7 +100,7 @@ class Catalog:
     def read(self) -> Iterator[Connection]:
         """One read transaction: everything it sees is of one moment."""
         try:
-            with self._reader.connect() as connection, connection.begin():
+            with self._connected(self._reader) as connection, connection.begin():
                 yield connection
         except DBAPIError as error:
             self._raise_explained(error, committing=False)
@@ -109,7 +113,7 @@ class Catalog:
         """
         committing = False
         try:
-            with self._writer.connect() as connection, connection.begin():
+            with self._connected(self._writer) as connection, connection.begin():
                 yield connection
                 committing = True
         except DBAPIError as error:
@@ -149,6 +153,42 @@ class Catalog:
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
+
+    def _connected(self, engine: Engine) -> Connection:
+        """A connection. While the server has none left it is asked again, for up to ``connect_secs`` of waiting."""
+        waited_secs, attempt = 0.0, 1
+        while True:
+            try:
+                return engine.connect()
+            except DBAPIError as error:
+                explained = self._explain(error)
+                if not isinstance(explained, CatalogFull) or waited_secs >= self._connect_secs:
+                    raise
+                _LOG.info("the server has no connection left; trying again: %s", explained)
+            secs = self._backoff.wait_secs(attempt, self._draw())
+            self._sleep(secs)
+            waited_secs, attempt = waited_secs + secs, attempt + 1
+
+    def _bring_up_to_date(self, patience_secs: float) -> None:
+        """See that the schema is the newest. Where it is, nothing is written and no writer is waited for."""
+        attempt, waited_secs = 1, 0.0
+        while True:
+            try:
+                with self.read() as connection:
+                    if current_revision(connection) == HEAD:
+                        return
+                if self.dialect == "sqlite":
+                    self._use_write_ahead_log(patience_secs)
+                with self.write() as connection:
+                    migrate(connection, self.where)
+                return
+            except (CatalogConflict, CatalogLost, CommitInDoubt) as error:  # migrating twice is migrating once
+                if attempt == self._backoff.attempts or waited_secs >= patience_secs:
+                    raise
+                _LOG.info("the catalog cannot be opened yet; trying again: %s", error)
+            secs = self._backoff.wait_secs(attempt, self._draw())
+            self._sleep(secs)
+            waited_secs, attempt = waited_secs + secs, attempt + 1
 
     def _use_write_ahead_log(self, patience_secs: float) -> None:
         # SQLite does not wait for a lock while it changes the journal mode, so two first openings may collide.
@@ -251,6 +291,12 @@ def _postgresql(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
 def _prepare_postgresql(connection: Any, _record: object) -> None:
     # A machine that vanishes in the middle of a write would hold the lock until the server's own keepalives end: hours.
     connection.execute("SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3")
+    # Nor may a process that stands still do so; unless the server, the role or the URL say how long it may.
+    connection.execute(
+        "SELECT set_config(name, %s, false) FROM pg_settings "
+        "WHERE name = 'idle_in_transaction_session_timeout' AND setting = '0'",
+        (str(IDLE_TRANSACTION_SECS * 1000),),
+    )
     connection.commit()
 
 

@@ -6,7 +6,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from transforms.errors import HeadraceError, InputError, StorageError
 from warehouse.catalog_url import without_secrets
-from warehouse.errors import CatalogBusy, CatalogConflict, CatalogLost, CommitInDoubt, CorruptFile
+from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt, CorruptFile
 
 
 def explain(error: DBAPIError, where: str, dialect: str, *, committing: bool) -> HeadraceError | None:
@@ -100,7 +100,7 @@ def _unconnected(said: str, where: str) -> HeadraceError:
         if any(sign.format(word) in said for sign in _SIGNS):
             return kind(what, where=where, value=said, next_step=next_step)
     if any(words in said for words in _TOO_MANY):
-        return CatalogLost("PostgreSQL has no connection left; nothing was changed", where=where, value=said,
+        return CatalogFull("PostgreSQL has no connection left; nothing was changed", where=where, value=said,
                            next_step="try again, run fewer workers, or raise max_connections")  # fmt: skip
     return CatalogLost("no connection to the catalog; nothing was changed", where=where, value=said,
                        next_step="check that the server runs and that the URL's host and port are its own")  # fmt: skip
