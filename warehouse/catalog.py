@@ -17,13 +17,12 @@ from typing import Any, NoReturn, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, FromClause, Table, create_engine, event, insert
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import DBAPIError
 
 from transforms.errors import HeadraceError, InputError, StorageError
 from warehouse.backoff import Backoff
 from warehouse.catalog_errors import explain
-from warehouse.catalog_url import ALLOWED, with_driver, without_secrets
+from warehouse.catalog_url import parsed_url, secrets_of, shown_url
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
 from warehouse.migrate import current_revision, migrate
 from warehouse.migrations import HEAD
@@ -206,7 +205,8 @@ class Catalog:
                 time.sleep(0.02)
 
     def _explain(self, error: DBAPIError, *, committing: bool = False) -> HeadraceError | None:
-        return explain(error, self.where, self._engine.dialect.name, committing=committing)
+        secrets = secrets_of(self._engine.url)
+        return explain(error, self.where, self._engine.dialect.name, committing=committing, secrets=secrets)
 
     def _raise_explained(self, error: DBAPIError, *, committing: bool) -> NoReturn:
         explained = self._explain(error, committing=committing)
@@ -216,16 +216,10 @@ class Catalog:
 
 
 def _engine(url: str, busy_timeout_secs: float) -> tuple[Engine, str]:
-    try:
-        parsed = make_url(with_driver(url))
-        if parsed.get_backend_name() == "postgresql":
-            return _postgresql(parsed, busy_timeout_secs)
-        if parsed.get_backend_name() != "sqlite":
-            raise InputError("not a catalog URL", value=without_secrets(url), allowed=ALLOWED)
-        return _sqlite(parsed, busy_timeout_secs)
-    except (ArgumentError, NoSuchModuleError, ValueError) as error:
-        raise InputError("not a catalog URL", value=without_secrets(url), allowed=ALLOWED,
-                         next_step=without_secrets(str(error))) from None  # fmt: skip
+    parsed = parsed_url(url)
+    if parsed.get_backend_name() == "postgresql":
+        return _postgresql(parsed, busy_timeout_secs)
+    return _sqlite(parsed, busy_timeout_secs)
 
 
 def _sqlite(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
@@ -268,7 +262,7 @@ def _postgresql(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
     defaults = {"application_name": "headrace", "connect_timeout": max(2, math.ceil(busy_timeout_secs)),
                 "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}  # fmt: skip
     arguments = {name: value for name, value in defaults.items() if name not in url.query}
-    where = without_secrets(url.set(drivername="postgresql").render_as_string(hide_password=True))
+    where = shown_url(url)
     try:
         # A connection that the server closed meanwhile is noticed before it is used, and made anew.
         engine = create_engine(url, connect_args=arguments, pool_pre_ping=True)

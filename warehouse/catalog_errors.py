@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from transforms.errors import HeadraceError, InputError, StorageError
@@ -9,12 +11,14 @@ from warehouse.catalog_url import without_secrets
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt, CorruptFile
 
 
-def explain(error: DBAPIError, where: str, dialect: str, *, committing: bool) -> HeadraceError | None:
+def explain(
+    error: DBAPIError, where: str, dialect: str, *, committing: bool, secrets: Collection[str] = ()
+) -> HeadraceError | None:
     """The error of ours that ``error`` amounts to; None for one that only a defect of ours explains.
 
-    ``committing``: the commit had been sent already.
+    ``committing``: the commit had been sent already. ``secrets``: what of the catalog's URL no error shows.
     """
-    said = without_secrets(str(error.orig)).strip()
+    said = without_secrets(str(error.orig), secrets).strip()
     if dialect == "sqlite":
         return _explain_sqlite(error, said, where)
     return _explain_postgresql(error, said, where, committing=committing)

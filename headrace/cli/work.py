@@ -15,7 +15,7 @@ import typer
 
 from headrace.cli.beam import BeamOptions, Runner
 from headrace.cli.capacity import capacity_screen, figures
-from headrace.cli.output import emit
+from headrace.cli.output import emit, say
 from headrace.cli.quantities import bytes_of
 from headrace.cli.session import AsJson, Home, Opening, open_warehouse
 from headrace.cli.stopping import ended_by_signals
@@ -109,7 +109,7 @@ def _told_of_the_end(done: WorkerReport) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, SystemExit):
         kept = f"stopped after {many(done.memos, 'memo')}, which are kept; all other tasks wait in the queue again"
-        typer.echo(kept, err=True)
+        say(kept)
         raise
 
 
