@@ -103,6 +103,8 @@ class Catalog:
                 yield connection
         except DBAPIError as error:
             self._raise_explained(error, committing=False)
+        except UnicodeEncodeError as error:
+            raise self._unspelled(error) from error
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
@@ -117,6 +119,8 @@ class Catalog:
                 committing = True
         except DBAPIError as error:
             self._raise_explained(error, committing=committing)
+        except UnicodeEncodeError as error:
+            raise self._unspelled(error) from error
 
     def run(self, action: Callable[[Connection], _T], *, idempotent: bool = False) -> _T:
         """What ``action`` returns, in one write transaction.
@@ -203,6 +207,10 @@ class Catalog:
                 if not isinstance(explained, CatalogBusy) or time.monotonic() >= deadline:
                     self._raise_explained(error, committing=False)
                 time.sleep(0.02)
+
+    def _unspelled(self, error: UnicodeEncodeError) -> InputError:
+        return InputError("a text in the catalog must be one that UTF-8 can spell", where=self.where, value=error.object,
+                          next_step="leave out bytes that are no text")  # fmt: skip
 
     def _explain(self, error: DBAPIError, *, committing: bool = False) -> HeadraceError | None:
         secrets = secrets_of(self._engine.url)

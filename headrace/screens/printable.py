@@ -8,30 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
-import unicodedata
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-#: Joiners that scripts and emoji are written with.
-_SHOWN = frozenset("\u200c\u200d")
-#: Control and format characters (directions, zero widths, tags), surrogates, separators of lines and paragraphs.
-_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-
-
-@cache
-def _pattern() -> re.Pattern[str]:
-    hidden = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) in _HIDDEN_CATEGORIES]
-    return re.compile(f"[{re.escape(''.join(sorted(set(hidden) - _SHOWN)))}]")
+#: Controls, soft hyphen, marks and overrides of direction, zero widths, separators of lines and paragraphs, surrogates, tags. The
+#: two joiners that scripts and emoji are written with are no such characters.
+_HIDDEN = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f]"
+)
 
 
 def printable(text: str, *, lines: bool = True) -> str:
     """``text`` with every control and invisible character escaped; with ``lines`` it keeps its line feeds."""
     if text.isascii() and text.isprintable():
         return text
-    return _pattern().sub(lambda found: found[0] if lines and found[0] == "\n" else _escaped(found[0]), text)
+    return _HIDDEN.sub(lambda found: found[0] if lines and found[0] == "\n" else _escaped(found[0]), text)
 
 
 def _escaped(character: str) -> str:
@@ -40,7 +33,7 @@ def _escaped(character: str) -> str:
 
 def json_printable(text: str) -> str:
     """JSON text that means the same, whose strings hold no such character; JSON itself escapes those below 32 only."""
-    return _pattern().sub(lambda found: found[0] if found[0] == "\n" else _json_escaped(found[0]), text)
+    return _HIDDEN.sub(lambda found: found[0] if found[0] == "\n" else _json_escaped(found[0]), text)
 
 
 def _json_escaped(character: str) -> str:
