@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+from transforms.documents import Part, document_part, parse_document
 from transforms.measured import OperatorWork, summed, work_from_document
 from warehouse.failures import Failure
 from warehouse.memo_file import NewFile
@@ -42,13 +43,22 @@ class FragmentWork:
 
     @classmethod
     def from_json(cls, text: str, listed: Sequence[Mapping[str, Any]] = ()) -> FragmentWork:
-        """The inverse of :meth:`to_json`; ``listed``: the documents that it names by their places."""
-        document = json.loads(text)
-        components = tuple(
-            WantedComponent(key, column, listed[component] if isinstance(component, int) else component)
-            for key, column, component in document["components"]
-        )
-        return cls(Fragment.from_document(document["fragment"]), components, document["output"])
+        """The inverse of :meth:`to_json`; ``listed``: the documents that it names by their places.
+
+        A component itself is looked at when it is compiled. Raises :class:`~transforms.errors.DataError`.
+        """
+        whole = parse_document(text, "work on a fragment").fields(("fragment", "components", "output"))
+        components = tuple(_wanted(one, listed) for one in whole.at("components").items())
+        return cls(Fragment.from_document(whole.at("fragment")), components, whole.at("output").inside_path())
+
+
+def _wanted(part: Part, listed: Sequence[Mapping[str, Any]]) -> WantedComponent:
+    key, column, component = part.items(least=3, most=3)
+    if isinstance(component.value, dict):
+        document: Mapping[str, Any] = component.value
+    else:
+        document = listed[component.integer(0, len(listed) - 1)]
+    return WantedComponent(key.text(), column.text(), document)
 
 
 class ComponentList:
@@ -96,10 +106,23 @@ class ComponentOutcome:
         return {**asdict(replace(self, failure=None)), "failure": failure}
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> ComponentOutcome:
-        """The inverse of :meth:`to_document`."""
-        failure = document["failure"]
-        return cls(**{**document, "failure": None if failure is None else Failure.from_document(failure)})
+    def from_document(cls, document: object) -> ComponentOutcome:
+        """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError`."""
+        part = document_part(document, "outcome of a component").fields(_OUTCOME_FIELDS)
+        failure = part.at("failure")
+        return cls(
+            memo_key=part.at("memo_key").text(),
+            column=part.at("column").text(),
+            failure=None if failure.value is None else Failure.from_document(failure),
+            checksum=part.at("checksum").text(),
+            rows=part.at("rows").integer(),
+            size_bytes=part.at("size_bytes").integer(),
+            secs=part.at("secs").number(),
+            path=part.at("path").inside_path() if part.at("path").value else "",
+        )
+
+
+_OUTCOME_FIELDS = tuple(one.name for one in fields(ComponentOutcome))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +164,36 @@ class FragmentResult:
                 "operators": [asdict(work) for work in self.operators], "phases": asdict(self.phases)}  # fmt: skip
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> FragmentResult:
-        """The inverse of :meth:`to_document`."""
-        outcomes = tuple(ComponentOutcome.from_document(outcome) for outcome in document["outcomes"])
-        files = tuple(NewFile(**file) for file in document["files"])
-        operators = work_from_document(document["operators"])
-        phases = PhaseSecs(**document["phases"])
-        return cls(**{**document, "files": files, "outcomes": outcomes, "operators": operators, "phases": phases})
+    def from_document(cls, document: object) -> FragmentResult:
+        """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError`."""
+        part = document_part(document, "result of a fragment").fields(_RESULT_FIELDS)
+        files = tuple(_new_file(file) for file in part.at("files").items())
+        outcomes = tuple(ComponentOutcome.from_document(outcome) for outcome in part.at("outcomes").items())
+        written = {file.path for file in files}
+        for position, outcome in enumerate(outcomes):
+            if outcome.failure is None and outcome.path not in written:
+                raise Part(outcome.path, part.at("outcomes"), position).refused("a memo in one of the result's files")
+        phases = part.at("phases").fields(_PHASES)
+        return cls(
+            fragment_id=part.at("fragment_id").text(),
+            output=part.at("output").inside_path(),
+            files=files,
+            rows=part.at("rows").integer(),
+            raw_bytes_read=part.at("raw_bytes_read").integer(),
+            outcomes=outcomes,
+            operators=work_from_document(part.at("operators")),
+            phases=PhaseSecs(**{name: phases.at(name).number() for name in _PHASES}),
+        )
+
+
+_RESULT_FIELDS = tuple(one.name for one in fields(FragmentResult))
+_PHASES = tuple(one.name for one in fields(PhaseSecs))
+
+
+def _new_file(part: Part) -> NewFile:
+    part.fields(("path", "checksum", "rows", "size_bytes"))
+    return NewFile(part.at("path").inside_path(), part.at("checksum").digest(), part.at("rows").integer(),
+                   part.at("size_bytes").integer())  # fmt: skip
 
 
 def merged(work: FragmentWork, parts: Sequence[FragmentResult], failures: Mapping[str, Failure]) -> FragmentResult:

@@ -14,7 +14,6 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import cast
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -27,7 +26,7 @@ from pipelines.fragment_work import ComponentList, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
-from pipelines.outcomes import error_document, error_from_document
+from pipelines.outcomes import error_document, error_from_document, read_object
 from pipelines.remote_runners import require_reach
 from pipelines.running_job import JobEnded, RunningJob, is_to_end
 from transforms.errors import StorageError
@@ -125,7 +124,7 @@ class JobResults:
     def __init__(self, storage: Storage, job: str, total: int) -> None:
         self._storage, self._job = storage, job
         self._seen: set[str] = set()
-        self._errors: list[Mapping[str, object]] = []
+        self._errors: list[object] = []
         self.total = total
         #: The job itself: what attends to it may end it.
         self.running = RunningJob(job)
@@ -136,12 +135,12 @@ class JobResults:
         for file in self._storage.list(_JOBS):
             if file.path in self._seen or not file.path.rpartition("/")[2].startswith(f"{self._job}-"):
                 continue
-            document = json.loads(self._storage.read_bytes(file.path))
+            document = read_object(self._storage.read_bytes(file.path), file.path)
             self._seen.add(file.path)
             if "error" in document:
-                self._errors.append(cast("Mapping[str, object]", document["error"]))
+                self._errors.append(document["error"])
             else:
-                results.append(FragmentResult.from_document(document["result"]))
+                results.append(FragmentResult.from_document(document.get("result")))
         if self._errors and not results:
             raise error_from_document(self._errors[0])
         return results

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 from pipelines.publication import write_atomic
+from transforms.documents import document_part, parse_document
 from transforms.errors import DataError, HeadraceError
 
 Document = Mapping[str, object]
@@ -23,7 +25,17 @@ def write_outcome(folder: Path, name: str, document: Document) -> None:
 
 def read_outcomes(folder: Path, prefix: str) -> list[Document]:
     """The results whose names start with ``prefix``, by name."""
-    return [json.loads(path.read_bytes()) for path in sorted(folder.glob(f"{prefix}*.json"))]
+    return [read_object(path.read_bytes(), str(path)) for path in sorted(folder.glob(f"{prefix}*.json"))]
+
+
+def read_object(content: bytes, where: str) -> dict[str, Any]:
+    """The JSON object in ``content``, which stood at ``where``. Raises :class:`DataError` for anything else."""
+    try:
+        found = parse_document(content, "result of a worker").fields((), None).value
+    except DataError as error:
+        error.where = f"{where}: {error.where}"
+        raise
+    return cast("dict[str, Any]", found)
 
 
 def count_outcomes(folder: Path, prefix: str) -> int:
@@ -37,12 +49,22 @@ def error_document(error: HeadraceError) -> Document:
     return {"kind": type(error).__name__, "value": None if error.value is None else str(error.value), **fields}
 
 
-def error_from_document(document: Document) -> HeadraceError:
-    """The error again, of the same class (DataError where that class is not loaded here)."""
+_TEXTS = ("where", "allowed", "next_step")
+_MOST_CHARACTERS = 1 << 24
+
+
+def error_from_document(document: object) -> HeadraceError:
+    """The error again, of the same class (DataError where that class is not loaded here).
+
+    Raises :class:`DataError` for what :func:`error_document` never wrote.
+    """
+    part = document_part(document, "error of a worker").fields(("kind", "what", "value", *_TEXTS))
     kinds = {kind.__name__: kind for kind in _subclasses(HeadraceError)}
-    kind = kinds.get(str(document["kind"]), DataError)
-    texts = {key: str(document[key]) for key in ("where", "allowed", "next_step")}
-    return kind(str(document["what"]), value=document["value"], **texts)
+    kind = kinds.get(part.at("kind").text(), DataError)
+    texts = {key: part.at(key).text(most=_MOST_CHARACTERS) for key in _TEXTS}
+    value = part.at("value")
+    return kind(part.at("what").text(most=_MOST_CHARACTERS),
+                value=None if value.value is None else value.text(most=_MOST_CHARACTERS), **texts)  # fmt: skip
 
 
 def _subclasses(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from transforms.documents import Part, parse_document
 from transforms.errors import Busy, DataError
 from warehouse.storage import Storage
 from warehouse.storage_errors import storage_error
@@ -96,7 +97,7 @@ class ImportLedger:
 
     def _carry_out(self, journal: Path) -> None:
         folders = set()
-        for staged, place in cast("list[list[str]]", _read_json(journal)["files"]):
+        for staged, place in _listed_files(journal):
             source, target = Path(staged), self.output / place
             make_folder(target.parent)
             if source.exists():
@@ -137,11 +138,16 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def _listed_files(journal: Path) -> list[tuple[str, str]]:
+    """The staged files of a journal, and their places below the table's folder."""
+    listed = Part(_read_json(journal), f"journal {journal}").fields(("files",), None).at("files")
+    pairs = (pair.items(least=2, most=2) for pair in listed.items())
+    return [(staged.name(), place.inside_path()) for staged, place in pairs]
+
+
 def _read_json(path: Path) -> Mapping[str, object]:
     try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        content = path.read_bytes()
+    except OSError as error:
         raise DataError("an import's journal cannot be read", where=str(path), value=str(error)) from error
-    if not isinstance(document, Mapping):
-        raise DataError("an import's journal is not a JSON object", where=str(path))
-    return document
+    return cast("Mapping[str, object]", parse_document(content, f"journal {path}").fields((), None).value)

@@ -136,7 +136,7 @@ def _work(
         queue_missing(warehouse)
         return lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
 
-    remove_abandoned_results(warehouse.storage, warehouse.clock() - _ABANDONED_SECS)
+    remove_abandoned_results(warehouse.storage, patience.call(warehouse.clock) - _ABANDONED_SECS)
     begun = time.monotonic()
     queue_was_empty = False
     while True:

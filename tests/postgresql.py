@@ -128,6 +128,11 @@ class PostgresServer:
             keeper.stdin.close()
             keeper.wait(timeout=START_SECS)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether :meth:`stop` ended it and nothing started it again."""
+        return self._keeper is None
+
     def database(self, *, migrated: bool = True) -> str:
         """The URL of a new database: with Headrace's tables, or empty."""
         if migrated and not self._template:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from transforms.documents import Part, document_part
 from transforms.encoding import digest, encode, encode_list
 from transforms.errors import InputError
 from transforms.operators.declaration import Scalar
+from transforms.programs import PROGRAMS, program_params
+from transforms.scalar_documents import literal_from, param_from, scalar_document
 from transforms.types import ColumnType, Vector, type_document, type_from_document
 
 FORMAT = "headrace.component/1"
@@ -194,45 +197,58 @@ def _node_document(node: Node, position: Mapping[str, int]) -> dict[str, object]
             return {"column": node.name, **spelled}
         case Literal():
             # A float is written in hexadecimal, so that NaN, infinities and -0.0 survive JSON.
-            value = {"float": node.value.hex()} if isinstance(node.value, float) else node.value
-            return {"literal": value, **spelled}
+            return {"literal": scalar_document(node.value), **spelled}
         case Artifact():
             return {"artifact": node.digest, **spelled}
         case Operation():
-            params = {name: _param_document(value) for name, value in node.params}
+            params = {name: scalar_document(value) for name, value in node.params}
             args = [position[arg.identity] for arg in node.args]
             return {"op": node.op, "version": node.version, "params": params, "args": args, **spelled}
         case _:
             raise InputError("not a node of a component", value=type(node).__name__)
 
 
-def _param_document(value: Scalar) -> object:
-    if isinstance(value, float):
-        return {"float": value.hex()}
-    return [_param_document(item) for item in value] if isinstance(value, tuple) else value
+_KIND = "component"
+_LARGEST_VERSION = 2**31 - 1
+#: What an entry of each kind has; the first field says which it is.
+_ENTRIES = (("column", "type"), ("literal", "type"), ("artifact", "type"), ("op", "version", "params", "args", "type"))
 
 
-def _param_from(value: Any) -> Any:
-    if isinstance(value, dict):
-        return float.fromhex(value["float"])
-    return tuple(_param_from(item) for item in value) if isinstance(value, list) else value
+def component_from_document(document: object) -> Node:
+    """The component that a document, or a part of one, describes.
 
-
-def component_from_document(document: Mapping[str, Any]) -> Node:
-    """The component a document describes. Raises :class:`InputError` for another format or an empty document."""
-    if document.get("format") != FORMAT or not document.get("nodes"):
-        raise InputError("not a component document", value=document.get("format"), allowed=FORMAT)
+    Whether this release has the operators, and whether they give the stated types, :func:`transforms.plan.compile_plan`
+    finds out. Raises :class:`~transforms.errors.DataError`, which names the place, for any other document.
+    """
+    whole = document_part(document, _KIND)
+    stated = whole.at("format") if whole.has("format") else whole
+    if stated.value != FORMAT:
+        raise stated.refused(FORMAT if stated is not whole else f"an object of format {FORMAT}")
     nodes: list[Node] = []
-    for entry in document["nodes"]:
-        column_type = type_from_document(entry["type"])
-        if "column" in entry:
-            nodes.append(RawColumn(column_type, entry["column"]))
-        elif "literal" in entry:
-            nodes.append(Literal(column_type, _param_from(entry["literal"])))
-        elif "artifact" in entry:
-            nodes.append(Artifact(column_type, entry["artifact"]))
-        else:
-            operands = tuple(nodes[i] for i in entry["args"])
-            params = tuple(sorted((name, _param_from(value)) for name, value in entry["params"].items()))
-            nodes.append(Operation(column_type, entry["op"], entry["version"], operands, params))
+    for entry in whole.fields(("format", "nodes")).at("nodes").items(least=1):
+        nodes.append(_node_from(entry, nodes))
     return nodes[-1]
+
+
+def _node_from(entry: Part, before: Sequence[Node]) -> Node:
+    fields = next((fields for fields in _ENTRIES if entry.has(fields[0])), _ENTRIES[-1])
+    entry.fields(fields)
+    column_type = type_from_document(entry.at("type"))
+    match fields[0]:
+        case "column":
+            return RawColumn(column_type, entry.at("column").text(least=1))
+        case "literal":
+            return Literal(column_type, literal_from(entry.at("literal"), column_type))
+        case "artifact":
+            return Artifact(column_type, entry.at("artifact").digest())
+        case _:
+            return _operation_from(entry, column_type, before)
+
+
+def _operation_from(entry: Part, column_type: ColumnType, before: Sequence[Node]) -> Operation:
+    op = entry.at("op").text(least=1)
+    operands = tuple(before[place.integer(0, len(before) - 1)] for place in entry.at("args").items())
+    params = tuple(sorted((name, param_from(value)) for name, value in entry.at("params").entries()))
+    if op in PROGRAMS:
+        entry.at("params").made(lambda: program_params(op, dict(params)), f"the parameters of {op}")
+    return Operation(column_type, op, entry.at("version").integer(1, _LARGEST_VERSION), operands, params)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from transforms.documents import document_part
 from transforms.encoding import digest
 from transforms.fusion import FUSED, STANDS_FOR
 from transforms.graph import Node, Operation
@@ -81,6 +81,13 @@ def work_of_run(nodes: Iterable[Node], rows: int, node_secs: Mapping[str, float]
     )
 
 
-def work_from_document(documents: Iterable[Mapping[str, Any]]) -> tuple[OperatorWork, ...]:
-    """The works that ``dataclasses.asdict`` made documents of."""
-    return tuple(OperatorWork(**document) for document in documents)
+_FIELDS = ("operator", "version", "rows", "secs")
+
+
+def work_from_document(documents: object) -> tuple[OperatorWork, ...]:
+    """The works that ``dataclasses.asdict`` made documents of. Raises :class:`~transforms.errors.DataError`."""
+    return tuple(
+        OperatorWork(one.at("operator").text(), one.at("version").integer(), one.at("rows").integer(),
+                     one.at("secs").number())
+        for one in (item.fields(_FIELDS) for item in document_part(documents, "list of measurements").items())
+    )  # fmt: skip

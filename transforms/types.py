@@ -7,12 +7,14 @@ an embedding table needs to know about its ids.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
 import pyarrow as pa
 
+from transforms.documents import document_part
 from transforms.errors import InputError
 
 
@@ -169,27 +171,33 @@ _KINDS: dict[str, type[Dense] | type[Ragged] | type[Weighted]] = {
     "ragged": Ragged,
     "weighted": Weighted,
 }
+#: Arrow counts the values of a vector in 32 bits.
+_LARGEST_VECTOR = 2**31 - 1
+_MOST_BUCKETS = 2**63 - 1
 
 
-def type_from_document(document: dict[str, object]) -> ColumnType:
-    """The type a document describes. Raises :class:`InputError` for an unknown kind or element type."""
-    kind, dtype = str(document.get("kind")), str(document.get("dtype"))
-    if dtype not in _DTYPES:
-        raise InputError("unknown element type", value=dtype, allowed=", ".join(DType))
-    if kind not in {*_KINDS, "vector"}:
-        raise InputError("unknown column kind", value=kind, allowed="dense, ragged, weighted, vector")
-    buckets = None if document.get("buckets") is None else _integer(document["buckets"])
+def type_from_document(document: object) -> ColumnType:
+    """The type that a document, or a part of one, describes. Raises :class:`~transforms.errors.DataError` for any other."""
+    part = document_part(document, "column type")
+    spelled = part.value
+    if isinstance(spelled, dict) and len(spelled) == 2:
+        kind, dtype = spelled.get("kind"), spelled.get("dtype")
+        if type(kind) is str and type(dtype) is str and kind in _KINDS and dtype in _DTYPES:
+            return _plain(kind, dtype)
+    is_vector = isinstance(spelled, Mapping) and spelled.get("kind") == "vector"
+    part.fields(("kind", "dtype", "size") if is_vector else ("kind", "dtype"), ("buckets",))
+    kind = part.at("kind").one_of((*_KINDS, "vector"))
+    dtype = part.at("dtype").one_of(tuple(DType))
+    buckets = None
+    if part.has("buckets") and part.at("buckets").value is not None:
+        buckets = part.at("buckets").integer(1, _MOST_BUCKETS)
+        if dtype != DType.INT64:
+            raise part.at("buckets").refused("absent: only int64 has buckets")
     if kind == "vector":
-        return Vector(DType(dtype), _integer(document["size"]), buckets)
+        return Vector(DType(dtype), part.at("size").integer(1, _LARGEST_VECTOR), buckets)
     return _plain(kind, dtype) if buckets is None else _KINDS[kind](DType(dtype), buckets)
 
 
 @lru_cache(maxsize=64)
 def _plain(kind: str, dtype: str) -> ColumnType:
     return _KINDS[kind](DType(dtype))
-
-
-def _integer(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InputError("expected an integer in a type document", value=value)
-    return value

@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 
+from transforms.documents import parse_document
 from transforms.errors import DataError, InputError
+from warehouse.arrow_bounds import check_arrow_file
 from warehouse.digests import column_digest, table_digests
 from warehouse.errors import MemoDamaged
 from warehouse.memo_file import ColumnBytes, MemoFile, size_shares
@@ -62,19 +64,23 @@ def write_arrow_file(storage: Storage, path: str, columns: Mapping[str, pa.Array
     })  # fmt: skip
 
 
-def read_arrow_columns(storage: Storage, path: str, columns: Mapping[str, str]) -> dict[str, pa.Array]:
+def read_arrow_columns(
+    storage: Storage, path: str, columns: Mapping[str, str], *, rows: int | None = None
+) -> dict[str, pa.Array]:
     """The named columns (name to expected checksum) in their original types; only their bytes are read.
 
-    Raises :class:`MemoDamaged` when the file is missing, is not whole, lacks a column, or holds other values.
+    ``rows``: how many they must have, if that is known. Raises :class:`MemoDamaged` when the file is missing, is not whole, lacks a column, or holds other values.
     """
-    read, _ = _read(storage, path, list(columns), None)
+    read, _ = _read(storage, path, list(columns), None, rows)
     return {name: _verified(path, name, array, columns[name]) for name, array in read.items()}
 
 
-def read_arrow_file(storage: Storage, path: str, names: Iterable[str], checksum: str) -> dict[str, pa.Array]:
+def read_arrow_file(
+    storage: Storage, path: str, names: Iterable[str], checksum: str, *, rows: int | None = None
+) -> dict[str, pa.Array]:
     """The named columns of the file whose own ``checksum`` is known; see :func:`read_arrow_columns`."""
-    read, promised = _read(storage, path, list(names), checksum)
-    return {name: _verified(path, name, array, promised[name]) for name, array in read.items()}
+    read, promised = _read(storage, path, list(names), checksum, rows)
+    return {name: _verified(path, name, array, promised.get(name, "")) for name, array in read.items()}
 
 
 def _verified(path: str, name: str, array: pa.Array, checksum: str) -> pa.Array:
@@ -86,11 +92,11 @@ def _verified(path: str, name: str, array: pa.Array, checksum: str) -> pa.Array:
 
 
 def _read(
-    storage: Storage, path: str, names: list[str], checksum: str | None
+    storage: Storage, path: str, names: list[str], checksum: str | None, rows: int | None
 ) -> tuple[dict[str, pa.Array], dict[str, str]]:
     """The columns, and the checksums that the file itself states for all of its columns."""
     try:
-        return _read_unverified(storage, path, names, checksum)
+        return _read_unverified(storage, path, names, checksum, rows)
     except (pa.ArrowException, OSError, ValueError, KeyError, DataError) as error:
         if isinstance(error, MemoDamaged):
             raise
@@ -99,7 +105,7 @@ def _read(
 
 
 def _read_unverified(
-    storage: Storage, path: str, names: list[str], checksum: str | None
+    storage: Storage, path: str, names: list[str], checksum: str | None, rows: int | None
 ) -> tuple[dict[str, pa.Array], dict[str, str]]:
     with storage.open_input(path) as source:
         stored = ipc.open_file(source).schema
@@ -118,10 +124,11 @@ def _read_unverified(
             raise MemoDamaged("a memo file's types are damaged", where=path, value=types[:80])
         original = ipc.read_schema(pa.py_buffer(base64.b64decode(types)))
         chosen = ipc.IpcReadOptions(included_fields=[stored.get_field_index(name) for name in names])
+        check_arrow_file(source, rows)
         table = ipc.open_file(source, options=chosen).read_all()
         table.validate(full=True)  # damaged offsets must not be followed
         columns = {name: _widen(one_array(table.column(name)), original.field(name).type) for name in names}
-        return columns, json.loads(stated)
+        return columns, parse_document(stated, "list of checksums").digests()
 
 
 def _narrow(array: pa.Array) -> pa.Array:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from transforms.errors import DataError, InputError
+from warehouse.arrow_bounds import check_arrow_file
 from warehouse.digests import column_digest
 from warehouse.errors import ArtifactDamaged
 from warehouse.storage import Storage
@@ -75,6 +76,7 @@ def read_artifact(storage: Storage, digest: str) -> pa.Array:
     again = "headrace analyze MODEL_FILE makes it again"
     try:
         with storage.open_input(path) as source:
+            check_arrow_file(source, None)
             table = ipc.open_file(source).read_all()
             table.validate(full=True)  # damaged offsets must not be followed
             column = table.column(_COLUMN)

@@ -17,15 +17,15 @@ from typing import Any, NoReturn, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, FromClause, Table, create_engine, event, insert
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import DBAPIError
 
 from transforms.errors import HeadraceError, InputError, StorageError
 from warehouse.backoff import Backoff
 from warehouse.catalog_errors import explain
-from warehouse.catalog_url import ALLOWED, with_driver, without_secrets
-from warehouse.errors import CatalogBusy, CatalogConflict, CatalogLost, CommitInDoubt
-from warehouse.migrate import migrate
+from warehouse.catalog_url import parsed_url, secrets_of, shown_url
+from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
+from warehouse.migrate import current_revision, migrate
+from warehouse.migrations import HEAD
 from warehouse.row_sets import insert_absent, one_of
 
 __all__ = ["CHUNK_KEYS", "LOCK_KEY", "Catalog", "chunks", "insert_absent", "insert_numbered", "one_of", "storable"]
@@ -38,6 +38,9 @@ CHUNK_KEYS = 10_000
 
 #: Pages that a connection keeps. A submission that changes more of them than fit writes and reads them several times.
 SQLITE_CACHE_KIB = 65_536
+
+#: A transaction of PostgreSQL in which nothing is asked for so long is ended, and what it did is undone.
+IDLE_TRANSACTION_SECS = 300
 
 #: The advisory lock of every write transaction on PostgreSQL. Such locks are of one database, so this needs no name.
 LOCK_KEY = int.from_bytes(b"headrace")
@@ -57,8 +60,10 @@ class Catalog:
         sleep: Callable[[float], None] = time.sleep,
         draw: Callable[[], float] = random.random,
         backoff: Backoff | None = None,
+        connect_secs: float = 30.0,
     ) -> None:
         self._engine = engine
+        self._connect_secs = connect_secs
         self._reader, self._writer = _transactions(engine)
         self.where = where
         self._sleep, self._draw, self._backoff = sleep, draw, backoff or Backoff()
@@ -74,19 +79,17 @@ class Catalog:
     ) -> Catalog:
         """Open the catalog at a URL, create it if it is not there, and bring its schema up to date.
 
-        A database of PostgreSQL has to be there; its tables need not. Raises :class:`InputError` for a URL that means
+        A catalog whose schema is up to date is only read. A database of PostgreSQL has to be there; its tables need not.
+        A server that does not answer, as while it is restarted, is asked again for some seconds. Raises :class:`InputError` for a URL that means
         nothing, a missing driver, and a user or database that the server does not know; :class:`CatalogBusy` when
         another process holds the catalog, :class:`CatalogLost` when no server answers, :class:`StorageError` when the
         disk refuses, :class:`CorruptFile` when the file is no database and
         :class:`~warehouse.errors.CatalogVersionError` when a newer Headrace wrote it.
         """
         engine, where = _engine(url, busy_timeout_secs)
-        catalog = cls(engine, where, sleep=sleep, draw=draw)
+        catalog = cls(engine, where, sleep=sleep, draw=draw, connect_secs=busy_timeout_secs)
         try:
-            if engine.dialect.name == "sqlite":
-                catalog._use_write_ahead_log(busy_timeout_secs)
-            with catalog.write() as connection:
-                migrate(connection, where)
+            catalog._bring_up_to_date(busy_timeout_secs)
         except BaseException:
             catalog.close()
             raise
@@ -96,10 +99,12 @@ class Catalog:
     def read(self) -> Iterator[Connection]:
         """One read transaction: everything it sees is of one moment."""
         try:
-            with self._reader.connect() as connection, connection.begin():
+            with self._connected(self._reader) as connection, connection.begin():
                 yield connection
         except DBAPIError as error:
             self._raise_explained(error, committing=False)
+        except UnicodeEncodeError as error:
+            raise self._unspelled(error) from error
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
@@ -109,11 +114,13 @@ class Catalog:
         """
         committing = False
         try:
-            with self._writer.connect() as connection, connection.begin():
+            with self._connected(self._writer) as connection, connection.begin():
                 yield connection
                 committing = True
         except DBAPIError as error:
             self._raise_explained(error, committing=committing)
+        except UnicodeEncodeError as error:
+            raise self._unspelled(error) from error
 
     def run(self, action: Callable[[Connection], _T], *, idempotent: bool = False) -> _T:
         """What ``action`` returns, in one write transaction.
@@ -150,6 +157,42 @@ class Catalog:
         """Close every connection."""
         self._engine.dispose()
 
+    def _connected(self, engine: Engine) -> Connection:
+        """A connection. While the server has none left it is asked again, for up to ``connect_secs`` of waiting."""
+        waited_secs, attempt = 0.0, 1
+        while True:
+            try:
+                return engine.connect()
+            except DBAPIError as error:
+                explained = self._explain(error)
+                if not isinstance(explained, CatalogFull) or waited_secs >= self._connect_secs:
+                    raise
+                _LOG.info("the server has no connection left; trying again: %s", explained)
+            secs = self._backoff.wait_secs(attempt, self._draw())
+            self._sleep(secs)
+            waited_secs, attempt = waited_secs + secs, attempt + 1
+
+    def _bring_up_to_date(self, patience_secs: float) -> None:
+        """See that the schema is the newest. Where it is, nothing is written and no writer is waited for."""
+        attempt, waited_secs = 1, 0.0
+        while True:
+            try:
+                with self.read() as connection:
+                    if current_revision(connection) == HEAD:
+                        return
+                if self.dialect == "sqlite":
+                    self._use_write_ahead_log(patience_secs)
+                with self.write() as connection:
+                    migrate(connection, self.where)
+                return
+            except (CatalogConflict, CatalogLost, CommitInDoubt) as error:  # migrating twice is migrating once
+                if attempt == self._backoff.attempts or waited_secs >= patience_secs:
+                    raise
+                _LOG.info("the catalog cannot be opened yet; trying again: %s", error)
+            secs = self._backoff.wait_secs(attempt, self._draw())
+            self._sleep(secs)
+            waited_secs, attempt = waited_secs + secs, attempt + 1
+
     def _use_write_ahead_log(self, patience_secs: float) -> None:
         # SQLite does not wait for a lock while it changes the journal mode, so two first openings may collide.
         deadline = time.monotonic() + patience_secs
@@ -165,8 +208,13 @@ class Catalog:
                     self._raise_explained(error, committing=False)
                 time.sleep(0.02)
 
+    def _unspelled(self, error: UnicodeEncodeError) -> InputError:
+        return InputError("a text in the catalog must be one that UTF-8 can spell", where=self.where, value=error.object,
+                          next_step="leave out bytes that are no text")  # fmt: skip
+
     def _explain(self, error: DBAPIError, *, committing: bool = False) -> HeadraceError | None:
-        return explain(error, self.where, self._engine.dialect.name, committing=committing)
+        secrets = secrets_of(self._engine.url)
+        return explain(error, self.where, self._engine.dialect.name, committing=committing, secrets=secrets)
 
     def _raise_explained(self, error: DBAPIError, *, committing: bool) -> NoReturn:
         explained = self._explain(error, committing=committing)
@@ -176,16 +224,10 @@ class Catalog:
 
 
 def _engine(url: str, busy_timeout_secs: float) -> tuple[Engine, str]:
-    try:
-        parsed = make_url(with_driver(url))
-        if parsed.get_backend_name() == "postgresql":
-            return _postgresql(parsed, busy_timeout_secs)
-        if parsed.get_backend_name() != "sqlite":
-            raise InputError("not a catalog URL", value=without_secrets(url), allowed=ALLOWED)
-        return _sqlite(parsed, busy_timeout_secs)
-    except (ArgumentError, NoSuchModuleError, ValueError) as error:
-        raise InputError("not a catalog URL", value=without_secrets(url), allowed=ALLOWED,
-                         next_step=without_secrets(str(error))) from None  # fmt: skip
+    parsed = parsed_url(url)
+    if parsed.get_backend_name() == "postgresql":
+        return _postgresql(parsed, busy_timeout_secs)
+    return _sqlite(parsed, busy_timeout_secs)
 
 
 def _sqlite(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
@@ -228,7 +270,7 @@ def _postgresql(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
     defaults = {"application_name": "headrace", "connect_timeout": max(2, math.ceil(busy_timeout_secs)),
                 "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}  # fmt: skip
     arguments = {name: value for name, value in defaults.items() if name not in url.query}
-    where = without_secrets(url.set(drivername="postgresql").render_as_string(hide_password=True))
+    where = shown_url(url)
     try:
         # A connection that the server closed meanwhile is noticed before it is used, and made anew.
         engine = create_engine(url, connect_args=arguments, pool_pre_ping=True)
@@ -251,6 +293,12 @@ def _postgresql(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
 def _prepare_postgresql(connection: Any, _record: object) -> None:
     # A machine that vanishes in the middle of a write would hold the lock until the server's own keepalives end: hours.
     connection.execute("SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3")
+    # Nor may a process that stands still do so; unless the server, the role or the URL say how long it may.
+    connection.execute(
+        "SELECT set_config(name, %s, false) FROM pg_settings "
+        "WHERE name = 'idle_in_transaction_session_timeout' AND setting = '0'",
+        (str(IDLE_TRANSACTION_SECS * 1000),),
+    )
     connection.commit()
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from transforms.errors import HeadraceError, InputError, StorageError
 from warehouse.catalog_url import without_secrets
-from warehouse.errors import CatalogBusy, CatalogConflict, CatalogLost, CommitInDoubt, CorruptFile
+from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt, CorruptFile
 
 
-def explain(error: DBAPIError, where: str, dialect: str, *, committing: bool) -> HeadraceError | None:
+def explain(
+    error: DBAPIError, where: str, dialect: str, *, committing: bool, secrets: Collection[str] = ()
+) -> HeadraceError | None:
     """The error of ours that ``error`` amounts to; None for one that only a defect of ours explains.
 
-    ``committing``: the commit had been sent already.
+    ``committing``: the commit had been sent already. ``secrets``: what of the catalog's URL no error shows.
     """
-    said = without_secrets(str(error.orig)).strip()
+    said = without_secrets(str(error.orig), secrets).strip()
     if dialect == "sqlite":
         return _explain_sqlite(error, said, where)
     return _explain_postgresql(error, said, where, committing=committing)
@@ -100,7 +104,7 @@ def _unconnected(said: str, where: str) -> HeadraceError:
         if any(sign.format(word) in said for sign in _SIGNS):
             return kind(what, where=where, value=said, next_step=next_step)
     if any(words in said for words in _TOO_MANY):
-        return CatalogLost("PostgreSQL has no connection left; nothing was changed", where=where, value=said,
+        return CatalogFull("PostgreSQL has no connection left; nothing was changed", where=where, value=said,
                            next_step="try again, run fewer workers, or raise max_connections")  # fmt: skip
     return CatalogLost("no connection to the catalog; nothing was changed", where=where, value=said,
                        next_step="check that the server runs and that the URL's host and port are its own")  # fmt: skip

@@ -165,7 +165,7 @@ def _read_each(
     bad: dict[str, MemoDamaged] = {}
     for name in names:
         try:
-            array = read_memo_file(warehouse.storage, file.path, [name], checksum)[name]
+            array = read_memo_file(warehouse.storage, file.path, [name], checksum, rows=file.rows)[name]
             if len(array) != file.rows:
                 raise MemoDamaged("a memo has other rows than its file", where=file.path, value=len(array),
                                   allowed=str(file.rows))  # fmt: skip

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from transforms.errors import InputError
-from warehouse.catalog_url import without_secrets
+from warehouse.catalog_url import outline
 from warehouse.fair_shares import FLOOR_SHARE
 from warehouse.rates import LIST_PRICES, MEASURED_RATES, Prices, Rates
 from warehouse.task_states import AttemptLimits
@@ -55,7 +55,7 @@ class WarehouseConfig:
                              "sqlite:////var/lib/headrace/catalog.db")  # fmt: skip
         if not self.url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:", "postgres:")):
             raise InputError("the catalog stands in SQLite or in PostgreSQL", where="WarehouseConfig.catalog_url",
-                             value=without_secrets(self.catalog_url),
+                             value=outline(self.catalog_url),
                              allowed="sqlite:///path/catalog.db, postgresql://user@host/database")  # fmt: skip
         for name, least in (
             ("fragment_rows", 1),

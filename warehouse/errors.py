@@ -45,6 +45,10 @@ class CatalogLost(Busy):
     """No connection to the catalog, or it broke before the commit was sent. Nothing was changed."""
 
 
+class CatalogFull(CatalogLost):
+    """The server has no connection left for this process. Nothing was changed."""
+
+
 class CommitInDoubt(StorageError):
     """The connection to the catalog broke while a commit was under way: it was made, or it was not."""
 

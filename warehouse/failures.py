@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
+from transforms.documents import document_part
 from transforms.errors import InputError
 
 #: ``raised``: its operators did; ``memory``, ``stalled``: it took more than a worker allows; ``lost``: workers vanished while they
@@ -83,9 +83,19 @@ class Failure:
         return asdict(self)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Failure:
-        """The inverse of :meth:`to_document`."""
-        return cls(**{**document, "events": tuple(document["events"])})
+    def from_document(cls, document: object) -> Failure:
+        """The inverse of :meth:`to_document`; what is not stated is empty. Raises :class:`~transforms.errors.DataError`."""
+        part = document_part(document, "failure").fields(("kind", "error"), _OPTIONAL)
+        kind = cast(FailureKind, part.at("kind").one_of(get_args(FailureKind)))
+        texts = {name: part.at(name).text(most=_MOST_CHARACTERS) for name in _TEXTS if part.has(name)}
+        events = tuple(event.integer() for event in part.at("events").items()) if part.has("events") else ()
+        return cls(kind, part.at("error").text(most=_MOST_CHARACTERS), events=events, **texts)
+
+
+_TEXTS = ("operator", "expression", "sample")
+_OPTIONAL = (*_TEXTS, "events")
+#: Of an error, an expression or a sample.
+_MOST_CHARACTERS = 1 << 24
 
 
 def readable_rows(rows: pa.Table) -> list[dict[str, Any]]:

@@ -146,8 +146,13 @@ def read_memo_columns(storage: Storage, path: str, columns: Mapping[str, str]) -
     return _read(storage, path, columns, verify, lambda: read_arrow_columns(storage, path, columns))
 
 
-def read_memo_file(storage: Storage, path: str, names: Iterable[str], checksum: str) -> dict[str, pa.Array]:
-    """The named columns of the file whose own ``checksum`` is known; see :func:`read_memo_columns`."""
+def read_memo_file(
+    storage: Storage, path: str, names: Iterable[str], checksum: str, *, rows: int | None = None
+) -> dict[str, pa.Array]:
+    """The named columns of the file whose own ``checksum`` is known; see :func:`read_memo_columns`.
+
+    ``rows``: of the fragment; a file of other rows is damaged, and is not decoded.
+    """
     from warehouse.arrow_file import read_arrow_file
     from warehouse.memo_format.directory import directory_digest
 
@@ -159,7 +164,9 @@ def read_memo_file(storage: Storage, path: str, names: Iterable[str], checksum: 
             )
 
     wanted = list(names)
-    return _read(storage, path, wanted, verify, lambda: read_arrow_file(storage, path, wanted, checksum))
+    return _read(
+        storage, path, wanted, verify, lambda: read_arrow_file(storage, path, wanted, checksum, rows=rows), rows
+    )
 
 
 #: Given a stored directory and the checksum of each of its columns, raises unless these are the committed ones.
@@ -167,7 +174,12 @@ _Verify = Callable[[bytes, Callable[[str], str]], None]
 
 
 def _read(
-    storage: Storage, path: str, names: Collection[str], verify: _Verify, of_format_2: Callable[[], dict[str, pa.Array]]
+    storage: Storage,
+    path: str,
+    names: Collection[str],
+    verify: _Verify,
+    of_format_2: Callable[[], dict[str, pa.Array]],
+    rows: int | None = None,
 ) -> dict[str, pa.Array]:
     from warehouse.memo_format.reading import read_first
 
@@ -176,7 +188,7 @@ def _read(
             begun = read_first(source)
             if not begun.startswith(_ARROW):
                 gap_bytes = _LOCAL_GAP_BYTES if storage.is_local else _REMOTE_GAP_BYTES
-                return _read_open(source, begun, path, names, verify, gap_bytes)
+                return _read_open(source, begun, path, names, verify, gap_bytes, rows)
         return of_format_2()
     except (pa.ArrowException, OSError, ValueError, DataError) as error:
         if isinstance(error, MemoDamaged):
@@ -186,7 +198,7 @@ def _read(
 
 
 def _read_open(
-    source: Any, begun: bytes, path: str, names: Collection[str], verify: _Verify, gap_bytes: int
+    source: Any, begun: bytes, path: str, names: Collection[str], verify: _Verify, gap_bytes: int, rows: int | None
 ) -> dict[str, pa.Array]:
     from warehouse.memo_format.directory import Directory
     from warehouse.memo_format.reading import read_columns, read_directory
@@ -197,4 +209,4 @@ def _read_open(
         if name not in directory.columns:
             raise MemoDamaged("a memo file lacks a column", where=path, value=name)
     verify(stored, directory.checksum_of)
-    return read_columns(source, directory, names, gap_bytes)
+    return read_columns(source, directory, names, gap_bytes, rows)

@@ -54,7 +54,7 @@ def _type_of(overlay: Overlay) -> pa.DataType:
 
 def _read(storage: Storage, path: str, checksums: dict[str, str], rows: int) -> dict[str, pa.Array]:
     try:
-        read = read_arrow_columns(storage, path, checksums)
+        read = read_arrow_columns(storage, path, checksums, rows=rows)
     except MemoDamaged as error:
         raise OverlayDamaged("the bytes of a change are not those that were registered", where=path,
                              value=f"{error.what}: {error.value}",

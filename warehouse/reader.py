@@ -145,7 +145,7 @@ def _load_file(
 ) -> None:
     """Read one file's columns into ``loaded``; if that fails, one by one, so that only the bad ones are given up."""
     try:
-        columns = read_memo_file(storage, file.path, fingerprints, file.checksum)
+        columns = read_memo_file(storage, file.path, fingerprints, file.checksum, rows=fragment.rows)
         loaded.update({name: _of_rows(array, fragment, file.path) for name, array in columns.items()})
     except MemoDamaged as error:
         if len(fingerprints) == 1:

@@ -95,7 +95,8 @@ def _recompute(warehouse: Warehouse, memo: Any, root: Node, fragment: Fragment) 
         said = f"{error.what}: {error.value}" + (f" instead of {error.allowed}" if error.allowed else "")
         return [Problem(Finding("raw data", error.where or fragment.path, said, step))]
     try:
-        kept = read_memo_file(warehouse.storage, memo.path, [memo.fingerprint], memo.checksum)[memo.fingerprint]
+        read = read_memo_file(warehouse.storage, memo.path, [memo.fingerprint], memo.checksum, rows=fragment.rows)
+        kept = read[memo.fingerprint]
     except MemoDamaged as error:
         return [_bad(memo, "damaged memo", error.what, REPAIR)]
     if result.failures:

@@ -14,20 +14,22 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from transforms.errors import DataError
+from transforms.documents import document_part, parse_document
 from transforms.graph import Node, component_from_document, raw_columns
-from transforms.types import ColumnType, type_document, type_from_document
-from warehouse.table import Fragment, content_of, fragment_fields
+from transforms.types import ColumnType, type_document
+from warehouse.table import Fragment, content_of
 
 if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 FORMAT = "headrace.read_solution/2"
+#: What errors call such a document.
+KIND = "read solution"
 
 #: ``load``: read the memoized column; ``compute``: run the component, on raw columns and on the memoized subgraphs that
 #: the plan loads; ``raw``: the input is a column.
 Action = Literal["load", "compute", "raw"]
-_ACTIONS: tuple[Action, ...] = ("load", "compute", "raw")
+ACTIONS: tuple[Action, ...] = ("load", "compute", "raw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,23 +173,19 @@ class ReadSolution:
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> ReadSolution:
-        """The solution a document describes. Raises :class:`DataError` for another format or a missing field."""
-        if document.get("format") != FORMAT:
-            raise DataError("not a read solution", value=document.get("format"), allowed=FORMAT)
-        try:
-            return cls(
-                model=document["model"],
-                model_version=document["model_version"],
-                table=document["table"],
-                table_version=document["table_version"],
-                label=document["label"],
-                inputs=tuple(_input_from(item) for item in document["inputs"]),
-                plans=tuple(_plan_from(item) for item in document["plans"]),
-                partitions=tuple(_partition_from(item) for item in document["partitions"]),
-            )
-        except KeyError as error:
-            raise DataError("a read solution lacks a field", value=error.args[0], allowed=FORMAT) from error
+    def from_document(cls, document: object) -> ReadSolution:
+        """The solution that a document describes (see :mod:`warehouse.solution_reading`).
+
+        Raises :class:`~transforms.errors.DataError`, which names the place in the document, for any other.
+        """
+        from warehouse.solution_reading import solution_from
+
+        return solution_from(document_part(document, KIND))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> ReadSolution:
+        """:meth:`from_document` of JSON text, whose names must also be given once in each object."""
+        return cls.from_document(parse_document(text, KIND))
 
 
 def read_solution(
@@ -228,11 +226,6 @@ def _input_document(item: SolutionInput) -> dict[str, Any]:
     }
 
 
-def _input_from(document: Mapping[str, Any]) -> SolutionInput:
-    column_type = type_from_document(document["type"])
-    return SolutionInput(document["name"], document["fingerprint"], column_type, document["component"])
-
-
 def _partition_document(partition: SolutionPartition) -> dict[str, Any]:
     return {
         "key": partition.key,
@@ -243,32 +236,10 @@ def _partition_document(partition: SolutionPartition) -> dict[str, Any]:
     }
 
 
-def _partition_from(document: Mapping[str, Any]) -> SolutionPartition:
-    return SolutionPartition(
-        key=document["key"],
-        start=datetime.fromisoformat(document["start"]),
-        end=datetime.fromisoformat(document["end"]),
-        version=document["version"],
-        fragments=tuple(_fragment_from(item) for item in document["fragments"]),
-    )
-
-
 def _plan_document(plan: ReadPlan) -> dict[str, Any]:
     return {"actions": list(plan.actions), "loads": dict(plan.loads), "secs_a_row": plan.secs_a_row}
-
-
-def _plan_from(document: Mapping[str, Any]) -> ReadPlan:
-    for action in document["actions"]:
-        if action not in _ACTIONS:
-            raise DataError("unknown action in a read solution", value=action, allowed=", ".join(_ACTIONS))
-    return ReadPlan(tuple(document["actions"]), document["loads"], document["secs_a_row"])
 
 
 def _fragment_document(fragment: SolutionFragment) -> dict[str, Any]:
     files = [[ref.path, ref.checksum] for ref in fragment.files]
     return {**fragment.to_document(), "plan": fragment.plan, "files": files}
-
-
-def _fragment_from(document: Mapping[str, Any]) -> SolutionFragment:
-    files = tuple(MemoRef(path, checksum) for path, checksum in document["files"])
-    return SolutionFragment(**fragment_fields(document), plan=document["plan"], files=files)

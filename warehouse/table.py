@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
+from transforms.documents import Part, document_part
 from transforms.encoding import digest, encode, encode_list
 from transforms.errors import UnknownColumn, nearest
 
@@ -84,9 +86,13 @@ class Overlay:
         return {**document, "arrow_type": self.arrow_type} if self.arrow_type else document
 
     @classmethod
-    def from_document(cls, document: Mapping[str, str]) -> Overlay:
-        """The inverse of :meth:`to_document`."""
-        return cls(**document)
+    def from_document(cls, document: object) -> Overlay:
+        """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError` for any other document."""
+        part = document_part(document, "overlay").fields(("column", "path", "checksum"), ("arrow_type",))
+        arrow_type = part.at("arrow_type").name() if part.has("arrow_type") else ""
+        is_absent = part.at("path").value == "" and arrow_type
+        path = "" if is_absent else part.at("path").inside_path()
+        return cls(part.at("column").text(), path, part.at("checksum").digest(), arrow_type)
 
 
 @dataclass(frozen=True)
@@ -133,25 +139,48 @@ class Fragment:
         return document
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Fragment:
-        """The inverse of :meth:`to_document`; other fields are ignored. Raises KeyError for a missing one."""
-        return Fragment(**fragment_fields(document))
+    def from_document(cls, document: object) -> Fragment:
+        """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError` for any other document."""
+        part = document_part(document, "fragment")
+        return Fragment(**fragment_fields(part.fields(FRAGMENT_FIELDS, CHANGE_FIELDS)))
 
 
-def fragment_fields(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A fragment's fields by name, from its document."""
-    deletions = document.get("deletions")
+#: The fields of every fragment's document, and those of one with changes.
+FRAGMENT_FIELDS = ("fragment_id", "path", "row_groups", "rows", "size_bytes", "digests")
+CHANGE_FIELDS = ("overlays", "deletions", "deleted_rows")
+#: Arrow counts the rows of many columns in 32 bits.
+_MOST_ROWS = 2**31 - 1
+_MOST_ROW_GROUPS = 2**31 - 1
+
+
+def fragment_fields(part: Part) -> dict[str, Any]:
+    """A fragment's fields by name, from an object that has :data:`FRAGMENT_FIELDS`, perhaps :data:`CHANGE_FIELDS`, and others."""
+    rows = part.at("rows").integer(0, _MOST_ROWS)
+    overlays = [Overlay.from_document(one) for one in part.at("overlays").items()] if part.has("overlays") else []
+    columns = [overlay.column for overlay in overlays]
+    if len(set(columns)) != len(columns):
+        raise part.at("overlays").refused("a list that names each column once", value=", ".join(columns)[:80])
+    has_deletions = part.has("deletions") and part.at("deletions").value is not None
+    if not has_deletions and part.has("deleted_rows") and part.at("deleted_rows").value != 0:
+        raise part.at("deleted_rows").refused("absent where there are no deletions")
     return {
-        "fragment_id": document["fragment_id"],
-        "path": document["path"],
-        "row_groups": tuple(document["row_groups"]),
-        "rows": document["rows"],
-        "size_bytes": document["size_bytes"],
-        "digests": document["digests"],
-        "overlays": tuple(Overlay.from_document(overlay) for overlay in document.get("overlays", ())),
-        "deletions": None if deletions is None else Overlay.from_document(deletions),
-        "deleted_rows": document.get("deleted_rows", 0),
+        "fragment_id": part.at("fragment_id").digest(),
+        "path": part.at("path").outside_path(),
+        "row_groups": _row_groups(part.at("row_groups")),
+        "rows": rows,
+        "size_bytes": part.at("size_bytes").integer(),
+        "digests": part.at("digests").digests(),
+        "overlays": tuple(overlays),
+        "deletions": Overlay.from_document(part.at("deletions")) if has_deletions else None,
+        "deleted_rows": part.at("deleted_rows").integer(0, rows) if part.has("deleted_rows") else 0,
     }
+
+
+def _row_groups(part: Part) -> tuple[int, ...]:
+    groups = tuple(group.integer(0, _MOST_ROW_GROUPS) for group in part.items())
+    if any(first >= second for first, second in pairwise(groups)):
+        raise part.refused("a list of row groups in ascending order")
+    return groups
 
 
 def content_of(fragment: Fragment, columns: Iterable[str]) -> str:

@@ -143,7 +143,8 @@ def check_bytes(warehouse: Warehouse, file: StoredFile) -> list[Problem]:
 
 
 def _read(storage: Storage, file: StoredFile, memos: Sequence[StoredMemo]) -> None:
-    read = read_memo_file(storage, file.path, [memo.fingerprint for memo in memos], file.checksum)
+    names = [memo.fingerprint for memo in memos]
+    read = read_memo_file(storage, file.path, names, file.checksum, rows=file.rows)
     for fingerprint, array in read.items():
         if len(array) != file.rows:
             raise MemoDamaged("a memo has other rows than its file", where=f"{file.path}, column {fingerprint}",

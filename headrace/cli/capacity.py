@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import typer
-
+from headrace.cli.output import say
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def figures(
                          next_step="pip install 'headrace[metrics]'") from error  # fmt: skip
     collector = WorkerCollector(warehouse, worker, report, _settings(warehouse, threads, max_workers))
     with serving(collector, port) as chosen:
-        typer.echo(f"figures for Prometheus: http://127.0.0.1:{chosen}/metrics", err=True)
+        say(f"figures for Prometheus: http://127.0.0.1:{chosen}/metrics")
         yield
 
 

@@ -6,6 +6,7 @@ is in the way; 6 storage refused; 70 a defect in Headrace; 130 interrupted; 143 
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 from importlib.metadata import version
@@ -14,7 +15,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import analyze, clients, demo, graphs, maintenance, models, status, tables, tasks, train, work
-from headrace.cli.output import record_to
+from headrace.cli.output import PrintableFormatter, record_to, say
 from transforms.errors import HeadraceError, InputError
 
 DEFECT_STATUS = 70
@@ -64,18 +65,20 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command; the exit status is returned, so that it can be tested in process."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(PrintableFormatter())
     try:
         app(args=arguments, prog_name="headrace")
     except SystemExit as finished:
         return finished.code if isinstance(finished.code, int) else 0
     except HeadraceError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return error.exit_status
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             return _defect(error)
-        _say(f"error: this command needs a package that is not installed\n  value:   {error.name!r}\n"
+        say(f"error: this command needs a package that is not installed\n  value:   {error.name!r}\n"
              f"  next:    pip install 'headrace[{extra}]'")  # fmt: skip
         return InputError.exit_status
     except Exception as error:
@@ -84,10 +87,6 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _defect(error: Exception) -> int:
-    traceback.print_exception(error)
-    _say(f"defect: {type(error).__name__}: {error}\n  next:    please report this trace; nothing was half written")
+    say("".join(traceback.format_exception(error)).rstrip())
+    say(f"defect: {type(error).__name__}: {error}\n  next:    please report this trace; nothing was half written")
     return DEFECT_STATUS
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import sys
 from contextvars import ContextVar
 from datetime import datetime
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 
 from rich.console import Console, RenderableType
 
+from headrace.screens.printable import json_printable, printable, printable_screen
 from transforms.errors import StorageError
 
 
@@ -34,16 +36,29 @@ record_to: ContextVar[str] = ContextVar("record_to", default="")
 
 def emit(screen: Screen, *, as_json: bool) -> None:
     """Print a screen on standard output."""
-    text = json.dumps(document(screen), indent=2, ensure_ascii=False) + "\n"
+    text = json_printable(json.dumps(document(screen), indent=2, ensure_ascii=False)) + "\n"
     if record_to.get():
         write_output(record_to.get(), text, option="--record")
     if as_json:
         sys.stdout.write(text)
         return
-    console = Console(markup=False, highlight=False)
+    console = Console(markup=False, highlight=False, emoji=False)
     # A narrow terminal wraps long lines by itself; cutting names would lose what they say.
     console.width = max(console.width, LEAST_WIDTH) if console.is_terminal else PLAIN_WIDTH
-    console.print(screen.render(), soft_wrap=False)
+    console.print(printable_screen(screen).render(), soft_wrap=False)
+
+
+def say(text: str) -> None:
+    """Print a line, or some, on standard error."""
+    sys.stderr.write(printable(text) + "\n")
+
+
+class PrintableFormatter(logging.Formatter):
+    """Records of the log as a terminal may be shown them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's text, escaped."""
+        return printable(super().format(record))
 
 
 def write_output(file: str, text: str, *, option: str) -> None:

@@ -15,10 +15,10 @@ Report = Callable[..., None]
 def progress_bar(what: str, unit: str) -> Iterator[Report]:
     """A bar that is told (done, total, what is being worked on). Without a terminal it is one line when the work ends."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn(unit),
+        TextColumn(unit, markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )

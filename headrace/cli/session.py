@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,8 +49,17 @@ def home_folder(option: str, what: str) -> str:
     return home
 
 
+#: Opens a warehouse, trying again in its own way.
+Opening = Callable[[Callable[[], "Warehouse"]], "Warehouse"]
+
+
+def open_once(opened: Callable[[], Warehouse]) -> Warehouse:
+    """The warehouse, or the error that opening it raises."""
+    return opened()
+
+
 @contextmanager
-def open_warehouse(option: str) -> Iterator[Warehouse]:
+def open_warehouse(option: str, opening: Opening = open_once) -> Iterator[Warehouse]:
     """The warehouse at :func:`home_location`, closed at the end.
 
     ``$HEADRACE_CATALOG_URL`` names another catalog; ``$HEADRACE_BUSY_TIMEOUT_SECS`` is how long to wait for another
@@ -64,7 +73,7 @@ def open_warehouse(option: str) -> Iterator[Warehouse]:
         catalog_url=os.environ.get("HEADRACE_CATALOG_URL", ""),
         busy_timeout_secs=_seconds("HEADRACE_BUSY_TIMEOUT_SECS", default=30.0),
     )
-    with Warehouse.open(config) as warehouse:
+    with opening(lambda: Warehouse.open(config)) as warehouse:
         yield warehouse
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.output import emit
+from headrace.cli.output import emit, say
 from headrace.cli.progress import progress_bar
 from headrace.cli.quantities import moment_of
 from headrace.cli.quiet import import_tensorflow_quietly
@@ -147,7 +147,7 @@ def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig) 
 
         def follow(event: TrainEvent) -> None:
             if event.kind == "skipped":
-                typer.echo(f"a checkpoint was passed over: {event.message}", err=True)
+                say(f"a checkpoint was passed over: {event.message}")
             report(event.events, event.total_events)
 
         return run_training(solution, _reader(warehouse, solution), settings, progress=follow)

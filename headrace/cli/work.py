@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.beam import BeamOptions, Runner
 from headrace.cli.capacity import capacity_screen, figures
-from headrace.cli.output import emit
+from headrace.cli.output import emit, say
 from headrace.cli.quantities import bytes_of
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.session import AsJson, Home, Opening, open_warehouse
 from headrace.cli.stopping import ended_by_signals
 from headrace.cli.work_progress import work_progress
 from headrace.screens.units import many
@@ -84,13 +86,20 @@ def work(
     done = WorkerReport()
     with (
         _told_of_the_end(done),
-        open_warehouse(home) as warehouse,
+        open_warehouse(home, _patiently(config, done)) as warehouse,
         work_progress() as report,
         ended_by_signals(_end_children),
         figures(warehouse, config.name, done, metrics_port, threads, max_workers),
     ):
         run_worker(warehouse, config, until_idle=until_idle, progress=report, report=done)
     emit(_screen(config.name, done), as_json=as_json)
+
+
+def _patiently(config: WorkerConfig, done: WorkerReport) -> Opening:
+    """A worker that starts while its catalog is away waits for it, as one that runs does."""
+    from pipelines.patience import Patience
+
+    return Patience(config.catalog_patience_secs, Event(), done.count_busy, random.random).call
 
 
 @contextmanager
@@ -100,7 +109,7 @@ def _told_of_the_end(done: WorkerReport) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, SystemExit):
         kept = f"stopped after {many(done.memos, 'memo')}, which are kept; all other tasks wait in the queue again"
-        typer.echo(kept, err=True)
+        say(kept)
         raise
 
 

@@ -26,7 +26,9 @@ def work_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Calla
     if not console.is_terminal:
         yield _lines(console, clock)
         return
-    with Progress(TextColumn("memoizing"), BarColumn(), TextColumn("{task.description}"), console=console) as bar:
+    with Progress(
+        TextColumn("memoizing"), BarColumn(), TextColumn("{task.description}", markup=False), console=console
+    ) as bar:
         task = bar.add_task("", total=None)
 
         def show(done: WorkProgress) -> None:

@@ -8,6 +8,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from headrace.screens.printable import printable
+
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
     """A plain table. A column whose name ends in ``>`` is set to the right; one ending in ``*`` takes the free width."""
@@ -27,8 +29,9 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "")
             overflow="fold",
             no_wrap=not column.endswith("*"),
         )
+    prose = [column.endswith("*") for column in columns]
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell, lines=wraps)) for cell, wraps in zip(row, prose, strict=True)))
     return table
 
 

@@ -11,12 +11,13 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 import tensorflow_transform as tft
 import tfx_bsl
 
+from transforms import documents
+from transforms.documents import parse_document
 from transforms.errors import DataError
 from warehouse.storage import Storage
 
@@ -75,11 +76,10 @@ def accumulators(storage: Storage, contribution: str) -> Sequence[bytes]:
 
 def _files(storage: Storage, contribution: str) -> Mapping[str, str]:
     path = _document_path(contribution)
-    try:
-        document: dict[str, Any] = json.loads(storage.read_bytes(path))
-        files: dict[str, str] = document["files"]
-    except (ValueError, KeyError) as error:
-        raise DataError("not a document of an analysis", where=path, value=str(error)) from error
+    listed = parse_document(storage.read_bytes(path), "contribution to an analysis").fields(("files",)).at("files")
+    files = listed.digests()
+    for name in files:
+        _ = documents.Part(name, listed, name).inside_path()
     return files
 
 

@@ -27,7 +27,7 @@ from pipelines.analysis.contributions import job_folder, publish, write_accumula
 from pipelines.analysis.values import PartitionWork, batches
 from pipelines.beam_runner import RunnerOptions, run_pipeline
 from pipelines.elements import Spread, Texts
-from pipelines.outcomes import error_document, error_from_document
+from pipelines.outcomes import error_document, error_from_document, read_object
 from pipelines.progress import Progress, watched
 from pipelines.remote_runners import require_runnable
 from transforms.errors import HeadraceError
@@ -77,7 +77,7 @@ def _run(works: Sequence[PartitionWork], storage: Storage, job: str, options: Ru
             run_pipeline(lambda pipeline: _build(pipeline, works, storage.home, job, temporary), options)
     except Exception:
         for file in storage.list(f"{storage.home}/{job_folder(job)}/{_DONE}"):
-            document = json.loads(storage.read_bytes(file.path))
+            document = read_object(storage.read_bytes(file.path), file.path)
             if "error" in document:
                 raise error_from_document(document["error"]) from None
         raise

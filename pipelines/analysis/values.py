@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms import documents
+from transforms.documents import parse_document
 from transforms.errors import DataError
 from transforms.graph import Node, component_from_document
 from transforms.operators.full_pass import VOCABULARIES
@@ -53,16 +55,29 @@ class PartitionWork:
 
     @classmethod
     def from_json(cls, text: str) -> PartitionWork:
-        """The inverse of :meth:`to_json`."""
-        document = json.loads(text)
-        fragments = tuple(Fragment.from_document(fragment) for fragment in document["fragments"])
-        parts = tuple(Part(*part) for part in document["parts"])
-        return cls(document["partition"], fragments, parts, document["label"])
+        """The inverse of :meth:`to_json`; expressions are looked at when they are compiled. Raises :class:`DataError`."""
+        whole = parse_document(text, "work on a partition").fields(("partition", "fragments", "parts", "label"))
+        label = whole.at("label")
+        return cls(
+            whole.at("partition").text(),
+            tuple(Fragment.from_document(fragment) for fragment in whole.at("fragments").items()),
+            tuple(_part_from(part) for part in whole.at("parts").items()),
+            None if label.value is None else _expression(label),
+        )
 
     @property
     def rows(self) -> int:
         """Events in the partition."""
         return sum(fragment.rows for fragment in self.fragments)
+
+
+def _part_from(document: documents.Part) -> Part:
+    contribution, operator, expression = document.items(least=3, most=3)
+    return Part(contribution.text(), operator.text(), _expression(expression))
+
+
+def _expression(document: documents.Part) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", document.fields((), None).value)
 
 
 def values_name(position: int) -> str:

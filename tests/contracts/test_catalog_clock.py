@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import create_engine, text
 
 from warehouse.catalog import Catalog
 from warehouse.catalog_clock import ServerClock, catalog_clock, elapsed_secs
-from warehouse.catalog_url import with_driver
+from warehouse.catalog_url import parsed_url
 
 
 def test_processes_of_one_machine_go_by_its_clock(tmp_path: object) -> None:
@@ -33,7 +33,7 @@ def test_a_server_has_the_clock_of_all(url: str) -> None:
     elapsed = [5.0]
     catalog = Catalog.open(url)
     clock = ServerClock(catalog, lambda: elapsed[0])
-    engine = create_engine(with_driver(url))
+    engine = create_engine(parsed_url(url))
     with engine.connect() as connection:
         before = float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
         first = clock()
@@ -52,7 +52,7 @@ def test_a_server_that_is_gone_leaves_its_last_answer(url: str) -> None:
     catalog = Catalog.open(url, sleep=lambda secs: None)
     clock = ServerClock(catalog, lambda: elapsed[0])
     first = clock()
-    place = make_url(with_driver(url))
+    place = parsed_url(url)
     database = place.database
     engine = create_engine(place.set(database="postgres"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:

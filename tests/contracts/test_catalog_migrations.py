@@ -18,7 +18,7 @@ from tests.warehouse.scenes import start
 from transforms.encoding import digest
 from warehouse import Failure, schema
 from warehouse.catalog import Catalog
-from warehouse.catalog_url import with_driver
+from warehouse.catalog_url import parsed_url
 from warehouse.migrate import FOLDER, current_revision
 from warehouse.migrations import HEAD
 from warehouse.table import memo_key
@@ -72,7 +72,7 @@ def structure(connection: Connection) -> dict[str, Any]:
 @contextmanager
 def connected(url: str) -> Iterator[Connection]:
     """A connection past the catalog, committed at the end."""
-    engine = create_engine(with_driver(url))
+    engine = create_engine(parsed_url(url))
     try:
         with engine.begin() as connection:
             yield connection

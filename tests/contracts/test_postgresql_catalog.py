@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -32,8 +33,8 @@ from warehouse import (
     search_components,
     submit_model,
 )
-from warehouse.catalog import Catalog, insert_absent
-from warehouse.errors import CatalogBusy, CatalogConflict, CatalogLost, CommitInDoubt
+from warehouse.catalog import IDLE_TRANSACTION_SECS, Catalog, insert_absent
+from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
 
 NewDatabase = Callable[..., str]
 CLIENTS = schema.clients
@@ -395,11 +396,84 @@ def test_no_connection_left(url: str, postgres: PostgresServer) -> None:
         with contextlib.suppress(psycopg.OperationalError):
             while True:
                 held.append(postgres.connect())
-        with pytest.raises(CatalogLost, match="no connection left"):
-            Catalog.open(url)
+        with pytest.raises(CatalogFull, match="no connection left"):
+            Catalog.open(url, busy_timeout_secs=0.1)
+        waits: list[float] = []
+
+        def sleep(secs: float) -> None:
+            waits.append(secs)
+            if len(waits) == 3:
+                held.pop().close()
+            time.sleep(0.05)  # the server takes a moment to notice
+
+        catalog = Catalog.open(url, busy_timeout_secs=3600, sleep=sleep)
+        assert len(waits) >= 3
+        assert names(catalog) == []
+        catalog.close()
     finally:
         for connection in held:
             connection.close()
+
+
+def test_opening_waits_while_the_server_is_restarted(url: str, postgres: PostgresServer) -> None:
+    Catalog.open(url).close()
+    postgres.stop()
+    waits: list[float] = []
+
+    def sleep(secs: float) -> None:
+        waits.append(secs)
+        if len(waits) == 2:
+            postgres.start()
+
+    try:
+        Catalog.open(url, sleep=sleep).close()
+    finally:
+        if len(waits) < 2:
+            postgres.start()
+    assert len(waits) >= 2
+
+
+def test_a_worker_that_starts_while_the_server_is_restarted_waits(
+    url: str, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    config = WarehouseConfig(str(tmp_path / "home"), url)
+    with Warehouse.open(config) as warehouse:
+        register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=1)))
+    postgres.stop()
+    try:
+        environment = {**os.environ, "HEADRACE_CATALOG_URL": url, "HEADRACE_BUSY_TIMEOUT_SECS": "0"}
+        command = [sys.executable, "-m", "headrace", "work", "--until-idle", "--home", config.home]
+        with subprocess.Popen(
+            command, cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as worker:
+            assert worker.stderr is not None
+            assert "cannot be reached" in worker.stderr.readline()
+            postgres.start()
+            said, rest = worker.communicate(timeout=300)
+    finally:
+        if postgres.is_stopped:
+            postgres.start()
+    assert worker.returncode == 0, rest
+    assert said == "nothing was queued\n"
+
+
+def test_a_transaction_that_stands_still_is_ended_by_the_server(url: str, postgres: PostgresServer) -> None:
+    catalog = Catalog.open(url)
+    with catalog.read() as connection:
+        assert setting(connection, "idle_in_transaction_session_timeout") == f"{IDLE_TRANSACTION_SECS // 60}min"
+    still = Catalog.open(f"{url}&options=-cidle_in_transaction_session_timeout%3D300")
+
+    def stand_still() -> None:
+        with still.write() as connection:
+            assert setting(connection, "idle_in_transaction_session_timeout") == "300ms"
+            catalog.run(add)  # gets the lock when the server ends the other one
+            connection.execute(select(CLIENTS.c.name))
+
+    with pytest.raises(CatalogLost):
+        stand_still()
+    assert names(catalog) == ["a"]
+    for each in (catalog, still):
+        each.close()
 
 
 _WITHOUT_DRIVER = """

@@ -192,8 +192,8 @@ def test_work_and_results_survive_their_journey(tmp_path: Path) -> None:
     assert len(documents) == len(work.components) + 1
     assert [FragmentWork.from_json(text, documents) for text in texts] == [with_version_99(work, 0), work]
     failure = Failure("stalled", "took more than 60 s", "length", "length(query)", (3, 7), "c2FtcGxl")
-    outcomes = (ComponentOutcome("k", "c", None, "sum", 5, 10, 0.1, "memos/x"), ComponentOutcome("l", "d", failure))
-    result = FragmentResult("f", "memos/x", (NewFile("memos/x", "sum", 5, 10),), 5, 100, outcomes,
+    outcomes = (ComponentOutcome("k", "c", None, "s", 5, 10, 0.1, "memos/x"), ComponentOutcome("l", "d", failure))
+    result = FragmentResult("f", "memos/x", (NewFile("memos/x", "0" * 64, 5, 10),), 5, 100, outcomes,
                             (OperatorWork("length", 1, 5, 0.25),), PhaseSecs(0.5, 0.25, 0.125))  # fmt: skip
     assert FragmentResult.from_document(json.loads(json.dumps(result.to_document()))) == result
     assert result.file_of(outcomes[0]).size_bytes == 10

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -10,12 +15,12 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from tests.warehouse.scenes import start, write_log
+from tests.warehouse.scenes import REPOSITORY, start, write_log
 from transforms.errors import InputError, StorageError
 from warehouse import Warehouse, WarehouseConfig, register_table
 from warehouse.catalog import Catalog
 from warehouse.errors import CatalogBusy, CatalogVersionError, CorruptFile
-from warehouse.migrate import FOLDER
+from warehouse.migrate import FOLDER, current_revision
 from warehouse.migrations import HEAD
 
 
@@ -68,7 +73,7 @@ def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
 _HOLD = """
 import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN EXCLUSIVE")
+connection.execute(f"BEGIN {sys.argv[2] if len(sys.argv) > 2 else 'EXCLUSIVE'}")
 print("held", flush=True)
 time.sleep(60)
 """
@@ -87,10 +92,49 @@ def test_a_catalog_that_another_process_holds_is_busy(tmp_path: Path) -> None:
                 register_table(warehouse, "log", str(root))
             assert caught.value.where == str(tmp_path / "home/catalog.db")
             assert caught.value.exit_status == 5
-            with pytest.raises(CatalogBusy):
-                Warehouse.open(config)
             assert time.monotonic() - started < 20
         finally:
             holder.kill()
             holder.communicate()
         assert register_table(warehouse, "log", str(root)).rows == 20, "free again once the other process is gone"
+
+
+def test_readers_open_a_catalog_whose_write_lock_another_process_holds(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with Warehouse.open(WarehouseConfig(str(home))) as warehouse:
+        register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=1)))
+    holder = start(_HOLD, home / "catalog.db", "IMMEDIATE")
+    environment = {**os.environ, "HEADRACE_BUSY_TIMEOUT_SECS": "0"}
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        command = [sys.executable, "-m", "headrace", "status", "--home", str(home)]
+        done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_opening_that_has_to_migrate_waits_for_the_write_lock(tmp_path: Path) -> None:
+    Catalog.open(url(tmp_path)).close()
+    path = tmp_path / "catalog.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE alembic_version")
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            if not table.startswith("sqlite_"):
+                connection.execute(f"DROP TABLE {table}")
+    holder = start(_HOLD, path, "IMMEDIATE")
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(CatalogBusy):
+            Catalog.open(url(tmp_path), busy_timeout_secs=0.1)
+        threading.Timer(0.3, holder.kill).start()
+        catalog = Catalog.open(url(tmp_path), busy_timeout_secs=120)
+        with catalog.read() as connection:
+            assert current_revision(connection) == HEAD
+        catalog.close()
+    finally:
+        holder.kill()
+        holder.communicate()

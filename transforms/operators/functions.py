@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from transforms.documents import parse_document
 from transforms.errors import TypeMismatch
 from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
 from transforms.operators.signatures import ANY
@@ -18,7 +19,7 @@ _RUN = "transforms.functions.run"
 
 @lru_cache(maxsize=1024)
 def _type_of(text: str) -> ColumnType:
-    return type_from_document(json.loads(text))
+    return type_from_document(parse_document(text, "column type"))
 
 
 @lru_cache(maxsize=1024)
@@ -106,8 +107,9 @@ PYTHON_FUNCTION = Operator(
 @lru_cache(maxsize=1024)
 def _graph(text: str) -> tuple[tuple[dict[str, object], ...], ColumnType]:
     """The types that a graph takes, and the one it gives."""
-    document = json.loads(text)
-    return tuple(entry["type"] for entry in document["inputs"]), type_from_document(document["type"])
+    whole = parse_document(text, "traced graph").fields(("type", "inputs"), None)
+    takes = [entry.fields(("type",), None).at("type") for entry in whole.at("inputs").items()]
+    return tuple(map(_without_buckets, map(type_from_document, takes))), type_from_document(whole.at("type"))
 
 
 def _graph_gives(types: Types, params: Params) -> ColumnType:

@@ -28,6 +28,8 @@ _COLUMN = struct.Struct("<BBxxIiiiii")
 #: After each name; no name holds it.
 _END_OF_NAME = "\0"
 NONE = -1
+#: Offsets have 32 bits.
+_MOST_ROWS = 2**31 - 2
 
 
 class Segment(NamedTuple):
@@ -92,6 +94,10 @@ class Directory:
             columns = map(Column._make, _COLUMN.iter_unpack(content[middle:end]))
             names = content[end:].decode("utf-8").split(_END_OF_NAME)
             named = dict(zip(names[:-1], columns, strict=True))
+            if len(named) != count or len(content) < end:
+                raise ValueError(f"{len(named)} columns in place of {count}")
+            if rows > _MOST_ROWS:
+                raise ValueError(f"{rows} rows")
         except (struct.error, ValueError) as error:
             raise DataError("a directory is cut off or overwritten", value=str(error)) from error
         return cls(rows, file_bytes, _StoredSegments(content[_COUNTS.size : middle]), named)
@@ -112,7 +118,7 @@ class Directory:
     def stretches(self, columns: Iterable[Column], gap_bytes: int) -> Iterator[list[tuple[int, Segment]]]:
         """The segments of these columns and their places, by position; those at most ``gap_bytes`` apart are one stretch."""
         found = [(place, self.segment(place)) for place in {place for column in columns for place in column.segments}]
-        found.sort(key=lambda one: one[1].position)
+        found.sort(key=lambda one: one[1][:2])  # by position; of two in one place the empty one is first
         held: list[tuple[int, Segment]] = []
         for one in found:
             if held and one[1].position - held[-1][1].position - held[-1][1].stored_bytes > gap_bytes:

@@ -25,6 +25,12 @@ from warehouse.memo_format.bit_packing import (
     unpack_terms,
 )
 
+#: Values that are all the same take no bytes. No more of them than this are stored so beyond :data:`CONSTANTS_A_ROW`: what is read
+#: must not ask for memory out of proportion to the rows and to the stored bytes.
+_CONSTANTS = 1 << 20
+CONSTANTS_A_ROW = 1024
+#: A block of ZSTD takes at least 4 bytes and stands for at most 128 KiB.
+_LARGEST_RATIO = 1 << 15
 #: Terms are stored once and referred to by codes of at most so many bits.
 _LONGEST_CODE_BITS = 16
 _WORD = np.dtype("<u8")
@@ -50,16 +56,21 @@ class Encoding(NamedTuple):
     terms: int = 0
 
 
-def encode_integers(values: Array) -> tuple[Encoding, Any]:
+def most_constants(rows: int) -> int:
+    """How many equal values of a column of so many rows may take no bytes."""
+    return _CONSTANTS + CONSTANTS_A_ROW * rows
+
+
+def encode_integers(values: Array, constants: int = _CONSTANTS) -> tuple[Encoding, Any]:
     """The encoding of whole numbers, or of bit patterns, as int32 or int64, and the bytes to store.
 
-    Stored once each, where that saves a quarter of what else they take; else packed, where that saves an eighth of what they
+    More equal ones than ``constants`` are stored in a bit each. Stored once each, where that saves a quarter of what else they take; else packed, where that saves an eighth of what they
     take as they are.
     """
     if not len(values):
         return Encoding(Codec.RAW, 0), b""
     least, greatest = int(values.min()), int(values.max())
-    width = (greatest - least).bit_length()
+    width = (greatest - least).bit_length() or (1 if len(values) > constants else 0)
     packed_bytes = 8 * packed_words(len(values), width)
     is_packed = 8 * packed_bytes <= 7 * values.nbytes
     coded = _encode_terms(values, least, width, packed_bytes if is_packed else values.nbytes) if width > 1 else None
@@ -92,9 +103,14 @@ def _encode_terms(values: Array, least: int, width: int, else_bytes: int) -> tup
     return Encoding(Codec.TERMS, len(values), least, width, code_width, found), np.concatenate(parts)
 
 
-def decode_integers(encoding: Encoding, stored: Array, kind: np.dtype[Any]) -> Array:
-    """The values as ``kind`` (int32 or int64) from the stored bytes. Raises :class:`DataError` when the two do not fit."""
+def decode_integers(encoding: Encoding, stored: Array, kind: np.dtype[Any], constants: int = _CONSTANTS) -> Array:
+    """The values as ``kind`` (int32 or int64) from the stored bytes.
+
+    Raises :class:`DataError` when the two do not fit, and for more values than ``constants`` that no byte stands for.
+    """
     codec, count, base, width, code_width, terms = encoding
+    is_constant = codec != Codec.RAW and (width if codec == Codec.PACKED else code_width) == 0
+    _expect(encoding, not is_constant or count <= constants)
     if codec == Codec.PACKED:
         return _unpacked(encoding, stored, count, base, width, kind)
     if codec == Codec.RAW:
@@ -144,6 +160,7 @@ def encode_bytes(content: Any) -> tuple[Encoding, Any]:
 def decode_bytes(encoding: Encoding, stored: Array) -> pa.Buffer:
     """The inverse of :func:`encode_bytes`. Raises :class:`DataError`, and ArrowException for bytes that ZSTD never wrote."""
     if encoding.codec == Codec.ZSTD:
+        _expect(encoding, 0 < encoding.values <= _LARGEST_RATIO * len(stored))
         return pa.decompress(pa.py_buffer(stored), encoding.values, "zstd")
     _expect(encoding, encoding.codec == Codec.RAW and len(stored) == encoding.values)
     return pa.py_buffer(stored.copy())
@@ -155,9 +172,10 @@ def decode_bits(encoding: Encoding, stored: Array) -> pa.Buffer:
     return pa.py_buffer(stored.copy())
 
 
-def decode_offsets(encoding: Encoding, stored: Array) -> tuple[Array, int]:
-    """int32 offsets from stored lengths, and the last of them. Raises :class:`DataError`."""
-    offsets = np.empty(encoding.values + 1, np.int32)
-    total = to_offsets(decode_integers(encoding, stored, np.dtype(np.int32)), offsets)
+def decode_offsets(encoding: Encoding, stored: Array, constants: int = _CONSTANTS) -> tuple[Array, int]:
+    """int32 offsets from stored lengths, and the last of them. Raises :class:`DataError`; see :func:`decode_integers`."""
+    lengths = decode_integers(encoding, stored, np.dtype(np.int32), constants)
+    offsets = np.empty(len(lengths) + 1, np.int32)
+    total = to_offsets(lengths, offsets)
     _expect(encoding, total >= 0)
     return offsets, total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from transforms.errors import DataError
 from transforms.types import DType
+from warehouse.checked_text import checked_text
 from warehouse.memo_format.bit_packing import Array
 from warehouse.memo_format.column_kinds import Kind, arrow_of
 from warehouse.memo_format.directory import (
@@ -27,6 +29,7 @@ from warehouse.memo_format.encoding import (
     decode_bytes,
     decode_integers,
     decode_offsets,
+    most_constants,
 )
 
 #: What is read first: head and directory of most files.
@@ -85,11 +88,16 @@ def read_range(source: Source, start: int, end: int) -> Array:
     return whole
 
 
-def read_columns(source: Source, directory: Directory, names: Iterable[str], gap_bytes: int) -> dict[str, pa.Array]:
+def read_columns(
+    source: Source, directory: Directory, names: Iterable[str], gap_bytes: int, rows: int | None = None
+) -> dict[str, pa.Array]:
     """These columns, each verified; no stretch of more than ``gap_bytes`` that they do not need is read.
 
-    Raises :class:`DataError` for bytes that are not what the directory says, and for a directory that no writer made.
+    ``rows``: how many each must have, if that is known. Raises :class:`DataError` for bytes that are not what the directory
+    says, and for a directory that no writer made. Memory is taken in proportion to the rows and to the stored bytes.
     """
+    if rows is not None and directory.rows != rows:
+        raise DataError("a memo file has other rows than its fragment", value=directory.rows, allowed=str(rows))
     size_bytes = source.size()
     if size_bytes != directory.file_bytes:
         raise DataError("a memo file is cut off", value=f"{size_bytes} bytes", allowed=str(directory.file_bytes))
@@ -100,6 +108,8 @@ def read_columns(source: Source, directory: Directory, names: Iterable[str], gap
         end = max(segment.position + segment.stored_bytes for _, segment in stretch)
         if end > size_bytes:
             raise DataError("a segment lies beyond its file", value=end, allowed=str(size_bytes))
+        if any(one.position + one.stored_bytes > other.position for (_, one), (_, other) in pairwise(stretch)):
+            raise DataError("segments of a file lie over one another", value=start)
         content = read_range(source, start, end)
         for place, segment in stretch:
             first = segment.position - start
@@ -116,6 +126,7 @@ class _Decoder:
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
+        self._constants = most_constants(rows)
         self._offsets: dict[int, tuple[pa.Buffer, int]] = {}
         #: Encoding and stored bytes by place.
         self.segments: dict[int, tuple[Encoding, Array]] = {}
@@ -145,7 +156,7 @@ class _Decoder:
             return self._numbers(column.values, element, arrow, count, present)
         offsets, total = self._offsets_of(column.values, count)
         text = decode_bytes(*self._of(column.text, total))
-        return from_buffers(arrow, count, [present, offsets, text], -1 if present else 0)
+        return checked_text(from_buffers(arrow, count, [present, offsets, text], -1 if present else 0))
 
     def _numbers(
         self, place: int, element: DType, arrow: pa.DataType, count: int, present: pa.Buffer | None = None
@@ -154,13 +165,14 @@ class _Decoder:
         if element is DType.BOOL:
             values = decode_bits(encoding, stored)
         else:
-            values = pa.py_buffer(decode_integers(encoding, stored, _NARROW if element is DType.FLOAT32 else _WIDE))
+            kind = _NARROW if element is DType.FLOAT32 else _WIDE
+            values = pa.py_buffer(decode_integers(encoding, stored, kind, self._constants))
         return from_buffers(arrow, count, [present, values], -1 if present else 0)
 
     def _offsets_of(self, place: int, rows: int) -> tuple[pa.Buffer, int]:
         encoding, stored = self._of(place, rows)
         if place not in self._offsets:
-            offsets, total = decode_offsets(encoding, stored)
+            offsets, total = decode_offsets(encoding, stored, self._constants)
             self._offsets[place] = pa.py_buffer(offsets), total
         return self._offsets[place]
 

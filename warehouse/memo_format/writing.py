@@ -21,7 +21,7 @@ from warehouse.memo_format.directory import (
     aligned,
     segment_checksum,
 )
-from warehouse.memo_format.encoding import Codec, Encoding, encode_bytes, encode_integers
+from warehouse.memo_format.encoding import Codec, Encoding, encode_bytes, encode_integers, most_constants
 from warehouse.whole_arrays import one_array
 
 _BITS_OF = {DType.FLOAT32: np.dtype(np.int32), DType.FLOAT64: np.dtype(np.int64)}
@@ -63,11 +63,11 @@ class _Segments:
         self._checksums.append(checksum)
         return same[-1]
 
-    def add_lengths(self, offsets: np.ndarray[Any, np.dtype[Any]]) -> int:
+    def add_lengths(self, offsets: np.ndarray[Any, np.dtype[Any]], constants: int) -> int:
         """The place of the lengths between offsets. Lists that share one buffer of offsets have it looked at once."""
         key = (offsets.ctypes.data, len(offsets))
         if key not in self._lengths:
-            place = self.add(*encode_integers(np.diff(offsets)))
+            place = self.add(*encode_integers(np.diff(offsets), constants))
             self._lengths[key] = (offsets, place)  # held, so that no other buffer comes to lie there
         return self._lengths[key][1]
 
@@ -94,6 +94,7 @@ def _placed(segments: _Segments, name: str, array: pa.Array) -> Column:
         raise DataError("a memo has the type of a transform's column", where=f"column {name}", value=str(array.type),
                         allowed="what transforms.types.arrow_type gives")  # fmt: skip
     parts: dict[str, int] = {}
+    constants = most_constants(len(array))
     if array.null_count:
         if stored.kind is Kind.VECTOR:
             raise DataError("a vector is never null", where=f"column {name}", value=f"{array.null_count} nulls")
@@ -104,14 +105,14 @@ def _placed(segments: _Segments, name: str, array: pa.Array) -> Column:
         if array.null_count:
             array = pc.fill_null(array, pa.scalar([], array.type))
         offsets = np.frombuffer(array.offsets.buffers()[1], np.int32)[: len(array) + 1] if len(array) else _NO_OFFSETS
-        parts["lengths"] = segments.add_lengths(offsets)
+        parts["lengths"] = segments.add_lengths(offsets, constants)
         items = one_array(array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
     elif stored.kind is Kind.VECTOR:
         items = one_array(array.values.slice(0, len(array) * stored.size))
     if stored.kind is Kind.WEIGHTED:
         items, weights = items.flatten()
-        parts["weights"] = _add_elements(segments, name, weights, DType.FLOAT32, parts)
-    parts["values"] = _add_elements(segments, name, items, stored.element, parts, dense=stored.kind is Kind.DENSE)
+        parts["weights"] = _add_elements(segments, name, weights, DType.FLOAT32, parts, constants)
+    parts["values"] = _add_elements(segments, name, items, stored.element, parts, constants, stored.kind is Kind.DENSE)
     return Column(stored.kind, ELEMENTS.index(stored.element), stored.size, **parts)
 
 
@@ -119,13 +120,19 @@ _NO_OFFSETS = np.zeros(1, np.int32)
 
 
 def _add_elements(
-    segments: _Segments, name: str, items: pa.Array, element: DType, parts: dict[str, int], dense: bool = False
+    segments: _Segments,
+    name: str,
+    items: pa.Array,
+    element: DType,
+    parts: dict[str, int],
+    constants: int,
+    dense: bool = False,
 ) -> int:
-    """The place of the elements; that of text besides goes into ``parts``."""
+    """The place of the elements; that of text besides goes into ``parts``. ``constants``: see :func:`encode_integers`."""
     if items.null_count and not dense:
         raise DataError("an item of a list is never null", where=f"column {name}", value=f"{items.null_count} nulls")
     if element is DType.STRING:
-        return _add_text(segments, items, parts)
+        return _add_text(segments, items, parts, constants)
     if element is DType.BOOL:
         bits = pc.fill_null(items, False) if items.null_count else items
         packed = np.packbits(bits.to_numpy(zero_copy_only=False), bitorder="little")
@@ -133,14 +140,14 @@ def _add_elements(
     if element in _BITS_OF:
         floats = pc.fill_null(items, pa.scalar(0.0, items.type)) if items.null_count else items
         bits = floats.to_numpy(zero_copy_only=True).view(_BITS_OF[element])
-        return segments.add(*encode_integers(bits))
+        return segments.add(*encode_integers(bits, constants))
     whole = items.cast(pa.int64()) if element is DType.TIMESTAMP else items
     if whole.null_count:
         whole = pc.fill_null(whole, pc.min(whole) if whole.null_count < len(whole) else 0)
-    return segments.add(*encode_integers(whole.to_numpy(zero_copy_only=True)))
+    return segments.add(*encode_integers(whole.to_numpy(zero_copy_only=True), constants))
 
 
-def _add_text(segments: _Segments, items: pa.Array, parts: dict[str, int]) -> int:
+def _add_text(segments: _Segments, items: pa.Array, parts: dict[str, int], constants: int) -> int:
     if items.null_count:
         items = pc.fill_null(items, "")
     if not len(items):
@@ -150,4 +157,4 @@ def _add_text(segments: _Segments, items: pa.Array, parts: dict[str, int]) -> in
     offsets = np.frombuffer(places, np.int32)[items.offset : items.offset + len(items) + 1]
     text = memoryview(content or b"")[int(offsets[0]) : int(offsets[-1])]
     parts["text"] = segments.add(*encode_bytes(text))
-    return segments.add_lengths(offsets)
+    return segments.add_lengths(offsets, constants)

@@ -286,11 +286,12 @@ def test_a_defect_over_every_component_fails_them_all_and_nobody_else(
     tmp_path: Path, processes: ChildProcesses
 ) -> None:
     home, (work,) = leased(tmp_path, made(healthy()))
-    broken = FragmentWork(work.fragment, work.components, "memos/no path\0-x-y.memo")
+    unspelled = tuple(one._replace(memo_key="é") for one in work.components)  # a key is hexadecimal
+    broken = FragmentWork(work.fragment, unspelled, work.output)
     result = memoize_isolated(broken.to_json(), home, processes, LIMITS, Notorious())
     failures = [outcome.failure for outcome in result.outcomes]
     assert [failure.kind for failure in failures if failure] == ["defect"] * len(work.components)
-    assert all(failure is not None and "null byte" in failure.error for failure in failures)
+    assert all(failure is not None and "UnicodeEncodeError" in failure.error for failure in failures)
 
 
 @op(result="string")

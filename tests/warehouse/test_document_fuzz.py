@@ -1,0 +1,45 @@
+"""Read solutions and components are documents from outside: a damaged one is read, or refused by an error of ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.bounded import run_trials
+from tests.warehouse.scenes import model, work
+from warehouse import Warehouse, read_solution, submit_model
+
+_TRIALS = "tests.warehouse.document_trials"
+
+
+@pytest.fixture
+def home(warehouse: Warehouse, log: Path) -> str:
+    """A home with some memos, and the solution of a model over them."""
+    submit_model(warehouse, model(inputs=5))
+    work(warehouse, most=6)
+    document = read_solution(warehouse, "ctr").to_document()
+    folder = Path(warehouse.storage.home)
+    (folder / "solution.json").write_text(json.dumps(document), encoding="utf-8")
+    return str(folder)
+
+
+def test_damaged_components_are_read_or_refused() -> None:
+    found = run_trials(_TRIALS, "component", 0, 400, "")
+    assert found["DataError"] > 200, found
+
+
+def test_damaged_solutions_are_read_or_refused(home: str) -> None:
+    found = run_trials(_TRIALS, "solution", 0, 300, home)
+    assert found["DataError"] > 150, found
+
+
+@pytest.mark.slow
+def test_thousands_of_damaged_components() -> None:
+    run_trials(_TRIALS, "component", 1000, 5000, "")
+
+
+@pytest.mark.slow
+def test_thousands_of_damaged_solutions(home: str) -> None:
+    run_trials(_TRIALS, "solution", 1000, 5000, home)
