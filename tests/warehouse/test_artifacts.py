@@ -53,14 +53,14 @@ def test_an_artifact_that_is_collected_before_it_is_named_is_not_recorded(wareho
     made = vocabulary_model()
     (missing,) = resolve_components(warehouse, {i.name: i.component for i in made.inputs.values()}, "log").missing
     digest = write_artifact(warehouse.storage, TERMS)
-    assert [one.kind for one in collect_garbage(warehouse, dry_run=False, leftover_secs=-1e6).garbage] == ["artifacts"]
+    assert [one.kind for one in collect_garbage(warehouse, dry_run=False, leftover_secs=-1e9).garbage] == ["artifacts"]
     with warehouse.catalog.write() as connection:
         assert not record_written(connection, warehouse.storage, missing, digest, 1.5, warehouse.clock())
         assert find_analysis(connection, warehouse.storage, missing.key) is None
     assert write_artifact(warehouse.storage, TERMS) == digest
     with warehouse.catalog.write() as connection:
         assert record_written(connection, warehouse.storage, missing, digest, 1.5, warehouse.clock())
-    assert collect_garbage(warehouse, dry_run=False, leftover_secs=-1e6).garbage == ()
+    assert collect_garbage(warehouse, dry_run=False, leftover_secs=-1e9).garbage == ()
 
 
 def test_an_artifact_proves_itself_and_equal_ones_are_one_file(tmp_path: Path) -> None:
