@@ -493,12 +493,7 @@ def read_depths(connection: Connection) -> tuple[QueueDepth, ...]:
         top[model.client] = max(model.priority, top.get(model.client, model.priority))
     names = connection.execute(select(schema.clients.c.name).order_by(schema.clients.c.name)).scalars()
     return tuple(
-        QueueDepth(
-            name,
-            depths[name, TaskState.QUEUED],
-            depths[name, TaskState.LEASED],
-            depths[name, TaskState.FAILED],
-            top.get(name),
-        )
+        QueueDepth(name, depths[name, TaskState.QUEUED], depths[name, TaskState.LEASED],
+                   depths[name, TaskState.FAILED], top.get(name))
         for name in names
-    )
+    )  # fmt: skip
