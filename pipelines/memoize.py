@@ -30,13 +30,12 @@ from pipelines.outcomes import error_document, error_from_document, read_object
 from pipelines.remote_runners import require_reach
 from pipelines.running_job import JobEnded, RunningJob, is_to_end
 from transforms.errors import StorageError
+from warehouse.own_files import JOBS, kind_of
 from warehouse.storage import Storage
 
 NAMESPACE = "headrace.memoize"
 #: The steps of the pipeline, by label. Runners key their state and their metrics by these.
 STEPS = ("Fragments", "Spread", "MemoizeFragments")
-
-_JOBS = "jobs"
 
 
 @beam.typehints.with_input_types(str)
@@ -71,7 +70,7 @@ class MemoizeFragments(BundleThreads):
             raise JobEnded(self._job)
         index, _, text = element.partition(" ")
         storage = Storage(self._home)
-        path = f"{_JOBS}/{self._job}-{index}.json"
+        path = f"{JOBS}/{self._job}-{index}.json"
         result: FragmentResult | None = None
         try:
             result = memoize_isolated(text, self._home, child_processes(), self._resolved, self._notorious,
@@ -132,7 +131,7 @@ class JobResults:
     def new(self) -> list[FragmentResult]:
         """Results that came since the last call. Raises the StorageError that a worker met, once no result is new."""
         results = []
-        for file in self._storage.list(_JOBS):
+        for file in self._storage.list(JOBS):
             if file.path in self._seen or not file.path.rpartition("/")[2].startswith(f"{self._job}-"):
                 continue
             document = read_object(self._storage.read_bytes(file.path), file.path)
@@ -158,7 +157,8 @@ class JobResults:
 
 def remove_abandoned_results(storage: Storage, before: float) -> int:
     """Delete result documents last written before ``before`` (seconds since the epoch): their workers were killed."""
-    old = [file for file in storage.list(_JOBS) if file.mtime_ns < before * 1e9]
+    found = storage.walk(JOBS).files
+    old = [file for file in found if file.mtime_ns < before * 1e9 and kind_of(file.path) == "job results"]
     return sum(storage.delete(file.path) for file in old)
 
 

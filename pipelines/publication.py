@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from transforms.documents import Part, parse_document
 from transforms.errors import Busy, DataError
 from warehouse.storage import Storage
 from warehouse.storage_errors import storage_error
+from warehouse.stored_file import is_inside
 
 _PENDING = ".pending.json"
 _LOCAL = Storage("/")
@@ -79,14 +81,23 @@ class ImportLedger:
 
     def stage(self, import_id: str) -> Path:
         """A fresh staging folder for this import."""
-        folder = self.folder / "staging" / import_id
-        shutil.rmtree(folder, ignore_errors=True)
+        self.discard(import_id)
+        folder = self._staging(import_id)
         make_folder(folder)
         return folder
 
     def discard(self, import_id: str) -> None:
-        """Remove what this import staged; the table is as it was."""
-        shutil.rmtree(self.folder / "staging" / import_id, ignore_errors=True)
+        """Remove what this import staged; the table is as it was. Nothing is removed by way of a link."""
+        folder = self._staging(import_id)
+        if not any(one.is_symlink() for one in (self.folder, folder.parent, folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _staging(self, import_id: str) -> Path:
+        """The folder of this import. Raises :class:`DataError` for what is no import id, such as ``..``."""
+        if not re.fullmatch(r"[0-9a-f]{16}", import_id):
+            raise DataError("an import id must be 16 hexadecimal digits", where=str(self.folder), value=import_id,
+                            next_step=f"remove {self.folder / import_id}{_PENDING}, which Headrace did not write")  # fmt: skip
+        return self.folder / "staging" / import_id
 
     def publish(self, import_id: str, files: Iterable[StagedFile], document: Mapping[str, object]) -> None:
         """Make every staged file part of the table, and record ``document``. All or, after a crash, on recovery."""
@@ -97,8 +108,14 @@ class ImportLedger:
 
     def _carry_out(self, journal: Path) -> None:
         folders = set()
+        import_id = journal.name.removesuffix(_PENDING)
+        staging = Path(os.path.realpath(self.folder), "staging", self._staging(import_id).name)
         for staged, place in _listed_files(journal):
             source, target = Path(staged), self.output / place
+            if not is_inside(place) or staging not in Path(os.path.realpath(source.parent), source.name).parents:
+                raise DataError("a journal must move staged files into its table", where=str(journal),
+                                value=f"{staged} to {place}", allowed=f"from {staging} to a path in {self.output}",
+                                next_step=f"remove {journal} and import the files again")  # fmt: skip
             make_folder(target.parent)
             if source.exists():
                 os.replace(source, target)
@@ -110,7 +127,7 @@ class ImportLedger:
             sync_folder(folder)
         os.replace(journal, journal.with_name(journal.name.removesuffix(_PENDING) + ".json"))
         sync_folder(self.folder)
-        self.discard(journal.name.removesuffix(_PENDING))
+        self.discard(import_id)
 
 
 def write_atomic(path: Path, content: bytes) -> None:

@@ -21,7 +21,7 @@ from transforms.graph import Node, raw_columns
 from transforms.model import Model, ModelInput
 from transforms.render import expression_text
 from warehouse import schema
-from warehouse.artifacts import read_artifact
+from warehouse.artifacts import artifact_path, read_artifact
 from warehouse.catalog import insert_absent
 from warehouse.errors import ArtifactDamaged, NotAnalyzed
 from warehouse.manifests import PlacedFragment, current_fragments
@@ -99,7 +99,7 @@ def _partition(
 
 
 def record_analysis(connection: Connection, placed: PlacedAnalysis, artifact: str, secs: float, now: float) -> None:
-    """Make known what an analysis found. The artifact is on storage already."""
+    """Make known what an analysis found. The artifact is on storage already: see :func:`record_written`."""
     analysis = placed.analysis
     over = analysis.over
     connection.execute(schema.analyses.delete().where(schema.analyses.c.key == placed.key))
@@ -110,6 +110,20 @@ def record_analysis(connection: Connection, placed: PlacedAnalysis, artifact: st
         "partitions": [[one.partition, one.contribution] for one in placed.partitions], "rows": placed.rows,
         "artifact": artifact, "secs": secs, "created_at": now,
     }])  # fmt: skip
+
+
+def record_written(
+    connection: Connection, storage: Storage, placed: PlacedAnalysis, artifact: str, secs: float, now: float
+) -> bool:
+    """:func:`record_analysis`, unless the artifact is not there; whether it was there.
+
+    An artifact that no row names is deleted by ``gc`` once it is old, and one that is found again is not written again. So it
+    is looked for under the write lock, which ``gc`` holds while it deletes.
+    """
+    if not storage.exists(artifact_path(artifact)):
+        return False
+    record_analysis(connection, placed, artifact, secs, now)
+    return True
 
 
 def find_analysis(connection: Connection, storage: Storage, key: str) -> Finding | None:

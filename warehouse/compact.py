@@ -24,6 +24,7 @@ from warehouse.errors import MemoDamaged
 from warehouse.gc import COMPACTION
 from warehouse.memo_file import MemoFile, NewFile, memo_path_of, read_memo_file, write_memo_file
 from warehouse.memos import mark_damaged
+from warehouse.own_files import kind_of
 from warehouse.progress import Progress, quiet
 from warehouse.task_states import MemoState
 from warehouse.warehouse import Warehouse
@@ -50,7 +51,7 @@ class Compacted:
 
 
 def find_shares(connection: Connection) -> list[FileShare]:
-    """Every memo file that holds ready memos."""
+    """Every memo file that holds ready memos and has a name of Headrace's making: the new file is written beside it."""
     of, covered = schema.memo_files.c, schema.coverage.c
     sets: defaultdict[int, set[int]] = defaultdict(set)
     for file, column_set in connection.execute(select(covered.file, covered.column_set)):
@@ -62,6 +63,7 @@ def find_shares(connection: Connection) -> list[FileShare]:
     return [
         FileShare(*row, components=frozenset().union(*(members[number] for number in sets[row.id])))
         for row in connection.execute(query)
+        if kind_of(row.path) == "memos"
     ]
 
 

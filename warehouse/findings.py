@@ -17,6 +17,7 @@ FindingKind = Literal[
     "raw data",
     "artifact",
     "overlay",
+    "lease",
 ]
 
 
@@ -67,11 +68,18 @@ class BadFile:
 
 
 @dataclass(frozen=True, slots=True)
+class BadLease:
+    """A task whose lease ran out and that no worker takes over: its lease ends, and its attempt counts as lost."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """A finding, and its repair; None where a person has to act."""
 
     finding: Finding
-    repair: BadMemo | BadState | BadFragment | BadFile | None = None
+    repair: BadMemo | BadState | BadFragment | BadFile | BadLease | None = None
 
 
 REPAIR = "headrace verify --repair"

@@ -7,13 +7,16 @@ that was there is either named by a row by the time the catalog is read, or its 
 * a worker's memo file carries the name of its lease. While any task is leased under that name, the file stays. No
   lease's name is given twice and a task that lost its lease cannot commit under it, so afterwards nobody can name it.
 * whoever writes without a lease (compaction, analyses, changes of tables) is given ``leftover_secs`` from its last write.
-  Those files are deleted inside write transactions that look for their names again, and compaction, in the write
-  transaction that names its file, looks whether it is there. So either it is named first or it is found missing.
+  Those files are deleted inside write transactions that look for their names again, and these writers, in the write
+  transaction that names their files, look whether they are there. So either they are named first or found missing.
 
 A condemned file held memos that were evicted or moved. Rows never come to name it again, but a job that read its
 solution before may open it: it stays while a pin holds that was made before, or at about the time when, it was condemned
 (:mod:`warehouse.pins`), and while a task under its lease may still commit into it. Its row goes after its bytes: a
 process killed in between leaves a row that the next run finds and removes.
+
+Leases that ran out and that no worker takes over end first (:mod:`warehouse.lost_leases`), so that their files go as well.
+Only files of Headrace's own making are deleted (:mod:`warehouse.own_files`), never by way of a link; others are reported.
 """
 
 from __future__ import annotations
@@ -27,11 +30,13 @@ from sqlalchemy import Connection, delete, exists, or_, select
 
 from warehouse import schema
 from warehouse.catalog import chunks
-from warehouse.leftovers import LEFTOVERS, LeftoverKind, list_relative
+from warehouse.leftovers import LEFTOVERS, LeftoverKind
+from warehouse.lost_leases import collect_lost, find_lost
 from warehouse.memo_file import MEMOS, lease_of
+from warehouse.own_files import HomeFiles, kind_of, list_home
 from warehouse.pins import clear_expired_pins, oldest_live_pin
 from warehouse.storage import Storage
-from warehouse.stored_file import StoredFile
+from warehouse.stored_file import StoredFile, is_unfinished
 from warehouse.task_states import TaskState
 from warehouse.warehouse import Warehouse
 
@@ -58,8 +63,16 @@ class Garbage:
 class Collected:
     """What a collection deleted, or with ``dry_run`` would delete.
 
-    ``pinned``: condemned files that stay because of pins. ``named_meanwhile``: files that were named, or deleted, by
-    somebody else before their turn came. ``rows``: rows of condemned files that were removed.
+    Attributes:
+        dry_run: Nothing was deleted.
+        garbage: The files.
+        pinned: Condemned files that stay because of pins.
+        pinned_bytes: Their bytes.
+        named_meanwhile: Files that another process named, or deleted, before their turn came.
+        rows: Rows of condemned files that were removed.
+        expired: Leases that ran out and were ended, or would be; no worker takes their tasks over.
+        foreign: Paths under Headrace's folders that Headrace did not make, links among them, and paths of the catalog that
+            are no memo file's. They are left as they are.
     """
 
     dry_run: bool
@@ -68,6 +81,8 @@ class Collected:
     pinned_bytes: int = 0
     named_meanwhile: int = 0
     rows: int = 0
+    expired: int = 0
+    foreign: tuple[str, ...] = ()
 
     def by_kind(self) -> Mapping[str, tuple[int, int]]:
         """Files and bytes of each kind that there is any of, by kind."""
@@ -92,64 +107,94 @@ def collect_garbage(warehouse: Warehouse, *, dry_run: bool = True, leftover_secs
     """
     now = warehouse.clock()
     before_ns = int((now - leftover_secs) * 1e9)
-    listing = _list_memos(warehouse.storage)
-    leftovers = {one.kind: list(one.old(warehouse.storage, before_ns)) for one in LEFTOVERS}
+    expired = 0 if dry_run else _end_lost_leases(warehouse, now)
+    home = list_home(warehouse.storage)
+    leftovers = {one.kind: list(one.old(home, before_ns)) for one in LEFTOVERS}
     with warehouse.catalog.read() as connection:
-        judged = _judge(connection, warehouse, listing, before_ns, now)
+        lost = frozenset[int]()
+        if dry_run:
+            lost = find_lost(connection, now, warehouse.config.limits, warehouse.config.lease_secs).ids
+            expired = len(lost)
+        leased = _leases(connection, without=lost)
+        judged = _judge(connection, warehouse, home, leased, before_ns, now)
         judged.guarded += _unnamed_leftovers(connection, warehouse.storage, leftovers)
     planned = (*judged.free, *judged.guarded)
+    foreign = tuple(sorted({*home.foreign, *judged.foreign}))
     if dry_run:
-        return Collected(True, planned, judged.pinned, judged.pinned_bytes, rows=len(judged.condemned))
+        return Collected(True, planned, judged.pinned, judged.pinned_bytes, 0, len(judged.condemned), expired, foreign)
     deleted = [one for one in judged.free if warehouse.storage.delete(one.path)]
-    for path in judged.condemned.values():
-        warehouse.storage.delete(path)  # also what was written, named and condemned after the folder was listed
-    rows = _forget_files(warehouse, judged.condemned, now)
+    rows = _forget_files(warehouse, _gone(warehouse.storage, judged.condemned, {one.path for one in deleted}), now)
     for batch in chunks(judged.guarded, _AT_ONCE):
         deleted += _delete_unnamed(warehouse, batch)
-    return Collected(False, tuple(deleted), judged.pinned, judged.pinned_bytes, len(planned) - len(deleted), rows)
+    return Collected(False, tuple(deleted), judged.pinned, judged.pinned_bytes, len(planned) - len(deleted), rows,
+                     expired, foreign)  # fmt: skip
+
+
+def _end_lost_leases(warehouse: Warehouse, now: float) -> int:
+    config = warehouse.config
+    return warehouse.catalog.run(
+        lambda connection: collect_lost(connection, now, config.limits, config.lease_secs), idempotent=True
+    )
+
+
+def _leases(connection: Connection, *, without: Collection[int]) -> set[str]:
+    """The names of the leases that tasks carry, but for some tasks."""
+    of = schema.tasks.c
+    rows = connection.execute(select(of.id, of.lease).where(of.state == TaskState.LEASED))
+    return {row.lease for row in rows if row.id not in without}
+
+
+def _gone(storage: Storage, condemned: Mapping[int, str], deleted: Collection[str]) -> list[int]:
+    """The rows of condemned files that are not there any more; a file behind a link stays, and so does its row."""
+    # One that is deleted only here was written, named and condemned after the folder was listed.
+    return [
+        row for row, path in condemned.items() if path in deleted or storage.delete(path) or not storage.exists(path)
+    ]
 
 
 @dataclass
 class _Judged:
-    """``free``: nobody can come to name them. ``guarded``: deleted under the write lock. ``condemned``: rows and paths."""
+    """``free``: nothing can come to name them. ``guarded``: deleted under the write lock. ``condemned``: rows and paths."""
 
     free: list[Garbage]
     guarded: list[Garbage]
     condemned: dict[int, str]
+    foreign: list[str]
     pinned: int = 0
     pinned_bytes: int = 0
 
 
-def _list_memos(storage: Storage) -> list[StoredFile]:
-    """Every file under ``memos``, unfinished writes included, by paths relative to the home."""
-    return [*list_relative(storage, MEMOS), *list_relative(storage, MEMOS, temporaries=True)]
-
-
 def _judge(
-    connection: Connection, warehouse: Warehouse, listing: Sequence[StoredFile], before_ns: int, now: float
+    connection: Connection, warehouse: Warehouse, home: HomeFiles, leased: Collection[str], before_ns: int, now: float
 ) -> _Judged:
-    of, tasks = schema.memo_files.c, schema.tasks.c
-    leased = set(connection.execute(select(tasks.lease).where(tasks.state == TaskState.LEASED).distinct()).scalars())
+    of = schema.memo_files.c
     rows = {row.path: row for row in connection.execute(select(of.id, of.path, of.size_bytes, of.condemned_at))}
-    judged = _Judged([], [], {})
-    listed = {file.path for file in listing}
+    judged = _Judged([], [], {}, [path for path in rows if kind_of(path) != "memos"])
+    listed = {file.path for file in home.own["memos"]}
     pinned_since = _pinned_since(connection, warehouse, now)
     for row in rows.values():
-        if row.condemned_at is not None and lease_of(row.path) not in leased:
+        if row.condemned_at is not None and lease_of(row.path) not in leased and kind_of(row.path) == "memos":
             _judge_condemned(judged, row, row.path in listed, pinned_since)
-    for file in listing:
-        lease = lease_of(file.path)
-        if file.path in rows or lease in leased:
-            continue
-        is_old = file.mtime_ns <= before_ns
-        if file.path.rpartition("/")[2].startswith("."):
-            # Its writer may have lost its lease and not know it yet; taking its file away would fail its whole job.
-            judged.free += [Garbage("unfinished writes", file.path, file.size_bytes)] if is_old else []
-        elif lease and not lease.startswith(COMPACTION):
-            judged.free.append(Garbage("orphan memos", file.path, file.size_bytes))
-        elif is_old:
-            judged.guarded.append(Garbage("orphan memos", file.path, file.size_bytes))
+    for file in (*home.own["memos"], *_unfinished_memos(home)):
+        if file.path not in rows and lease_of(file.path) not in leased:
+            _judge_unnamed(judged, file, is_old=file.mtime_ns <= before_ns)
     return judged
+
+
+def _unfinished_memos(home: HomeFiles) -> list[StoredFile]:
+    return [file for file in home.own["unfinished writes"] if file.path.startswith(f"{MEMOS}/")]
+
+
+def _judge_unnamed(judged: _Judged, file: StoredFile, *, is_old: bool) -> None:
+    """A memo file, perhaps unfinished, that no row names and no leased task may name."""
+    lease = lease_of(file.path)
+    if is_unfinished(file.path):
+        # Its writer may have lost its lease and not know it yet; taking its file away would fail its whole job.
+        judged.free += [Garbage("unfinished writes", file.path, file.size_bytes)] if is_old else []
+    elif lease and not lease.startswith(COMPACTION):
+        judged.free.append(Garbage("orphan memos", file.path, file.size_bytes))
+    elif is_old:
+        judged.guarded.append(Garbage("orphan memos", file.path, file.size_bytes))
 
 
 def _unnamed_leftovers(

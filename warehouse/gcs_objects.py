@@ -28,7 +28,7 @@ from warehouse.gcs_reader import ObjectReader
 from warehouse.locations import GCS, GcsSettings
 from warehouse.retries import Retrying, RetryPolicy
 from warehouse.storage_errors import explained, missing_file
-from warehouse.stored_file import StoredFile, Writer
+from warehouse.stored_file import StoredFile, Walk, Writer
 
 #: What is larger is sent in pieces of this size, each of which is sent again by itself.
 CHUNK_BYTES = 8 << 20
@@ -113,6 +113,16 @@ class GcsObjects:
             parts = blob.name.split("/")[:-1]
             found.update("/".join(parts[:end]) for end in range(above + 1, len(parts) + 1))
         return (f"{bucket}/{one}" for one in found)
+
+    def walk(self, root: str, folder: str) -> Walk:
+        """All under a name. A bucket has no links."""
+        start = len(root) + 1
+        files = [replace(file, path=file.path[start:]) for file in self.files(f"{root}/{folder}")]
+        return Walk(tuple(sorted(files, key=lambda file: file.path)), ())
+
+    def delete_inner(self, root: str, path: str) -> bool:
+        """Remove an object under a name; False if it was not there."""
+        return self.delete(f"{root}/{path}")
 
     def delete(self, path: str) -> bool:
         """Remove an object; False if it was not there. True as well if an earlier attempt of this call may have done it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,30 +15,28 @@ from sqlalchemy import Connection, Text, cast, select
 
 from transforms.errors import DataError
 from warehouse import schema
-from warehouse.artifacts import ARTIFACTS
 from warehouse.catalog import chunks
-from warehouse.changes.publish import FOLDER as OVERLAYS
-from warehouse.memo_file import lease_of
+from warehouse.memo_file import MEMOS, lease_of
+from warehouse.own_files import ANALYSIS, HomeFiles
 from warehouse.storage import Storage
 from warehouse.stored_file import StoredFile
 from warehouse.task_states import TaskState
-
-#: The folder of the home where Beam workers leave results for the worker that started them.
-JOBS = "jobs"
-#: The folder of the home where contributions to analyses are kept; ``jobs`` in it is where they were written.
-ANALYSIS = "analysis"
 
 LeftoverKind = Literal["job results", "artifacts", "overlays", "analysis files", "unfinished writes"]
 
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """One kind. ``old``: its files, by paths relative to the home, that were last written before a moment (nanoseconds
-    since the epoch). ``named``: those of some paths that something names, inside a transaction.
+    """One kind of files.
+
+    Attributes:
+        kind: What they are.
+        old: Those of the files of a home that were last written before a moment, in nanoseconds since the epoch.
+        named: Those of some paths that something names, inside a transaction.
     """
 
     kind: LeftoverKind
-    old: Callable[[Storage, int], Iterable[StoredFile]]
+    old: Callable[[HomeFiles, int], Sequence[StoredFile]]
     named: Callable[[Connection, Storage, Sequence[str]], set[str]]
 
 
@@ -49,9 +47,9 @@ def list_relative(storage: Storage, folder: str, *, temporaries: bool = False) -
         yield StoredFile(file.path.removeprefix(home), file.size_bytes, file.mtime_ns)
 
 
-def _old_in(folder: str) -> Callable[[Storage, int], Iterable[StoredFile]]:
-    def old(storage: Storage, before_ns: int) -> Iterable[StoredFile]:
-        return [file for file in list_relative(storage, folder) if file.mtime_ns <= before_ns]
+def _old(kind: LeftoverKind) -> Callable[[HomeFiles, int], Sequence[StoredFile]]:
+    def old(home: HomeFiles, before_ns: int) -> Sequence[StoredFile]:
+        return [file for file in home.own[kind] if file.mtime_ns <= before_ns]
 
     return old
 
@@ -99,9 +97,9 @@ def _named_overlays(connection: Connection, _storage: Storage, paths: Sequence[s
     return found
 
 
-def _old_analysis_files(storage: Storage, before_ns: int) -> Iterable[StoredFile]:
+def _old_analysis_files(home: HomeFiles, before_ns: int) -> Sequence[StoredFile]:
     """Files of jobs that wrote nothing since: a job of many hours keeps what it wrote first."""
-    files = list(list_relative(storage, f"{ANALYSIS}/jobs"))
+    files = home.own["analysis files"]
     newest: dict[str, int] = {}
     for file in files:
         newest[_job_of(file.path)] = max(newest.get(_job_of(file.path), 0), file.mtime_ns)
@@ -123,10 +121,10 @@ def _named_contributions(_connection: Connection, storage: Storage, paths: Seque
     return named.intersection(paths)
 
 
-def _old_unfinished(storage: Storage, before_ns: int) -> Iterable[StoredFile]:
-    folders = (JOBS, ARTIFACTS, ANALYSIS, OVERLAYS)
-    listed = (file for folder in folders for file in list_relative(storage, folder, temporaries=True))
-    return [file for file in listed if file.mtime_ns <= before_ns]
+def _old_unfinished(home: HomeFiles, before_ns: int) -> Sequence[StoredFile]:
+    """Unfinished writes; those of memos are judged with the memos, by their leases."""
+    files = home.own["unfinished writes"]
+    return [file for file in files if file.mtime_ns <= before_ns and not file.path.startswith(f"{MEMOS}/")]
 
 
 def _nothing(_connection: Connection, _storage: Storage, _paths: Sequence[str]) -> set[str]:
@@ -135,9 +133,9 @@ def _nothing(_connection: Connection, _storage: Storage, _paths: Sequence[str]) 
 
 #: Every kind of file outside ``memos`` that is collected.
 LEFTOVERS: tuple[Leftovers, ...] = (
-    Leftovers("job results", _old_in(JOBS), _named_results),
-    Leftovers("artifacts", _old_in(ARTIFACTS), _named_artifacts),
-    Leftovers("overlays", _old_in(OVERLAYS), _named_overlays),
+    Leftovers("job results", _old("job results"), _named_results),
+    Leftovers("artifacts", _old("artifacts"), _named_artifacts),
+    Leftovers("overlays", _old("overlays"), _named_overlays),
     Leftovers("analysis files", _old_analysis_files, _named_contributions),
     Leftovers("unfinished writes", _old_unfinished, _nothing),
 )

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow.fs as pafs
 
-from transforms.errors import DataError
 from warehouse.storage_errors import explained
-from warehouse.stored_file import StoredFile, Writer, temporary_name
+from warehouse.stored_file import StoredFile, Walk, Writer, temporary_name
 
 _SYSTEM = pafs.LocalFileSystem()
 
@@ -65,13 +65,43 @@ class LocalFiles:
             )
             return found
 
-    def delete(self, path: str) -> bool:
-        """Remove a file; False if it was not there."""
-        try:
-            with explained(path, "delete"):
-                _SYSTEM.delete_file(path)
-        except DataError:
-            return False
+    def walk(self, root: str, folder: str) -> Walk:
+        """All under a folder. Links are named, never followed; what goes away meanwhile is left out."""
+        files: list[StoredFile] = []
+        others: list[str] = []
+        with explained(f"{root}/{folder}", "list"), _opened_folder(root, folder.split("/")) as opened:
+            if opened is None:
+                return Walk((), (folder,) if os.path.lexists(f"{root}/{folder}") else ())
+            waiting = [folder]
+            while waiting:
+                here = waiting.pop()
+                for entry in _entries(f"{root}/{here}"):
+                    path = f"{here}/{entry.name}"
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(path)
+                    elif entry.is_file(follow_symlinks=False):
+                        with contextlib.suppress(FileNotFoundError):
+                            found = entry.stat(follow_symlinks=False)
+                            files.append(StoredFile(path, found.st_size, found.st_mtime_ns))
+                    else:
+                        others.append(path)
+        return Walk(tuple(sorted(files, key=lambda file: file.path)), tuple(sorted(others)))
+
+    def delete_inner(self, root: str, path: str) -> bool:
+        """Remove an ordinary file; False if there is none, or only by way of a link.
+
+        Each folder on the way is opened within the one before and may be no link, so none can be put in place meanwhile.
+        """
+        *folders, name = path.split("/")
+        with explained(f"{root}/{path}", "delete"), _opened_folder(root, folders) as folder:
+            if folder is None:
+                return False
+            try:
+                if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                    return False
+                os.unlink(name, dir_fd=folder)
+            except FileNotFoundError:
+                return False
         return True
 
     def publish(self, path: str, write: Writer) -> int:
@@ -88,6 +118,43 @@ class LocalFiles:
         except _TakenMeanwhile:
             return False
         return True
+
+
+@contextlib.contextmanager
+def _opened_folder(root: str, folders: Sequence[str]) -> Iterator[int | None]:
+    """A descriptor of the folder, reached through no link below ``root``; None if it is not there, or behind a link."""
+    opened: list[int] = []
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            opened.append(os.open(root or "/", os.O_RDONLY | os.O_DIRECTORY))
+            for name in folders:
+                inner = _inner_folder(opened[-1], name)
+                if inner is None:
+                    break
+                opened.append(inner)
+        yield opened[-1] if len(opened) == len(folders) + 1 else None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _inner_folder(outer: int, name: str) -> int | None:
+    try:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        if stat.S_ISLNK(os.stat(name, dir_fd=outer, follow_symlinks=False).st_mode):
+            return None
+        raise
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []  # it went away, or something else took its place
 
 
 class _TakenMeanwhile(Exception):

@@ -29,24 +29,22 @@ from warehouse.failed_attempts import FailedAttempt, write_failed
 from warehouse.failures import Failure
 from warehouse.fair_shares import Charge
 from warehouse.lease_order import NOT_ITS_OWN
+from warehouse.lost_leases import collect_lost
 from warehouse.manifests import added_columns, fragment_of, standing_rows
 from warehouse.measurements import record_measurements, stored_memo
 from warehouse.memo_file import NewFile
 from warehouse.table import Fragment, content_of
 from warehouse.taking import Weigher
-from warehouse.task_rows import allows, change_values, leasable, lost, task_status
+from warehouse.task_rows import allows, change_values, leasable
 from warehouse.task_states import (
     MEMO_OF_TASK,
-    AttemptLimits,
     MemoState,
     TaskEvent,
     TaskState,
     beat_change,
     commit_change,
     failure_change,
-    is_given_up,
     lease_change,
-    quarantine_change,
     release_change,
     target,
     untried_change,
@@ -138,7 +136,7 @@ def lease_tasks(
     lease_secs = warehouse.config.lease_secs
 
     def take(connection: Connection) -> tuple[LeasedTask, ...]:
-        _quarantine_lost(connection, now, warehouse.config.limits, lease_secs)
+        collect_lost(connection, now, warehouse.config.limits, lease_secs)
         turn = next_turn(connection, now, lease_secs)
         if turn is None:
             return ()
@@ -254,18 +252,6 @@ def _leased(
     return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, component, row.task_table,
                       row.partition, fragment, client, row.priority, row.attempts + 1,
                       row.losses + (row.state == TaskState.LEASED), charge.secs, charge.payers)  # fmt: skip
-
-
-def _quarantine_lost(connection: Connection, now: float, limits: AttemptLimits, lease_secs: float) -> None:
-    """Tasks whose last attempt ended with one lost worker too many are not tried for ever."""
-    of = schema.tasks.c
-    query = select(schema.tasks).where(lost(now, lease_secs), of.losses + 1 >= limits.max_losses)
-    write_failed(connection, [
-        FailedAttempt(row.id, row.memo_key, row.attempts, row.worker,
-                      Failure("lost", f"{row.losses + 1} workers were lost while they computed it"), quarantine_change())
-        for row in connection.execute(query).all()
-        if is_given_up(task_status(row), now, limits, lease_secs)
-    ], now)  # fmt: skip
 
 
 def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
@@ -507,12 +493,7 @@ def read_depths(connection: Connection) -> tuple[QueueDepth, ...]:
         top[model.client] = max(model.priority, top.get(model.client, model.priority))
     names = connection.execute(select(schema.clients.c.name).order_by(schema.clients.c.name)).scalars()
     return tuple(
-        QueueDepth(
-            name,
-            depths[name, TaskState.QUEUED],
-            depths[name, TaskState.LEASED],
-            depths[name, TaskState.FAILED],
-            top.get(name),
-        )
+        QueueDepth(name, depths[name, TaskState.QUEUED], depths[name, TaskState.LEASED],
+                   depths[name, TaskState.FAILED], top.get(name))
         for name in names
-    )
+    )  # fmt: skip

@@ -7,6 +7,8 @@ A file appears whole or not at all, and is read as one moment left it. How each 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import IO, Any
 
@@ -21,9 +23,11 @@ from warehouse.locations import (
     split_object,
     without_file_scheme,
 )
-from warehouse.stored_file import Files, StoredFile, Writer, is_unfinished
+from warehouse.stored_file import Files, StoredFile, Walk, Writer, is_inside, is_unfinished
 
 _LOCAL = LocalFiles()
+#: Objects of a bucket that are looked for at the same time.
+_LOOKS_AT_ONCE = 32
 
 
 class Storage:
@@ -62,6 +66,13 @@ class Storage:
         """Whether a file of this name is there, whole."""
         files, full, _ = self._place(path)
         return files.exists(full)
+
+    def missing(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """Those of the paths at which there is no file, in their order; a bucket is asked for many at a time."""
+        if self.is_local:
+            return tuple(path for path in paths if not self.exists(path))
+        with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+            return tuple(path for path, found in zip(paths, pool.map(self.exists, paths), strict=True) if not found)
 
     def list(self, path: str, *, temporaries: bool = False) -> tuple[StoredFile, ...]:
         """Every file under ``path``, at any depth, by path; an absent folder is empty.
@@ -102,10 +113,22 @@ class Storage:
                              next_step="give them with the home, and this location without them")  # fmt: skip
         return self._prefix(location.settings.anonymous) + location.plain.removeprefix(GCS)
 
+    def walk(self, folder: str) -> Walk:
+        """All that lies under a folder of the home, by paths relative to the home; no link is followed."""
+        files, root, _ = self._place("")
+        return files.walk(root.rstrip("/"), folder)
+
     def delete(self, path: str) -> bool:
-        """Remove the file; False if it was not there."""
-        files, full, _ = self._place(path)
-        return files.delete(full)
+        """Remove a file of the home; False if it was not there, or if a link stands in its place or on the way to it.
+
+        Raises :class:`StorageError` for a path outside the home, and when the disk refuses.
+        """
+        inner = path.removeprefix(f"{self.root}/")
+        if is_uri(inner) or not is_inside(inner):
+            raise StorageError("only files of the home are deleted", where=path, value=path,
+                               allowed=f"a path under {self.root}", next_step="delete it by hand, if it has to go")  # fmt: skip
+        files, root, _ = self._place("")
+        return files.delete_inner(root.rstrip("/"), inner)
 
     def write_atomic(self, path: str, content: bytes | Writer) -> int:
         """Publish a file: all of it, or nothing. Replaces a file of the same name. Returns its size in bytes.

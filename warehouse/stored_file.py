@@ -21,6 +21,19 @@ class StoredFile:
     mtime_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What lies under a folder of the home, by paths relative to the home.
+
+    Attributes:
+        files: Ordinary files, unfinished writes too, by path.
+        others: Links, none of which was followed, and what is neither a file nor a folder.
+    """
+
+    files: tuple[StoredFile, ...]
+    others: tuple[str, ...]
+
+
 class Files(Protocol):
     """What a disk and an object store have in common; :class:`warehouse.storage.Storage` says what each promises.
 
@@ -45,14 +58,22 @@ class Files(Protocol):
     def folders(self, folder: str) -> Iterator[str]:
         """Every folder under a folder, at any depth."""
 
-    def delete(self, path: str) -> bool:
-        """Remove a file; False if it was not there."""
+    def walk(self, root: str, folder: str) -> Walk:
+        """All under ``folder`` of ``root``, at any depth, by paths relative to ``root``; no link is followed."""
+
+    def delete_inner(self, root: str, path: str) -> bool:
+        """Remove the ordinary file at ``path`` of ``root``, through no link; False if there is none."""
 
     def publish(self, path: str, write: Writer) -> int:
         """Put a file in its place, over another one if need be; its size in bytes."""
 
     def create(self, path: str, write: Writer) -> bool:
         """Put a file in its place unless one is there."""
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path is relative, in its plainest spelling, and leads to a place under the folder it is relative to."""
+    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
 
 
 def temporary_name(name: str, unique: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_
+from sqlalchemy import ColumnElement, and_, exists, or_
 
 from warehouse import schema
 from warehouse.task_states import (
@@ -55,3 +55,9 @@ def lost(now: float, lease_secs: float) -> ColumnElement[bool]:
     """:func:`warehouse.task_states.is_lost` as a condition."""
     void = or_(_OF.lease_until < now, _OF.lease_until > now + STUCK_LEASES * lease_secs)
     return and_(_OF.state == TaskState.LEASED, void)
+
+
+def wanted() -> ColumnElement[bool]:
+    """Whether a live model waits for the task."""
+    waits, models = schema.waits.c, schema.models.c
+    return exists().where(waits.memo_key == _OF.memo_key, models.id == waits.model, models.live.is_(True))

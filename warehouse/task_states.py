@@ -3,6 +3,7 @@
     QUEUED ──lease──▶ LEASED ──commit──▶ DONE
       ▲ ▲               │ │ ╰──quarantine──▶ FAILED
       │ ╰──retry,release╯ ╰──beat, or lease (expired: another worker takes over)──▶ LEASED
+      │    expire (it ran out, and no live model waits for the task)
       ╰──── requeue (evicted, damaged, asked for) ◀── DONE, FAILED, DROPPED, and QUEUED: at once
     QUEUED, LEASED, FAILED ──drop──▶ DROPPED: nothing but requeue brings it back
 
@@ -50,6 +51,7 @@ class TaskEvent(StrEnum):
     COMMIT = "commit"
     RETRY = "retry"
     RELEASE = "release"
+    EXPIRE = "expire"
     QUARANTINE = "quarantine"
     REQUEUE = "requeue"
     DROP = "drop"
@@ -62,6 +64,7 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (TaskState.LEASED, TaskEvent.COMMIT): TaskState.DONE,
     (TaskState.LEASED, TaskEvent.RETRY): TaskState.QUEUED,
     (TaskState.LEASED, TaskEvent.RELEASE): TaskState.QUEUED,
+    (TaskState.LEASED, TaskEvent.EXPIRE): TaskState.QUEUED,
     (TaskState.LEASED, TaskEvent.QUARANTINE): TaskState.FAILED,
     (TaskState.DONE, TaskEvent.REQUEUE): TaskState.QUEUED,
     (TaskState.FAILED, TaskEvent.REQUEUE): TaskState.QUEUED,
@@ -184,6 +187,11 @@ def release_change() -> TaskChange:
     return TaskChange(TaskEvent.RELEASE, attempts=-1)
 
 
+def expire_change() -> TaskChange:
+    """Its lease ran out and no worker will take it over: the attempt counts as lost, as if one did."""
+    return TaskChange(TaskEvent.EXPIRE, losses=1)
+
+
 def failure_change(
     attempt: int, losses: int, limits: AttemptLimits, now: float, base_secs: float, draw: float
 ) -> TaskChange:
@@ -270,3 +278,8 @@ def is_lost(status: TaskStatus, now: float, lease_secs: float = math.inf) -> boo
 def is_given_up(status: TaskStatus, now: float, limits: AttemptLimits, lease_secs: float = math.inf) -> bool:
     """Whether too many workers were lost over it for another one to try."""
     return is_lost(status, now, lease_secs) and status.losses + 1 >= limits.max_losses
+
+
+def is_abandoned(status: TaskStatus, now: float, lease_secs: float = math.inf, *, is_wanted: bool) -> bool:
+    """Whether the lease ran out of a task that no live model waits for, so that no worker takes it over."""
+    return not is_wanted and is_lost(status, now, lease_secs)

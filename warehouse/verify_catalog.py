@@ -13,7 +13,8 @@ from sqlalchemy import Connection, and_, delete, or_, select, update
 from warehouse import schema
 from warehouse.catalog import chunks
 from warehouse.coverage import count_live_bytes, cover, members_of
-from warehouse.findings import REPAIR, BadFile, BadFragment, BadMemo, BadState, Finding, FindingKind, Problem
+from warehouse.findings import REPAIR, BadFile, BadFragment, BadLease, BadMemo, BadState, Finding, FindingKind, Problem
+from warehouse.lost_leases import expire_task, find_uncollected
 from warehouse.manifests import all_tables, fragments_by_row
 from warehouse.memos import evict_memos, requeue_for_readers
 from warehouse.table import Fragment, content_of, memo_key
@@ -207,6 +208,23 @@ def _of_state(row: Any) -> Problem:
     return Problem(Finding("state", f"memo {row.memo_key}", what, REPAIR, row.fingerprint), BadState(row.memo_key))
 
 
+def check_leases(connection: Connection, now: float, lease_secs: float) -> list[Problem]:
+    """Leases that ran out and that nothing collected, neither a worker nor garbage collection."""
+    return [_of_lease(row, now) for row in find_uncollected(connection, now, lease_secs)]
+
+
+def _of_lease(row: Any, now: float) -> Problem:
+    late_secs = now - row.lease_until
+    ended = (
+        f"its lease ended {late_secs:.0f} s ago" if late_secs > 0 else "its lease is of before the clock was set back"
+    )
+    if row.is_wanted:
+        what, step = f"{ended} and no worker took the task up", "headrace work takes it up, or " + REPAIR
+    else:
+        what, step = f"{ended}, and no live model waits for the task", f"headrace gc --yes ends it, or {REPAIR}"
+    return Problem(Finding("lease", f"task {row.id}, worker {row.worker}", what, step), BadLease(row.id))
+
+
 def rebuild_file(warehouse: Warehouse, file: int) -> None:
     """Make coverage and counts of a file again from its memos."""
 
@@ -263,3 +281,9 @@ def repair_state(warehouse: Warehouse, key: str) -> None:
             connection.execute(update(schema.memos).where(of.memo_key == key).values(file=None))
 
     warehouse.catalog.run(correct, idempotent=True)
+
+
+def repair_lease(warehouse: Warehouse, task: int) -> None:
+    """End the lease of a task, unless its worker, or another one, has it again by now."""
+    now, lease_secs = warehouse.clock(), warehouse.config.lease_secs
+    warehouse.catalog.run(lambda connection: expire_task(connection, task, now, lease_secs), idempotent=True)

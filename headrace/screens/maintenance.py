@@ -61,7 +61,11 @@ class GarbageRow:
 
 @dataclass(frozen=True, slots=True)
 class GarbageScreen:
-    """What a collection deleted, or would delete, and what stays for running jobs."""
+    """What a collection deleted, or would delete, and what stays for running jobs.
+
+    ``expired_leases``: of workers that were lost with tasks that no live model waits for. ``foreign``: paths under
+    Headrace's folders that are not of its making; they stay.
+    """
 
     dry_run: bool
     garbage: tuple[GarbageRow, ...]
@@ -70,6 +74,8 @@ class GarbageScreen:
     pinned_files: int
     pinned_bytes: int
     named_meanwhile: int
+    expired_leases: int
+    foreign: tuple[str, ...]
 
     def render(self) -> RenderableType:
         """A line a kind, the sum, and the next step."""
@@ -86,7 +92,17 @@ class GarbageScreen:
                          "read them: headrace pins lists these")  # fmt: skip
         if self.named_meanwhile:
             parts.append(f"named or deleted by somebody else meanwhile: {many(self.named_meanwhile, 'file')}")
-        if self.dry_run and self.garbage:
+        if self.expired_leases:
+            verb = "would end" if self.dry_run else "ended"
+            parts.append(
+                f"{verb} {many(self.expired_leases, 'lease')} of lost workers, with tasks that no worker takes up"
+            )
+        if self.foreign:
+            parts.append(f"not made by Headrace, and left: {many(len(self.foreign), 'path')}")
+            parts += [f"  {path}" for path in self.foreign[:_MOST_PLACES]]
+            if len(self.foreign) > _MOST_PLACES:
+                parts.append(f"  and {count_text(len(self.foreign) - _MOST_PLACES)} more: --json lists them all")
+        if self.dry_run and (self.garbage or self.expired_leases):
             parts.append(_AGAIN)
         return Group(*parts)
 

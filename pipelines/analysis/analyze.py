@@ -17,7 +17,7 @@ from transforms.errors import DataError, InputError
 from transforms.graph import Node, component_document
 from transforms.model import Model
 from transforms.render import expression_text
-from warehouse.analyses import PartitionData, PlacedAnalysis, record_analysis, resolve_components
+from warehouse.analyses import PartitionData, PlacedAnalysis, record_written, resolve_components
 from warehouse.artifacts import write_artifact
 from warehouse.manifests import get_table
 from warehouse.storage import Storage
@@ -86,10 +86,13 @@ def _make(
     read = {part.contribution for work in works for part in work.parts}
     made = []
     for placed in missing:
-        artifact, size = _keep(storage, placed)
-        secs = time.monotonic() - begun
-        action = partial(record_analysis, placed=placed, artifact=artifact, secs=secs, now=warehouse.clock())
-        warehouse.catalog.run(action, idempotent=True)
+        while True:
+            artifact, size = _keep(storage, placed)
+            secs = time.monotonic() - begun
+            action = partial(record_written, storage=storage, placed=placed, artifact=artifact, secs=secs,
+                             now=warehouse.clock())  # fmt: skip
+            if warehouse.catalog.run(action, idempotent=True):
+                break  # else a collection of garbage took the artifact in between, and it is written again
         made.append(_report(placed, read, artifact, size, secs))
     return made
 

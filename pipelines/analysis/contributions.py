@@ -19,9 +19,8 @@ import tfx_bsl
 from transforms import documents
 from transforms.documents import parse_document
 from transforms.errors import DataError
+from warehouse.own_files import ANALYSIS
 from warehouse.storage import Storage
-
-FOLDER = "analysis"
 
 #: Accumulators are read again only by what wrote them: their bytes are tf.Transform's business.
 _WRITER = f"tft-{tft.__version__}-{tfx_bsl.__version__}-py{sys.version_info.major}.{sys.version_info.minor}"
@@ -31,7 +30,7 @@ _READ_AT_ONCE = 4096
 
 def job_folder(job: str) -> str:
     """Where a job writes, relative to the home."""
-    return f"{FOLDER}/jobs/{job}"
+    return f"{ANALYSIS}/jobs/{job}"
 
 
 def write_accumulators(home: str, job: str, contribution: str, records: Sequence[bytes]) -> None:
@@ -68,8 +67,11 @@ def is_known(storage: Storage, contribution: str) -> bool:
 
 
 def accumulators(storage: Storage, contribution: str) -> Sequence[bytes]:
-    """The accumulators of a contribution as tf.Transform encoded them."""
+    """The accumulators of a contribution as tf.Transform encoded them. Raises :class:`DataError` if a file is not there."""
     paths = [f"{storage.home}/{path}" for path in sorted(_files(storage, contribution))]
+    for path in storage.missing(paths)[:1]:
+        raise DataError("the accumulators of a partition must be there until they are merged, and were deleted",
+                        where=path, next_step="analyze again: the partition is read again")  # fmt: skip
     records = tf.data.TFRecordDataset(paths, compression_type="GZIP").batch(_READ_AT_ONCE)
     return [record for batch in records.as_numpy_iterator() for record in batch.tolist()]
 
@@ -88,4 +90,4 @@ def _sha256(storage: Storage, path: str) -> str:
 
 
 def _document_path(contribution: str) -> str:
-    return f"{FOLDER}/{_WRITER}/{contribution}.json"
+    return f"{ANALYSIS}/{_WRITER}/{contribution}.json"

@@ -34,8 +34,10 @@ from warehouse.task_states import (
     beat_change,
     commit_change,
     drop_change,
+    expire_change,
     failure_change,
     holds,
+    is_abandoned,
     is_given_up,
     lease_change,
     quarantine_change,
@@ -141,6 +143,12 @@ class MemoryQueue:
             self.tasks[task_id] = replace(self.tasks[task_id], priorities=priorities)
         self._set(self.tasks[task_id], applied(self.statuses[task_id], requeue_change()))
 
+    def wait(self, task_id: int, priorities: Mapping[str, int]) -> None:
+        """These clients wait for the task from now on: a model was submitted, or retired."""
+        self._ready.remove(self.tasks[task_id])
+        self.tasks[task_id] = replace(self.tasks[task_id], priorities=priorities)
+        self._due.watch(task_id)
+
     def drop(self, task_id: int) -> None:
         """The task is wanted no more; whoever holds it holds it no more."""
         self._set(self.tasks[task_id], applied(self.statuses[task_id], drop_change()))
@@ -152,6 +160,8 @@ class MemoryQueue:
                 self._ready.remove(task)
             elif is_given_up(status, now, self.limits, self.lease_secs):
                 self._set(task, applied(status, quarantine_change()))
+            elif is_abandoned(status, now, self.lease_secs, is_wanted=bool(task.priorities)):
+                self._set(task, applied(status, expire_change()))
             else:
                 self._ready.add(task)
 

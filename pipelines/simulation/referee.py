@@ -99,6 +99,15 @@ class Referee:
         """A task is wanted no more: nobody holds it."""
         self._entries.setdefault(task_id, _Entry()).until = None
 
+    def expired(self, task_id: int, clock: float) -> None:
+        """The queue ended the lease of a task that no client waits for."""
+        entry = self._entries[task_id]
+        lost = entry.until is not None and not clock <= entry.until <= clock + STUCK_LEASES * self._lease_secs
+        if not lost:
+            raise FoulPlay(f"expired before its time: task {task_id}")
+        entry.until = None
+        entry.losses += 1
+
     def ending(self, tasks: Iterable[SimTask]) -> Ending:
         """How every task ended. Raises :class:`FoulPlay` if one is lost, stuck, or ended without a cause."""
         counts = {"done": 0, "raised": 0, "lost": 0, "innocent": 0}

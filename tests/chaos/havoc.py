@@ -1,4 +1,4 @@
-"""Fifty faults in one run: what each of them does, and how it heals."""
+"""Many faults in one run: what each of them does, and how it heals."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -13,29 +14,37 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 from sqlalchemy import func, select
 
+from tests.chaos.chores import CHORES
+from tests.chaos.nursery import REFUSED
 from tests.chaos.scene import LEASE_SECS, config_of
 from tests.contracts.severing_proxy import SeveringProxy, severing
 from tests.postgresql import PostgresServer, database_of
+from transforms.errors import HeadraceError
 from warehouse import schema
 from warehouse.task_states import MemoState
 from warehouse.warehouse import Warehouse
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WORKERS = 3
+_ENDINGS = {0: "done", REFUSED: "refused", -signal.SIGKILL: "killed"}
 #: A fault is struck when so much has got done since the last one, or after this time if nothing does.
 _PATIENCE_SECS = 20.0
 
 
 @dataclass
 class Report:
-    """What a run was like."""
+    """What a run was like. ``broken``: chores that ended with an error that is not one of ours, or not at all."""
 
     faults: Counter[str] = field(default_factory=Counter)
     workers_died: int = 0
+    chores: Counter[str] = field(default_factory=Counter)
+    broken: list[str] = field(default_factory=list)
     secs: float = 0.0
     errors: str = ""
 
@@ -53,25 +62,80 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[bool]:
             subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-class Havoc:
-    """Strikes at the workers of one warehouse, whose catalog is reached through a proxy."""
+Kinds = dict[str, Callable[[], None]]
 
-    def __init__(self, home: Path, server: PostgresServer, database: str, proxy: SeveringProxy, clock_file: Path,
-                 draw: random.Random, *, full_disks: bool) -> None:  # fmt: skip
-        self._home, self._server, self._database = home, server, database
-        self._proxy, self._clock_file, self._draw = proxy, clock_file, draw
+
+def postgres_faults(server: PostgresServer, database: str, proxy: SeveringProxy, draw: random.Random) -> Kinds:
+    """What happens to connections, where the catalog is reached through a proxy."""
+
+    def lose_connections() -> None:
+        server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'")
+
+    def cut_commit() -> None:
+        """The next commit never reaches the server, or its answer is lost."""
+        before = proxy.severed
+        proxy.sever = draw.choice(("before", "after"))
+        _wait(lambda: proxy.severed > before)
+        proxy.sever = None
+
+    return {"connections lost": lose_connections, "commit cut off": cut_commit}
+
+
+def sqlite_faults(file: Path, draw: random.Random) -> Kinds:
+    """What happens to a catalog in a file."""
+
+    def hold_lock() -> None:
+        """Another process holds the write lock for some time."""
+        with (
+            contextlib.closing(sqlite3.connect(file, timeout=30, isolation_level=None)) as connection,
+            contextlib.suppress(sqlite3.OperationalError),  # the disk may be full
+        ):
+            connection.execute("BEGIN IMMEDIATE")
+            time.sleep(draw.uniform(0.2, 2.0))
+            connection.execute("ROLLBACK")
+
+    return {"catalog locked": hold_lock}
+
+
+class Havoc:
+    """Strikes at the workers of one warehouse. ``kinds``: the faults that are the catalog's; chores go to the nursery."""
+
+    def __init__(self, home: Path, clock_file: Path, draw: random.Random, kinds: Kinds, *, full_disks: bool) -> None:
+        self._home, self._clock_file, self._draw = home, clock_file, draw
+        self.nursery: IO[str] | None = None
         self.workers: set[int] = set()
-        self.kinds: dict[str, Callable[[], None]] = {
+        self.chores: dict[int, str] = {}
+        self.begun: list[str] = []
+        self.kinds: Kinds = {
             "worker killed": self.kill_worker,
             "child killed": self.kill_child,
             "worker paused": self.pause_worker,
-            "connections lost": self.lose_connections,
-            "commit cut off": self.cut_commit,
             "storage error": self.refuse_writes,
             "clock jump": self.jump_clock,
+            **kinds,
         }
         if full_disks:
             self.kinds["disk full"] = self.fill_disk
+
+    def add_chores(self) -> None:
+        """Models come and go, the table changes, the warehouse is kept; and any of these is killed."""
+        self.kinds |= {chore: partial(self.begin, chore) for chore in CHORES}
+        self.kinds["chore killed"] = self.kill_chore
+
+    def begin(self, chore: str) -> None:
+        """Have a chore done beside the workers."""
+        assert self.nursery is not None
+        self.begun.append(chore)
+        self.nursery.write(f"{chore} {self._draw.randrange(1 << 30)}\n")
+        self.nursery.flush()
+
+    def kill_chore(self) -> None:
+        """One of any kind, at any moment of it."""
+        count = len(self.chores)
+        self.begin(self._draw.choice(list(CHORES)))
+        _wait(lambda: len(self.chores) > count)
+        time.sleep(self._draw.uniform(0, 0.6))
+        self._signal(list(self.chores)[-1], signal.SIGKILL)
 
     def kill_worker(self) -> None:
         self._signal(self._worker(), signal.SIGKILL)
@@ -88,21 +152,10 @@ class Havoc:
         time.sleep(LEASE_SECS * 1.5)
         self._signal(worker, signal.SIGCONT)
 
-    def lose_connections(self) -> None:
-        self._server.execute(
-            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self._database}'"
-        )
-
-    def cut_commit(self) -> None:
-        """Whoever commits next is not told what became of it, or it never reaches the server."""
-        before = self._proxy.severed
-        self._proxy.sever = self._draw.choice(("before", "after"))
-        _wait(lambda: self._proxy.severed > before)
-        self._proxy.sever = None
-
     def refuse_writes(self) -> None:
         """The folder of the memos is not there, and nothing can be put in its place."""
         memos, away = self._home / "memos", self._home / "memos-away"
+        memos.mkdir(exist_ok=True)
         memos.rename(away)
         memos.write_text("not a folder")
         time.sleep(self._draw.uniform(0.2, 1.0))
@@ -139,40 +192,51 @@ class Havoc:
 
 def run(root: Path, server: PostgresServer, url: str, seed: int, faults: int, tasks: int) -> Report:
     """Strike ``faults`` times while the workers empty the queue of the warehouse at ``root/home``, then let them finish."""
-    draw, report, begun = random.Random(seed), Report(), time.monotonic()
-    clock_file, home = root / "clock", root / "home"
+    draw, clock_file, home = random.Random(seed), root / "clock", root / "home"
     clock_file.write_text("0.0")
     with contextlib.ExitStack() as stack:
-        folder = root / "socket"
-        folder.mkdir()
-        proxy = stack.enter_context(severing(folder, server.folder))
-        proxied = url.replace(f"host={server.folder}", f"host={folder}")
+        proxied, kinds = stack.enter_context(proxied_postgres(root, server, url, draw))
         watching = stack.enter_context(Warehouse.open(config_of(str(home), url)))
-        log = stack.enter_context((root / "workers.log").open("w"))
-        full = os.path.ismount(home)
-        havoc = Havoc(home, server, database_of(url), proxy, clock_file, draw, full_disks=full)
-        nursery = stack.enter_context(_nursery(home, proxied, clock_file, log))
+        havoc = Havoc(home, clock_file, draw, kinds, full_disks=os.path.ismount(home))
+        with struck(root, proxied, havoc) as report:
+            for number, kind in enumerate(shuffled(havoc.kinds, faults, draw)):
+                _wait_for_ready(watching, number * tasks // (faults + 2))
+                havoc.kinds[kind]()
+                report.faults[kind] += 1
+    return report
+
+
+@contextlib.contextmanager
+def proxied_postgres(root: Path, server: PostgresServer, url: str, draw: random.Random) -> Iterator[tuple[str, Kinds]]:
+    """The URL of a database by way of a proxy, and the faults of its connections."""
+    folder = root / "socket"
+    folder.mkdir()
+    with severing(folder, server.folder) as proxy:
+        proxied = url.replace(f"host={server.folder}", f"host={folder}")
+        yield proxied, postgres_faults(server, database_of(url), proxy, draw)
+
+
+@contextlib.contextmanager
+def struck(root: Path, url: str, havoc: Havoc) -> Iterator[Report]:
+    """Workers that compute while the block strikes at them, and finish after it; the report is whole then."""
+    report, begun, printed = Report(), time.monotonic(), list[str]()
+    with (root / "workers.log").open("a") as log, _nursery(root / "home", url, root / "clock", log) as nursery:
         assert nursery.stdout is not None
         assert nursery.stdin is not None
-        printed: list[str] = []
-        reader = threading.Thread(target=_follow, args=(nursery, havoc, printed), daemon=True)
+        havoc.nursery = nursery.stdin
+        reader = threading.Thread(target=_follow, args=(nursery, havoc, report, printed), daemon=True)
         reader.start()
-        kinds = [kind for kind, _ in zip(_shuffled(havoc.kinds, faults, draw), range(faults), strict=False)]
-        for number, kind in enumerate(kinds):
-            _wait_for_ready(watching, number * tasks // (faults + 2))
-            havoc.kinds[kind]()
-            report.faults[kind] += 1
+        yield report
         nursery.stdin.close()
-        nursery.wait(timeout=300)
+        nursery.wait(timeout=600)
         reader.join()
         assert nursery.returncode == 0, (root / "workers.log").read_text()[-4000:]
         report.workers_died = int(printed[-1].split()[1])
     report.secs = time.monotonic() - begun
     report.errors = (root / "workers.log").read_text()
-    return report
 
 
-def _shuffled(kinds: dict[str, Callable[[], None]], faults: int, draw: random.Random) -> list[str]:
+def shuffled(kinds: Kinds, faults: int, draw: random.Random) -> list[str]:
     """Every kind as often as every other, in any order."""
     listed = [kind for kind, _ in zip(list(kinds) * faults, range(faults), strict=False)]
     draw.shuffle(listed)
@@ -193,13 +257,35 @@ def _nursery(home: Path, url: str, clock_file: Path, log: object) -> Iterator[su
         process.wait()
 
 
-def _follow(nursery: subprocess.Popen[str], havoc: Havoc, printed: list[str]) -> None:
+def _follow(nursery: subprocess.Popen[str], havoc: Havoc, report: Report, printed: list[str]) -> None:
     assert nursery.stdout is not None
     for line in nursery.stdout:
         printed.append(line)
-        word, number = line.split()
+        word, number, *status = line.split()
         if word == "started":
             havoc.workers.add(int(number))
+        elif word == "chore":
+            havoc.chores[int(number)] = havoc.begun[len(havoc.chores)]
+        elif word == "status":
+            how = _ENDINGS.get(int(status[0]), "broke")
+            report.chores[f"{havoc.chores[int(number)]}, {how}"] += 1
+            if how == "broke":
+                report.broken.append(havoc.chores[int(number)])
+
+
+def wait_for_leases(warehouse: Warehouse, leased: int, patience_secs: float) -> int:
+    """Until so many tasks were leased in all, which only grows, or for so long; how many they are."""
+    query = select(func.coalesce(func.sum(schema.clients.c.leased_tasks), 0))
+
+    def count() -> int:
+        with contextlib.suppress(HeadraceError), warehouse.catalog.read() as connection:
+            return int(connection.execute(query).scalar_one())
+        return 0
+
+    deadline = time.monotonic() + patience_secs
+    while (found := count()) < leased and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
 
 
 def _wait_for_ready(warehouse: Warehouse, ready: int) -> None:

@@ -20,21 +20,25 @@ LEASE_SECS = 3.0
 
 
 def config_of(home: str, url: str) -> WarehouseConfig:
-    return WarehouseConfig(home, url, lease_secs=LEASE_SECS, rates=FREE_READS)
+    return WarehouseConfig(home, url, lease_secs=LEASE_SECS, untried_backoff_secs=0.5, rates=FREE_READS)
+
+
+def rows_of_log(seed: int, rows: int) -> pa.Table:
+    words = np.array(["red", "blue", "shoe", "boot", "hat", "Grün", "café"])
+    random = np.random.default_rng([3, seed])
+    return pa.table({
+        "query": [" ".join(words[random.integers(0, 7, 4)]) for _ in range(rows)],
+        "title": [" ".join(words[random.integers(0, 7, 5)]) for _ in range(rows)],
+        "price": random.random(rows).astype(np.float32),
+        "clicked": random.integers(0, 2, rows),
+    })  # fmt: skip
 
 
 def write_log(root: Path, hours: int, rows: int = 400) -> Path:
-    words = np.array(["red", "blue", "shoe", "boot", "hat", "Grün", "café"])
     for hour in range(hours):
-        random = np.random.default_rng([3, hour])
         folder = root / f"date=2026-01-{1 + hour // 24:02d}" / f"hour={hour % 24:02d}"
         folder.mkdir(parents=True)
-        pq.write_table(pa.table({
-            "query": [" ".join(words[random.integers(0, 7, 4)]) for _ in range(rows)],
-            "title": [" ".join(words[random.integers(0, 7, 5)]) for _ in range(rows)],
-            "price": random.random(rows).astype(np.float32),
-            "clicked": random.integers(0, 2, rows),
-        }), folder / "part.parquet")  # fmt: skip
+        pq.write_table(rows_of_log(hour, rows), folder / "part.parquet")
     return root
 
 

@@ -32,6 +32,7 @@ from transforms.time_range import between
 from warehouse.artifacts import read_artifact
 from warehouse.errors import ChangedData
 from warehouse.manifests import table_manifests
+from warehouse.own_files import list_home
 from warehouse.register import register_table
 from warehouse.solution import read_solution
 from warehouse.submit import submit_model
@@ -230,6 +231,10 @@ def test_a_changed_fragment_reads_its_partition_again_and_an_analysis_may_follow
         register_table(warehouse, "log", str(tmp_path / "log"))
         after = analyze_model(warehouse, small())
         assert [(one.partitions, one.partitions_read) for one in after] == [(2, 1), (2, 2)]
+        written = list_home(warehouse.storage)
+        assert written.own["analysis files"]
+        assert written.own["contributions"]
+        assert written.foreign == (), "garbage collection knows all that an analysis writes"
 
 
 def test_a_file_that_changed_behind_our_back_is_one_clear_error_and_leaves_nothing(tmp_path: Path) -> None:

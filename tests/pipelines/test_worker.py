@@ -337,12 +337,13 @@ def test_leases_are_kept_alive_while_a_job_runs(tmp_path: Path) -> None:
 
 
 def test_results_that_nobody_waits_for_are_removed_after_a_week(tmp_path: Path, warehouse: Warehouse) -> None:
-    for name, age_days in (("old", 8), ("young", 1)):
+    old, young = "0" * 32, "1" * 32
+    for name, age_days in ((old, 8), (young, 1)):
         warehouse.storage.write_atomic(f"jobs/{name}-000000.json", b"{}")
         then = time.time() - age_days * 86_400
         os.utime(tmp_path / "home" / "jobs" / f"{name}-000000.json", (then, then))
     work(warehouse)
-    assert [path.name for path in (tmp_path / "home" / "jobs").iterdir()] == ["young-000000.json"]
+    assert [path.name for path in (tmp_path / "home" / "jobs").iterdir()] == [f"{young}-000000.json"]
 
 
 def test_wrong_settings_are_refused() -> None:

@@ -15,7 +15,7 @@ from transforms.full_pass import Finding, analyses
 from transforms.model import Model
 from transforms.time_range import between
 from warehouse import collect_garbage, lease_tasks, read_fragment, read_solution, register_table, submit_model
-from warehouse.analyses import find_analysis, place, record_analysis, resolve_components
+from warehouse.analyses import find_analysis, place, record_analysis, record_written, resolve_components
 from warehouse.artifacts import ArtifactSource, artifact_path, read_artifact, write_artifact
 from warehouse.config import WarehouseConfig
 from warehouse.errors import ArtifactDamaged, NotAnalyzed
@@ -46,6 +46,21 @@ def learn(warehouse: Warehouse, made: Model, values: pa.Array = TERMS) -> str:
     with warehouse.catalog.write() as connection:
         record_analysis(connection, missing, digest, 1.5, warehouse.clock())
     return digest
+
+
+def test_an_artifact_that_is_collected_before_it_is_named_is_not_recorded(warehouse: Warehouse, log: Path) -> None:
+    """One that lies there unnamed is not written again, so a collection may take it just before its analysis is recorded."""
+    made = vocabulary_model()
+    (missing,) = resolve_components(warehouse, {i.name: i.component for i in made.inputs.values()}, "log").missing
+    digest = write_artifact(warehouse.storage, TERMS)
+    assert [one.kind for one in collect_garbage(warehouse, dry_run=False, leftover_secs=-1e9).garbage] == ["artifacts"]
+    with warehouse.catalog.write() as connection:
+        assert not record_written(connection, warehouse.storage, missing, digest, 1.5, warehouse.clock())
+        assert find_analysis(connection, warehouse.storage, missing.key) is None
+    assert write_artifact(warehouse.storage, TERMS) == digest
+    with warehouse.catalog.write() as connection:
+        assert record_written(connection, warehouse.storage, missing, digest, 1.5, warehouse.clock())
+    assert collect_garbage(warehouse, dry_run=False, leftover_secs=-1e9).garbage == ()
 
 
 def test_an_artifact_proves_itself_and_equal_ones_are_one_file(tmp_path: Path) -> None:

@@ -32,6 +32,19 @@ from warehouse.memo_file import NewFile, lease_of
 pytestmark = pytest.mark.usefixtures("log")
 
 LONG_AGO_SECS = LEFTOVER_SECS + 1
+NO_LEASE, JOB, OTHER_JOB = "0123abcd" * 4, "11" * 16, "22" * 16
+CONTRIBUTION, OTHER = "aa" * 32, "bb" * 32
+
+
+def memo_name(lease: str = NO_LEASE) -> str:
+    """A memo file's name."""
+    return f"{'0' * 16}-{lease}-{'f' * 16}.memo"
+
+
+def unfinished(path: str) -> str:
+    """What a file is called while it is written."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.1-2-0123abcd.tmp"
 
 
 @pytest.fixture
@@ -55,9 +68,9 @@ def test_a_dry_run_says_the_same_and_does_nothing(warehouse: Warehouse, home: Pa
     submit_model(warehouse, model())
     work(warehouse)
     known = files(home, "memos")
-    put(home / "memos/log/part/0-0123abcd-0.memo", clock, b"12345")
-    put(home / "memos/log/part/.0-0123abcd-0.memo.1-2-3.tmp", clock, b"123")
-    put(home / "jobs/job-000001.json", clock, b"{}")
+    put(home / "memos/log/part" / memo_name(), clock, b"12345")
+    put(home / unfinished(f"memos/log/part/{memo_name()}"), clock, b"123")
+    put(home / f"jobs/{JOB}-000001.json", clock, b"{}")
     planned = collect_garbage(warehouse)
     assert planned.by_kind() == {"orphan memos": (1, 5), "unfinished writes": (1, 3), "job results": (1, 2)}
     assert (planned.dry_run, planned.size_bytes, planned.pinned) == (True, 10, 0)
@@ -134,18 +147,14 @@ def test_condemned_files_go_and_their_rows_after_them(warehouse: Warehouse, home
 
 def test_writers_without_a_lease_have_time(warehouse: Warehouse, home: Path, clock: Clock) -> None:
     young, old = LEFTOVER_SECS - 1, LEFTOVER_SECS + 1
-    put(home / f"memos/log/0-{COMPACTION}11-0.memo", clock, age_secs=young)
-    put(home / "memos/log/.0-dead-0.memo.1-2-3.tmp", clock, age_secs=young)
-    put(home / f"memos/log/0-{COMPACTION}22-0.memo", clock, age_secs=old)
-    put(home / "memos/of another making", clock, age_secs=old)
-    put(home / "artifacts/.x.1-2-3.tmp", clock, age_secs=young)
-    put(home / "artifacts/.y.1-2-3.tmp", clock, age_secs=old)
+    compacted = {age: f"memos/log/{memo_name(f'{COMPACTION}{age * 16}')}" for age in ("11", "22")}
+    artifacts = {age: unfinished(artifact_path(age * 32)) for age in ("11", "22")}
+    for paths in (compacted, artifacts):
+        put(home / paths["11"], clock, age_secs=young)
+        put(home / paths["22"], clock, age_secs=old)
+    put(home / unfinished(f"memos/log/{memo_name()}"), clock, age_secs=young)
     gone = {(one.kind, one.path) for one in collect_garbage(warehouse, dry_run=False).garbage}
-    assert gone == {
-        ("orphan memos", f"memos/log/0-{COMPACTION}22-0.memo"),
-        ("orphan memos", "memos/of another making"),
-        ("unfinished writes", "artifacts/.y.1-2-3.tmp"),
-    }
+    assert gone == {("orphan memos", compacted["22"]), ("unfinished writes", artifacts["22"])}
 
 
 def test_an_unfinished_write_has_the_lease_of_its_file(warehouse: Warehouse, home: Path) -> None:
@@ -163,14 +172,16 @@ def test_an_unfinished_write_has_the_lease_of_its_file(warehouse: Warehouse, hom
 def test_results_of_running_tasks_stay(warehouse: Warehouse, home: Path, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
     (task, *_) = lease_tasks(warehouse, "w", limit=3)
-    running = {"result": {"output": f"memos/log/0-{task.lease}-0.memo"}}
-    put(home / "jobs/a-000000.json", clock, json.dumps(running).encode())
-    put(home / "jobs/b-000000.json", clock, b'{"result": {"output": "memos/log/0-dead-0.memo"}}')
-    put(home / "jobs/c-000000.json", clock, b'{"error": {}}')
-    put(home / "jobs/d-000000.json", clock, b"torn")
-    put(home / "jobs/e-000000.json", clock, age_secs=1)
+    running = {"result": {"output": f"memos/log/{memo_name(task.lease)}"}}
+    done = {"result": {"output": f"memos/log/{memo_name()}"}}
+    results = [f"jobs/{JOB}-{number:06d}.json" for number in range(5)]
+    put(home / results[0], clock, json.dumps(running).encode())
+    put(home / results[1], clock, json.dumps(done).encode())
+    put(home / results[2], clock, b'{"error": {}}')
+    put(home / results[3], clock, b"torn")
+    put(home / results[4], clock, age_secs=1)
     collect_garbage(warehouse, dry_run=False)
-    assert files(home, "jobs") == {"jobs/a-000000.json", "jobs/e-000000.json"}
+    assert files(home, "jobs") == {results[0], results[4]}
 
 
 def test_artifacts_that_an_analysis_or_a_component_names_stay(warehouse: Warehouse, home: Path, clock: Clock) -> None:
@@ -191,19 +202,21 @@ def test_artifacts_that_an_analysis_or_a_component_names_stay(warehouse: Warehou
 def test_analysis_files_that_no_contribution_lists_go_once_their_job_is_silent(
     warehouse: Warehouse, home: Path, clock: Clock
 ) -> None:
-    put(home / "analysis/jobs/done/aa/0.gz", clock)
-    put(home / "analysis/jobs/done/bb/0.gz", clock)
-    put(home / "analysis/jobs/running/cc/0.gz", clock)
-    put(home / "analysis/jobs/running/dd/0.gz", clock, age_secs=5)
-    put(home / "analysis/tft/aa.json", clock, b'{"files": {"analysis/jobs/done/aa/0.gz": "digest"}}')
-    assert [one.path for one in collect_garbage(warehouse, dry_run=False).garbage] == ["analysis/jobs/done/bb/0.gz"]
+    listed, unlisted = (f"analysis/jobs/{JOB}/{one}/0-00000-of-00001.gz" for one in (CONTRIBUTION, OTHER))
+    put(home / listed, clock)
+    put(home / unlisted, clock)
+    put(home / f"analysis/jobs/{OTHER_JOB}/{CONTRIBUTION}/0-00000-of-00001.gz", clock)
+    put(home / f"analysis/jobs/{OTHER_JOB}/{OTHER}/0-00000-of-00001.gz", clock, age_secs=5)
+    document = json.dumps({"files": {listed: "digest"}}).encode()
+    put(home / f"analysis/tft-1-2-py3.11/{CONTRIBUTION}.json", clock, document)
+    assert [one.path for one in collect_garbage(warehouse, dry_run=False).garbage] == [unlisted]
 
 
 def test_a_file_that_is_named_before_its_turn_stays(
     warehouse: Warehouse, home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who writes without a lease names his file between the collector's look at the catalog and its deleting."""
-    path = f"memos/log/0-{COMPACTION}1-0.memo"
+    path = f"memos/log/{memo_name(COMPACTION + NO_LEASE)}"
     put(home / path, clock)
     from warehouse import gc
 

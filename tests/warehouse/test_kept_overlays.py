@@ -70,7 +70,7 @@ def overlay_files(warehouse: Warehouse) -> list[Path]:
 def test_files_of_every_version_stay_and_those_of_none_go(changed: Warehouse, clock: Clock) -> None:
     files = overlay_files(changed)
     assert len(files) == 7
-    orphan, young = files[0].with_name("0-0.memo"), files[0].with_name("0-1.memo")
+    orphan, young = (files[0].with_name(f"{'0' * 16}-{digit * 32}.memo") for digit in "01")
     for path, age_secs in ((orphan, LEFTOVER_SECS + 1), (young, 5), *((path, 2 * LEFTOVER_SECS) for path in files)):
         if not path.exists():
             path.write_bytes(b"123")

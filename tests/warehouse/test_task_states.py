@@ -20,8 +20,10 @@ from warehouse.task_states import (
     beat_change,
     commit_change,
     drop_change,
+    expire_change,
     failure_change,
     holds,
+    is_abandoned,
     is_given_up,
     is_leasable,
     lease_change,
@@ -59,6 +61,7 @@ def test_the_table_itself() -> None:
         ("LEASED", "commit", "DONE"),
         ("LEASED", "retry", "QUEUED"),
         ("LEASED", "release", "QUEUED"),
+        ("LEASED", "expire", "QUEUED"),
         ("LEASED", "quarantine", "FAILED"),
         ("DONE", "requeue", "QUEUED"),
         ("FAILED", "requeue", "QUEUED"),
@@ -103,6 +106,19 @@ def test_what_is_dropped_waits_for_nothing_but_a_requeue() -> None:
     again = applied(dropped, requeue_change())
     assert (again.state, again.attempts, again.losses) == (TaskState.QUEUED, 0, 0)
     assert applied(again, lease_change(0.0, 60.0, expired=False), "b").fence == 2, "an old commit finds another fence"
+
+
+def test_a_lost_lease_expires_unless_a_worker_will_take_the_task_over() -> None:
+    leased = applied(TaskStatus(), lease_change(0.0, 60.0, expired=False), "a")
+    assert is_abandoned(leased, 61.0, 60.0, is_wanted=False)
+    assert not is_abandoned(leased, 61.0, 60.0, is_wanted=True)
+    assert not is_abandoned(leased, 60.0, 60.0, is_wanted=False), "its worker may still beat"
+    assert is_abandoned(leased, -600.0, 60.0, is_wanted=False), "the clock was set back: the lease is void"
+    expired = applied(leased, expire_change())
+    assert expired == TaskStatus(TaskState.QUEUED, fence=1, attempts=1, losses=1, lease="a")
+    assert not holds(expired, 1, "a"), "its worker commits nothing"
+    assert not is_abandoned(expired, 1e12, 60.0, is_wanted=False)
+    assert applied(expired, lease_change(99.0, 60.0, expired=False), "b").fence == 2
 
 
 def test_asking_again_ends_a_backoff() -> None:

@@ -16,7 +16,7 @@ from transforms.errors import DataError, InputError
 from warehouse import schema
 from warehouse.changes.keys import Ints
 from warehouse.changes.outcome import Change, Touched, find_recomputes
-from warehouse.changes.publish import begin_version
+from warehouse.changes.publish import begin_version, require_files
 from warehouse.changes.values import read_values
 from warehouse.digests import table_digests
 from warehouse.manifests import PlacedFragment, current_fragments, get_table, with_absent
@@ -51,9 +51,10 @@ def append_rows(
     it is an error. With ``create`` partitions that are not there yet are made. Text that is not UTF-8 is refused, or with
     ``invalid_text="replace"`` written with U+FFFD for what is invalid.
 
-    Raises :class:`~transforms.errors.InvalidText`, :class:`InputError` for rows that are there already, :class:`DataError` for times without a partition,
-    :class:`~warehouse.errors.SchemaDrift`, :class:`~warehouse.errors.UnknownTable` and
-    :class:`~warehouse.errors.CatalogBusy`. Nothing is registered then.
+    Raises :class:`~transforms.errors.InvalidText`, :class:`InputError` for rows that are there already,
+    :class:`DataError` for times without a partition,
+    :class:`~warehouse.errors.SchemaDrift`, :class:`~warehouse.errors.UnknownTable`,
+    :class:`~warehouse.errors.MissingFile` and :class:`~warehouse.errors.CatalogBusy`. Nothing is registered then.
     """
     with warehouse.catalog.read() as connection:
         known = get_table(connection, table)
@@ -148,6 +149,7 @@ def _commit(
     note = ChangeNote("append", (), rows, sum(len(found) for _, found in placed_files), source, why)
 
     def publish(connection: Connection) -> int:
+        require_files(warehouse.storage, [file.path for file, _ in placed_files], table.name)
         begin_version(connection, warehouse, table, note)
         partitions: dict[str, list[Entry]] = {one.partition: [] for one in new}
         for placed in standing:

@@ -1,7 +1,8 @@
 """Making a change known: bytes first, then one transaction. A process killed anywhere leaves the old version.
 
 What it had written by then is in files that no row names; ``overlays/`` of the home holds nothing else but what rows
-name, and no path is ever used twice.
+name, and no path is ever used twice. ``gc`` deletes such files once they are old, under the catalog's write lock; so the
+transaction that names files first looks, under the same lock, whether they are still there.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from sqlalchemy import Connection, insert, update
 
 from warehouse import schema
 from warehouse.arrow_file import write_arrow_file
+from warehouse.errors import MissingFile
 from warehouse.manifests import PlacedFragment, columns_document
 from warehouse.memo_file import SUFFIX, MemoFile
+from warehouse.own_files import OVERLAYS
 from warehouse.storage import Storage
 from warehouse.table import ColumnSchema, Fragment, Table
 from warehouse.table_versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
 from warehouse.warehouse import Warehouse
-
-FOLDER = "overlays"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class OverlayWriter:
     def write(self, placed: PlacedFragment, columns: Mapping[str, pa.Array]) -> OverlayFile:
         """Publish columns of one fragment as a file of a name never used before."""
         fragment_id = placed.fragment.fragment_id
-        path = f"{FOLDER}/{self._table}/{placed.partition}/{fragment_id[:16]}-{uuid.uuid4().hex}.{SUFFIX}"
+        path = f"{OVERLAYS}/{self._table}/{placed.partition}/{fragment_id[:16]}-{uuid.uuid4().hex}.{SUFFIX}"
         self.written.append(path)
         file = write_arrow_file(self._storage, path, columns)
         return OverlayFile(file, {name: str(array.type) for name, array in columns.items()})
@@ -79,10 +80,13 @@ def commit_replacements(
     """The new version of ``table`` in which ``replacements`` stand; returns its number.
 
     ``standing`` are all fragments of the partitions concerned. Raises :class:`~warehouse.errors.CatalogBusy` when the
-    table is not at the version any more that the change was worked out for.
+    table is not at the version any more that the change was worked out for, and
+    :class:`~warehouse.errors.MissingFile` when a file of the change was deleted meanwhile.
     """
+    written = [one.file.file.path for one in replacements if one.file is not None]
 
     def publish(connection: Connection) -> int:
+        require_files(warehouse.storage, written, table.name)
         change = begin_version(connection, warehouse, table, note, added)
         fresh = [one for one in replacements if one.changes_content]
         rows = write_fragments(connection, table.name, (one.fragment for one in fresh))
@@ -98,6 +102,15 @@ def commit_replacements(
         return table.version + 1
 
     return warehouse.catalog.run(publish)
+
+
+def require_files(storage: Storage, paths: Sequence[str], table: str) -> None:
+    """Raise :class:`MissingFile` unless every file of a change is there; the write lock is held."""
+    for path in storage.missing(paths)[:1]:
+        raise MissingFile("a file of a change must be there until the change is committed, and it was deleted",
+                          where=f"table {table}", value=path, allowed="a file that is there",
+                          next_step="make the change again; give headrace gc --leftover-hours that are longer than a "
+                          "change takes")  # fmt: skip
 
 
 def begin_version(

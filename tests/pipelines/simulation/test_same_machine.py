@@ -33,6 +33,7 @@ from warehouse import (
     lease_tasks,
     register_table,
     release_tasks,
+    retire_model,
     retry_tasks,
     schema,
     submit_model,
@@ -58,10 +59,14 @@ class TwinQueues(RuleBasedStateMachine):
         config = WarehouseConfig(str(self.folder / "home"), lease_secs=LEASE_SECS, max_losses=4, retry_backoff_secs=8)
         self.warehouse = Warehouse.open(config, self.clock)
         register_table(self.warehouse, "log", str(write_log(self.folder / "log", hours=3, rows=3)))
-        submit_model(self.warehouse, model("one", "ads", priority=2, inputs=ads))
         self.two = model("two", "search", priority=1, inputs=search)
-        submit_model(self.warehouse, self.two)
-        submit_model(self.warehouse, model("three", "search", priority=3, buckets=50, inputs=1))
+        self.models = {
+            "one": model("one", "ads", priority=2, inputs=ads),
+            "two": self.two,
+            "three": model("three", "search", priority=3, buckets=50, inputs=1),
+        }
+        for one in self.models.values():
+            submit_model(self.warehouse, one)
         with self.warehouse.catalog.write() as connection:
             connection.execute(update(schema.clients).where(schema.clients.c.name == "ads").values(weight=weight))
         self.twin = twin_of(self.warehouse)
@@ -72,6 +77,7 @@ class TwinQueues(RuleBasedStateMachine):
     def lease(self, limit: int, batch_bytes: float) -> object:
         name = f"lease-{next(self.names)}"
         learn(self.twin, self.warehouse)
+        before = dict(self.twin.statuses)
         real = lease_tasks(self.warehouse, "w", limit=limit, batch_bytes=batch_bytes, lease=lambda: name)
         twin = self.twin.lease(self.clock.now, name, BatchBudget(batch_bytes, limit))
         assert [
@@ -81,6 +87,9 @@ class TwinQueues(RuleBasedStateMachine):
              one.losses)
             for one in twin
         ]  # fmt: skip
+        for task_id, status in self.twin.statuses.items():
+            if before[task_id].state is TaskState.LEASED and status.state is TaskState.QUEUED:
+                self.referee.expired(task_id, self.clock.now)
         self.referee.granted(twin, self.clock.now)
         return multiple(*zip(real, twin, strict=True))
 
@@ -150,6 +159,25 @@ class TwinQueues(RuleBasedStateMachine):
             if row.id in done and row.state == TaskState.QUEUED:
                 self.twin.requeue(row.id, waits[row.memo_key])
                 self.referee.requeued(row.id)
+        self._wait_alike()
+
+    @rule(which=st.sampled_from(["one", "two", "three"]))
+    def retire(self, which: str) -> None:
+        """Leases of tasks that only this model waited for run out, and no worker takes them over."""
+        retire_model(self.warehouse, which)
+        self._wait_alike()
+
+    @rule(which=st.sampled_from(["one", "three"]))
+    def submit_again(self, which: str) -> None:
+        submit_model(self.warehouse, self.models[which])
+        self._wait_alike()
+
+    def _wait_alike(self) -> None:
+        with self.warehouse.catalog.read() as connection:
+            waits, tasks = waiting(connection), connection.execute(select(schema.tasks)).all()
+        for row in tasks:
+            if row.state in (TaskState.QUEUED, TaskState.LEASED):
+                self.twin.wait(row.id, waits.get(row.memo_key, {}))
 
     @invariant()
     def they_say_the_same(self) -> None:
