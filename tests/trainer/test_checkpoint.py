@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import os
 import resource
 import shutil
 import signal
@@ -86,13 +84,13 @@ def flip(path: Path) -> None:
     ("damage", "file", "reason"),
     [
         (truncate, "array-0000.npy", "another size"),
-        (flip, "array-0000.npy", "bytes are not"),
+        (flip, "array-0000.npy", "the bytes that"),
         (Path.unlink, "array-0001.npy", "missing"),
-        (flip, "state.json", "bytes are not"),
+        (flip, "state.json", "the bytes that"),
         (Path.unlink, "state.json", "missing"),
         (Path.unlink, "manifest.json", "missing"),
-        (truncate, "manifest.json", "not the JSON"),
-        (lambda path: path.write_text('{"format": "other"}'), "manifest.json", "not a checkpoint manifest"),
+        (truncate, "manifest.json", "JSON text"),
+        (lambda path: path.write_text('{"format": "other"}'), "manifest.json", "match the digest"),
     ],
 )
 def test_a_torn_checkpoint_is_passed_over_with_the_reason(tmp_path, damage, file, reason):
@@ -187,9 +185,3 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
         reached = checkpoint.epochs_done
         remove_leftovers(tmp_path)
         assert not [path for path in checkpoints_dir(tmp_path).iterdir() if path.name.startswith(".")]
-
-
-def test_the_manifest_lists_every_file(tmp_path):
-    path = write(tmp_path, 1)
-    manifest = json.loads((path / "manifest.json").read_text())
-    assert set(manifest["files"]) | {"manifest.json"} == set(os.listdir(path))
