@@ -34,7 +34,7 @@ from trainer.manifest import (
     parse_json,
     purpose_digest,
 )
-from trainer.npy_bytes import array_from_npy
+from trainer.npy_bytes import array_from_npy, check_savable
 from transforms.errors import StorageError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -101,6 +101,7 @@ def _write_files(folder: Path, epochs_done: int, document: Mapping[str, Any], ar
 
 
 def _saver(array: Array) -> Callable[[_HashedFile], object]:
+    check_savable(array)
     return lambda file: np.save(file, array, allow_pickle=False)
 
 
