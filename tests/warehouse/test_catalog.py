@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from pathlib import Path
 
 import pytest
@@ -70,7 +69,7 @@ import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
 connection.execute("BEGIN EXCLUSIVE")
 print("held", flush=True)
-time.sleep(60)
+time.sleep(3600)
 """
 
 
@@ -82,14 +81,13 @@ def test_a_catalog_that_another_process_holds_is_busy(tmp_path: Path) -> None:
         try:
             assert holder.stdout is not None
             assert holder.stdout.readline() == "held\n"
-            started = time.monotonic()
             with pytest.raises(CatalogBusy) as caught:
                 register_table(warehouse, "log", str(root))
             assert caught.value.where == str(tmp_path / "home/catalog.db")
             assert caught.value.exit_status == 5
             with pytest.raises(CatalogBusy):
                 Warehouse.open(config)
-            assert time.monotonic() - started < 20
+            assert holder.poll() is None, "nothing waited until the other process ended"
         finally:
             holder.kill()
             holder.communicate()
