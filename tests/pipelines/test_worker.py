@@ -285,8 +285,8 @@ with open_home(Path(home)) as warehouse, ended_by_signals():
 def test_a_worker_that_is_told_to_stop_gives_back_what_it_has_not_begun(
     tmp_path: Path, warehouse: Warehouse, threads: int
 ) -> None:
-    # Half a minute's work at the least, of which the signal leaves most: it is sent when the first memo is ready.
-    fill(warehouse, write_log(tmp_path / "log", hours=240, rows=5), slow_model())
+    # Fifteen seconds of work at the least, of which the signal leaves most: it is sent when the first memo is ready.
+    fill(warehouse, write_log(tmp_path / "log", hours=120, rows=5), slow_model())
     command = [sys.executable, "-c", STOPPED, str(tmp_path / "home"), str(threads)]
     worker = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, stderr=subprocess.PIPE)
     try:
@@ -298,8 +298,8 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_it_has_not_begun(
         worker.kill()
     assert worker.returncode == 143, said
     (depth,) = queue_depths(warehouse)
-    assert (depth.leased, depth.queued + _ready(warehouse)) == (0, 240)
-    assert len(memo_files(tmp_path / "home")) < 240
+    assert (depth.leased, depth.queued + _ready(warehouse)) == (0, 120)
+    assert len(memo_files(tmp_path / "home")) < 120
 
 
 def test_a_worker_that_is_told_to_stop_before_it_began_gives_all_back(tmp_path: Path, warehouse: Warehouse) -> None:
