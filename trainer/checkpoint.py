@@ -148,7 +148,7 @@ def _publish(temporary: Path, place: Path) -> None:
         replaced = place.with_name(f".tmp-replaced-{place.name}-{os.getpid()}")
         os.rename(place, replaced)
         os.rename(temporary, place)
-        shutil.rmtree(replaced)
+        _delete(replaced)
     else:
         os.rename(temporary, place)
     _sync_directory(place.parent)

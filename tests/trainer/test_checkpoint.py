@@ -233,3 +233,13 @@ def test_an_array_that_could_not_be_read_back_is_not_written(tmp_path, array):
         write_checkpoint(tmp_path, 1, {}, {"bad": array}, keep=1)
     remove_leftovers(tmp_path)
     assert newest(tmp_path) == (None, [])
+
+
+def test_a_checkpoint_takes_the_place_of_a_file_or_a_link(tmp_path):
+    checkpoints_dir(tmp_path).mkdir()
+    (checkpoints_dir(tmp_path) / "epoch-000001").write_text("a file")
+    (checkpoints_dir(tmp_path) / "epoch-000002").symlink_to(tmp_path)
+    write(tmp_path, 1)
+    write(tmp_path, 2)
+    assert newest(tmp_path)[0].epochs_done == 2
+    assert sorted(path.name for path in checkpoints_dir(tmp_path).iterdir()) == ["epoch-000001", "epoch-000002"]
