@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from tests.gcs_server import GcsServer
     from tests.postgresql import PostgresServer
 
-# How long it takes to draw an example is a matter of the machine, and of what else it does: no test fails for it.
-settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes is a matter of the machine, and of what else it does: no test fails for it. Fixtures that are
+# made once a test serve many examples on purpose. ``tests/test_speed.py`` holds other files to this profile.
+settings.register_profile(
+    "headrace",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("headrace")
 
 ROOT = Path(__file__).resolve().parent.parent

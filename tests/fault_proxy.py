@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import parse_qs, quote, urlsplit
 
+from tests.processes import PATIENCE_SECS
+
 #: What becomes of a spoilt request. ``refuse``: it is reset unread by the server. ``lose``: the server does it, its answer is
 #: reset. ``tear``: the server gets half of the body. ``flip``: one byte of the body is another one. ``cut``: half of the
 #: answer's body arrives. ``garble``: one byte of the answer's body is another one. A number: it is answered with this status, and the server does not see it.
@@ -100,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
         return b"".join(pieces)
 
     def _forward(self, body: bytes, length: str, *, wait: bool = True) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection(self.proxy.server, timeout=30)
+        connection = http.client.HTTPConnection(self.proxy.server, timeout=PATIENCE_SECS)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
@@ -154,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         if int(last) + 1 != int(total):
             return False
         path = f"{parts.path.removeprefix('/upload')}/{quote(asked['name'][0], safe='')}"
-        connection = http.client.HTTPConnection(self.proxy.server, timeout=30)
+        connection = http.client.HTTPConnection(self.proxy.server, timeout=PATIENCE_SECS)
         connection.request("GET", path)
         answer = connection.getresponse()
         found = re.search(rb'"generation":\s*"(\d+)"', answer.read())

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import PATIENCE_SECS
+
 _names = itertools.count(1)
 
 
@@ -72,10 +74,10 @@ def running() -> Iterator[GcsServer]:
 
 
 def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECS
     while True:
         try:
-            with urllib.request.urlopen(f"http://{address}/storage/v1/b?project=p", timeout=5):
+            with urllib.request.urlopen(f"http://{address}/storage/v1/b?project=p", timeout=PATIENCE_SECS):
                 return
         except (urllib.error.URLError, OSError):
             assert process.poll() is None, "fake-gcs-server ended"

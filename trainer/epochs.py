@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainer.document_field import DocumentField
+
 Segments = tuple[tuple[str, ...], ...]
 
 
@@ -31,8 +33,13 @@ class DataPosition:
     data_digest: str
 
     def to_document(self) -> dict[str, Any]:
-        """A JSON object."""
+        """A JSON object, the inverse of :meth:`read`."""
         return {"epochs_done": self.epochs_done, "data_digest": self.data_digest}
+
+    @classmethod
+    def read(cls, field: DocumentField) -> DataPosition:
+        """The position at ``field``."""
+        return cls(field.at("epochs_done").count(), field.at("data_digest").text())
 
 
 def plan_epochs(segments: Sequence[Sequence[str]], *, partitions_per_epoch: int, passes: int) -> tuple[Epoch, ...]:

@@ -3,7 +3,8 @@
 InputError
 ├── ConfigError           a training option is out of range, or two options contradict each other
 ├── UnsupportedSetting    a TensorFlow embedding setting that this engine does not have
-└── RunMismatch           the run directory belongs to another configuration, model or past data
+├── RunMismatch           the run directory belongs to another configuration, model or past data
+└── OtherFormat           a checkpoint of a format that this release does not read
 TypeMismatch
 └── UntrainableInput      a model input of a type that no part of the model takes
 DataError
@@ -11,7 +12,7 @@ DataError
 ├── BadFeature            a dense value is NaN or infinite, or a column is missing or of another length
 ├── BadBatch              an embedding batch with an id outside its table, or offsets that do not fit
 ├── NonFiniteLoss         training diverged
-└── TornCheckpoint        a checkpoint whose bytes are not what its manifest says
+└── TornCheckpoint        a checkpoint whose bytes are not those that were written
 StorageError
 └── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
 """
@@ -31,6 +32,10 @@ class UnsupportedSetting(InputError):
 
 class RunMismatch(InputError):
     """The run directory belongs to another configuration, model or past data."""
+
+
+class OtherFormat(InputError):
+    """A checkpoint of a format that this release does not read; nothing was changed."""
 
 
 class UntrainableInput(TypeMismatch):
@@ -54,7 +59,7 @@ class NonFiniteLoss(DataError):
 
 
 class TornCheckpoint(DataError):
-    """A checkpoint whose bytes are not what its manifest says."""
+    """A checkpoint whose bytes are not those that were written."""
 
 
 class CheckpointNotWritten(StorageError):

@@ -6,12 +6,13 @@ ledger speaks of the surviving weights: "every event exactly once" is read off, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.readers import Span
 
@@ -39,6 +40,48 @@ class LedgerSummary:
         return {**asdict(self), "exact": self.exact}
 
 
+@dataclass(frozen=True, slots=True)
+class SavedFragment:
+    """A fragment's ``rows`` events: ``count`` is how often each was trained, None where that differs."""
+
+    key: str
+    rows: int
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCounts:
+    """The counts of a checkpoint: a fragment of which events agree is one number, ``uneven`` holds the others.
+
+    ``uneven``: uint8, one fragment after the other, in the order of ``fragments``.
+    """
+
+    fragments: tuple[SavedFragment, ...]
+    uneven: Array
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object without ``uneven``, the inverse of :meth:`read`."""
+        return {"fragments": [asdict(fragment) for fragment in self.fragments]}
+
+    @classmethod
+    def read(cls, field: DocumentField, uneven: Array) -> SavedCounts:
+        """The counts at ``field``. Raises :class:`TornCheckpoint` unless both parts fit each other."""
+        fragments = tuple(_read_fragment(item) for item in field.at("fragments").items())
+        if len({fragment.key for fragment in fragments}) != len(fragments):
+            raise TornCheckpoint("the fragments of a ledger must be distinct", where=field.place)
+        expected = sum(fragment.rows for fragment in fragments if fragment.count is None)
+        if uneven.dtype != np.uint8 or uneven.shape != (expected,):
+            raise TornCheckpoint("the ledger's counts must fit its fragments, got others", where=field.place,
+                                 value=f"{uneven.dtype} {uneven.shape}", allowed=f"uint8 ({expected},)")  # fmt: skip
+        return cls(fragments, uneven)
+
+
+def _read_fragment(field: DocumentField) -> SavedFragment:
+    count = field.at("count")
+    known = None if count.value is None else count.count(most=_MOST)
+    return SavedFragment(field.at("key").text(), field.at("rows").count(), known)
+
+
 class Ledger:
     """One uint8 counter an event, by fragment key, in training order. ``rows`` maps fragment keys to events."""
 
@@ -60,34 +103,31 @@ class Ledger:
         most = max((int(part.max()) for part in counts), default=0)
         return LedgerSummary(sum(map(len, counts)), least, most, expected)
 
-    def to_document(self) -> tuple[dict[str, Any], Array]:
-        """The counts as JSON and bytes; fragments never trained are left out.
-
-        A fragment whose events agree is one number, the others are in the array, one after the other.
-        """
-        fragments: list[dict[str, Any]] = []
+    def counts(self) -> SavedCounts:
+        """The counts as they are saved; fragments never trained are left out."""
+        fragments: list[SavedFragment] = []
         uneven: list[Array] = [np.zeros(0, np.uint8)]
         for key, counts in self._counts.items():
             if not counts.any():
                 continue
             even = counts.min() == counts.max()
-            fragments.append({"key": key, "rows": len(counts), "count": int(counts[0]) if even else None})
+            fragments.append(SavedFragment(key, len(counts), int(counts[0]) if even else None))
             if not even:
                 uneven.append(counts)
-        return {"fragments": fragments}, np.concatenate(uneven)
+        return SavedCounts(tuple(fragments), np.concatenate(uneven))
 
-    def load(self, document: Mapping[str, Any], uneven: Array) -> None:
-        """Take over saved counts; fragments that were not saved keep zero. Raises :class:`TornCheckpoint` on a misfit."""
+    def load(self, saved: SavedCounts) -> None:
+        """Take over saved counts; fragments that were not saved keep zero.
+
+        Raises :class:`TornCheckpoint` for counts of events that this data does not have.
+        """
         at = 0
-        fragments: Sequence[Mapping[str, Any]] = document["fragments"]
-        for saved in fragments:
-            counts = self._counts.get(saved["key"])
-            if counts is None or len(counts) != saved["rows"]:
-                raise TornCheckpoint("the ledger counts events that this data does not have", value=saved["key"])
-            if saved["count"] is None:
-                counts[:] = uneven[at : at + len(counts)]
-                at += len(counts)
+        for fragment in saved.fragments:
+            counts = self._counts.get(fragment.key)
+            if counts is None or len(counts) != fragment.rows:
+                raise TornCheckpoint("the ledger counts events that this data does not have", value=fragment.key)
+            if fragment.count is None:
+                counts[:] = saved.uneven[at : at + fragment.rows]
+                at += fragment.rows
             else:
-                counts[:] = saved["count"]
-        if at != len(uneven):
-            raise TornCheckpoint("the ledger's counts do not fit its fragments", value=len(uneven), allowed=str(at))
+                counts[:] = fragment.count

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.checkpoint import Checkpoint, read_newest, remove_leftovers, write_checkpoint
+from trainer.checkpoint import remove_leftovers, write_checkpoint
 from trainer.config import TrainConfig
 from trainer.epochs import Epoch, plan_epochs
 from trainer.errors import ConfigError, NonFiniteLoss
@@ -30,10 +30,10 @@ from trainer.run_state import (
     EpochScores,
     Progress,
     build_weights,
-    restore_ledger,
     snapshot,
     trained_partitions,
 )
+from trainer.saved_run import SavedRun, read_newest_run
 from warehouse.solution import ReadSolution
 
 
@@ -158,8 +158,8 @@ class _Run:
 
     def begin(self) -> None:
         """Take over the newest checkpoint, or start anew; check that it is this run's before TensorFlow is loaded."""
-        checkpoint = read_newest(self._run_dir, on_skip=self._skip)
-        self._progress = self._take_over(checkpoint) if checkpoint else Progress(segments=(tuple(self._fragments),))
+        saved = read_newest_run(self._run_dir, on_skip=self._skip)
+        self._progress = self._take_over(saved) if saved else Progress(segments=(tuple(self._fragments),))
         self._epochs = plan_epochs(
             self._progress.segments,
             partitions_per_epoch=self._config.partitions_per_epoch,
@@ -172,22 +172,21 @@ class _Run:
         if self._config.count_events:
             every = [ref for refs in self._fragments.values() for ref in refs]
             self._ledger = Ledger({ref.key: ref.fragment.live_rows for ref in every})
-        if checkpoint:
-            self._weights.load(checkpoint.arrays)
-            if self._ledger:
-                restore_ledger(self._ledger, checkpoint)
+        if saved:
+            self._weights.load(saved.arrays)
+            if self._ledger and saved.counts:
+                self._ledger.load(saved.counts)
         self._say("started", message=self._resumed_from or "the beginning")
 
     def _skip(self, reason: str) -> None:
         self._skipped.append(reason)
         self._tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason))
 
-    def _take_over(self, checkpoint: Checkpoint) -> Progress:
-        progress = Progress.from_document(checkpoint.document)
-        recorded = RunIdentity.from_document(checkpoint.document["identity"])
+    def _take_over(self, saved: SavedRun) -> Progress:
+        progress = saved.progress
         trained = trained_partitions(progress.history)
-        progress.segments = continue_segments(recorded, progress.segments, self._identity, trained=trained)
-        self._resumed_from = self._checkpoint = str(checkpoint.path)
+        progress.segments = continue_segments(saved.identity, progress.segments, self._identity, trained=trained)
+        self._resumed_from = self._checkpoint = str(saved.path)
         return progress
 
     def _refs(self, epochs: Sequence[Epoch]) -> list[FragmentRef]:

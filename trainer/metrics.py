@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from trainer.document_field import DocumentField
 from trainer.errors import BadLabel
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -77,8 +78,16 @@ class Scores:
     normalized_entropy: float | None
 
     def to_document(self) -> dict[str, Any]:
-        """A JSON object."""
+        """A JSON object, the inverse of :meth:`read`."""
         return asdict(self)
+
+    @classmethod
+    def read(cls, field: DocumentField) -> Scores:
+        """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
+        events = field.at("events").count()
+        figures = (field.at(name) for name in ("auc", "log_loss", "normalized_entropy"))
+        return cls(events, field.at("positives").count(most=events),
+                   *(None if figure.value is None else figure.number() for figure in figures))  # fmt: skip
 
 
 class Collector:

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainer.config import TrainConfig
+from trainer.document_field import DocumentField
 from trainer.epochs import Segments, extend_segments
-from trainer.errors import RunMismatch
+from trainer.errors import RunMismatch, TornCheckpoint
 from trainer.inputs import TypedInput
+from transforms.errors import InputError
 from transforms.graph import component_from_document, raw_columns
 from transforms.types import type_document, type_from_document
 from warehouse.solution import ReadSolution, SolutionPartition
@@ -34,7 +36,7 @@ class RunIdentity:
     partitions: Mapping[str, str]
 
     def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`from_document`. Partitions are a list: their order counts."""
+        """A JSON object, the inverse of :meth:`read`. Partitions are a list: their order counts."""
         return {
             "config": dict(self.config),
             "table": self.table,
@@ -44,15 +46,17 @@ class RunIdentity:
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> RunIdentity:
-        """The identity a checkpoint holds."""
-        return cls(
-            document["config"],
-            document["table"],
-            document["label"],
-            tuple(document["inputs"]),
-            dict(document["partitions"]),
-        )
+    def read(cls, field: DocumentField) -> RunIdentity:
+        """The identity at ``field``. Raises :class:`TornCheckpoint` for a document that :meth:`to_document` never gives."""
+        config = {name: option.value for name, option in field.at("config").members().items()}
+        inputs = tuple(_read_input(item) for item in field.at("inputs").items())
+        partitions = [item.texts() for item in field.at("partitions").items()]
+        if any(len(pair) != 2 for pair in partitions):
+            raise TornCheckpoint("a partition must be a key and a digest, got another list", where=field.place)
+        by_key = {pair[0]: pair[1] for pair in partitions}
+        if len(by_key) != len(partitions) or len({item["name"] for item in inputs}) != len(inputs):
+            raise TornCheckpoint("inputs and partitions must have distinct names", where=field.place)
+        return cls(config, field.at("table").text(), field.at("label").text(), inputs, by_key)
 
     @property
     def data_digest(self) -> str:
@@ -64,6 +68,16 @@ class RunIdentity:
     def typed_inputs(self) -> tuple[TypedInput, ...]:
         """The inputs' names and types."""
         return tuple(TypedInput(item["name"], type_from_document(item["type"])) for item in self.inputs)
+
+
+def _read_input(field: DocumentField) -> Mapping[str, Any]:
+    spelled = {name: member.value for name, member in field.at("type").members().items()}
+    try:
+        kind = type_document(type_from_document(spelled))
+    except (InputError, KeyError) as error:
+        raise TornCheckpoint("an input must have a column type, got another document", where=field.place,
+                             value=str(spelled)[:200]) from error  # fmt: skip
+    return {"name": field.at("name").text(), "fingerprint": field.at("fingerprint").text(), "type": kind}
 
 
 def identity_of(solution: ReadSolution, config: TrainConfig) -> RunIdentity:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trainer.checkpoint import Checkpoint
 from trainer.config import TrainConfig
+from trainer.document_field import DocumentField
 from trainer.embedding.engine import CpuEngine, TableState
 from trainer.epochs import DataPosition, Segments
 from trainer.errors import TornCheckpoint
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+#: The array of a checkpoint that holds the ledger's uneven counts.
+LEDGER = "ledger"
+
 
 @dataclass(frozen=True, slots=True)
 class EpochScores:
@@ -35,7 +38,7 @@ class EpochScores:
     scores: Scores
 
     def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`from_document`."""
+        """A JSON object, the inverse of :meth:`read`."""
         return {
             "epoch": self.epoch,
             "pass_number": self.pass_number,
@@ -44,10 +47,10 @@ class EpochScores:
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> EpochScores:
-        """The scores a checkpoint holds."""
-        partitions = tuple(document["partitions"])
-        return cls(document["epoch"], document["pass_number"], partitions, Scores(**document["scores"]))
+    def read(cls, field: DocumentField) -> EpochScores:
+        """The scores at ``field``."""
+        epoch, pass_number = field.at("epoch").count(), field.at("pass_number").count()
+        return cls(epoch, pass_number, field.at("partitions").texts(), Scores.read(field.at("scores")))
 
 
 @dataclass
@@ -60,14 +63,16 @@ class Progress:
     history: list[EpochScores] = field(default_factory=list)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Progress:
-        """The progress a checkpoint holds."""
-        return cls(
-            document["step"],
-            document["position"]["epochs_done"],
-            tuple(tuple(segment) for segment in document["segments"]),
-            [EpochScores.from_document(item) for item in document["history"]],
-        )
+    def read(cls, field: DocumentField) -> Progress:
+        """The progress at ``field``, a checkpoint's document. Raises :class:`TornCheckpoint` if its parts disagree."""
+        position = DataPosition.read(field.at("position"))
+        segments = tuple(item.texts() for item in field.at("segments").items())
+        history = [EpochScores.read(item) for item in field.at("history").items()]
+        if [item.epoch for item in history] != list(range(len(history))) or len(history) != position.epochs_done:
+            raise TornCheckpoint("a checkpoint must hold the scores of every epoch, got others",
+                                 where=field.at("history").place, value=[item.epoch for item in history][-5:],
+                                 allowed=f"epochs 0 to {position.epochs_done - 1}")  # fmt: skip
+        return cls(field.at("step").count(), position.epochs_done, segments, history)
 
 
 class Weights:
@@ -132,24 +137,18 @@ def snapshot(
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The document and arrays of a checkpoint, all of this one moment."""
     arrays = weights.arrays()
-    counts = None
-    if ledger is not None:
-        counts, arrays["ledger"] = ledger.to_document()
+    counts = None if ledger is None else ledger.counts()
+    if counts is not None:
+        arrays[LEDGER] = counts.uneven
     document = {
         "position": DataPosition(progress.epochs_done, identity.data_digest).to_document(),
         "step": progress.step,
         "segments": [list(segment) for segment in progress.segments],
         "history": [item.to_document() for item in progress.history],
         "identity": identity.to_document(),
-        "ledger": counts,
+        "ledger": None if counts is None else counts.to_document(),
     }
     return document, arrays
-
-
-def restore_ledger(ledger: Ledger, checkpoint: Checkpoint) -> None:
-    """Take the counts of a checkpoint over. Raises :class:`TornCheckpoint` if they do not fit the data."""
-    if checkpoint.document["ledger"] is not None:
-        ledger.load(checkpoint.document["ledger"], checkpoint.arrays["ledger"])
 
 
 def trained_partitions(history: Iterable[EpochScores]) -> set[str]:

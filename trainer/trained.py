@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trainer.checkpoint import read_newest
 from trainer.config import TrainConfig
 from trainer.inputs import lay_out
 from trainer.loop import fragment_refs
@@ -19,6 +18,7 @@ from trainer.metrics import Collector, Scores, sigmoid
 from trainer.readers import ReadFragment, batches, decode, fragment_stream
 from trainer.run_identity import RunIdentity, check_inputs, identity_of, in_time_order
 from trainer.run_state import Progress, Weights, build_weights
+from trainer.saved_run import read_newest_run
 from transforms.errors import NotFound
 from warehouse.solution import ReadSolution
 
@@ -70,15 +70,15 @@ def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) 
 
     Raises :class:`NotFound` if nothing was trained there, :class:`TornCheckpoint` if no checkpoint is intact.
     """
-    checkpoint = read_newest(Path(run_dir), on_skip=on_skip or _ignore)
-    if checkpoint is None:
+    saved = read_newest_run(Path(run_dir), on_skip=on_skip or _ignore)
+    if saved is None:
         raise NotFound("no checkpoint in this run directory", where=run_dir, next_step="train first")
-    identity = RunIdentity.from_document(checkpoint.document["identity"])
+    identity = saved.identity
     config = TrainConfig.from_document(identity.config, run_dir=run_dir)
     # Predicting needs no determinism of the process, and must work where TensorFlow already runs with other threads.
     weights = build_weights(lay_out(identity.typed_inputs, config), replace(config, deterministic=False))
-    weights.load(checkpoint.arrays)
-    return Trained(config, identity, Progress.from_document(checkpoint.document), str(checkpoint.path), weights)
+    weights.load(saved.arrays)
+    return Trained(config, identity, saved.progress, str(saved.path), weights)
 
 
 def evaluate(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
+from tests.processes import PATIENCE_SECS
 from tests.warehouse.scenes import model, start, write_log
 from warehouse import Warehouse, WarehouseConfig, register_table, schema, submit_model
 from warehouse.task_states import MEMO_OF_TASK, MemoState, TaskState
@@ -95,7 +96,7 @@ def run_together(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
         process.stdin.flush()
     lines = []
     for process in processes:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE_SECS)
         assert process.returncode == 0, err
         lines.append(out.strip())
     return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tests.contracts.test_catalog_contract import ready_files, run_together
+from tests.processes import PATIENCE_SECS
 from tests.warehouse.scenes import Clock, compute, model, pretended, start, work, write_log
 from warehouse import (
     Failure,
@@ -49,8 +50,8 @@ def served(catalog: Catalog) -> list[int]:
 
 
 @contextmanager
-def opened(url: str, busy_timeout_secs: float = 30.0) -> Iterator[Catalog]:
-    catalog = Catalog.open(url, busy_timeout_secs)
+def opened(url: str, busy_timeout_secs: float = 30.0, sleep: Callable[[float], None] = time.sleep) -> Iterator[Catalog]:
+    catalog = Catalog.open(url, busy_timeout_secs, sleep=sleep)
     try:
         yield catalog
     finally:
@@ -96,7 +97,7 @@ def test_a_writer_that_waited_sees_what_the_other_one_wrote(url: str) -> None:
             begun.wait()
             time.sleep(0.1)
             add_client(connection)
-        thread.join(timeout=30)
+        thread.join(timeout=PATIENCE_SECS)
         assert seen == [1]
 
 
@@ -113,13 +114,15 @@ def test_a_read_is_of_one_moment_and_waits_for_no_writer(url: str) -> None:
 
 
 def test_a_lock_that_is_held_too_long_is_busy(url: str) -> None:
-    with opened(url) as holder, opened(url, busy_timeout_secs=0.2) as waiter:
+    waits: list[float] = []
+    with opened(url) as holder, opened(url, busy_timeout_secs=0.2, sleep=waits.append) as waiter:
         calls: list[int] = []
         with holder.write():
             begun = time.monotonic()
             with pytest.raises(CatalogBusy) as caught:
                 waiter.run(lambda _: calls.append(1))
-            assert 0.1 < time.monotonic() - begun < 10, "it waited once, and did not begin anew"
+            assert time.monotonic() - begun > 0.1, "it waited"
+        assert waits == [], "once, and did not begin anew"
         assert calls == []
         assert (caught.value.where, caught.value.exit_status) == (waiter.where, 5)
         assert caught.value.next_step
@@ -200,7 +203,7 @@ from warehouse.catalog import Catalog
 with Catalog.open(sys.argv[1]).write() as connection:
     connection.execute(insert(schema.clients).values(name="a", served=0, leased_tasks=0))
     print("inside", flush=True)
-    time.sleep(120)
+    time.sleep(3600)
 """
 
 
@@ -212,9 +215,7 @@ def test_a_writer_killed_inside_its_transaction_leaves_nothing_and_holds_nothing
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert served(catalog) == []
-        begun = time.monotonic()
-        catalog.run(add_client)
-        assert time.monotonic() - begun < 20, "its lock went with it"
+        catalog.run(add_client)  # its lock went with it
         assert served(catalog) == [0]
 
 
@@ -226,7 +227,7 @@ home, url = sys.argv[1:]
 warehouse = Warehouse.open(WarehouseConfig(home, url, lease_secs=0.05))
 written = [compute(warehouse, task) for task in lease_tasks(warehouse, "doomed", limit=2)]
 print(*(one.file.path for one in written), flush=True)
-time.sleep(120)
+time.sleep(3600)
 """
 
 

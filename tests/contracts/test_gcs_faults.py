@@ -14,6 +14,7 @@ import pytest
 
 from tests.fault_proxy import Action, Fault, Proxy, proxied
 from tests.gcs_server import GcsServer
+from tests.processes import PATIENCE_SECS
 from tests.warehouse.scenes import start
 from transforms.errors import DataError, StorageError
 from warehouse import Storage, read_memo_columns, write_memo_file
@@ -183,7 +184,7 @@ Storage(sys.argv[1]).write_atomic("x", bytes(range(251)) * 80_000)
 def test_a_writer_killed_between_two_pieces_leaves_nothing(scene: Scene) -> None:
     scene.fault(PIECE, 503, *range(2, 100))  # so that it waits in the middle of its upload
     process = start(_WRITE, scene.through.home)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECS
     while scene.proxy.count(PIECE) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)

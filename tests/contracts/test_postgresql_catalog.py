@@ -20,6 +20,7 @@ from sqlalchemy import Connection, func, insert, select, text, update
 from tests.contracts.severing_proxy import Moment, severing
 from tests.contracts.test_catalog_contract import ready_files
 from tests.postgresql import PostgresServer, database_of, locks_waited_for
+from tests.processes import PATIENCE_SECS
 from tests.warehouse.scenes import REPOSITORY, compute, model, pretended, write_log
 from transforms.errors import HeadraceError, InputError, StorageError
 from warehouse import (
@@ -94,7 +95,7 @@ def test_a_writer_waits_for_the_lock_before_it_reads(catalog: Catalog, url: str,
         while not locks_waited_for(postgres, url):
             time.sleep(0.01)
         add(connection)
-    thread.join(timeout=30)
+    thread.join(timeout=PATIENCE_SECS)
     second.close()
     assert seen == [["a"]]
 
@@ -133,7 +134,7 @@ def test_a_deadlock_is_undone_and_begun_anew(
 
     def other_writer() -> None:
         with postgres.connect(database_of(url)) as connection, connection.transaction():
-            connection.execute("SET LOCAL deadlock_timeout = '60s'")
+            connection.execute("SET LOCAL deadlock_timeout = '1h'")
             connection.execute(turn_up, ["b"])
             holds.set()
             connection.execute(turn_up, ["a"])  # waits for ours, which waits for this one
@@ -144,7 +145,7 @@ def test_a_deadlock_is_undone_and_begun_anew(
         connection.execute(update(CLIENTS).where(CLIENTS.c.name == "a").values(served=CLIENTS.c.served + 1))
         if len(attempts) == 1:
             thread.start()
-            assert holds.wait(30)
+            assert holds.wait(PATIENCE_SECS)
             blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             while postgres.execute(blocked) != [(1,)]:
                 time.sleep(0.01)
@@ -152,7 +153,7 @@ def test_a_deadlock_is_undone_and_begun_anew(
 
     thread = threading.Thread(target=other_writer)
     catalog.run(action)
-    thread.join(timeout=30)
+    thread.join(timeout=PATIENCE_SECS)
     assert (len(attempts), len(waits)) == (2, 1)
     with catalog.read() as connection:
         assert connection.execute(select(CLIENTS.c.served)).scalars().all() == [2, 2]
@@ -245,7 +246,7 @@ def test_workers_go_on_over_restarts_of_the_server(url: str, tmp_path: Path, pos
             postgres.stop()
             postgres.start()
         for thread in threads:
-            thread.join(timeout=60)
+            thread.join(timeout=PATIENCE_SECS)
         assert failures == []
         # A lease whose commit was in doubt may wait for its end: it is not lost, only late.
         with warehouse.catalog.read() as connection:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgresql import NoPostgres, PostgresServer, find_programs, wheel_programs
+from tests.processes import PATIENCE_SECS
 from tests.warehouse.scenes import start
 
 
@@ -39,10 +40,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_server_goes_with_the_tests_that_were_killed() -> None:
     process = start(_ABANDON)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE_SECS)
     assert process.returncode == -signal.SIGKILL
     folder = Path(out.strip())
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_SECS
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not folder.exists(), "the server, and its folder, go when nobody is there to use them"

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.gcs_server import GcsServer
+from tests.processes import PATIENCE_SECS
 from tests.warehouse.scenes import start
 from transforms.errors import DataError, InputError
 from warehouse import Storage, read_memo_columns, write_memo_file
@@ -115,7 +116,7 @@ def test_of_several_processes_that_create_one_wins(storage: Storage) -> None:
         process.stdin.flush()
     wins = {}
     for name, process in processes.items():
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_SECS)
         assert process.returncode == 0, err
         wins[name] = [int(number) for number in out.split()]
     assert sorted(itertools.chain(*wins.values())) == list(range(40))
@@ -137,7 +138,7 @@ def test_a_reader_never_sees_a_part(storage: Storage) -> None:
     thread.start()
     try:
         seen = set()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_SECS
         while len(seen) < 8 and time.monotonic() < deadline:
             content = storage.read_bytes("x")
             assert len(set(content)) == 1, "bytes of two writes in one file"

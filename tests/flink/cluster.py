@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.flink.install import JOB_SERVER, LIB
-from tests.processes import end, free_port, start, wait_until
+from tests.processes import PATIENCE_SECS, end, free_port, start, wait_until
 
 TASK_MANAGERS = 2
 # What Flink's own start scripts give a Java of these days.
@@ -66,7 +66,7 @@ class FlinkCluster:
     task_managers: tuple[subprocess.Popen[bytes], ...]
 
     def ask(self, path: str) -> Any:
-        with urllib.request.urlopen(f"http://{self.address}/{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.address}/{path}", timeout=PATIENCE_SECS) as answer:
             return json.load(answer)
 
     def task_managers_known(self) -> int:

@@ -19,7 +19,7 @@ from tests.flink.cluster import TASK_MANAGERS, FlinkCluster
 from tests.flink.install import JOB_SERVER
 from tests.gated_worker import FRAGMENTS_BEFORE_THE_GATE, open_gate, seen
 from tests.pipelines.scenes import memo_files, memos, open_home, write_log
-from tests.processes import end, group_of, start, wait_until
+from tests.processes import PATIENCE_SECS, end, group_of, start, wait_until
 from tests.remote_runs import boot_script, leased, process_flags, results, submitted_and_expected
 from warehouse.storage import Storage
 
@@ -72,7 +72,7 @@ def test_a_task_manager_killed_midway_changes_no_byte(tmp_path: Path, flink: Fli
         lost.wait()
         wait_until(lambda: flink.task_managers_known() == TASK_MANAGERS - 1, "Flink misses the task manager", alive)
         open_gate(gate)
-        assert work.wait(timeout=240) == 0, flink.logs()
+        assert work.wait(timeout=PATIENCE_SECS) == 0, flink.logs()
         wait_until(lambda: not group_of(lost), "the lost task manager's worker ends by itself", {})
         wait_until(lambda: group_of(flink.task_managers[1]) == {flink.task_managers[1].pid}, "all workers ended", {})
     finally:

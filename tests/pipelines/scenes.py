@@ -92,18 +92,36 @@ def memo_files(home: Path) -> dict[str, bytes]:
 
 
 WORKER = """
-import sys
+import itertools, sys, time
 from pathlib import Path
+from pipelines.memoize import MemoizeFragments
 from pipelines.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import open_home
-home, name, lease_secs, batch = sys.argv[1:]
+home, name, lease_secs, batch, wait, fragments = sys.argv[1:]
+if wait == "True":
+    print("ready", flush=True)
+    sys.stdin.readline()
+if int(fragments):
+    compute, begun = MemoizeFragments.work, itertools.count()
+    def some(step, element):
+        while next(begun) >= int(fragments):
+            time.sleep(3600)
+        return compute(step, element)
+    MemoizeFragments.work = some
 with open_home(Path(home), float(lease_secs), max_attempts=50) as warehouse:
     report = run_worker(warehouse, WorkerConfig(name, batch_tasks=int(batch), runner_workers=1), until_idle=True)
 print(report.memos, report.fenced, report.tasks)
 """
 
 
-def start_worker(home: Path, name: str, *, lease_secs: float = 60, batch: int = 20_000) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WORKER, str(home), name, str(lease_secs), str(batch)]
+def start_worker(
+    home: Path, name: str, *, lease_secs: float = 60, batch: int = 20_000, wait: bool = False, fragments: int = 0
+) -> subprocess.Popen[str]:
+    """A worker that ends when the queue is empty. ``wait``: it says "ready", and begins when it is given a line.
+
+    ``fragments``: after so many it stands still, to be killed in the middle however fast the machine is.
+    """
+    command = [sys.executable, "-c", WORKER, str(home), name, str(lease_secs), str(batch), str(wait), str(fragments)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip

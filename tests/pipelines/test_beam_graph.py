@@ -106,7 +106,7 @@ def test_runners_may_deal_out_elements_by_themselves() -> None:
     assert urns["Spread"] == common_urns.composites.RESHUFFLE.urn
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.lists(st.text(max_size=5), max_size=8))
 def test_spreading_loses_and_doubles_nothing(texts: list[str]) -> None:
     passed: list[str] = []

@@ -13,8 +13,9 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from pipelines.beam_runner import RunnerOptions, pipeline_options, run_pipeline
 from pipelines.bundle_threads import BundleThreads
+from tests.processes import PATIENCE_SECS
 
-MEET = threading.Barrier(2, timeout=30)
+MEET = threading.Barrier(2, timeout=PATIENCE_SECS)
 
 
 class Doubled(BundleThreads):
@@ -51,7 +52,7 @@ class Waits(BundleThreads):
     """The first element raises once every thread is at an element."""
 
     begun: ClassVar[list[int]] = []
-    meet: ClassVar[threading.Barrier] = threading.Barrier(2, timeout=30)
+    meet: ClassVar[threading.Barrier] = threading.Barrier(2, timeout=PATIENCE_SECS)
 
     def work(self, element: int) -> int:
         Waits.begun.append(element)

@@ -17,12 +17,12 @@ from pipelines.outcomes import error_document
 from pipelines.worker import run_worker
 from tests.pipelines.dataflow_scenes import Cloud
 from tests.pipelines.scenes import REPOSITORY
+from tests.processes import PATIENCE_SECS
 from transforms.errors import StorageError
 from warehouse import Storage, Warehouse
 from warehouse.queue import queue_depths
 
 COMMAND = "import sys; from headrace.cli.main import main; main(sys.argv[1:])"
-PATIENCE_SECS = 120
 
 
 def queued(warehouse: Warehouse) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ from pipelines.worker import WorkerConfig, run_worker
 from pipelines.worker_machine import Instruction, Stop
 from pipelines.worker_report import WorkerReport
 from tests.pipelines.scenes import fill, model, open_home, write_log
+from tests.processes import PATIENCE_SECS
 from transforms.errors import InputError
 from warehouse.capacity import CapacitySettings
 from warehouse.warehouse import Warehouse
@@ -28,7 +29,7 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
 
 def read(port: int) -> Figures:
     """Every figure by its name and labels, as Prometheus would see it."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECS) as answer:
         text = answer.read().decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.processes import end, free_port, is_listening, start, wait_until
+from tests.processes import PATIENCE_SECS, end, free_port, is_listening, start, wait_until
 from tests.spark.install import FOLDER, JARS, JOB_SERVER, SCALA
 
 WORKERS = 2
@@ -48,7 +48,7 @@ class SparkCluster:
     folder: Path
 
     def ask(self) -> Any:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.status_port}/json/", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.status_port}/json/", timeout=PATIENCE_SECS) as answer:
             return json.load(answer)
 
     def workers_known(self) -> int:

@@ -17,7 +17,7 @@ from pipelines.remote_runners import require_runnable
 from tests.conftest import ROOT
 from tests.gated_worker import FRAGMENTS_BEFORE_THE_GATE, open_gate, seen
 from tests.pipelines.scenes import memo_files, memos, open_home, write_log
-from tests.processes import end, groups, start, wait_until
+from tests.processes import PATIENCE_SECS, end, groups, start, wait_until
 from tests.remote_runs import boot_script, leased, process_flags, results, submitted_and_expected
 from tests.spark.cluster import DRIVER, ENVIRONMENT, WORKERS, job_server, running
 from tests.spark.install import JOB_SERVER
@@ -64,7 +64,7 @@ def test_an_executor_killed_midway_changes_no_byte(tmp_path: Path) -> None:
             orphans = {worker for worker, starter in seen(gate) if starter == lost}
             wait_until(lambda: not orphans & set(groups()), "the lost executor's worker ends by itself", {})
             open_gate(gate)
-            assert work.wait(timeout=240) == 0, cluster.logs()
+            assert work.wait(timeout=PATIENCE_SECS) == 0, cluster.logs()
             wait_until(lambda: not {worker for worker, _ in seen(gate)} & set(groups()), "all workers ended", {})
         finally:
             end(work)

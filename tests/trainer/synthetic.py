@@ -1,11 +1,12 @@
 """A small synthetic read solution whose labels depend on its inputs, and a reader for it. No files, no catalog.
 
-Also a program: ``python synthetic.py <run_dir> <options as JSON> <seconds to sleep a batch>`` trains on it, for tests
-that kill a training process.
+Also a program: ``python synthetic.py <run_dir> <options as JSON> <batches>`` trains on it, for tests that kill a training
+process: after so many batches it stands still (0: never).
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -101,14 +102,16 @@ def config(run_dir: Path | str, **options: Any) -> TrainConfig:
     return TrainConfig(run_dir=str(run_dir), **{**defaults, **options})
 
 
-def main(run_dir: str, options: str, sleep_secs: str) -> None:
+def main(run_dir: str, options: str, batches: str) -> None:
     """Train, printing one JSON line an event of the run, flushed."""
     from trainer.loop import TrainEvent, train
 
+    left = itertools.count(int(batches) - 1, -1)
+
     def tell(event: TrainEvent) -> None:
         print(json.dumps({"kind": event.kind, "events": event.events, "message": event.message}), flush=True)
-        if event.kind == "batch":
-            time.sleep(float(sleep_secs))
+        while event.kind == "batch" and next(left) == 0:
+            time.sleep(3600)
 
     settings = json.loads(options)
     data = Synthetic(settings.pop("partitions", 4))

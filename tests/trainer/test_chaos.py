@@ -19,21 +19,24 @@ pytest.importorskip("tensorflow")
 OPTIONS = {"passes": 3, "dropout": 0.1, "partitions": 4, "dims": {"user": 6}, "seed": 5}
 
 
-def start(run_dir: Path, sleep_secs: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.trainer.synthetic", str(run_dir), json.dumps(OPTIONS), str(sleep_secs)]
+def start(run_dir: Path, batches: int = 0) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.trainer.synthetic", str(run_dir), json.dumps(OPTIONS), str(batches)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
 def run_to_the_end(run_dir: Path) -> dict:
-    process = start(run_dir, 0.0)
+    process = start(run_dir)
     lines = process.communicate(timeout=300)[0].splitlines()
     assert process.returncode == 0
     return json.loads(lines[-1])["report"]
 
 
 def kill_after(run_dir: Path, batches: int, extra_secs: float) -> bool:
-    """Start (or resume) and SIGKILL ``extra_secs`` after the given batch; False if it ended before."""
-    process = start(run_dir, 0.005)
+    """Start (or resume) and SIGKILL ``extra_secs`` after the given batch; False if it ended before.
+
+    Three batches later it stands still: however late the signal comes, the run is in the middle.
+    """
+    process = start(run_dir, batches + 3)
     try:
         while batches and (line := process.stdout.readline()):
             batches -= json.loads(line)["kind"] == "batch"

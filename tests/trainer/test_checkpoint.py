@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import os
 import resource
 import shutil
 import signal
@@ -13,7 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.checkpoint import checkpoints_dir, read_checkpoint, read_newest, remove_leftovers, write_checkpoint
+from trainer.checkpoint import (
+    checkpoints_dir,
+    epochs_committed,
+    read_checkpoint,
+    read_newest,
+    remove_leftovers,
+    write_checkpoint,
+)
 from trainer.errors import CheckpointNotWritten, TornCheckpoint
 from transforms.errors import StorageError
 
@@ -86,13 +91,13 @@ def flip(path: Path) -> None:
     ("damage", "file", "reason"),
     [
         (truncate, "array-0000.npy", "another size"),
-        (flip, "array-0000.npy", "bytes are not"),
+        (flip, "array-0000.npy", "the bytes that"),
         (Path.unlink, "array-0001.npy", "missing"),
-        (flip, "state.json", "bytes are not"),
+        (flip, "state.json", "the bytes that"),
         (Path.unlink, "state.json", "missing"),
         (Path.unlink, "manifest.json", "missing"),
-        (truncate, "manifest.json", "not the JSON"),
-        (lambda path: path.write_text('{"format": "other"}'), "manifest.json", "not a checkpoint manifest"),
+        (truncate, "manifest.json", "JSON text"),
+        (lambda path: path.write_text('{"format": "other"}'), "manifest.json", "match the digest"),
     ],
 )
 def test_a_torn_checkpoint_is_passed_over_with_the_reason(tmp_path, damage, file, reason):
@@ -118,7 +123,7 @@ def test_a_new_checkpoint_takes_the_place_of_a_torn_one(tmp_path):
 
 
 def test_nothing_is_pickled(tmp_path):
-    with pytest.raises(ValueError, match="bject arrays"):
+    with pytest.raises(ValueError, match="must hold numbers"):
         write_checkpoint(tmp_path, 1, {}, {"bad": np.array([{}], object)}, keep=1)
     path = write(tmp_path, 2)
     np.save(path / "array-0000.npy", np.array([{}], object), allow_pickle=True)
@@ -189,7 +194,52 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
         assert not [path for path in checkpoints_dir(tmp_path).iterdir() if path.name.startswith(".")]
 
 
-def test_the_manifest_lists_every_file(tmp_path):
-    path = write(tmp_path, 1)
-    manifest = json.loads((path / "manifest.json").read_text())
-    assert set(manifest["files"]) | {"manifest.json"} == set(os.listdir(path))
+def test_names_that_are_no_checkpoint_are_not_read_and_not_lost(tmp_path):
+    for name in ("epoch-000002.bak", "epoch-٠٠٠٠٠٣", "epoch-0000004", "epoch-x"):
+        shutil.copytree(write(tmp_path, 1), checkpoints_dir(tmp_path) / name)
+    (checkpoints_dir(tmp_path) / "epoch-000005").write_text("a file")
+    assert newest(tmp_path)[0].epochs_done == 1
+    assert epochs_committed(tmp_path) == 1
+    shutil.rmtree(checkpoints_dir(tmp_path) / "epoch-000001")
+    with pytest.raises(TornCheckpoint, match="no checkpoint of this run is intact") as caught:
+        newest(tmp_path)  # a run that began again from zero would overtake what these hold
+    assert "epoch-000002.bak: not the folder of a checkpoint" in caught.value.value
+
+
+def test_more_than_a_million_epochs_are_in_order(tmp_path):
+    for epoch in (999_998, 999_999, 1_000_000):
+        write(tmp_path, epoch, keep=2)
+    assert newest(tmp_path)[0].epochs_done == epochs_committed(tmp_path) == 1_000_000
+    assert sorted(path.name for path in checkpoints_dir(tmp_path).iterdir()) == ["epoch-1000000", "epoch-999999"]
+
+
+def test_of_links_only_the_link_is_deleted(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "file").write_text("kept")
+    write(tmp_path, 2)
+    for name in ("epoch-000001", ".tmp-epoch-000003-1"):
+        (checkpoints_dir(tmp_path) / name).symlink_to(theirs)
+    (checkpoints_dir(tmp_path) / ".tmp-file").write_text("left behind")
+    remove_leftovers(tmp_path)
+    write(tmp_path, 3, keep=2)
+    assert sorted(path.name for path in checkpoints_dir(tmp_path).iterdir()) == ["epoch-000002", "epoch-000003"]
+    assert (theirs / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize("array", [np.array(["text"]), np.array([1 + 2j]), np.array([1.0], ">f8")])
+def test_an_array_that_could_not_be_read_back_is_not_written(tmp_path, array):
+    with pytest.raises(ValueError, match="must hold numbers"):
+        write_checkpoint(tmp_path, 1, {}, {"bad": array}, keep=1)
+    remove_leftovers(tmp_path)
+    assert newest(tmp_path) == (None, [])
+
+
+def test_a_checkpoint_takes_the_place_of_a_file_or_a_link(tmp_path):
+    checkpoints_dir(tmp_path).mkdir()
+    (checkpoints_dir(tmp_path) / "epoch-000001").write_text("a file")
+    (checkpoints_dir(tmp_path) / "epoch-000002").symlink_to(tmp_path)
+    write(tmp_path, 1)
+    write(tmp_path, 2)
+    assert newest(tmp_path)[0].epochs_done == 2
+    assert sorted(path.name for path in checkpoints_dir(tmp_path).iterdir()) == ["epoch-000001", "epoch-000002"]

@@ -140,7 +140,7 @@ def test_a_torn_checkpoint_is_passed_over_and_its_epoch_trained_again(tmp_path):
     assert again.ledger.exact
     assert again.history == straight.history == report.history
     (message,) = again.skipped_checkpoints
-    assert message.startswith("epoch-000003: a file has another size")
+    assert message.startswith("epoch-000003: a file must have the size")
     assert (events[0].kind, events[0].message) == ("skipped", message)
     assert equal_arrays(saved(tmp_path / "run"), saved(tmp_path / "straight"))
 

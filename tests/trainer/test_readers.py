@@ -39,7 +39,7 @@ def events_in(batch):
     return [(bag(0, b), bag(1, b), list(batch.dense[b]), float(batch.labels[b])) for b in range(batch.rows)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sizes=st.lists(st.integers(0, 40), max_size=5), batch_rows=st.integers(1, 50), cut=st.integers(0, 20))
 def test_batches_hold_every_event_in_order(sizes, batch_rows, cut):
     tables = [fragment_table(k, size + cut).slice(cut) for k, size in enumerate(sizes)]  # slices have Arrow offsets

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.trainer.synthetic import TYPES, Synthetic, config
+from trainer.document_field import DocumentField
 from trainer.errors import RunMismatch
 from trainer.run_identity import RunIdentity, continue_segments, identity_of
 from transforms.graph import RawColumn, component_document
@@ -30,7 +31,7 @@ def with_fragment(partition: int, **changes) -> ReadSolution:
 
 def test_the_document_round_trips():
     identity = identity_of(SOLUTION, OPTIONS)
-    again = RunIdentity.from_document(json.loads(json.dumps(identity.to_document())))
+    again = RunIdentity.read(DocumentField(json.loads(json.dumps(identity.to_document())), "identity"))
     assert again == identity
     assert again.data_digest == identity.data_digest
     assert [item.type for item in again.typed_inputs] == list(TYPES.values())

@@ -15,7 +15,7 @@ from pathlib import Path
 from trainer.run_lock import run_lock
 with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 

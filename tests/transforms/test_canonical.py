@@ -35,27 +35,27 @@ A, B, C = (text(name).unigrams() for name in "abc")
 
 
 @given(INPUTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_canonical_form_is_idempotent(expression):
     once = canonicalize(expression.node)
     assert canonicalize(once) == once
 
 
 @given(INPUTS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_fingerprint_does_not_depend_on_object_identity(expression):
     assert fingerprint(rebuilt(expression.node)) == fingerprint(expression.node)
 
 
 @given(INPUTS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_document_round_trip_keeps_the_identity(expression):
     root = canonicalize(expression.node)
     assert component_from_document(component_document(root)) == root
 
 
 @given(TOKENS, TOKENS, TOKENS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_set_operations_ignore_order_grouping_and_repetition(a, b, c):
     assert fingerprint((a & b & c).node) == fingerprint((c & (b & a) & b).node)
     assert fingerprint((a | b | c).node) == fingerprint((c | (b | a) | a).node)
@@ -117,7 +117,7 @@ LITERALS = st.recursive(
 
 
 @given(LITERALS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_folding_constants_changes_no_value(constant):
     expression = coalesce(float64("x"), constant)
     batch = pa.table({"x": pa.array([None, 1.5, None], pa.float64())})

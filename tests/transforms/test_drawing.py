@@ -137,7 +137,7 @@ def _graphs(draw: st.DrawFn) -> tuple[list[Box], list[Edge]]:
 
 
 @given(graph=_graphs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_boxes_do_not_overlap_and_edges_run_rightwards_between_them(graph: tuple[list[Box], list[Edge]]) -> None:
     boxes, edges = graph
     layout = lay_out(boxes, edges)

@@ -19,7 +19,7 @@ from types import ModuleType
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.transforms.adversarial import arrow_column, columns_for, computed, operation
@@ -156,7 +156,6 @@ _SPACED = st.text(
 
 
 @given(st.lists(_SPACED, max_size=5), st.integers(0, 80))
-@settings(deadline=None)
 def test_words_equal_plain_python_across_blocks(texts: list[str], behind: int) -> None:
     array = pa.array([*texts, "x" * behind]).slice(0, len(texts))
     column = from_arrow(array, _TEXTS)
@@ -173,7 +172,6 @@ def test_fingerprints_known_by_heart() -> None:
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
-@settings(deadline=None)
 def test_decimals_go_there_and_back(values: list[int]) -> None:
     data, offsets = decimals.write_decimals(spans.frozen(np.array(values, np.int64)))
     written = data.tobytes()

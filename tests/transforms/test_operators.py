@@ -29,7 +29,7 @@ from transforms.operators.declaration import KernelAt
 from transforms.types import Dense, DType, Weighted
 
 every_operator = pytest.mark.parametrize("operator", COMPUTABLE, ids=lambda operator: operator.name)
-quick = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=50, suppress_health_check=list(HealthCheck))
 
 
 @every_operator

@@ -178,7 +178,7 @@ def test_literals_take_part_like_columns() -> None:
 
 
 @given(INPUTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_canonical_components_give_the_same_bytes(expr: Expr) -> None:
     rows = 4
     batch = pa.table(
@@ -311,7 +311,7 @@ def test_a_raw_column_and_a_literal_may_be_components() -> None:
 
 
 @given(INPUTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_dictionary_encoded_columns_give_the_same_bytes(expr: Expr) -> None:
     batch = pa.table(
         {

@@ -38,7 +38,7 @@ _FOLDED = st.one_of(
 
 
 @given(st.one_of(INPUTS, TOKENS, _FLAGS, _FOLDED))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_every_subgraph_of_a_canonical_component_is_canonical(expression):
     root = canonicalize(expression.node)
     for node in topological([root]):
@@ -47,7 +47,7 @@ def test_every_subgraph_of_a_canonical_component_is_canonical(expression):
 
 
 @given(INPUTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_subgraphs_are_the_operations_each_once_and_the_root_last(expression):
     root = canonicalize(expression.node)
     found = subgraphs(root)

@@ -15,7 +15,7 @@ from tests.transforms.adversarial import bits, computed, python_values
 from tests.transforms.trials import drawn_trial
 from transforms.operators import REGISTRY, Operator
 
-quick = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("operator", [op for op in REGISTRY if op.twin], ids=lambda operator: operator.name)

@@ -81,7 +81,7 @@ TRIALS = {
     "device_model": (_devices, [{}]),
     "json_extract": (_documents, [{"path": path} for path in ("$", "$.a", "$.a.b[0]", "$[1]", "$['a b'].c", "$.a.a", "$[0][0]", "$['']")]),
 }  # fmt: skip
-thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 def run(op: str, values: list[str | None], /, **params: Any) -> list[Any]:

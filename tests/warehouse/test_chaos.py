@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 
+from tests.processes import PATIENCE_SECS
 from tests.warehouse.scenes import FREE_READS, events, model, start, work, write_log
 from warehouse import (
     Warehouse,
@@ -201,7 +202,7 @@ def test_a_full_disk_during_registration_writes_nothing(tmp_path: Path) -> None:
     for copy in range(600):
         shutil.copy(folder / "part.parquet", folder / f"part_{copy:03d}.parquet")
     process = start(_REGISTER_ON_FULL_DISK, tmp_path / "home", tmp_path / "log")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE_SECS)
     assert (out, process.returncode) == ("refused\n", 0), err
     with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), rates=FREE_READS)) as warehouse:
         assert register_table(warehouse, "log", str(tmp_path / "log")).rows == 601 * 3

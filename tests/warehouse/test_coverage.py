@@ -58,7 +58,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=_STEPS, wanted=st.sets(st.sampled_from("abcde"), min_size=1))
 def test_what_is_found_is_what_was_noted(
     shared: Warehouse, steps: list[tuple[bool, str, str, set[str]]], wanted: set[str]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, insert, select
 
@@ -225,7 +225,7 @@ def expected(small: SmallCatalog, request: EvictionRequest, free: list[SomeMemo]
     return gone
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(data=st.data(), small=small_catalogs(), batch=st.sampled_from((1, 3, 100_000)))
 def test_an_eviction_takes_what_a_naive_one_does(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, data: st.DataObject, small: SmallCatalog, batch: int

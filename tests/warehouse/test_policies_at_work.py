@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import transforms.expression as hr
@@ -171,7 +171,7 @@ def test_new_data_follows_the_policy(warehouse: Warehouse, log: Path) -> None:
 _TEXTS: list[Callable[[Expr], Expr]] = [lambda e: e.lower(), lambda e: e.strip(), lambda e: e.upper()]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12)
 @given(
     choices=st.lists(st.tuples(st.sampled_from(["query", "title"]), st.integers(0, 2), st.integers(2, 60)), min_size=1,
                      max_size=5, unique=True),

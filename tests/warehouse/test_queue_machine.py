@@ -177,6 +177,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(
-    max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestQueueMachine.settings = settings(max_examples=20, stateful_step_count=20, suppress_health_check=list(HealthCheck))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.warehouse.scenes import Clock, model, work
@@ -35,7 +35,7 @@ from warehouse.errors import UnknownClient, UnknownComponent, UnknownModel, Unkn
 from warehouse.search_query import SORTS, Sort
 from warehouse.task_states import MemoState
 
-_FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_FEW = settings(max_examples=60)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import IO
 
 import pytest
 
+from tests.processes import PATIENCE_SECS
 from tests.warehouse.scenes import REPOSITORY, start
 from transforms.errors import DataError, StorageError
 from warehouse import Storage
@@ -84,7 +85,7 @@ def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
 def test_a_file_size_limit_is_one_clear_error(tmp_path: Path) -> None:
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, {resource.RLIM_INFINITY}))\n"
     process = start(limit + _FULL_DISK, tmp_path / "home")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_SECS)
     assert "refused cleanly" in out, out + err
 
 

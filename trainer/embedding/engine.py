@@ -255,12 +255,20 @@ class CpuEngine:
 
     def _check_state(self, t: int, table: TableSpec, saved: TableState) -> None:
         slot_dim = table.dim if self._optimizer[t] == ADAGRAD_CODE else 0
-        count = len(saved.rows)
-        in_range = count == 0 or (saved.rows.min() >= 0 and saved.rows.max() < table.vocabulary_size)
-        if not in_range or saved.weights.shape != (count, table.dim) or saved.slots.shape != (count, slot_dim):
+        count = saved.rows.size
+        shapes = (saved.rows.shape, saved.weights.shape, saved.slots.shape)
+        types = [str(array.dtype) for array in (saved.rows, saved.weights, saved.slots)]
+        expected = ((count,), (count, table.dim), (count, slot_dim))
+        if shapes != expected or types != ["int64", "float32", "float32"] or not _ascending(saved.rows, table):
             raise TornCheckpoint("an embedding table's state does not fit", where=f"table {table.name}",
-                                 value=(saved.weights.shape, saved.slots.shape),
-                                 allowed=str(((count, table.dim), (count, slot_dim))))  # fmt: skip
+                                 value=(*shapes, *types), allowed=f"{expected}, ascending rows of the table")  # fmt: skip
+
+
+def _ascending(rows: Array, table: TableSpec) -> bool:
+    """Whether these are distinct rows of the table in ascending order."""
+    if not len(rows):
+        return True
+    return bool(rows[0] >= 0 and rows[-1] < table.vocabulary_size and (rows[1:] > rows[:-1]).all())
 
 
 def _starts(sizes: Array) -> Array:

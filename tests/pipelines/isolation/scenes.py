@@ -19,6 +19,7 @@ from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import ChildProcesses
 from pipelines.work_in_hand import group_by_fragment
 from tests.pipelines.scenes import fill, open_home
+from tests.processes import PATIENCE_SECS
 from transforms.expression import Expr
 from transforms.functions import op
 from transforms.model import Model
@@ -150,7 +151,7 @@ def memoized(
     return result, {fingerprints[outcome.column]: outcome for outcome in result.outcomes}
 
 
-def eventually(what: Callable[[], bool], secs: float = 60.0) -> bool:
+def eventually(what: Callable[[], bool], secs: float = PATIENCE_SECS) -> bool:
     """Whether it comes true, given plenty of time."""
     deadline = time.monotonic() + secs
     while not what() and time.monotonic() < deadline:

@@ -65,10 +65,10 @@ def failed_beside_healthy(
     """The failure of ``bad``, after a check that its neighbours' memos are one file, to the byte what they would be."""
     log = tmp_path / "with" / "log"
     write_events(log, rows=rows)
-    result, outcomes = memoized(tmp_path / "with", {**healthy(), "bad": bad}, processes, limits, rows)
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "log").symlink_to(log)
-    content, sums = undisturbed(tmp_path / "without", rows)
+    content, sums = undisturbed(tmp_path / "without", rows)  # first: kernels that are compiled now cannot stall later
+    result, outcomes = memoized(tmp_path / "with", {**healthy(), "bad": bad}, processes, limits, rows)
     assert checksums(outcomes, healthy()) == sums
     assert all(outcomes[name].failure is None for name in healthy())
     assert [Storage(str(tmp_path / "with" / "home")).read_bytes(file.path) for file in result.files] == [content]

@@ -127,8 +127,8 @@ def test_children_leave_nothing_behind(own_processes: ChildProcesses) -> None:
         with own_processes.child(LIMITS, fresh=True) as child:
             os.kill(child.pid, signal.SIGKILL)
             assert isinstance(child.ask(NOTHING, "{}", LIMITS), Ended)
-    assert (open_files(), open_files(server)) == before
-    assert len(descendants(server)) == 1, "the one that waits; no zombies"
+    assert eventually(lambda: (open_files(), open_files(server)) == before)
+    assert eventually(lambda: len(descendants(server)) == 1), "the one that waits; no zombies"
 
 
 def test_a_child_holds_no_file_but_its_own(own_processes: ChildProcesses) -> None:
@@ -147,10 +147,13 @@ def test_a_large_child_is_let_go(own_processes: ChildProcesses) -> None:
     pid = pid_of(own_processes)
     tight = replace(LIMITS)
     object.__setattr__(tight, "memory_bytes", 2**20)  # less than anybody may ask for: it holds more already
-    time.sleep(1.0)  # it is weighed now and then
-    with own_processes.child(tight):
-        pass
-    assert eventually(lambda: not is_running(pid))
+
+    def is_let_go() -> bool:
+        with own_processes.child(tight):  # it is weighed now and then
+            pass
+        return not is_running(pid)
+
+    assert eventually(is_let_go)
 
 
 def test_children_end_with_the_server_and_another_is_started(own_processes: ChildProcesses) -> None:

@@ -196,6 +196,4 @@ class TwinQueues(RuleBasedStateMachine):
 
 
 TestTwinQueues = TwinQueues.TestCase
-TestTwinQueues.settings = settings(
-    max_examples=6, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestTwinQueues.settings = settings(max_examples=6, stateful_step_count=25, suppress_health_check=list(HealthCheck))

@@ -302,7 +302,7 @@ def run(examples: int, steps: int) -> None:
     run_state_machine_as_test(
         ChangesMachine,
         settings=settings(
-            max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True, database=None,
+            max_examples=examples, stateful_step_count=steps, derandomize=True, database=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
         ),
     )  # fmt: skip

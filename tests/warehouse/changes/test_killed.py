@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.processes import PATIENCE_SECS
 from tests.warehouse.changes.scenes import column, events, overlay_files, save, version
 from tests.warehouse.scenes import Clock, start
 from warehouse import Warehouse, collect_garbage
@@ -54,7 +55,7 @@ def test_killed(warehouse: Warehouse, log: Path, tmp_path: Path, clock: Clock, p
     else:
         path = save(tmp_path / "late.parquet", pa.concat_tables([events(0, 2, 900), events(1, 1, 950)]))
     process = start(_CODE, warehouse.storage.home, point, operation, path)
-    assert process.wait(60) == -signal.SIGKILL, process.stderr and process.stderr.read()
+    assert process.wait(PATIENCE_SECS) == -signal.SIGKILL, process.stderr and process.stderr.read()
     assert (version(warehouse), column(warehouse, "price")) == (1, prices)
     clock.now = 4e9
     swept = collect_garbage(warehouse, dry_run=False).garbage

@@ -107,7 +107,7 @@ def test_every_codec_stands_in_the_golden_file() -> None:
     assert all(segment.position % 8 == 0 for segment in directory.segments)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data(), st.sampled_from(sorted(DType)), st.integers(0, 9), st.integers(0, 3))
 def test_any_column_comes_back_from_any_slice(data: st.DataObject, dtype: DType, rows: int, start: int) -> None:
     element = _ELEMENTS[dtype]
@@ -131,7 +131,7 @@ def test_any_column_comes_back_from_any_slice(data: st.DataObject, dtype: DType,
     assert encode_columns(copied)[1] == parts, "what lies beside a slice does not show"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9), max_size=200),
     st.sampled_from([np.int32, np.int64]),

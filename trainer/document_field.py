@@ -1,0 +1,69 @@
+"""Typed access to a JSON document that was read from a file: every misfit is a torn checkpoint that names its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainer.errors import TornCheckpoint
+
+_MOST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentField:
+    """One value of a JSON document. Each method raises :class:`TornCheckpoint` for a value of another kind.
+
+    Attributes:
+        value: what :func:`json.loads` gave.
+        place: where it stands, such as ``state.json: history[2].scores``.
+    """
+
+    value: object
+    place: str
+
+    def at(self, name: str) -> DocumentField:
+        """The member ``name`` of an object."""
+        members = self.members()
+        if name not in members:
+            raise TornCheckpoint(f"a document must hold {name!r}, got none", where=self.place)
+        return members[name]
+
+    def members(self) -> dict[str, DocumentField]:
+        """The members of an object, in its order."""
+        if not isinstance(self.value, Mapping):
+            raise self._misfit("an object")
+        return {name: DocumentField(item, f"{self.place}.{name}") for name, item in self.value.items()}
+
+    def items(self) -> list[DocumentField]:
+        """The items of a list."""
+        if not isinstance(self.value, list):
+            raise self._misfit("a list")
+        return [DocumentField(item, f"{self.place}[{k}]") for k, item in enumerate(self.value)]
+
+    def text(self) -> str:
+        """A text."""
+        if not isinstance(self.value, str):
+            raise self._misfit("a text")
+        return self.value
+
+    def texts(self) -> tuple[str, ...]:
+        """A list of texts."""
+        return tuple(item.text() for item in self.items())
+
+    def count(self, *, most: int = _MOST) -> int:
+        """An integer in [0, ``most``]."""
+        if not isinstance(self.value, int) or isinstance(self.value, bool) or not 0 <= self.value <= most:
+            raise self._misfit(f"an integer in [0, {most}]")
+        return self.value
+
+    def number(self) -> float:
+        """A finite number."""
+        if not isinstance(self.value, (int, float)) or isinstance(self.value, bool) or not math.isfinite(self.value):
+            raise self._misfit("a finite number")
+        return float(self.value)
+
+    def _misfit(self, rule: str) -> TornCheckpoint:
+        return TornCheckpoint(f"a document's value must be {rule}, got {type(self.value).__name__}", where=self.place,
+                              value=repr(self.value)[:80], allowed=rule)  # fmt: skip
