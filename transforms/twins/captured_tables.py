@@ -69,12 +69,12 @@ class Tables:
 
     def _written(self, graph: Graph, name: str, where: str) -> str | None:
         users = graph.users(name)
-        finds = [vertex for vertex in users.values() if vertex.op == "LookupTableFindV2"]
-        if not finds:
+        typed = [vertex for vertex in users.values() if vertex.op in ("LookupTableFindV2", "LookupTableImportV2")]
+        if not typed:
             graph.vertices[name].op = UNWRITTEN_TABLE
             return None
         _refuse_changes(graph, users, where)
-        types = {"key_dtype": finds[0].attributes["Tin"], "value_dtype": finds[0].attributes["Tout"]}
+        types = {"key_dtype": typed[0].attributes["Tin"], "value_dtype": typed[0].attributes["Tout"]}
         keys, values = self._contents_of(graph, name, users, types)
         names = f"{name}/keys", f"{name}/values"
         for each, column in zip(names, (keys, values), strict=True):

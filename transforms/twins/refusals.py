@@ -49,8 +49,8 @@ def check_operation(op: str, node: str, where: str) -> None:
         raise NotBridged("an output needs a value that only a run of the pipeline gives", where=where, value=node,
                          next_step="bridge what tf.Transform's analysis wrote: from_transform_output")  # fmt: skip
     if op == UNWRITTEN_TABLE:
-        raise NotBridged("an output must not look a table up in a loop or branch only", where=where, value=node,
-                         next_step="look the whole tensor up outside of it")  # fmt: skip
+        raise NotBridged("a table that was made outside must be looked up outside of loops and branches too", where=where,
+                         value=node, next_step="look the whole tensor up, or make the table inside the function")  # fmt: skip
     if op == UNWRITABLE:
         raise NotBridged("a captured tensor must be one whose values can be written down", where=where, value=node,
                          allowed="numbers, text, booleans",

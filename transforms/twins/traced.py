@@ -236,8 +236,12 @@ def _stored(out: Sequence[Any], way: str, gives: ColumnType, rows: int, kept: in
 def _items(values: Array, dtype: DType, valid: Array | None) -> Numbers | Strings:
     """TensorFlow's values at the width of the column's element; every NaN is one."""
     if dtype is DType.STRING:
-        array = pa.array(values, pa.binary())
-        column = from_arrow(array.cast(pa.string()), Dense(dtype))
+        try:
+            array = pa.array(values, pa.binary()).cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise DataError("a TensorFlow graph must give text that is UTF-8", value=str(error),
+                            next_step="encode other bytes, as with tf.io.encode_base64") from error  # fmt: skip
+        column = from_arrow(array, Dense(dtype))
         assert isinstance(column, Strings), "text is text"
         return Strings(column.data, column.starts, column.ends, valid)
     whole: Array = values.astype(
