@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -227,6 +228,40 @@ def test_columns_that_are_one_column_are_one_input():
     twice = bridged(lambda i: i["x"] - i["y"], {"x": hr.int64("a") + hr.int64("b"), "y": hr.int64("b") + hr.int64("a")})
     once = bridged(lambda i: i["x"] - i["x"], {"x": hr.int64("a") + hr.int64("b")})
     assert fingerprint(twice.node) == fingerprint(once.node)
+
+
+def saved(path, folder):
+    """What tf.Transform writes, in small: a function that looks words up in a vocabulary file."""
+    module = tf.Module()
+    module.table = tf.lookup.StaticHashTable(whole_line(path), -1)
+
+    @tf.function(input_signature=[{"q": tf.TensorSpec([None], tf.string)}])
+    def transform_fn(inputs):
+        return {"it": module.table.lookup(inputs["q"])}
+
+    module.transform_fn = transform_fn.get_concrete_function()
+    tf.saved_model.save(module, str(folder))
+
+
+def test_a_saved_function_follows_its_vocabulary_and_needs_it_no_more(tmp_path):
+    words, folder = tmp_path / "words", tmp_path / "saved"
+    words.write_text("a\nb\n")
+    saved(words, folder)
+    words.unlink()
+    first = hr.from_transform_output(str(folder), QUERY)["it"]
+    (folder / "assets" / "words").write_text("b\na\n")
+    second = hr.from_transform_output(str(folder), QUERY)["it"]
+    shutil.rmtree(folder)
+    assert computed(first, ROWS).to_pylist() == [0, 1, -1]
+    assert computed(second, ROWS).to_pylist() == [1, 0, -1]
+    assert fingerprint(first.node) != fingerprint(second.node)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", bytes(range(256))])
+def test_a_folder_that_holds_no_model_is_an_error_of_ours(tmp_path, content):
+    (tmp_path / "saved_model.pb").write_bytes(content)
+    with pytest.raises(InputError):
+        hr.from_transform_output(str(tmp_path), QUERY)
 
 
 def attribute_error(inputs):

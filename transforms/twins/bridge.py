@@ -75,11 +75,13 @@ def from_saved(
     """See :func:`transforms.preprocessing.from_transform_output`."""
     try:
         loaded = tf.saved_model.load(path)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # the folder may hold anything
         raise NotBridged("no SavedModel can be read here", value=path, next_step=_FOLDER) from error
-    if not hasattr(loaded, "transform_fn"):
-        raise NotBridged("the SavedModel is not one that tf.Transform wrote", value=path, next_step=_FOLDER)
-    (signature,), _ = loaded.transform_fn.structured_input_signature
+    match getattr(getattr(loaded, "transform_fn", None), "structured_input_signature", None):
+        case ((dict() as signature,), _):
+            pass
+        case _:
+            raise NotBridged("the SavedModel is not one that tf.Transform wrote", value=path, next_step=_FOLDER)
     if missing := sorted(set(signature) - set(columns)):
         raise UnknownColumn("the analysed function reads columns that were not given", value=", ".join(missing),
                             allowed=", ".join(sorted(signature)), next_step="add them to columns")  # fmt: skip
