@@ -12,6 +12,7 @@ import pyarrow as pa
 from transforms.errors import InputError, TypeMismatch
 from transforms.expression import Expr, apply
 from transforms.functions.bundle import Wrapped, bundled
+from transforms.functions.comparison import check_rebuilt
 from transforms.functions.errors import Unfingerprintable
 from transforms.functions.rebuild import rebuilt
 from transforms.functions.values import NOT_A_CONSTANT, encoded
@@ -49,7 +50,9 @@ class PythonFunction(Wrapped):
         self.__name__ = self.name
         self.function = function
         self.result = result
-        self.bundle = bundled(function, self.name)
+        bundle = bundled(function, self.name)
+        check_rebuilt(bundle, self.name)
+        self.bundle = bundle.text
         self._signature = inspect.signature(function)
 
     def __repr__(self) -> str:

@@ -30,6 +30,26 @@ def source_of_function(function: FunctionType) -> str | None:
     return _function_source(found[0]) if found else None
 
 
+def is_of_its_file(function: FunctionType) -> bool:
+    """Whether the function's code is what compiling its file gives; files change, and so does code in memory."""
+    code = function.__code__
+    linecache.checkcache(code.co_filename)
+    text = "".join(linecache.getlines(code.co_filename, function.__globals__))
+    return any(code == found for found in _codes(text).get((code.co_name, code.co_firstlineno), ()))
+
+
+@lru_cache(maxsize=16)
+def _codes(text: str) -> dict[tuple[str, int], list[CodeType]]:
+    """Every code that a text holds, by name and first line."""
+    found: dict[tuple[str, int], list[CodeType]] = {}
+    waiting = [compile(text, "<file>", "exec", dont_inherit=True)]
+    while waiting:
+        code = waiting.pop()
+        found.setdefault((code.co_name, code.co_firstlineno), []).append(code)
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return found
+
+
 def source_of_class(name: str, filename: str, namespace: dict[str, object]) -> str | None:
     """The source of a class at the top of a file in its one form; None unless there is exactly one of this name.
 
@@ -62,9 +82,9 @@ def compiled_function(source: str, free: Sequence[str]) -> CodeType:
     return _first_code(outer)
 
 
-def compiled_class(source: str) -> CodeType:
+def compiled_class(source: str, filename: str = "<class of a model>") -> CodeType:
     """The code that defines the class in ``source``, to be run in a namespace."""
-    return compile(source, "<class of a model>", "exec", dont_inherit=True, optimize=0)
+    return compile(source, filename, "exec", dont_inherit=True, optimize=0)
 
 
 def _first_code(code: CodeType) -> CodeType:
