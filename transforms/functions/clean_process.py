@@ -29,8 +29,6 @@ _START = (
 #: What a process needs to start, and the function does not see.
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "SYSTEMROOT", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _ELSEWHERE = {"TZ": "HRT-5:45", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
-#: How long it waits for a request before it ends by itself.
-_IDLE_SECS = 60.0
 _ANSWER_SECS = 600.0
 _READ_BYTES = 1 << 20
 
@@ -42,11 +40,11 @@ class ProcessEnded(Exception):
 class CleanProcess:
     """One such process, started when it is first asked and again when it has ended. Thread-safe.
 
-    ``seed``: its PYTHONHASHSEED.
+    ``seed``: its PYTHONHASHSEED; ``idle_secs``: how long it waits for a request before it ends by itself.
     """
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, seed: int, idle_secs: float) -> None:
+        self._seed, self._idle_secs = seed, idle_secs
         self._lock = threading.Lock()
         self._running: subprocess.Popen[bytes] | None = None
         self._owner = 0
@@ -67,7 +65,7 @@ class CleanProcess:
     def start(self) -> subprocess.Popen[bytes]:
         """Start it, without waiting for it. A process that was forked from this one starts its own."""
         if self._owner != os.getpid() or self._running is None or self._running.poll() is not None:
-            self._running, self._owner = _started(self._seed), os.getpid()
+            self._running, self._owner = _started(self._seed, self._idle_secs), os.getpid()
         return self._running
 
     def close(self) -> None:
@@ -81,11 +79,11 @@ class CleanProcess:
         self._running = None
 
 
-def _started(seed: int) -> subprocess.Popen[bytes]:
+def _started(seed: int, idle_secs: float) -> subprocess.Popen[bytes]:
     installed = [path for path in sys.path if {"site-packages", "dist-packages"} & set(Path(path).parts)]
     paths = json.dumps([str(_TOP), *installed])
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    command = [sys.executable, "-s", "-P", "-c", _START, paths, str(_IDLE_SECS)]
+    command = [sys.executable, "-s", "-P", "-c", _START, paths, str(idle_secs)]
     try:
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
                                 env={**environment, **_ELSEWHERE, "PYTHONHASHSEED": str(seed)})  # fmt: skip

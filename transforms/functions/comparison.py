@@ -13,7 +13,7 @@ from transforms.functions.rebuild import parsed
 
 _SHOWN_CHARACTERS = 200
 _MEND = "write the value in the source, or pass it as a parameter"
-_PROCESS = CleanProcess(seed=0)
+_PROCESS = CleanProcess(seed=0, idle_secs=60.0)
 
 
 def check_rebuilt(bundle: Bundle, name: str) -> None:

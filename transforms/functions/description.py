@@ -12,7 +12,8 @@ import enum
 import functools
 import hashlib
 import inspect
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence, Set
 from types import (
     CodeType,
     FunctionType,
@@ -32,7 +33,7 @@ from transforms.functions.outside import importable, path_of
 from transforms.functions.packages import is_project
 from transforms.functions.reach import Chain, reach_of
 from transforms.functions.refused import attributes_by_name
-from transforms.functions.sources import compiled_class, compiled_function, source_of_function
+from transforms.functions.sources import compiled_class, compiled_function, is_of_its_file, source_of_function
 
 #: (what it is called, what it is)
 Line = tuple[str, str]
@@ -55,7 +56,7 @@ def described(document: Mapping[str, Any], root: object, objects: Sequence[objec
     describer.value("the function", root)
     for position in range(len(objects)):
         describer.definition(position, namespaces[position])
-    return [*describer.lines, *library_state(document["packages"])]
+    return [*describer.lines, *library_state(document["packages"], json.dumps(document["definitions"]))]
 
 
 class _Describer:
@@ -65,6 +66,7 @@ class _Describer:
         self._objects = objects
         self._positions = {id(each): position for position, each in enumerate(objects)}
         self._within: list[int] = []
+        self._namespace: Mapping[str, object] = {}
         self._reaches = [reach_of(_code(definition)) for definition in definitions]
         by_name = (set(attributes_by_name(definition["source"])) for definition in definitions)
         self._attributes = frozenset().union(*(reach.attributes for reach in self._reaches), *by_name)
@@ -72,6 +74,7 @@ class _Describer:
     def definition(self, position: int, namespace: Mapping[str, object]) -> None:
         """A function or class of the bundle, and what its names stand for."""
         definition, defined = self._definitions[position], self._objects[position]
+        self._namespace = namespace
         values = dict(namespace)
         if isinstance(defined, FunctionType):
             self._defaults(definition["name"], defined)
@@ -133,6 +136,9 @@ class _Describer:
             self._say(path, f"{type(value).__qualname__}.{value.name}")
         elif is_project(str(type(value).__module__)):
             self._object(path, value)
+        elif (parts := _parts(value)) is not None:
+            self.value(f"the class of {path}", type(value))
+            self.value(f"{path}, as it is pickled", parts)
         else:
             self._say(path, f"{INCOMPARABLE}{type(value).__qualname__}")
 
@@ -149,9 +155,17 @@ class _Describer:
         elif isinstance(value, list | tuple):
             for number, item in enumerate(value):
                 self.value(f"{path}[{number}]", item)
-        else:  # plain items are written as one line; the others were written down just now, each for itself
-            kinds = sorted(type(item).__qualname__ for item in value)
-            self._say(path, f"of {', '.join(kinds)}")
+        else:
+            self._items(path, value)
+
+    def _items(self, path: str, items: Set[object]) -> None:
+        """Of a set: the lines of each item by itself, in an order that does not depend on the process."""
+        outer, found = self.lines, []
+        for item in items:
+            self.lines = []
+            self.value(f"{path}{{...}}", item)
+            found.append(self.lines)
+        self.lines = [*outer, *(line for lines in sorted(found) for line in lines)]
 
     def _module(self, path: str, value: object, chains: frozenset[Chain] | set[Chain]) -> None:
         """What is taken of a module, along each chain as far as it leads through modules and classes."""
@@ -183,8 +197,10 @@ class _Describer:
     def _function(self, path: str, function: FunctionType) -> None:
         """A function that is no definition of its own: a method, or one that the standard library made."""
         home = str(function.__globals__.get("__name__") or "__main__")
-        source = source_of_function(function) if is_project(home) else None
+        source = source_of_function(function) if is_project(home) and is_of_its_file(function) else None
         self._say(path, source or f"code {_digest(function.__code__)}")
+        if source is not None and function.__globals__ is not self._namespace:
+            self._say(path, "among other globals")
         self._defaults(path, function)
         for name, value in sorted(_cells(function).items()):
             if name != "__class__" and not name.startswith("_type_"):  # the class that it is in, and annotations
@@ -284,6 +300,18 @@ def _is_named(value: object) -> bool:
         return True
     is_sentinel = any(value is each for each in _SENTINELS)
     return is_sentinel or isinstance(value, _DESCRIPTORS) or bool(_details(value))
+
+
+def _parts(value: object) -> object:
+    """What an object of a package is made of, as pickling takes it apart; None for one that cannot be."""
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:  # of any kind: each package refuses in its own way
+        return None
+    if isinstance(reduced, str):
+        return reduced
+    made, arguments, *rest = reduced
+    return [made, arguments, *(part if isinstance(part, dict | tuple | None) else list(part) for part in rest)]
 
 
 def _is_of_enums(name: str, value: object) -> bool:

