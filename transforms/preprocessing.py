@@ -23,8 +23,9 @@ def from_preprocessing_fn(
     column whose key is in ``sparse`` enters as a SparseTensor in which a null has no entry, as with a VarLenFeature.
     Where a dense tensor would have to hold a null, every output that reads it is null (empty, or zeros) for that event.
 
-    The function is traced here, once. Raises :class:`~transforms.errors.InputError` for one that analyses the data,
-    uses chance or state, or has an output of a shape that cannot be stored.
+    The function is traced here, once; files that fill its tables are read then. Raises
+    :class:`~transforms.errors.InputError` for one that cannot be traced, analyses the data, holds an operation that is not
+    in :mod:`transforms.twins.allowed_operations`, or has an output of a shape that cannot be stored.
     """
     _check(columns, sparse, ragged)
     from transforms.twins.bridge import bridged

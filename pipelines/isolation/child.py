@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from pipelines.isolation.board import Phase, StepBoard
 from pipelines.isolation.shrink import rows_of
 from pipelines.outcomes import error_document
 from transforms.errors import StorageError
+from transforms.functions.second_run import SECOND_RUNS, SecondRuns
 from transforms.plan import Plan, one_line
 from warehouse.artifacts import ArtifactSource
 from warehouse.failures import encoded_sample
@@ -87,6 +88,7 @@ class _Child:
     def __init__(self, board: StepBoard) -> None:
         self._board = board
         self._plans = PlanCache()
+        self._second_runs = SecondRuns(self._waiting)
         self._listed: tuple[str, Sequence[Document]] = ("[]", ())
         self._case: tuple[str, Plan, pa.Table] | None = None
         self._actions: Mapping[str, Callable[[Document, str], Document]] = {
@@ -101,6 +103,16 @@ class _Child:
                 answer = self._answer(json.loads(header), work, components)
                 self._board.at(Phase.IDLE)
                 connection.sendall(json.dumps(answer).encode("utf-8") + b"\n")
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Marks on the board that another process computes: its start is not the step's own time."""
+        place = self._board.place
+        self._board.at(Phase.LOADING, place.step)
+        try:
+            yield
+        finally:
+            self._board.at(place.phase, place.step)
 
     def _answer(self, request: Document, text: str, components: str) -> Document:
         _limit_memory(request["memory_bytes"])
@@ -117,7 +129,12 @@ class _Child:
 
     def _memoize(self, request: Document, text: str) -> Document:
         storage = Storage(request["home"])
-        result = memoize_fragment(storage, self._work(text), self._plans, self._board)
+        token = SECOND_RUNS.set(self._second_runs)
+        try:
+            result = memoize_fragment(storage, self._work(text), self._plans, self._board)
+        finally:
+            SECOND_RUNS.reset(token)
+            self._second_runs.close()  # what they have seen stays known
         return {"result": result.to_document()}
 
     def _work(self, text: str) -> FragmentWork:

@@ -151,7 +151,7 @@ HOSTILE = batch()
 
 
 @given(components())
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 def test_canonical_form_changes_no_bit_of_hostile_columns(root):
     plan = compile_plan({"written": root, "canonical": canonicalize(root)}, fused=False)
     result = plan.run(HOSTILE)
@@ -181,7 +181,7 @@ def _bytes(array):
 
 
 @given(spellings())
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 def test_brackets_order_and_repetition_that_laws_allow_are_one_component(pair):
     one, other = map(canonicalize, pair)
     assert one == other

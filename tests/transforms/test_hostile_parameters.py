@@ -66,7 +66,7 @@ METHODS += [f"__{symbol}__" for symbol in _SYMBOLS]
 FUNCTIONS = ("column", "ragged", "weighted", "vector", "text", "int64", "float32", "float64", "boolean", "timestamp", "literal",
              "concat", "cross", "if_else", "coalesce", "minimum", "maximum", "between", "Dense", "Ragged", "Vector", "Weighted",
              "Model")  # fmt: skip
-quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(suppress_health_check=list(HealthCheck))
 
 
 def refused_or_taken(call: Callable[[], Any]) -> None:

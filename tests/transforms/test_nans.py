@@ -101,7 +101,7 @@ def _floats(operator: Operator) -> bool:
 
 @pytest.mark.parametrize("operator", list(filter(_floats, COMPUTABLE)), ids=lambda operator: operator.name)
 @given(data=st.data())
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 def test_results_have_one_nan(operator: Operator, data: st.DataObject) -> None:
     trial = drawn_trial(operator, data)
     arrays = [with_odd_nans(array) for array in trial.arrays]

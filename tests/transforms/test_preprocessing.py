@@ -222,7 +222,7 @@ REFUSED = {
     "unknown width": (lambda i: {"it": tf.strings.split(i["query"]).to_tensor()}, "shape (None, None)"),
     "complex": (lambda i: {"it": tf.cast(i["price"], tf.complex64)}, "complex64"),
     "a table in a loop": (
-        lambda i: {"it": tf.map_fn(TABLE.lookup, i["query"], fn_output_signature=tf.int64)}, "in a loop or branch only",
+        lambda i: {"it": tf.map_fn(TABLE.lookup, i["query"], fn_output_signature=tf.int64)}, "outside of loops and branches",
     ),
     "no column": (lambda i: {"it": tf.constant([1.0])}, "reads no column"),
 }  # fmt: skip

@@ -36,7 +36,7 @@ from transforms.plan import compile_plan
 from warehouse import *
 
 home, kills, seed, patience_secs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-config = WarehouseConfig(home, lease_secs=0.4, max_attempts=10**6, pin_ttl_secs=1.0, read_threads=1,
+config = WarehouseConfig(home, lease_secs=0.4, max_attempts=10**6, max_losses=10**6, pin_ttl_secs=1.0, read_threads=1,
                          rates=FREE_READS)
 compile_plan({name: item.component for name, item in model(inputs=5).inputs.items()}).run(events(3))
 
@@ -131,7 +131,9 @@ print("killed", killed)
 def test_everything_at_once(tmp_path: Path, kills: int) -> None:
     log = write_log(tmp_path / "log", hours=4, rows=60)
     home = str(tmp_path / "home")
-    config = WarehouseConfig(home, max_attempts=10**6, pin_ttl_secs=1.0, read_threads=1, rates=FREE_READS)
+    config = WarehouseConfig(
+        home, max_attempts=10**6, max_losses=10**6, pin_ttl_secs=1.0, read_threads=1, rates=FREE_READS
+    )
     with Warehouse.open(config) as warehouse:
         register_table(warehouse, "log", str(log))
         submit_model(warehouse, model("one", "ads", inputs=5))

@@ -10,6 +10,8 @@ A definition knows the names it uses and no others, so that neither the file it 
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -17,43 +19,79 @@ import importlib
 import inspect
 import json
 import sys
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from transforms.functions.errors import Unfingerprintable
-from transforms.functions.outside import builtin, forbidden, importable, path_of
+from transforms.functions.outside import builtin, forbidden, forbidden_object, importable, path_of
 from transforms.functions.packages import PYTHON, distributions_of, is_project, version_of
 from transforms.functions.reach import Chain, Reach, changed_names, imported_attributes, reach_of
-from transforms.functions.sources import compiled_class, compiled_function, source_of_class, source_of_function
+from transforms.functions.refused import Outer, attributes_by_name, refused_in
+from transforms.functions.sources import (
+    compiled_class,
+    compiled_function,
+    is_of_its_file,
+    source_of_class,
+    source_of_function,
+)
 from transforms.functions.values import NOT_A_CONSTANT, Document, encoded
 
 FORMAT = "headrace.function/1"
 
 #: Methods of Arrow arrays that lead into other packages.
 _LEADS_TO = {"to_numpy": ("numpy",), "__array__": ("numpy",), "to_pandas": ("numpy", "pandas")}
+#: How deep constants and functions may lie in each other; a worker's stack must hold what rebuilds them.
+DEEPEST = 64
+_SHALLOWER = "use fewer levels: a loop, a flat table, or one function in place of a chain"
 _WHOLE: frozenset[Chain] = frozenset({()})
+_NOTHING = object()
 #: What reaches nothing.
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
 
-def bundled(function: object, name: str) -> str:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bundle:
+    """A function written down, beside what it was written from.
+
+    Attributes:
+        text: the bundle, which is fingerprinted and run.
+        root: the function.
+        objects: the functions and classes of the definitions, in their order.
+        namespaces: for each of them the names it was defined among.
+    """
+
+    text: str
+    root: object
+    objects: Sequence[object]
+    namespaces: Sequence[Mapping[str, object]]
+
+
+def bundled(function: object, name: str) -> Bundle:
     """The bundle of a function. Raises :class:`Unfingerprintable`; equal functions give equal text in every process."""
     bundler = _Bundler(function, name)
-    root = bundler.bind(function, "", _WHOLE)
-    document = {
-        "format": FORMAT,
-        "function": root,
-        "definitions": bundler.definitions,
-        "packages": bundler.packages(),
-    }
-    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+    try:
+        root = bundler.bind(function, "", _WHOLE)
+        document = {
+            "format": FORMAT,
+            "function": root,
+            "definitions": bundler.definitions,
+            "packages": bundler.packages(),
+        }
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    except RecursionError:
+        raise Unfingerprintable("its source, or what it reaches, is nested too deep", function=name,
+                                next_step=_SHALLOWER) from None  # fmt: skip
+    return Bundle(text, function, bundler.objects, [bundler.namespace_of(each) for each in bundler.objects])
 
 
 class Wrapped:
     """What the decorator makes of a function; used in another function, it stands for the function it was made of."""
 
     function: object
+
+
+_PASS_IT = "pass what it gives as a column or a parameter"
 
 
 class _Bundler:
@@ -64,7 +102,8 @@ class _Bundler:
         self._root = root
         self._name = name
         self._positions: dict[int, int] = {}
-        self._alive: list[object] = []  # so that no id is used twice
+        self.objects: list[object] = []  # kept, so that no id is used twice
+        self._within: list[int] = []  # the values that are being bound, outermost first
         self._reached: set[str] = {PYTHON, "pyarrow"}
         self._ordering: frozenset[int] = frozenset()  # the sets whose items are being put in order
 
@@ -74,6 +113,19 @@ class _Bundler:
 
     def bind(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
         """What a name stands for."""
+        if type(value) in _PLAIN:
+            return encoded(value, lambda item, place: None)
+        if len(self._within) >= DEEPEST:
+            raise self._refusal(f"lies more than {DEEPEST} levels deep", name[:60], next_step=_SHALLOWER)
+        if id(value) in self._within and not isinstance(value, FunctionType | type | Wrapped | Set):
+            raise self._refusal("contains itself", name[:60], next_step="use a tuple, or a function that makes it")
+        self._within.append(id(value))
+        try:
+            return self._bind(value, name, chains)
+        finally:
+            self._within.pop()
+
+    def _bind(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
         if type(value) in (set, frozenset):
             self._place_items(value, name)  # type: ignore[arg-type]
         constant = encoded(value, lambda item, place: self.bind(item, name + place, _WHOLE))
@@ -84,10 +136,14 @@ class _Bundler:
             return self._module(value, name, chains)
         if isinstance(value, Wrapped):
             return self.bind(value.function, name, chains)
-        if isinstance(value, functools.partial):
+        if type(value) is functools.partial and not vars(value):
             parts = (value.func, value.args, dict(value.keywords))
             return {"partial": [self.bind(part, name, _WHOLE) for part in parts]}
         if isinstance(value, enum.Enum) and is_project(type(value).__module__):
+            if type(value).__members__.get(value.name or "") is not value:
+                raise self._refusal(
+                    "is a combination of members", name, value=value, next_step="combine them in the function"
+                )
             return {"member": [self._class(type(value), name), value.name]}
         if dataclasses.is_dataclass(value) and not isinstance(value, type) and is_project(type(value).__module__):
             return self._instance(value, name)
@@ -103,6 +159,7 @@ class _Bundler:
         def alone(item: object) -> str:
             inner = _Bundler(self._root, self._name)
             inner._ordering = self._ordering | {id(items)}
+            inner._within = list(self._within)
             return json.dumps([inner.bind(item, name, _WHOLE), inner.definitions], sort_keys=True)
 
         for item in sorted(items, key=alone):
@@ -114,6 +171,9 @@ class _Bundler:
             module = str(value.__globals__.get("__name__") or "__main__")
         if module and is_project(module) and not isinstance(value, MethodType):
             if isinstance(value, functools._lru_cache_wrapper):
+                if value.cache_info().currsize:
+                    raise self._refusal("has a cache that holds results of earlier calls", name,
+                                 next_step=f"call {name}.cache_clear() before")  # fmt: skip
                 return self.bind(value.__wrapped__, name, chains)  # and not what that may wrap in turn
             if isinstance(value, FunctionType):
                 return {"definition": self._function(value, name)}
@@ -130,10 +190,14 @@ class _Bundler:
         if source is None:
             raise self._refusal("is a function whose source cannot be found" if name else "its source cannot be found", name,
                          value=function.__qualname__, next_step="define it in a file, one lambda a line")  # fmt: skip
+        if not is_of_its_file(function):
+            raise self._refusal("has other code than its file says" if name else "its code is not what its file says", name,
+                         value=function.__qualname__, next_step="import the file again, and replace no code")  # fmt: skip
         position = self._place(function)
         code = compiled_function(source, function.__code__.co_freevars)
         reach = reach_of(code)
-        self._check(source, reach)
+        values = {**function.__globals__, **_contents(function)}
+        self._check(source, reach, values)
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         self.definitions[position] = {
             "name": function.__code__.co_name,
@@ -150,6 +214,9 @@ class _Bundler:
     def _class(self, kind: type, name: str) -> int:
         if id(kind) in self._positions:
             return self._positions[id(kind)]
+        if kind.__name__ != kind.__qualname__.rpartition(".")[2]:
+            raise self._refusal("has another name than its source gives", name, value=kind.__name__,
+                         next_step="leave the class its name")  # fmt: skip
         namespace, file = self._home_of(kind)
         source = source_of_class(kind.__qualname__, file, namespace)
         if source is None:
@@ -157,7 +224,7 @@ class _Bundler:
                          value=kind.__qualname__, next_step="use a function, or a constant of a plain type")  # fmt: skip
         position = self._place(kind)
         reach = reach_of(compiled_class(source))
-        self._check(source, reach)
+        self._check(source, reach, namespace)
         reach.names.pop(kind.__name__, None)
         self.definitions[position] = {
             "class": kind.__name__,
@@ -166,11 +233,18 @@ class _Bundler:
         }
         return position
 
+    def namespace_of(self, defined: object) -> Mapping[str, object]:
+        """The names that a function or a class was defined among."""
+        if isinstance(defined, FunctionType):
+            return defined.__globals__
+        assert isinstance(defined, type), "a definition is a function or a class"
+        return self._home_of(defined)[0]
+
     def _home_of(self, kind: type) -> tuple[dict[str, object], str]:
         module = sys.modules.get(kind.__module__)
         if module is not None and getattr(module, "__file__", None):
             return vars(module), str(module.__file__)
-        for seen in self._alive:
+        for seen in self.objects:
             if isinstance(seen, FunctionType) and seen.__globals__.get("__name__") == kind.__module__:
                 return seen.__globals__, seen.__code__.co_filename
         return {}, ""
@@ -182,7 +256,7 @@ class _Bundler:
 
     def _place(self, value: object) -> int:
         self._positions[id(value)] = len(self.definitions)
-        self._alive.append(value)
+        self.objects.append(value)
         self.definitions.append({})
         return len(self.definitions) - 1
 
@@ -214,7 +288,7 @@ class _Bundler:
             elif not builtin(name):
                 raise self._refusal("is not defined yet", name, next_step="define it above the function")
             elif why := forbidden(f"builtins.{name}"):
-                raise self._refusal(why, name, next_step="pass what it gives as a column or a parameter")
+                raise self._refusal(why, name, next_step=_PASS_IT)
         return bound
 
     def _is_itself(self, name: str, namespace: dict[str, object]) -> bool:
@@ -223,18 +297,32 @@ class _Bundler:
         known = namespace.get(name)
         return name == self._root.__qualname__ and (known is None or isinstance(known, Wrapped))
 
-    def _check(self, source: str, reach: Reach) -> None:
+    def _check(self, source: str, reach: Reach, values: Mapping[str, object]) -> None:
+        """Refuse what the source says that no fingerprint covers; ``values`` are what its outer names stand for."""
         for name in sorted(reach.written):
             raise self._refusal("is written by the function", name, next_step="return what changes, and keep no state")
         stored, reach.changed = changed_names(source)
         for name in sorted(stored & reach.names.keys()):
             raise self._refusal("is changed by the function", name, next_step="return what changes, and keep no state")
-        for module, chain in imported_attributes(source):
-            self._check_inner_import(module, chain)
+        reach.attributes |= set(attributes_by_name(source))
+        for module, chain, is_use in imported_attributes(source):
+            self._check_inner_import(module, chain, reach, is_use=is_use)
+        for refused in refused_in(source, _outer(reach, values)):
+            raise self._refusal(refused.why, refused.variable, next_step=refused.next_step)
+        for name, chains in sorted(reach.names.items()):
+            if () in chains and isinstance(values.get(name), type):
+                self._check_class_as_value(values[name], name, reach)
         for attribute in reach.attributes & _LEADS_TO.keys():
             self._reached |= set(_LEADS_TO[attribute])
 
-    def _check_inner_import(self, module: str, chain: Chain) -> None:
+    def _check_class_as_value(self, kind: object, name: str, reach: Reach) -> None:
+        """Refuse a class that goes under another name, and of which an attribute that is refused may be read."""
+        path = ".".join(path_of(kind) or ())
+        for attribute in sorted(reach.attributes):
+            if path and not is_project(path) and not forbidden(path) and (why := forbidden(f"{path}.{attribute}")):
+                raise self._refusal(why, f"{name}.{attribute}", next_step=_PASS_IT)
+
+    def _check_inner_import(self, module: str, chain: Chain, reach: Reach, *, is_use: bool) -> None:
         name = chain[0] if chain else module
         try:
             known = not module.startswith(".") and importlib.import_module(module) is not None
@@ -244,20 +332,34 @@ class _Bundler:
             raise self._refusal(f"comes from {module!r}, which the function imports itself", name,
                          next_step="import it at the top of the file")  # fmt: skip
         self._count(module, name)
-        if why := forbidden(".".join((module, *chain))):
-            raise self._refusal(why, name, next_step="pass what it gives as a column or a parameter")
+        if why := forbidden(".".join((module, *chain))) or forbidden(module):
+            raise self._refusal(why, name, next_step=_PASS_IT)
+        self._walk(sys.modules[module], module, chain)
+        value: object = sys.modules[module]
+        for attribute in chain:
+            value = getattr(value, attribute, None)
+        if is_use and isinstance(value, ModuleType):
+            raise self._module_as_value(name, value)
+        if is_use and isinstance(value, type):
+            self._check_class_as_value(value, name, reach)
 
     def _module(self, module: ModuleType, name: str, chains: Iterable[Chain]) -> Document:
         chains = sorted(chains)
         if is_project(module.__name__):
             return self._project_module(module, name, chains)
         self._count(module.__name__, name)
-        if () in chains and (why := forbidden(module.__name__)):
-            raise self._refusal(why, name, next_step="pass what it gives as a column or a parameter")
+        if () in chains:
+            if why := forbidden(module.__name__):
+                raise self._refusal(why, name, next_step=_PASS_IT)
+            raise self._module_as_value(name, module)
         needed = {module.__name__}
         for chain in chains:
             needed |= self._walk(module, name, chain)
         return {"module": [module.__name__, *sorted(needed - {module.__name__})]}
+
+    def _module_as_value(self, name: str, module: ModuleType) -> Unfingerprintable:
+        return self._refusal("is a module used as a value", name, value=module.__name__,
+                             next_step="name what is needed of it, as in module.function")  # fmt: skip
 
     def _project_module(self, module: ModuleType, name: str, chains: list[Chain]) -> Document:
         if () in chains:
@@ -287,15 +389,14 @@ class _Bundler:
                 passed.add(path)
             elif isinstance(value, type):
                 path = ".".join(path_of(value) or (path,))
-            if why := forbidden(path):
-                raise self._refusal(why, name, next_step="pass what it gives as a column or a parameter")
+            if why := forbidden(path) or forbidden_object(value):
+                raise self._refusal(why, name, next_step=_PASS_IT)
         return passed
 
     def _outside(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
         """A function or class that a package, or Python, brings."""
-        path = path_of(value)
-        if path is not None and not is_project(path[0]) and (why := forbidden(".".join(path))):
-            raise self._refusal(why, name, next_step="pass what it gives as a column or a parameter")
+        if why := forbidden_object(value):
+            raise self._refusal(why, name, next_step=_PASS_IT)
         found = importable(value)
         if found is None or is_project(found[0]):
             raise self._refusal(f"holds a value of type {type(value).__name__}, which cannot be written down", name,
@@ -323,3 +424,25 @@ class _Bundler:
     def _refusal(self, why: str, name: str, *, value: object = None, next_step: str = "") -> Unfingerprintable:
         shown = None if value is None else repr(value)[:200]
         return Unfingerprintable(why, function=self._name, variable=name, value=shown, next_step=next_step)
+
+
+def _contents(function: FunctionType) -> dict[str, object]:
+    """The enclosed variables of a function that have values."""
+    found: dict[str, object] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
+
+
+def _outer(reach: Reach, values: Mapping[str, object]) -> Outer:
+    def at(chain: tuple[str, ...]) -> object:
+        value = values.get(chain[0], getattr(builtins, chain[0], _NOTHING))
+        for attribute in chain[1:]:
+            value = getattr(value, attribute, _NOTHING)
+        return value
+
+    return Outer(
+        is_singleton=lambda chain: chain[0] in reach.names and isinstance(at(chain), type | enum.Enum | ModuleType),
+        is_set=lambda name: name in reach.names and isinstance(values.get(name), Set),
+    )

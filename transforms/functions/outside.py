@@ -1,4 +1,4 @@
-"""Things of packages and of the standard library: what they are called, and which of them change from run to run."""
+"""Things of packages and of the standard library: what they are called, and which of them depend on the outside."""
 
 from __future__ import annotations
 
@@ -7,42 +7,53 @@ import importlib
 import sys
 from types import BuiltinFunctionType, MethodType, ModuleType
 
-#: Modules nothing of which may be used, and paths within the others. What they give differs between runs or machines.
-_FORBIDDEN = (
-    "random", "secrets", "time", "socket", "subprocess", "tempfile", "glob", "shutil", "http", "urllib.request",
-    "requests", "threading", "multiprocessing", "asyncio", "numpy.random", "pyarrow.compute.random", "pyarrow.fs",
-    "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today",
-    "datetime.datetime.fromtimestamp", "uuid.uuid1", "uuid.uuid4", "uuid.getnode", "io.open", "pathlib.Path.read_text",
-    "pathlib.Path.read_bytes", "pathlib.Path.home", "pathlib.Path.cwd", "pandas.Timestamp.now", "pandas.Timestamp.today",
-    "_io.open", "_io.FileIO", "codecs.open", "platform", "locale", "getpass", "importlib", "inspect", "gc", "ctypes",
-)  # fmt: skip
-#: Of ``os`` and ``sys`` only what depends on nothing outside.
-_ALLOWED = {
-    "os": ("os.path.basename", "os.path.dirname", "os.path.join", "os.path.split", "os.path.splitext", "os.sep",
-           "os.path.normpath", "os.path.commonprefix"),
-    "sys": ("sys.maxsize", "sys.float_info", "sys.maxunicode"),
-}  # fmt: skip
-_FORBIDDEN_BUILTINS = {
-    "open": "reads files", "input": "reads from a person", "hash": "differs between processes for text",
-    "id": "differs between runs", "exec": "runs code that cannot be seen", "eval": "runs code that cannot be seen",
-    "compile": "runs code that cannot be seen", "globals": "reaches everything", "locals": "reaches everything",
-    "vars": "reaches everything", "__import__": "imports what cannot be seen", "breakpoint": "stops the worker",
-}  # fmt: skip
+from transforms.functions.impure import FORBIDDEN, FORBIDDEN_BUILTINS, PURE, PURE_PATHS
+
+_WHY = "which differs between runs or machines"
 
 
 def forbidden(path: str) -> str:
-    """Why what stands at a path such as ``time.time`` may not be used, or ''."""
-    top = path.partition(".")[0]
-    path = path.replace("posixpath.", "os.path.").replace("ntpath.", "os.path.")
+    """Why the thing at a path such as ``time.time`` may not be used, or ''."""
+    path = _public(path)
+    top, _, rest = path.partition(".")
     if top == "builtins":
-        return _FORBIDDEN_BUILTINS.get(path.partition(".")[2], "")
-    if top in _ALLOWED or path.startswith("os.path."):
-        allowed = _ALLOWED["os" if path.startswith("os.") else top]
-        parts = (path == each or each.startswith(path + ".") for each in allowed)
-        return "" if any(parts) else f"is {path}, which differs between runs or machines"
-    if any(path == each or path.startswith(each + ".") for each in _FORBIDDEN):
-        return f"is {path}, which differs between runs or machines"
-    return ""
+        return FORBIDDEN_BUILTINS.get(rest, "")
+    if any(_is_within(path, each) for each in FORBIDDEN):
+        return f"is {path}, {_WHY}"
+    if top not in sys.stdlib_module_names or any(_is_within(path, each) for each in PURE):
+        return ""
+    if any(_is_within(path, each) or each.startswith(path + ".") for each in PURE_PATHS):
+        return ""
+    if any(each.startswith(path + ".") for each in PURE):
+        return ""  # the package that a pure module is in
+    return f"is {path}, {_WHY}"
+
+
+def forbidden_object(value: object) -> str:
+    """As :func:`forbidden`, of the thing itself: it is known under whatever name it is reached."""
+    for path in FORBIDDEN:
+        module, _, name = path.rpartition(".")
+        home = sys.modules.get(module)
+        if home is not None and vars(home).get(name) is value:
+            return f"is {path}, {_WHY}"
+    path = ".".join(path_of(value) or ())
+    return forbidden(path) if path else ""
+
+
+def _is_within(path: str, whole: str) -> bool:
+    return path == whole or path.startswith(whole + ".")
+
+
+def _public(path: str) -> str:
+    """The path under the public module's name: functions of ``os.path`` and C modules bear others."""
+    for private, public in (("posixpath", "os.path"), ("ntpath", "os.path"), ("genericpath", "os.path"),
+                            ("posix", "os"), ("nt", "os")):  # fmt: skip
+        if _is_within(path, private):
+            return public + path[len(private) :]
+    top = path.partition(".")[0]
+    if top.startswith("_") and top in sys.stdlib_module_names and top.lstrip("_") in sys.stdlib_module_names:
+        return path.lstrip("_")
+    return path
 
 
 def path_of(value: object) -> tuple[str, str] | None:

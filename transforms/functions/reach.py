@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
+from transforms.functions.refused import chain_of
+
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _FREE = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS"})
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
@@ -15,6 +17,11 @@ _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 #: Methods that change a list, a mapping or a set.
 _CHANGING = frozenset({"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "add", "discard",
                        "update", "setdefault", "popitem", "intersection_update", "difference_update"})  # fmt: skip
+
+#: Methods that store an item or an attribute.
+_SETTERS = frozenset({"__setattr__", "__delattr__", "__setitem__", "__delitem__"})
+#: Classes whose setters take what they change as an argument.
+_BASES = frozenset({"object", "type", "dict", "list"})
 
 Chain = tuple[str, ...]
 
@@ -77,8 +84,13 @@ def changed_names(source: str) -> tuple[set[str], set[str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
             stored |= _root(node.value)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
-            called |= _root(node.func.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in _CHANGING:
+                called |= _root(node.func.value)
+            elif node.func.attr in _SETTERS:
+                stored |= (_root(node.func.value) - _BASES) | (_root(node.args[0]) if node.args else set())
+        elif isinstance(node, ast.Call) and node.args and getattr(node.func, "id", "") in ("setattr", "delattr"):
+            stored |= _root(node.args[0])
     return stored, called
 
 
@@ -88,29 +100,27 @@ def _root(node: ast.expr) -> set[str]:
     return {node.id} if isinstance(node, ast.Name) else set()
 
 
-def imported_attributes(source: str) -> Iterator[tuple[str, Chain]]:
-    """(module, attributes) for everything taken of a module that the source itself imports."""
+def imported_attributes(source: str) -> Iterator[tuple[str, Chain, bool]]:
+    """(module, attributes, is it a use) for what the source takes of modules that it imports itself.
+
+    A use without attributes is the module, or what was imported from it, as a value.
+    """
     tree = ast.parse(source)
     bound: dict[str, tuple[str, Chain]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                bound[alias.asname or alias.name.partition(".")[0]] = (
-                    alias.name if alias.asname else alias.name.partition(".")[0],
-                    (),
-                )
-                yield alias.name, ()
+                top = alias.name if alias.asname else alias.name.partition(".")[0]
+                bound[alias.asname or top] = (top, ())
+                yield alias.name, (), False
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             for alias in node.names:
                 bound[alias.asname or alias.name] = (module, (alias.name,))
-                yield module, (alias.name,)
+                yield module, (alias.name,), False
+    inner = {node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
-        taken: list[str] = []
-        inner: ast.expr | ast.AST = node
-        while isinstance(inner, ast.Attribute):
-            taken.insert(0, inner.attr)
-            inner = inner.value
-        if taken and isinstance(inner, ast.Name) and inner.id in bound:
-            module, chain = bound[inner.id]
-            yield module, (*chain, *taken)
+        chain = chain_of(node) if isinstance(node, ast.Attribute | ast.Name) and node not in inner else ()
+        if chain and chain[0] in bound and isinstance(getattr(node, "ctx", None), ast.Load):
+            module, start = bound[chain[0]]
+            yield module, (*start, *chain[1:]), True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import hashlib
 import importlib
 import json
 import linecache
@@ -49,8 +50,12 @@ def name_of(bundle: str) -> str:
 @lru_cache(maxsize=256)
 def rebuilt(bundle: str) -> Callable[..., Any]:
     """The function. Raises :class:`OtherPackageVersion` if this process has other packages than it was written with."""
-    document = parsed(bundle)
-    for package, version in document["packages"].items():
+    function: Callable[..., Any] = Rebuilt(bundle).root
+    return function
+
+
+def _check_packages(bundle: str) -> None:
+    for package, version in parsed(bundle)["packages"].items():
         found = version_of(package)
         if found != version:
             raise OtherPackageVersion(
@@ -60,25 +65,33 @@ def rebuilt(bundle: str) -> Callable[..., Any]:
                 allowed=f"{package} {version}",
                 next_step="install that version here, or submit the model again from a process that has this one",
             )
-    function: Callable[..., Any] = _Rebuilder(document["definitions"]).value(document["function"])
-    return function
 
 
-class _Rebuilder:
-    """Functions first, then what their names stand for, then classes in the order in which they need each other."""
+class Rebuilt:
+    """Functions first, then what their names stand for, then classes in the order in which they need each other.
 
-    def __init__(self, definitions: list[dict[str, Document]]) -> None:
+    Attributes:
+        root: the function.
+        objects: the functions and classes of the definitions, in their order.
+        namespaces: the names that each of them knows.
+    """
+
+    def __init__(self, bundle: str) -> None:
+        _check_packages(bundle)
+        document = parsed(bundle)
+        definitions: list[dict[str, Document]] = document["definitions"]
         self._definitions = definitions
         # C code that imports something on behalf of a function looks for the builtins among the function's globals.
-        self._namespaces: list[dict[str, Any]] = [{"__name__": "model", "__builtins__": builtins} for _ in definitions]
-        self._values: list[Any] = [None] * len(definitions)
+        self.namespaces: list[dict[str, Any]] = [{"__name__": "model", "__builtins__": builtins} for _ in definitions]
+        self.objects: list[Any] = [None] * len(definitions)
         self._cells: list[dict[str, CellType]] = [{} for _ in definitions]
         self._entered: set[int] = set()
         for position, definition in enumerate(definitions):
             if "class" not in definition:
-                self._values[position] = self._function(position, definition)
+                self.objects[position] = self._function(position, definition)
         for position in range(len(definitions)):
             self._enter(position)
+        self.root: Any = self.value(document["function"])
 
     def value(self, document: Document) -> Any:
         """What a document stands for; a class that is used is made first."""
@@ -90,7 +103,7 @@ class _Rebuilder:
         cells = self._cells[position]
         cells.update({name: CellType() for name in code.co_freevars})
         closure = tuple(cells[name] for name in code.co_freevars)
-        return FunctionType(code, self._namespaces[position], definition["name"], None, closure)
+        return FunctionType(code, self.namespaces[position], definition["name"], None, closure)
 
     def _enter(self, position: int) -> None:
         """Give a definition what its names stand for; run it if it is a class."""
@@ -98,15 +111,16 @@ class _Rebuilder:
             return
         self._entered.add(position)
         definition = self._definitions[position]
-        namespace = self._namespaces[position]
+        namespace = self.namespaces[position]
         namespace.update({name: self.value(document) for name, document in definition["names"].items()})
         if "class" in definition:
-            exec(compiled_class(definition["source"]), namespace)
-            self._values[position] = namespace[definition["class"]]
+            code = compiled_class(definition["source"], _remembered(definition["source"]))
+            exec(code, namespace)
+            self.objects[position] = namespace[definition["class"]]
             return
         for name, document in definition["free"].items():
             self._cells[position][name].cell_contents = self.value(document)
-        function = self._values[position]
+        function = self.objects[position]
         function.__defaults__ = tuple(map(self.value, definition["defaults"])) or None
         function.__kwdefaults__ = {
             key: self.value(each) for key, each in definition["keyword_defaults"].items()
@@ -136,7 +150,7 @@ class _Rebuilder:
 
     def _definition(self, position: int) -> Any:
         self._enter(position)
-        return self._values[position]
+        return self.objects[position]
 
     def _instance(self, position: int, fields: dict[str, Document]) -> Any:
         kind = self._definition(position)
@@ -147,9 +161,10 @@ class _Rebuilder:
 
 
 def _remembered(source: str) -> str:
-    """A name under which tracebacks find the source, though it stands in no file."""
+    """A name under which tracebacks find the source, though it stands in no file; one for each source."""
     lines = (source + "\n").splitlines(keepends=True)
     tree = ast.parse(source).body[0]
-    name = f"<function {getattr(tree, 'name', 'lambda')} of a model>"
+    digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    name = f"<function {getattr(tree, 'name', 'lambda')} of a model, {digest}>"
     linecache.cache[name] = (len(source), None, lines, name)
     return name

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import linecache
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -26,7 +27,9 @@ from transforms.columns import (
     to_arrow,
 )
 from transforms.errors import DataError
+from transforms.functions.guard import OutsideAccess, call_guarded
 from transforms.functions.rebuild import name_of, rebuilt
+from transforms.functions.second_run import SECOND_RUNS, Differs
 from transforms.functions.values import decoded
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type, type_from_document
 
@@ -38,7 +41,16 @@ def python_function(*columns: Column, bundle: str, keywords: str, takes: Sequenc
     """The function over whole columns. Raises :class:`DataError` for whatever it does not keep to."""
     types = [column_type_of(text) for text in takes]
     arrays = [to_arrow(column, column_type) for column, column_type in zip(columns, types, strict=True)]
-    return from_arrow(computed(arrays, bundle, keywords, column_type_of(gives)), column_type_of(gives))
+    result = computed(arrays, bundle, keywords, column_type_of(gives))
+    second_runs = SECOND_RUNS.get()
+    if second_runs is not None and len(result):
+        try:
+            second_runs.check(arrays, result, bundle, keywords, gives)
+        except Differs as difference:
+            raise _broken(
+                bundle, str(difference), "the same values for the same rows, in every process"
+            ) from difference
+    return from_arrow(result, column_type_of(gives))
 
 
 def one_event(*row: Any, bundle: str, keywords: str, takes: Sequence[str], gives: str) -> object:
@@ -59,25 +71,52 @@ def computed(arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: Colu
     rows = len(arrays[0])
     if rows == 0:
         return pa.array([], arrow_type(gives))
-    result = _called(arrays, bundle, keywords, gives)
+    function = rebuilt(bundle)
+    result = called(function, arrays, bundle, keywords, gives)
     if rows > 1:
         picks = pa.array(range(rows - 2, -1, -max(rows // _PROBES, 2)))
-        alone = _called([array.take(picks) for array in arrays], bundle, keywords, gives)
+        alone = called(function, [array.take(picks) for array in arrays], bundle, keywords, gives)
         if not _equal(alone, result.take(picks)):
             raise _broken(bundle, "gives a row something else when other rows are beside it, or when run again",
                           "a row of the result that depends on the same row of the arguments only")  # fmt: skip
     return result
 
 
-def _called(arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType) -> pa.Array:
-    function = rebuilt(bundle)
+def called(
+    function: Callable[..., Any], arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType
+) -> pa.Array:
+    """What a rebuilt function gives for these rows, held to type, length and nulls."""
     given = {name: decoded(document, _no_reference) for name, document in json.loads(keywords).items()}
     try:
-        result = function(*arrays, **given)
+        result = guarded(function, arrays, given, bundle)
+    except DataError:
+        raise
     except Exception as error:
         raise DataError(f"function {name_of(bundle)} raised {type(error).__name__}", where=_line(error),
                         value=str(error)) from error  # fmt: skip
     return _checked(result, len(arrays[0]), bundle, gives)
+
+
+def guarded(
+    function: Callable[..., Any], arrays: Sequence[pa.Array], given: Mapping[str, object], bundle: str
+) -> object:
+    """Whatever the function returns or raises; :class:`DataError` if it reached the outside on the way.
+
+    It runs in an empty context: what numpy and decimal keep in theirs neither enters the function nor leaves it.
+    """
+    try:
+        result, accesses = call_guarded(lambda: contextvars.Context().run(function, *arrays, **given))
+    except OutsideAccess as error:
+        raise _outside(bundle, str(error), error) from error
+    if accesses:
+        raise _outside(bundle, accesses[0], None)
+    return result
+
+
+def _outside(bundle: str, access: str, error: BaseException | None) -> DataError:
+    return DataError(f"function {name_of(bundle)} must depend on its arguments alone, got an access to the outside",
+                     value=access, where="" if error is None else _line(error),
+                     next_step="pass what it reads as a column or a parameter")  # fmt: skip
 
 
 def _checked(result: object, rows: int, bundle: str, gives: ColumnType) -> pa.Array:

@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from types import CodeType, FunctionType
 
+#: A global of modules whose assertions pytest has rewritten.
+_REWRITTEN = "@pytest_ar"
+
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -28,6 +31,32 @@ def source_of_function(function: FunctionType) -> str | None:
             return None  # Python was told to keep no columns, so that nobody knows which
         found = sorted((node for node in found if _spans(node, code)), key=_extent)[:1]
     return _function_source(found[0]) if found else None
+
+
+def is_of_its_file(function: FunctionType) -> bool:
+    """Whether the function's code is what compiling its file gives; files change, and so does code in memory."""
+    code = function.__code__
+    linecache.checkcache(code.co_filename)
+    text = "".join(linecache.getlines(code.co_filename, function.__globals__))
+    found = _codes(text).get((code.co_name, code.co_firstlineno), ())
+    if _REWRITTEN in function.__globals__:  # pytest, which writes other code for assertions
+        return any(code.co_varnames[: code.co_argcount] == each.co_varnames[: each.co_argcount] for each in found)
+    return code in found
+
+
+@lru_cache(maxsize=16)
+def _codes(text: str) -> dict[tuple[str, int], list[CodeType]]:
+    """Every code that a text holds, by name and first line."""
+    found: dict[tuple[str, int], list[CodeType]] = {}
+    try:
+        waiting = [compile(text, "<file>", "exec", dont_inherit=True)]
+    except (SyntaxError, ValueError):
+        return {}  # the file has changed since
+    while waiting:
+        code = waiting.pop()
+        found.setdefault((code.co_name, code.co_firstlineno), []).append(code)
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return found
 
 
 def source_of_class(name: str, filename: str, namespace: dict[str, object]) -> str | None:
@@ -62,9 +91,9 @@ def compiled_function(source: str, free: Sequence[str]) -> CodeType:
     return _first_code(outer)
 
 
-def compiled_class(source: str) -> CodeType:
+def compiled_class(source: str, filename: str = "<class of a model>") -> CodeType:
     """The code that defines the class in ``source``, to be run in a namespace."""
-    return compile(source, "<class of a model>", "exec", dont_inherit=True, optimize=0)
+    return compile(source, filename, "exec", dont_inherit=True, optimize=0)
 
 
 def _first_code(code: CodeType) -> CodeType:

@@ -12,6 +12,7 @@ import decimal
 import json
 import math
 import re
+import struct
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -26,20 +27,33 @@ ARRAY_MAX_BYTES = 65_536
 #: What :func:`encoded` returns for a value that is no constant.
 NOT_A_CONSTANT: Final = object()
 
+#: Longer whole numbers are written in hexadecimal: Python refuses to write them in decimal beyond 4,300 digits.
+_PLAIN_INT_BITS = 14_000
+_NAN = struct.pack(">d", math.nan)
 _TIMES = (datetime.datetime, datetime.date, datetime.time)
 
 
 def encoded(value: object, inner: Callable[[object, str], Document]) -> Document:
     """The document of a constant, or :data:`NOT_A_CONSTANT`. ``inner(item, place)`` encodes the items of a container."""
     kind = type(value)
-    if value is None or kind in (bool, int, str):
+    if value is None or kind in (bool, str):
         return value
+    if isinstance(value, int) and kind is int:
+        return value if value.bit_length() <= _PLAIN_INT_BITS else {"int": hex(value)}
     if isinstance(value, float) and kind is float:
-        return {"float": "nan" if math.isnan(value) else value.hex()}
+        return _float(value)
     if isinstance(value, bytes) and kind is bytes:
         return {"bytes": _base64(value)}
     container = _container(value, inner)
     return _special(value) if container is NOT_A_CONSTANT else container
+
+
+def _float(value: float) -> Document:
+    """A float, all its bits: NaNs differ in sign and payload."""
+    if not math.isnan(value):
+        return {"float": value.hex()}
+    bits = struct.pack(">d", value)
+    return {"float": "nan"} if bits == _NAN else {"nan": bits.hex()}
 
 
 def _container(value: object, inner: Callable[[object, str], Document]) -> Document:
@@ -60,31 +74,55 @@ def _special(value: object) -> Document:
         case np.ndarray() if type(value) is not np.ndarray:
             return NOT_A_CONSTANT  # a masked array is more than its values
         case np.generic() | np.ndarray():
-            array = np.ascontiguousarray(value)
-            if array.dtype.kind not in "biufUSmM" or array.nbytes > ARRAY_MAX_BYTES:
-                return NOT_A_CONSTANT
-            kind = "numpy" if isinstance(value, np.ndarray) else "numpy_scalar"
-            return {kind: [array.dtype.str, list(np.shape(value)), _base64(array.tobytes())]}
+            return _numpy_document(value)
         case pa.DataType():
+            if _needs_time_zones(value):
+                return NOT_A_CONSTANT
             return {"arrow_type": _base64(pa.schema([("it", value)]).serialize())}
         case pa.Array() | pa.Scalar():
             return _arrow(value)
-        case re.Pattern():
+        case re.Pattern() if type(value.pattern) in (str, bytes) and not value.flags & re.LOCALE:
             return {"pattern": [_base64(value.pattern) if isinstance(value.pattern, bytes) else value.pattern,
                                 isinstance(value.pattern, bytes), int(value.flags)]}  # fmt: skip
         case datetime.timedelta() if type(value) is datetime.timedelta:  # pandas' has nanoseconds too
             return {"timedelta": [value.days, value.seconds, value.microseconds]}
-        case decimal.Decimal():
+        case decimal.Decimal() if type(value) is decimal.Decimal:
             return {"decimal": str(value)}
     if isinstance(value, _TIMES) and type(value) in _TIMES and getattr(value, "tzinfo", None) in (None, datetime.UTC):
-        return {type(value).__name__: value.isoformat()}
+        fold = getattr(value, "fold", 0)  # which ISO 8601 has no place for
+        return {type(value).__name__: [value.isoformat(), fold] if fold else value.isoformat()}
     return NOT_A_CONSTANT
+
+
+def _numpy_document(value: Any) -> Document:
+    """An array, its order in memory included: sums and flat views depend on it. Padding between items is refused."""
+    dtype = value.dtype
+    if dtype.kind not in "biufUSmM" or value.nbytes > ARRAY_MAX_BYTES or dtype.metadata or dtype.type is np.longdouble:
+        return NOT_A_CONSTANT
+    if not isinstance(value, np.ndarray):
+        return {"numpy_scalar": [dtype.str, [], _base64(value.tobytes())]}
+    if value.flags.c_contiguous:
+        return {"numpy": [dtype.str, list(value.shape), _base64(value.tobytes())]}
+    if value.flags.f_contiguous:
+        return {"numpy": [dtype.str, list(value.shape), _base64(value.tobytes("F")), "F"]}
+    return NOT_A_CONSTANT
+
+
+def _needs_time_zones(value: pa.DataType) -> bool:
+    """Whether values of a type are read by a time zone's rules, which differ between machines."""
+    return any(not _FIXED_ZONE.fullmatch(zone) for zone in _ZONE.findall(str(value)))
+
+
+_ZONE = re.compile(r"tz=([^\]]*)\]")
+_FIXED_ZONE = re.compile(r"UTC|[+-]\d\d:\d\d")
 
 
 def _arrow(value: pa.Array | pa.Scalar) -> Document:
     array = value if isinstance(value, pa.Array) else pa.array([value.as_py()], value.type)
-    if array.nbytes > ARRAY_MAX_BYTES:
+    if array.nbytes > ARRAY_MAX_BYTES or _needs_time_zones(array.type):
         return NOT_A_CONSTANT
+    if isinstance(value, pa.Scalar) and not (array[0].equals(value) or value.as_py() != value.as_py()):
+        return NOT_A_CONSTANT  # Python has no value that stands for all of it
     sink = pa.BufferOutputStream()
     batch = pa.record_batch([array], names=["it"])
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -112,8 +150,8 @@ _CONTAINERS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "list": list, "s
 
 
 def _numpy(content: list[Any]) -> np.ndarray[Any, np.dtype[Any]]:
-    dtype, shape, data = content
-    array = np.frombuffer(base64.b64decode(data), np.dtype(dtype)).reshape(shape).copy()
+    dtype, shape, data, *order = content
+    array = np.frombuffer(base64.b64decode(data), np.dtype(dtype)).reshape(shape, order="F" if order else "C").copy("K")
     array.flags.writeable = False
     return array
 
@@ -123,6 +161,13 @@ def _arrow_array(content: str) -> pa.Array:
         return reader.read_next_batch().column(0)
 
 
+def _folded(kind: type[datetime.datetime] | type[datetime.time], content: str | list[Any]) -> object:
+    if isinstance(content, str):
+        return kind.fromisoformat(content)
+    text, fold = content
+    return kind.fromisoformat(text).replace(fold=fold)
+
+
 def _pattern(content: list[Any]) -> re.Pattern[Any]:
     text, is_bytes, flags = content
     return re.compile(base64.b64decode(text) if is_bytes else text, flags)
@@ -130,6 +175,8 @@ def _pattern(content: list[Any]) -> re.Pattern[Any]:
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "float": lambda content: math.nan if content == "nan" else float.fromhex(content),
+    "nan": lambda content: struct.unpack(">d", bytes.fromhex(content))[0],
+    "int": lambda content: int(content, 16),
     "bytes": base64.b64decode,
     "numpy": _numpy,
     "numpy_scalar": lambda content: _numpy(content)[()],
@@ -139,7 +186,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "pattern": _pattern,
     "timedelta": lambda content: datetime.timedelta(*content),
     "decimal": decimal.Decimal,
-    "datetime": datetime.datetime.fromisoformat,
+    "datetime": lambda content: _folded(datetime.datetime, content),
     "date": datetime.date.fromisoformat,
-    "time": datetime.time.fromisoformat,
+    "time": lambda content: _folded(datetime.time, content),
 }

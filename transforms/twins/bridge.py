@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib
 import json
 import sys
@@ -11,14 +10,15 @@ from contextlib import nullcontext
 from typing import Any
 
 import tensorflow as tf
-from google.protobuf import json_format
-from tensorflow.core.framework import tensor_pb2, types_pb2
 
-from transforms.encoding import digest
+from transforms.canonical import canonicalize
 from transforms.errors import UnknownColumn
 from transforms.expression import Expr, apply
 from transforms.functions.packages import version_of
-from transforms.twins.canonical_graph import FORMAT, UNWRITTEN_TABLE, Canonical, Graph, NotBridged, Ref, constant_vertex
+from transforms.twins.canonical_graph import FORMAT, Canonical
+from transforms.twins.captured_tables import Tables, own_tables
+from transforms.twins.inlined_graph import Graph, Ref
+from transforms.twins.refusals import NotBridged, refused_when
 from transforms.twins.tensors import ELEMENT
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, type_document
 
@@ -50,12 +50,14 @@ def bridged(
 
     def traced(inputs: Tensors) -> Tensors:
         copy = tf.nest.map_structure(tf.identity, dict(inputs), expand_composites=True)
-        with _transform_context(module):
+        with _transform_context(module), own_tables():
             return dict(function(_Given(copy)))
 
-    concrete = tf.function(traced, input_signature=[specs], autograph=False).get_concrete_function()
+    with refused_when("traced"), own_tables():  # out here for tables that are lifted out of the function
+        concrete = tf.function(traced, input_signature=[specs], autograph=False).get_concrete_function()
     _refuse_analyzers(concrete.graph)
-    return _Tracing(concrete, specs, columns).expressions()
+    with refused_when("written down"):
+        return _Tracing(concrete, specs, columns).expressions()
 
 
 class _Given(dict[str, Any]):
@@ -73,11 +75,13 @@ def from_saved(
     """See :func:`transforms.preprocessing.from_transform_output`."""
     try:
         loaded = tf.saved_model.load(path)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # the folder may hold anything
         raise NotBridged("no SavedModel can be read here", value=path, next_step=_FOLDER) from error
-    if not hasattr(loaded, "transform_fn"):
-        raise NotBridged("the SavedModel is not one that tf.Transform wrote", value=path, next_step=_FOLDER)
-    (signature,), _ = loaded.transform_fn.structured_input_signature
+    match getattr(getattr(loaded, "transform_fn", None), "structured_input_signature", None):
+        case ((dict() as signature,), _):
+            pass
+        case _:
+            raise NotBridged("the SavedModel is not one that tf.Transform wrote", value=path, next_step=_FOLDER)
     if missing := sorted(set(signature) - set(columns)):
         raise UnknownColumn("the analysed function reads columns that were not given", value=", ".join(missing),
                             allowed=", ".join(sorted(signature)), next_step="add them to columns")  # fmt: skip
@@ -130,46 +134,56 @@ def _spec(column_type: ColumnType, name: str, sparse: Collection[str], ragged: C
 
 
 class _Tracing:
-    """A traced function: its graph, which placeholder is whose, and which column a placeholder belongs to."""
+    """A traced function: its graph, and the key and part of every placeholder.
+
+    A key enters as its column's canonical identity and its way: keys of one column that enter the same way are one input,
+    and the order of the inputs depends on neither the keys nor the order of tracing.
+    """
 
     def __init__(self, concrete: Any, specs: Mapping[str, tf.TypeSpec], columns: Mapping[str, Expr]) -> None:
         self._concrete = concrete
         self._specs = specs
         self._columns = columns
-        self._definition = concrete.graph.as_graph_def()
         self._owner: dict[str, tuple[str, int]] = {}
         placeholders = iter(concrete.graph.inputs)
         for name in sorted(specs):  # tf.nest sorts the keys of a mapping
             for position in range(_PARTS[_way(specs[name])]):
                 self._owner[next(placeholders).op.name] = (name, position)
-        self._constants: dict[str, Any] = {}
-        self._tables: dict[str, Any] = {}
-        for outer, inner in concrete.graph.captures:
-            place = self._tables if outer.dtype == tf.resource else self._constants
-            place[inner.op.name] = outer
-        self._graph, self._initializers = self._written()
+        self._inputs = {name: (canonicalize(columns[name].node).identity, _way(spec)) for name, spec in specs.items()}
+        captured = {inner.op.name: outer for outer, inner in concrete.graph.captures}
+        resources = {name: outer for name, outer in captured.items() if outer.dtype == tf.resource}
+        # Read once for all outputs, which differ in the labels of their leaves only.
+        self._graph = Graph(concrete.graph.as_graph_def(), {name: name for name in self._owner},
+                            {**captured, **dict.fromkeys(resources, 0)})  # fmt: skip
+        self._initializers = Tables(resources).write(self._graph, "the tables of the function")
 
     def expressions(self) -> dict[str, Expr]:
         outputs = self._concrete.structured_outputs
-        return {name: self._expression(name, outputs[name]) for name in sorted(outputs)}
+        for name in outputs:
+            if not isinstance(name, str):
+                raise NotBridged("the key of an output must be text", value=name, next_step="name the output")
+        expressions = {name: self._expression(name, outputs[name]) for name in sorted(outputs)}
+        self._graph.refuse_callbacks()
+        return expressions
 
     def _expression(self, name: str, output: Any) -> Expr:
         kind, tensors, column_type = _output(name, output)
         refs = [(tensor.op.name, tensor.value_index) for tensor in tensors]
         reached = self._reached(refs)
+        where = f"output {name}"
         if not reached:
-            raise NotBridged("an output reads no column", where=f"output {name}", next_step="leave it out")
-        inputs = {self._input(column): self._columns[column].node for column in reached}
+            raise NotBridged("an output reads no column", where=where, next_step="leave it out")
+        inputs = {self._inputs[column]: self._columns[column].node for column in reversed(reached)}
         order = {each: position for position, each in enumerate(sorted(inputs))}
         leaves = {
-            placeholder: f"in{order[self._input(column)]}_{part}"
+            placeholder: f"in{order[self._inputs[column]]}_{part}"
             for placeholder, (column, part) in self._owner.items()
             if column in reached
         }
         graph = self._graph.labelled({**dict.fromkeys(self._owner, ""), **leaves})
         document = {
             "format": FORMAT,
-            **Canonical(graph, refs, self._initializers).document(),
+            **Canonical(graph, refs, self._initializers, where).document(),
             "inputs": [{"as": way, "type": _type_of(inputs[identity, way].type)} for identity, way in order],
             "as": kind,
             "type": type_document(column_type),
@@ -178,80 +192,9 @@ class _Tracing:
         text = json.dumps(document, sort_keys=True, separators=(",", ":"))
         return apply("tensorflow_graph", *(Expr(inputs[each]) for each in order), graph=text)
 
-    def _input(self, column: str) -> tuple[str, str]:
-        """What a key enters as: keys of one column that enter the same way are one input."""
-        return self._columns[column].node.identity, _way(self._specs[column])
-
-    def _reached(self, refs: Sequence[Ref]) -> set[str]:
-        graph = self._graph
-        ahead = [graph.resolved(ref)[0] for ref in refs]
-        seen: set[str] = set()
-        while ahead:
-            name = ahead.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            ahead += graph.needed(name)
-        return {self._owner[name][0] for name in seen & self._owner.keys()}
-
-    def _written(self) -> tuple[Graph, dict[str, str]]:
-        """The graph with what it captured written into it; and for each table, the node that fills it.
-
-        It is read once for all outputs, which differ only in the labels of their leaves.
-        """
-        leaves = {placeholder: placeholder for placeholder in self._owner}
-        graph = Graph(self._definition, leaves, {**self._constants, **dict.fromkeys(self._tables, 0)})
-        initializers: dict[str, str] = {}
-        for placeholder, handle in self._tables.items():
-            self._write_table(graph, placeholder, handle, initializers)
-        return graph, initializers
-
-    def _write_table(self, graph: Graph, placeholder: str, handle: Any, initializers: dict[str, str]) -> None:
-        users = [vertex for vertex in graph.vertices.values()
-                 if vertex.inputs and graph.resolved(vertex.inputs[0])[0] == placeholder]  # fmt: skip
-        finds = [vertex for vertex in users if vertex.op == "LookupTableFindV2"]
-        if not finds:
-            graph.vertices[placeholder].op = UNWRITTEN_TABLE
-            return
-        types = {"key_dtype": finds[0].attributes["Tin"], "value_dtype": finds[0].attributes["Tout"]}
-        filled = [vertex for vertex in users if vertex.op == "LookupTableImportV2"]
-        keys, values = _filled(graph, filled[0]) if filled else _exported(handle, types, placeholder)
-        order = sorted(range(len(keys)), key=lambda i: keys[i])
-        names = f"{placeholder}/keys", f"{placeholder}/values"
-        graph.vertices[names[0]] = constant_vertex(keys[order])
-        graph.vertices[names[1]] = constant_vertex(values[order])
-        content = json.dumps([graph.vertices[name].attributes for name in names], sort_keys=True)
-        shared = base64.b64encode(digest(content).encode()).decode()
-        table = graph.vertices[placeholder]
-        table.op, table.attributes, table.inputs = "HashTableV2", {**types, "shared_name": {"s": shared}}, []
-        fill = f"{placeholder}/fill"
-        graph.vertices[fill] = type(table)(
-            "LookupTableImportV2", {"Tin": types["key_dtype"], "Tout": types["value_dtype"]},
-            [(placeholder, 0), (names[0], 0), (names[1], 0)])  # fmt: skip
-        initializers[placeholder] = fill
-
-
-def _filled(graph: Graph, vertex: Any) -> tuple[Any, Any]:
-    found = []
-    for ref in vertex.inputs[1:]:
-        constant = graph.vertices.get(graph.resolved(ref)[0])
-        if constant is None or constant.op != "Const":
-            raise NotBridged("a table is filled by something else than constants", value=ref[0],
-                             next_step="fill it from constants, or bridge an analysed function")  # fmt: skip
-        found.append(
-            tf.make_ndarray(json_format.ParseDict(constant.attributes["value"]["tensor"], tensor_pb2.TensorProto()))
-        )
-    return found[0], found[1]
-
-
-def _exported(handle: Any, types: Mapping[str, Any], name: str) -> tuple[Any, Any]:
-    kinds = [types_pb2.DataType.Value(types[each]["type"]) for each in ("key_dtype", "value_dtype")]
-    try:
-        keys, values = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=kinds[0], Tvalues=kinds[1])
-    except (tf.errors.OpError, ValueError) as error:
-        raise NotBridged("a table that the function looks up is gone, or empty", value=f"{name}: {error}",
-                         next_step="keep the table in a variable outside the function") from error  # fmt: skip
-    return keys.numpy(), values.numpy()
+    def _reached(self, refs: Sequence[Ref]) -> list[str]:
+        """The keys that an output reads, sorted."""
+        return sorted({self._owner[name][0] for name in self._graph.reached(refs) if name in self._owner})
 
 
 #: How many tensors a column enters as.
@@ -276,6 +219,10 @@ def _type_of(column_type: ColumnType) -> dict[str, object]:
 
 def _output(name: str, output: Any) -> tuple[str, list[Any], ColumnType]:
     """How an output is stored: (way, its tensors, its column type)."""
+    if not isinstance(output, tf.Tensor | tf.SparseTensor | tf.RaggedTensor):
+        raise NotBridged("an output must be a tensor", where=f"output {name}", value=type(output).__name__,
+                         allowed="a tensor, a SparseTensor or a RaggedTensor",
+                         next_step="give each tensor a key of its own")  # fmt: skip
     dtype = _ELEMENT.get(output.dtype)
     if dtype is not None:
         match output:

@@ -19,8 +19,10 @@ from transforms.errors import DataError, InputError
 from transforms.functions.errors import OtherPackageVersion
 from transforms.functions.run import array_of, python_value
 from transforms.kernels.spans import gather_spans
+from transforms.twins.allowed_operations import STORED
 from transforms.twins.canonical_graph import FORMAT
 from transforms.twins.graph import both, emptied, zeroed
+from transforms.twins.refusals import NotBridged, next_step
 from transforms.twins.tables import tables_of
 from transforms.twins.tensors import ELEMENT, DenseTensor, VectorTensor, rows_of
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, arrow_type, type_from_document
@@ -33,7 +35,10 @@ _PROBES = 8
 
 @lru_cache(maxsize=256)
 def parsed(graph: str) -> dict[str, Any]:
-    """The document of a graph. Raises :class:`InputError` for another format and :class:`OtherPackageVersion`."""
+    """The document of a graph.
+
+    Raises :class:`InputError` for another format or an operation that is not allowed, and :class:`OtherPackageVersion`.
+    """
     document: dict[str, Any] = json.loads(graph)
     if document.get("format") != FORMAT:
         raise InputError("not a TensorFlow graph of a component", value=document.get("format"), allowed=FORMAT)
@@ -45,6 +50,12 @@ def parsed(graph: str) -> dict[str, Any]:
                 allowed=f"{package} {version}",
                 next_step="install that version here, or submit the model again from a process that has this one",
             )
+    bodies = (node for body in document["functions"].values() for node in body["nodeDef"])
+    for node in (*document["nodes"], *bodies):
+        if node["op"] not in STORED:
+            raise NotBridged("a TensorFlow graph must hold only operations whose result depends on their inputs alone",
+                             value=node["op"], allowed="the operations of transforms/twins/allowed_operations.py",
+                             next_step=f"submit the model again without it: {next_step(node['op'])}")  # fmt: skip
     return document
 
 
@@ -225,8 +236,12 @@ def _stored(out: Sequence[Any], way: str, gives: ColumnType, rows: int, kept: in
 def _items(values: Array, dtype: DType, valid: Array | None) -> Numbers | Strings:
     """TensorFlow's values at the width of the column's element; every NaN is one."""
     if dtype is DType.STRING:
-        array = pa.array(values, pa.binary())
-        column = from_arrow(array.cast(pa.string()), Dense(dtype))
+        try:
+            array = pa.array(values, pa.binary()).cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise DataError("a TensorFlow graph must give text that is UTF-8", value=str(error),
+                            next_step="encode other bytes, as with tf.io.encode_base64") from error  # fmt: skip
+        column = from_arrow(array, Dense(dtype))
         assert isinstance(column, Strings), "text is text"
         return Strings(column.data, column.starts, column.ends, valid)
     whole: Array = values.astype(

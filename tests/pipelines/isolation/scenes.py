@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import transforms.expression as hr
@@ -21,7 +23,8 @@ from pipelines.work_in_hand import group_by_fragment
 from tests.pipelines.scenes import fill, open_home
 from tests.processes import PATIENCE_SECS
 from transforms.expression import Expr
-from transforms.functions import op
+from transforms.functions import PythonFunction, op
+from transforms.functions.sources import source_of_function
 from transforms.model import Model
 from warehouse.queue import lease_tasks
 
@@ -91,6 +94,16 @@ def asks_too_much(text):
     if "bad" in text.to_pylist():
         np.ones(10**15)
     return text
+
+
+def forged(function: Callable[..., pa.Array]) -> PythonFunction:
+    """A function of text as an operator that no declaration has checked, as a catalog written by hand may hold it."""
+    source = source_of_function(function)  # type: ignore[arg-type]
+    definition = {"name": function.__name__, "source": source, "free": {}, "names": {}, "defaults": [],
+                  "keyword_defaults": {}}  # fmt: skip
+    made = op(result="string")(pc.utf8_reverse)
+    made.bundle = json.dumps({**json.loads(made.bundle), "function": {"definition": 0}, "definitions": [definition]})
+    return made
 
 
 def healthy() -> dict[str, Expr]:

@@ -1,0 +1,131 @@
+"""Another process that has what a worker has and nothing else: a clean interpreter with the installed packages.
+
+It describes what a bundle is rebuilt to, and runs bundles. Its environment is not this process's: another hash seed,
+another time zone, no home. A request is a line of JSON and as many bytes as it says; so is an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from transforms.errors import StorageError
+
+Document = Mapping[str, Any]
+
+_TOP = Path(__file__).resolve().parents[2]
+_START = (
+    "import json, sys; sys.path += json.loads(sys.argv[1]); "
+    "from transforms.functions.clean_process import main; main(float(sys.argv[2]))"
+)
+#: What a process needs to start, and the function does not see.
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "SYSTEMROOT", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_ELSEWHERE = {"TZ": "HRT-5:45", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
+_ANSWER_SECS = 600.0
+_READ_BYTES = 1 << 20
+
+
+class ProcessEnded(Exception):
+    """The other process gave no answer."""
+
+
+class CleanProcess:
+    """One such process, started when it is first asked and again when it has ended. Thread-safe.
+
+    ``seed``: its PYTHONHASHSEED; ``idle_secs``: how long it waits for a request before it ends by itself.
+    """
+
+    def __init__(self, seed: int, idle_secs: float) -> None:
+        self._seed, self._idle_secs = seed, idle_secs
+        self._lock = threading.Lock()
+        self._running: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def ask(self, request: Document, payload: bytes = b"") -> tuple[Document, bytes]:
+        """Its answer. Raises :class:`ProcessEnded` if it ends instead, and for none in 600 s."""
+        with self._lock:
+            process = self.start()
+            try:
+                assert process.stdin is not None, "it is a pipe"
+                assert process.stdout is not None, "it is a pipe"
+                _write(process.stdin, request, payload)
+                return _read(process.stdout)
+            except (OSError, EOFError, ValueError) as error:
+                self.close()
+                raise ProcessEnded(f"its process ended with {process.returncode}, {error}") from error
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start it, without waiting for it. A process that was forked from this one starts its own."""
+        if self._owner != os.getpid() or self._running is None or self._running.poll() is not None:
+            self._running, self._owner = _started(self._seed, self._idle_secs), os.getpid()
+        return self._running
+
+    def close(self) -> None:
+        """End it, if it runs."""
+        if self._running is not None and self._owner == os.getpid():
+            self._running.kill()
+            self._running.wait()
+            for pipe in (self._running.stdin, self._running.stdout):
+                with contextlib.suppress(OSError):
+                    pipe and pipe.close()
+        self._running = None
+
+
+def _started(seed: int, idle_secs: float) -> subprocess.Popen[bytes]:
+    installed = [path for path in sys.path if {"site-packages", "dist-packages"} & set(Path(path).parts)]
+    paths = json.dumps([str(_TOP), *installed])
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    command = [sys.executable, "-s", "-P", "-c", _START, paths, str(idle_secs)]
+    try:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
+                                env={**environment, **_ELSEWHERE, "PYTHONHASHSEED": str(seed)})  # fmt: skip
+    except OSError as error:
+        raise StorageError("a process for checking functions cannot be started", value=str(error),
+                           next_step="give this machine more memory or processes") from error  # fmt: skip
+
+
+def _write(stream: BinaryIO | Any, document: Document, payload: bytes) -> None:
+    stream.write(json.dumps({**document, "payload_bytes": len(payload)}).encode("ascii") + b"\n" + payload)
+    stream.flush()
+
+
+def _read(stream: BinaryIO | Any) -> tuple[Document, bytes]:
+    """An answer, read from the file itself so that the time it takes can be bounded."""
+    held = b""
+    while b"\n" not in held:
+        held += _some(stream.fileno())
+    line, _, payload = held.partition(b"\n")
+    document = json.loads(line)
+    parts, missing = [payload], document["payload_bytes"] - len(payload)
+    while missing > 0:
+        parts.append(_some(stream.fileno()))
+        missing -= len(parts[-1])
+    return document, b"".join(parts)
+
+
+def _some(fd: int) -> bytes:
+    if not select.select([fd], [], [], _ANSWER_SECS)[0]:
+        raise EOFError(f"it gave no answer in {_ANSWER_SECS:.0f} s")
+    part = os.read(fd, _READ_BYTES)
+    if not part:
+        raise EOFError("it gave no answer")
+    return part
+
+
+def main(idle_secs: float) -> None:
+    """Serve standard input until it ends, or nothing is asked for ``idle_secs``."""
+    from transforms.functions.clean_requests import answer
+
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a function prints is no answer
+    while select.select([requests], [], [], idle_secs)[0] and (line := requests.readline()):
+        request = json.loads(line)
+        _write(answers, *answer(request, requests.read(request["payload_bytes"])))

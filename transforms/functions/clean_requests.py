@@ -1,0 +1,66 @@
+"""What a clean process is asked for: the lines of a rebuilt function, or what it gives for some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from transforms.errors import HeadraceError
+from transforms.functions.description import Line, described
+from transforms.functions.rebuild import Rebuilt, parsed
+from transforms.functions.run import called, column_type_of
+
+Document = Mapping[str, Any]
+
+
+def answer(request: Document, payload: bytes) -> tuple[Document, bytes]:
+    """The answer to a request: ``error`` says what a function raised."""
+    actions = {"describe": _describe, "run": _run}
+    try:
+        return actions[request["do"]](request, payload)
+    except HeadraceError as error:
+        return {"error": f"{error.what}: {error.value}" if error.value else error.what}, b""
+    except Exception as error:  # of any kind: a class's own code runs when it is rebuilt
+        return {"error": f"{type(error).__name__}: {error}"}, b""
+
+
+def _describe(request: Document, payload: bytes) -> tuple[Document, bytes]:
+    return {"lines": _lines(request["bundle"], Rebuilt(request["bundle"]))}, b""
+
+
+def _lines(bundle: str, made: Rebuilt) -> list[Line]:
+    return described(parsed(bundle), made.root, made.objects, made.namespaces)
+
+
+def _run(request: Document, payload: bytes) -> tuple[Document, bytes]:
+    """The function over parts of the rows, in the order asked for; and what it changed of what it reaches."""
+    arrays = arrays_of(payload)
+    made = Rebuilt(request["bundle"])
+    before = _lines(request["bundle"], made)
+    gives = column_type_of(request["gives"])
+    found: dict[int, pa.Array] = {}
+    for first, end in request["parts"]:
+        rows = [array.slice(first, end - first) for array in arrays]
+        found[first] = called(made.root, rows, request["bundle"], request["keywords"], gives)
+    after = _lines(request["bundle"], made)
+    changed = next((old[0] for old, new in zip(before, after, strict=False) if old != new), "")
+    if not changed and len(before) != len(after):
+        changed = "what it reaches"
+    return {"changed": changed}, bytes_of([pa.concat_arrays([found[first] for first in sorted(found)])])
+
+
+def bytes_of(arrays: Sequence[pa.Array]) -> bytes:
+    """Arrays of one length as an Arrow stream."""
+    batch = pa.record_batch(list(arrays), names=[str(number) for number in range(len(arrays))])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def arrays_of(payload: bytes) -> list[pa.Array]:
+    """The arrays of :func:`bytes_of`."""
+    with pa.ipc.open_stream(payload) as reader:
+        return list(reader.read_next_batch().columns)

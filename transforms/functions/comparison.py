@@ -1,0 +1,71 @@
+"""Holding a bundle to what it was written from: rebuilt in a clean process, it must be the function that was given."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from transforms.functions.bundle import Bundle
+from transforms.functions.clean_process import CleanProcess, ProcessEnded
+from transforms.functions.description import INCOMPARABLE, Line, described
+from transforms.functions.errors import Unfingerprintable
+from transforms.functions.rebuild import parsed
+
+_SHOWN_CHARACTERS = 200
+_MEND = "write the value in the source, or pass it as a parameter"
+_PROCESS = CleanProcess(seed=0, idle_secs=60.0)
+
+
+def check_rebuilt(bundle: Bundle, name: str) -> None:
+    """Raise :class:`Unfingerprintable` for the first attribute that a clean process rebuilds otherwise."""
+    here = _lines_here(bundle, name)
+    answer = _answer(bundle.text, name)
+    if "error" in answer:
+        raise Unfingerprintable(
+            f"it cannot be rebuilt from its source: {answer['error']}", function=name, next_step=_MEND
+        )
+    there: list[Line] = [(path, text) for path, text in answer["lines"]]
+    for number, (path, text) in enumerate(here):
+        if text.startswith(INCOMPARABLE):
+            raise _refusal(f"{path} must be a plain value or a function, got {text}", name, path)
+        if number >= len(there) or there[number] != (path, text):
+            raise _other(path, text, there[number] if number < len(there) else ("", ""), name)
+    if len(there) > len(here):
+        path, text = there[len(here)]
+        raise _refusal(f"{path} must be what its source gives, {_short(text)}, got nothing", name, path)
+
+
+def _lines_here(bundle: Bundle, name: str) -> list[Line]:
+    try:
+        return described(parsed(bundle.text), bundle.root, bundle.objects, bundle.namespaces)
+    except RecursionError:
+        raise Unfingerprintable("what it reaches is nested too deep", function=name, next_step=_MEND) from None
+
+
+def _other(path: str, text: str, there: Line, name: str) -> Unfingerprintable:
+    if there[0] == path:
+        return _refusal(f"{path} must be what its source gives, {_short(there[1])}, got {_short(text)}", name, path)
+    if there[0] and there[0] < path:
+        return _refusal(f"{there[0]} must be what its source gives, {_short(there[1])}, got nothing", name, there[0])
+    return _refusal(f"{path} must be absent, as its source has it, got {_short(text)}", name, path)
+
+
+def _refusal(why: str, name: str, path: str) -> Unfingerprintable:
+    return Unfingerprintable(why, function=name, attribute=path, next_step=_MEND)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+@lru_cache(maxsize=1024)
+def _answer(text: str, name: str) -> dict[str, Any]:
+    """What the clean process says, the same for the same bundle; asked twice if it had just ended."""
+    for attempt in range(2):
+        try:
+            return dict(_PROCESS.ask({"do": "describe", "bundle": text})[0])
+        except ProcessEnded as error:
+            if attempt:
+                raise Unfingerprintable(f"it cannot be rebuilt in another process: {error}", function=name,
+                                        next_step="repair what its classes do when they are defined") from error  # fmt: skip
+    raise AssertionError("the second attempt returns or raises")
