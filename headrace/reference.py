@@ -59,6 +59,9 @@ Unless an entry says otherwise:
   null. An operator that **sees nulls** says itself what it makes of them.
 * **Lists.** "Also item by item" means that a list may stand for one of the `Dense` arguments: the operator then works on
   each of its items, beside the row's other values, and items whose result is null are left out.
+* **NaN.** There is one: columns are read with every NaN the quiet one, whatever its bits, and every result has it.
+* **Laws** are what the canonical form relies on: brackets, order and repetition of arguments that they allow do not show
+  in a fingerprint, of numbers of several types neither.
 * **TensorFlow.** There is a twin in TensorFlow's graph operations that gives the same bits, so the operator can be served
   from a SavedModel.
 * **Cost** is a rough guess for one event on one core; measurements take its place where there are any.

@@ -205,6 +205,8 @@ def test_numbers_of_several_types_meet_in_one_operation():
     a, b, c = int64("a"), int64("b"), float64("c")
     assert fingerprint(minimum(minimum(a, b), c).node) == fingerprint(minimum(a, minimum(b, c)).node)
     assert fingerprint(coalesce(coalesce(a, b), c).node) == fingerprint(coalesce(a, coalesce(b, c)).node)
+    ten, twenty = (ragged(name, "string").hash_buckets(10 * (i + 1)) for i, name in enumerate("de"))
+    assert fingerprint(((ten | ten) | twenty).node) == fingerprint((ten | (ten | twenty)).node)
     clicks = ragged("clicks", "int64")
     assert fingerprint(minimum(minimum(clicks, a), b).node) == fingerprint(minimum(clicks, minimum(a, b)).node)
 

@@ -32,6 +32,10 @@ def components():
         "ragged": hr.ragged("history", "int64").unique().head(5),
         "branch": hr.if_else(price > 10, 1, 0),
         "raw": price,
+        "constants in brackets": hr.minimum(hr.int64("age"), hr.minimum(2, 1)),
+        "numbers of several types": hr.maximum(hr.maximum(hr.int64("age"), hr.int64("n")), hr.float64("ratio"), 3),
+        "one of several": hr.coalesce(price),
+        "sets in brackets": (query.unigrams() | (title.unigrams() | query.unigrams())).unique(),
     }
 
 

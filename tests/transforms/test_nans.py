@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.transforms.adversarial import COMPUTABLE, acceptable_types, computed
+from tests.transforms.adversarial import COMPUTABLE, acceptable_types, columns_for, computed
 from tests.transforms.odd_nans import QUIET, nans, with_odd_nans
 from tests.transforms.parameters import GOLDEN_PARAMS
 from tests.transforms.trials import drawn_trial
@@ -46,6 +46,18 @@ def test_reading_leaves_one_nan_and_every_other_value(column_type: ColumnType) -
         assert nans(read) <= QUIET
         assert str(read.to_pylist()) == str(stored.to_pylist())
         assert with_one_nan(read) is read
+
+
+@pytest.mark.parametrize("column_type", TYPES, ids=str)
+def test_serving_reads_columns_as_plans_do(column_type: ColumnType) -> None:
+    from transforms.twins.graph import compute
+    from transforms.twins.tensors import from_arrow, to_arrow
+
+    array = with_odd_nans(pa.array(_rows(column_type), arrow_type(column_type)))
+    (column,) = columns_for([column_type])
+    served = to_arrow(compute({"it": column}, {"c0": from_arrow(array, column_type)})["it"], column_type)
+    assert nans(served) <= QUIET
+    assert str(served.to_pylist()) == str(computed(column, [array], len(array)).to_pylist())
 
 
 def test_columns_without_odd_nans_are_not_copied() -> None:
@@ -87,7 +99,7 @@ def _floats(operator: Operator) -> bool:
     return any(operator.infer(types, params).dtype in FLOATS for types in acceptable_types(operator, params))
 
 
-@pytest.mark.parametrize("operator", filter(_floats, COMPUTABLE), ids=lambda operator: operator.name)
+@pytest.mark.parametrize("operator", list(filter(_floats, COMPUTABLE)), ids=lambda operator: operator.name)
 @given(data=st.data())
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
 def test_results_have_one_nan(operator: Operator, data: st.DataObject) -> None:

@@ -7,20 +7,15 @@ import json
 import linecache
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.columns import (
     Column,
     Numbers,
-    RaggedItems,
-    Vectors,
-    WeightedItems,
     conform,
     conforms,
     from_arrow,
@@ -138,7 +133,7 @@ def _checked(result: object, rows: int, bundle: str, gives: ColumnType) -> pa.Ar
         raise _broken(bundle, f"returned an array that is not valid: {error}", expected) from error
     column = from_arrow(found, gives)
     _check_buckets(column, gives, bundle)
-    return _with_one_nan(to_arrow(column, gives), gives)
+    return to_arrow(column, gives)
 
 
 def _check_buckets(column: Column, gives: ColumnType, bundle: str) -> None:
@@ -149,22 +144,6 @@ def _check_buckets(column: Column, gives: ColumnType, bundle: str) -> None:
     values = items.values if items.valid is None else items.values[items.valid]
     if len(values) and not 0 <= values.min() <= values.max() < buckets:
         raise _broken(bundle, f"returned ids from {values.min()} to {values.max()}", f"ids in [0, {buckets})")
-
-
-def _with_one_nan(array: pa.Array, gives: ColumnType) -> pa.Array:
-    """Every NaN as the one quiet NaN, so that memos are equal bit for bit."""
-    if gives.dtype not in (DType.FLOAT32, DType.FLOAT64):
-        return array
-    column = from_arrow(array, gives)
-    items = column if isinstance(column, Numbers) else getattr(column, "items", None)
-    if isinstance(items, Numbers) and np.isnan(items.values).any():
-        whole = items.values.copy()
-        whole[np.isnan(whole)] = np.nan
-        whole_items = Numbers(whole, items.valid)
-        if isinstance(column, RaggedItems | WeightedItems | Vectors):
-            return to_arrow(replace(column, items=whole_items), gives)
-        return to_arrow(whole_items, gives)
-    return array
 
 
 def _equal(a: pa.Array, b: pa.Array) -> bool:

@@ -28,7 +28,7 @@ class Law(StrEnum):
     """Algebraic laws that the canonical form may use. Each one is held by a property test, bit for bit."""
 
     COMMUTATIVE = "commutative"  # f(a, b) == f(b, a)
-    ASSOCIATIVE = "associative"  # f(f(a, b), c) == f(a, b, c)
+    ASSOCIATIVE = "associative"  # f(f(a, b), c) == f(a, b, c), whatever types meet
     IDEMPOTENT_ARGUMENTS = "idempotent arguments"  # f(a, a, b) == f(a, b)
     IDEMPOTENT = "idempotent"  # f(f(a)) == f(a), parameters equal
 

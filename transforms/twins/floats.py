@@ -94,6 +94,13 @@ def wide(values: Tensor) -> Tensor:
     return tf.where(steps < 2**23, from_bits(small), tf.cast(values, tf.float64))
 
 
+def with_one_nan(values: Tensor) -> Tensor:
+    """The values as they are, of floats every NaN the same."""
+    if not values.dtype.is_floating:
+        return values
+    return tf.where(tf.math.is_nan(values), tf.constant(np.array(np.nan, values.dtype.as_numpy_dtype)), values)
+
+
 def rounded(x: Tensor, dtype: tf.DType) -> Tensor:
     """float64 as ``dtype``, rounded once; every NaN the same."""
     x = tf.where(is_nan(x), constant(float("nan")), x)

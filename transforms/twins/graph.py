@@ -15,6 +15,7 @@ from transforms.operators import REGISTRY, Operator
 from transforms.operators.declaration import Scalar
 from transforms.plan import Artifacts, no_artifacts
 from transforms.render import expression_text
+from transforms.twins import floats
 from transforms.twins.tensors import (
     ELEMENT,
     ConstantsTensor,
@@ -37,7 +38,8 @@ def compute(
 ) -> dict[str, TensorColumn]:
     """Every component over raw columns, eagerly or into the graph being traced. Shared nodes are computed once.
 
-    ``columns`` holds one value for each raw column, all of equally many rows. Raises :class:`NoTwin`.
+    ``columns`` holds one value for each raw column, all of equally many rows; every NaN in them is read as the quiet one.
+    Raises :class:`NoTwin`.
     """
     rows = rows_of(next(iter(columns.values())))
     values: dict[str, TensorColumn] = {}
@@ -51,7 +53,7 @@ def _value(
 ) -> TensorColumn:
     match node:
         case RawColumn():
-            return columns[node.name]
+            return _with_one_nan(columns[node.name])
         case Literal():
             # By way of numpy: TensorFlow keeps the tensors of plain numbers, and takes -0.0 for the 0.0 it has.
             value = np.array(node.value, ELEMENT[node.type.dtype].as_numpy_dtype)
@@ -66,6 +68,20 @@ def _value(
             return apply_twin(operator, args, dict(node.params), node.type)
         case _:
             raise InputError("not a node of a component", value=type(node).__name__)
+
+
+def _with_one_nan(column: TensorColumn) -> TensorColumn:
+    """A raw column as :mod:`transforms.nans` reads it."""
+    match column:
+        case DenseTensor() | VectorTensor():
+            return replace(column, values=floats.with_one_nan(column.values))
+        case tf.RaggedTensor():
+            return column.with_values(floats.with_one_nan(column.values))
+        case WeightedTensor():
+            weights = column.weights.with_values(floats.with_one_nan(column.weights.values))
+            return WeightedTensor(column.ids, weights)
+        case _:
+            return column
 
 
 def _constants(array: Any, column_type: ColumnType) -> tf.Tensor:
