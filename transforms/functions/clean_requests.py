@@ -31,7 +31,7 @@ def _describe(request: Document, payload: bytes) -> tuple[Document, bytes]:
 
 
 def _lines(bundle: str, made: Rebuilt) -> list[Line]:
-    return described(parsed(bundle), made.root, made.objects, made.namespaces)
+    return described(parsed(bundle), made.root, made.objects, made.namespaces, is_rebuilt=True)
 
 
 def _run(request: Document, payload: bytes) -> tuple[Document, bytes]:

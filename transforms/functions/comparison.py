@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +30,7 @@ def check_rebuilt(bundle: Bundle, name: str) -> None:
         if text.startswith(INCOMPARABLE):
             raise _refusal(f"{path} must be a plain value or a function, got {text}", name, path)
         if number >= len(there) or there[number] != (path, text):
-            raise _other(path, text, there[number] if number < len(there) else ("", ""), name)
+            raise _other((path, text), there[number] if number < len(there) else None, dict(here), dict(there), name)
     if len(there) > len(here):
         path, text = there[len(here)]
         raise _refusal(f"{path} must be what its source gives, {_short(text)}, got nothing", name, path)
@@ -37,17 +38,22 @@ def check_rebuilt(bundle: Bundle, name: str) -> None:
 
 def _lines_here(bundle: Bundle, name: str) -> list[Line]:
     try:
-        return described(parsed(bundle.text), bundle.root, bundle.objects, bundle.namespaces)
+        return described(parsed(bundle.text), bundle.root, bundle.objects, bundle.namespaces, is_rebuilt=False)
     except RecursionError:
         raise Unfingerprintable("what it reaches is nested too deep", function=name, next_step=_MEND) from None
 
 
-def _other(path: str, text: str, there: Line, name: str) -> Unfingerprintable:
-    if there[0] == path:
-        return _refusal(f"{path} must be what its source gives, {_short(there[1])}, got {_short(text)}", name, path)
-    if there[0] and there[0] < path:
+def _other(
+    line: Line, there: Line | None, all_here: Mapping[str, str], all_there: Mapping[str, str], name: str
+) -> Unfingerprintable:
+    """The refusal for the first line that differs from the clean process's line at its place."""
+    path, text = line
+    if there is not None and there[0] != path and there[0] not in all_here:
         return _refusal(f"{there[0]} must be what its source gives, {_short(there[1])}, got nothing", name, there[0])
-    return _refusal(f"{path} must be absent, as its source has it, got {_short(text)}", name, path)
+    if there is None or (there[0] != path and path not in all_there):
+        return _refusal(f"{path} must be absent, as its source has it, got {_short(text)}", name, path)
+    expected = there[1] if there[0] == path else all_there[path]
+    return _refusal(f"{path} must be what its source gives, {_short(expected)}, got {_short(text)}", name, path)
 
 
 def _refusal(why: str, name: str, path: str) -> Unfingerprintable:

@@ -44,38 +44,48 @@ _LEFT_OUT = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__an
                        "__static_attributes__", "__firstlineno__", "__annotate__", "__annotations_cache__"})  # fmt: skip
 _DESCRIPTORS = (MemberDescriptorType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType)
 _NOTHING = object()
-_SENTINELS = (_NOTHING, dataclasses.MISSING, Ellipsis, NotImplemented)
+_SENTINELS = (dataclasses.MISSING, Ellipsis, NotImplemented)
 #: How the line of an object begins whose state cannot be seen.
 INCOMPARABLE = "an object that cannot be compared, of type "
 
 
 def described(document: Mapping[str, Any], root: object, objects: Sequence[object],
-              namespaces: Sequence[Mapping[str, object]]) -> list[Line]:  # fmt: skip
-    """The lines of a bundle's document, as its root and the objects of its definitions are in this process."""
-    describer = _Describer(document["definitions"], objects)
+              namespaces: Sequence[Mapping[str, object]], *, is_rebuilt: bool) -> list[Line]:  # fmt: skip
+    """The lines of a bundle's document, as its root and the objects of its definitions are in this process.
+
+    ``is_rebuilt``: they were made from the bundle, not from files that may have changed.
+    """
+    describer = _Describer(document["definitions"], objects, namespaces, is_rebuilt=is_rebuilt)
     describer.value("the function", root)
     for position in range(len(objects)):
-        describer.definition(position, namespaces[position])
+        describer.definition(position)
     return [*describer.lines, *library_state(document["packages"], json.dumps(document["definitions"]))]
 
 
 class _Describer:
-    def __init__(self, definitions: Sequence[Mapping[str, Any]], objects: Sequence[object]) -> None:
+    def __init__(
+        self,
+        definitions: Sequence[Mapping[str, Any]],
+        objects: Sequence[object],
+        namespaces: Sequence[Mapping[str, object]],
+        *,
+        is_rebuilt: bool,
+    ) -> None:
         self.lines: list[Line] = []
         self._definitions = definitions
         self._objects = objects
         self._positions = {id(each): position for position, each in enumerate(objects)}
         self._within: list[int] = []
-        self._namespace: Mapping[str, object] = {}
+        self._namespaces = namespaces
+        self._is_rebuilt = is_rebuilt
         self._reaches = [reach_of(_code(definition)) for definition in definitions]
         by_name = (set(attributes_by_name(definition["source"])) for definition in definitions)
         self._attributes = frozenset().union(*(reach.attributes for reach in self._reaches), *by_name)
 
-    def definition(self, position: int, namespace: Mapping[str, object]) -> None:
+    def definition(self, position: int) -> None:
         """A function or class of the bundle, and what its names stand for."""
         definition, defined = self._definitions[position], self._objects[position]
-        self._namespace = namespace
-        values = dict(namespace)
+        values = dict(self._namespaces[position])
         if isinstance(defined, FunctionType):
             self._defaults(definition["name"], defined)
             values.update(_cells(defined))
@@ -93,7 +103,9 @@ class _Describer:
     def value(self, path: str, value: object, chains: frozenset[Chain] | set[Chain] = _WHOLE) -> None:
         """Anything: a constant, a container, something of the bundle or of a package."""
         value = _unwrapped(value)
-        if id(value) in self._positions:
+        if value is _NOTHING:
+            self._say(path, "nothing")
+        elif id(value) in self._positions:
             self._say(path, f"definition {self._positions[id(value)]}")
         elif (text := text_of_constant(value)) is not None:
             self._say(path, text)
@@ -131,6 +143,7 @@ class _Describer:
         elif isinstance(value, FunctionType):
             self._function(path, value)
         elif isinstance(value, type):
+            self._say(path, f"class {value.__qualname__}")
             self._class(path, value)
         elif isinstance(value, enum.Enum):
             self._say(path, f"{type(value).__qualname__}.{value.name}")
@@ -197,9 +210,10 @@ class _Describer:
     def _function(self, path: str, function: FunctionType) -> None:
         """A function that is no definition of its own: a method, or one that the standard library made."""
         home = str(function.__globals__.get("__name__") or "__main__")
-        source = source_of_function(function) if is_project(home) and is_of_its_file(function) else None
+        is_seen = is_project(home) and (self._is_rebuilt or is_of_its_file(function))
+        source = source_of_function(function) if is_seen else None
         self._say(path, source or f"code {_digest(function.__code__)}")
-        if source is not None and function.__globals__ is not self._namespace:
+        if source is not None and not any(function.__globals__ is each for each in self._namespaces):
             self._say(path, "among other globals")
         self._defaults(path, function)
         for name, value in sorted(_cells(function).items()):
@@ -253,8 +267,9 @@ class _Describer:
 
     def _fields(self, path: str, fields: Mapping[str, Any]) -> None:
         for name, field in fields.items():
-            self._say(f"field {path}.{name}", f"{field._field_type} {field.init} {field.repr} {field.hash} "
-                                              f"{field.compare} {field.kw_only}")  # fmt: skip
+            kinds = [field._field_type, field.init, field.repr, field.hash, field.compare, field.kw_only]
+            shown = ("missing" if kind is dataclasses.MISSING else str(kind) for kind in kinds)
+            self._say(f"field {path}.{name}", " ".join(shown))
             for part in ("default", "default_factory"):
                 self.value(f"the {part.replace('_', ' ')} of {path}.{name}", getattr(field, part))
             self.value(f"the metadata of {path}.{name}", dict(field.metadata))

@@ -98,8 +98,7 @@ class Rebuilt:
         return decoded(document, self._defined)
 
     def _function(self, position: int, definition: dict[str, Document]) -> FunctionType:
-        code = compiled_function(definition["source"], list(definition["free"]))
-        code = code.replace(co_filename=_remembered(definition["source"]))
+        code = compiled_function(definition["source"], list(definition["free"]), _remembered(definition["source"]))
         cells = self._cells[position]
         cells.update({name: CellType() for name in code.co_freevars})
         closure = tuple(cells[name] for name in code.co_freevars)

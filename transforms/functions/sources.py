@@ -72,7 +72,7 @@ def source_of_class(name: str, filename: str, namespace: dict[str, object]) -> s
     return ast.unparse(ast.fix_missing_locations(_OneForm().visit(copy)))
 
 
-def compiled_function(source: str, free: Sequence[str]) -> CodeType:
+def compiled_function(source: str, free: Sequence[str], filename: str = "<function of a model>") -> CodeType:
     """The code of the function in ``source``, compiled where the names ``free`` belong to an enclosing function.
 
     With its assertions, whatever this process was told to do with those.
@@ -87,7 +87,7 @@ def compiled_function(source: str, free: Sequence[str]) -> CodeType:
     maker = ast.FunctionDef("maker", arguments, [*before, statement], [], None, None)
     setattr(maker, "type_params", [])  # noqa: B010 - a field since Python 3.12
     module = ast.fix_missing_locations(ast.Module([maker], []))
-    outer = _first_code(compile(module, "<function of a model>", "exec", dont_inherit=True, optimize=0))
+    outer = _first_code(compile(module, filename, "exec", dont_inherit=True, optimize=0))
     return _first_code(outer)
 
 
