@@ -12,10 +12,11 @@ from tests.fault_proxy import Fault, proxied
 from tests.gcs_server import GcsServer
 from tests.pipelines.scenes import fill, memo_files, memo_values, memos, model, open_home, write_log
 from tests.warehouse.scenes import evict_component
-from transforms.errors import DataError, InputError
+from transforms.errors import DataError, InputError, StorageError
 from transforms.expression import text
 from transforms.time_range import between
 from warehouse import WarehouseConfig, collect_garbage, read_fragment, read_solution
+from warehouse.gc import COMPACTION
 from warehouse.queue import queue_depths
 from warehouse.register import register_table
 from warehouse.solution import ReadSolution, SolutionFragment
@@ -98,10 +99,13 @@ def test_memos_go_and_orphans_are_swept(gcs_server: GcsServer, bucket: str, tmp_
         fill(warehouse, f"gs://{bucket}/log", model())
         work(warehouse)
         files = [file.path for file in warehouse.storage.list("memos")]
-        warehouse.storage.write_atomic("memos/log/orphan.memo", b"nobody knows me")
+        orphan, foreign = f"memos/log/{'0' * 16}-{COMPACTION}{'1' * 32}-{'2' * 16}.memo", "memos/log/notes.txt"
+        for path in (orphan, foreign):
+            warehouse.storage.write_atomic(path, b"no row names me")
         assert collect_garbage(warehouse, dry_run=False).garbage == ()
         swept = collect_garbage(warehouse, dry_run=False, leftover_secs=-60)
-        assert [one.path for one in swept.garbage] == ["memos/log/orphan.memo"]
+        assert ([one.path for one in swept.garbage], swept.foreign) == ([orphan], (foreign,))
+        assert warehouse.storage.delete(foreign)
         assert [file.path for file in warehouse.storage.list("memos")] == files
         for fingerprint in {str(row["fingerprint"]) for row in memos(warehouse).values()}:
             evict_component(warehouse, fingerprint, why="a test")
@@ -150,7 +154,9 @@ def test_a_log_that_changes_under_a_reader_is_an_error_that_names_it(
     with open_bucket(gcs_server, bucket, tmp_path) as warehouse:
         fill(warehouse, f"gs://{bucket}/log", model())
         path = next(iter(warehouse.storage.list(f"gs://{bucket}/log"))).path
-        warehouse.storage.delete(path)
+        with pytest.raises(StorageError, match="only files of the home"):
+            warehouse.storage.delete(path)
+        Storage(gcs_server.home(bucket, "log")).delete(path)
         report = run_worker(warehouse, WorkerConfig("worker", runner_workers=1), until_idle=True)
         assert report.memos == 8
         assert any(path in error for error in report.errors)

@@ -25,8 +25,6 @@ from warehouse.memo_file import memo_path
 from warehouse.own_files import kind_of, list_home
 from warehouse.storage import Storage
 
-pytestmark = pytest.mark.usefixtures("log")
-
 HEX = "0123456789abcdef"
 LEASE, DIGEST = HEX * 2, HEX * 4
 MEMO = memo_path("log", "date=2026-01-01/hour=00", DIGEST, ["k"], LEASE)
@@ -73,7 +71,7 @@ FOREIGN = [
 
 
 @pytest.fixture
-def home(warehouse: Warehouse) -> Path:
+def home(warehouse: Warehouse, log: Path) -> Path:
     return Path(warehouse.config.home)
 
 
