@@ -162,6 +162,8 @@ def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str], c
     in ``coded`` that take so few bytes a value that they must be stored as codes of a small dictionary come as Arrow
     dictionaries: reading them and computing with them is cheaper.
     """
+    if fragment.rows > _ROWS_UNCHECKED and any(one.is_absent and one.column in columns for one in fragment.overlays):
+        _check_rows(storage, fragment)
     changed = read_overlays(storage, fragment, columns)
     stored = [column for column in columns if column not in changed]
     if not stored and columns:
@@ -174,6 +176,19 @@ def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str], c
                           allowed=str(fragment.rows), next_step="register the table again: headrace table add")  # fmt: skip
     arrays = [changed[column] if column in changed else table.column(column) for column in columns]
     return pa.table(arrays, names=list(columns))
+
+
+#: A column of nulls of more rows than this is made only for a file that has them: a solution may state any number.
+_ROWS_UNCHECKED = 1 << 22
+
+
+def _check_rows(storage: Storage, fragment: Fragment) -> None:
+    with _opened(storage, fragment.path) as file:
+        groups = range(file.metadata.num_row_groups)
+        rows = sum(file.metadata.row_group(index).num_rows for index in fragment.row_groups if index in groups)
+    if rows != fragment.rows:
+        raise ChangedData("the file has other rows than were registered", where=fragment.path, value=rows,
+                          allowed=str(fragment.rows), next_step="register the table again: headrace table add")  # fmt: skip
 
 
 def check_text(storage: Storage, fragment: Fragment, column: str) -> None:

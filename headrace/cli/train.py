@@ -131,7 +131,7 @@ def _settings(path: str, run_dir: str) -> TrainConfig:
     if path:
         try:
             options = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(
                 "the training options cannot be read", where=path, value=str(error), allowed="a JSON object"
             ) from None

@@ -97,7 +97,7 @@ def solution_trial(home: str) -> Callable[[int], None]:
         for fragment in solution.fragments:
             for item in solution.inputs:
                 solution.read_of(fragment, item.name)
-            read_fragment(storage, solution, fragment)
+            read_fragment(storage, solution, fragment, columns=[one.column for one in fragment.overlays])
 
     return trial
 

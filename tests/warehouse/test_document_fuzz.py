@@ -9,7 +9,8 @@ import pytest
 
 from tests.fuzz.bounded import run_trials
 from tests.warehouse.scenes import model, work
-from warehouse import Warehouse, read_solution, submit_model
+from warehouse import ReadSolution, Storage, Warehouse, read_raw, read_solution, submit_model
+from warehouse.errors import ChangedData
 
 _TRIALS = "tests.warehouse.document_trials"
 
@@ -20,9 +21,20 @@ def home(warehouse: Warehouse, log: Path) -> str:
     submit_model(warehouse, model(inputs=5))
     work(warehouse, most=6)
     document = read_solution(warehouse, "ctr").to_document()
+    late = {"column": "late", "path": "", "checksum": "0" * 64, "arrow_type": "double"}
+    document["partitions"][0]["fragments"][0]["overlays"] = [late]
     folder = Path(warehouse.storage.home)
     (folder / "solution.json").write_text(json.dumps(document), encoding="utf-8")
     return str(folder)
+
+
+def test_a_column_of_nulls_is_as_long_as_its_file(home: str) -> None:
+    document = json.loads(Path(home, "solution.json").read_text(encoding="utf-8"))
+    fragment = document["partitions"][0]["fragments"][0]
+    fragment["rows"] = 2**31 - 1
+    solution = ReadSolution.from_document(document)
+    with pytest.raises(ChangedData, match="other rows"):
+        read_raw(Storage(home), next(solution.fragments), ["late"])
 
 
 def test_damaged_components_are_read_or_refused() -> None:

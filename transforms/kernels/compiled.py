@@ -8,6 +8,9 @@ Nor does numba keep apart what several processes write: it numbers files and lis
 file that it names. A process that was killed between the two, or two that compiled for different types at once, left
 machine code under a name that meant another one's. So a file is named by what it holds, proves it when it is read, and
 there is no index.
+
+What is kept is unpickled and run: it is taken only from a folder, and out of a file, that no other user can have written
+(``trusted_folder.py``).
 """
 
 from __future__ import annotations
@@ -21,8 +24,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from numba import njit
+from numba import config, njit
 from numba.core.caching import IndexDataCacheFile
+
+from transforms.kernels.trusted_folder import is_trusted_file, private_folder, trusted_folder
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -89,15 +94,13 @@ class KeptCode(IndexDataCacheFile):  # type: ignore[misc, unused-ignore]
     def save(self, key: object, data: object) -> None:
         """Keep ``data``, whole or not at all."""
         content: bytes = self._dump((self._version, self._source_stamp, key, data))
+        os.makedirs(self._cache_path, mode=0o700, exist_ok=True)
         with self._open_for_write(self._path(key)) as file:
             file.write(hashlib.sha256(content).digest() + content)
 
     def load(self, key: object) -> object:
         """What is kept under ``key``; None if nothing is, or if the file does not hold what its name says."""
-        try:
-            found = Path(self._path(key)).read_bytes()
-        except OSError:
-            return None
+        found = _trusted_bytes(self._path(key))
         proof, content = found[:_PROOF_BYTES], found[_PROOF_BYTES:]
         if hashlib.sha256(content).digest() != proof:
             return None
@@ -109,11 +112,27 @@ class KeptCode(IndexDataCacheFile):  # type: ignore[misc, unused-ignore]
         return os.path.join(self._cache_path, f"{Path(self._index_name).stem}.{name}.nbc")
 
 
+def _trusted_bytes(path: str) -> bytes:
+    """What a file holds; nothing if it is not there, or if another user may have written it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    with open(descriptor, "rb") as file:
+        return file.read() if is_trusted_file(descriptor) else b""
+
+
 def _compile_marked(function: _F, **options: Any) -> _F:
-    dispatcher: Any = njit(cache=True, nogil=True, **options)(function)
+    dispatcher: Any = njit(nogil=True, **options)(function)
+    try:
+        dispatcher.enable_caching()
+    except RuntimeError:  # numba finds no folder it may write to: a read-only installation, and no home
+        config.CACHE_DIR = private_folder()
+        dispatcher.enable_caching()
     # Not public attributes; tests fail if a release of numba moves them.
     cache = dispatcher._cache
     stamp = digest_of_sources(Path(function.__code__.co_filename))
-    cache._cache_file = KeptCode(cache.cache_path, Path(cache._cache_file._index_name).stem, stamp)
+    folder = trusted_folder(cache.cache_path)
+    cache._cache_file = KeptCode(folder, Path(cache._cache_file._index_name).stem, stamp)
     kernel: _F = dispatcher
     return kernel
