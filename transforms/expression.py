@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from transforms.documents import MOST_CHARACTERS
 from transforms.errors import InputError, TypeMismatch, nearest
 from transforms.graph import Literal, Node, Operation, RawColumn
 from transforms.methods.comparisons import ComparisonMethods
@@ -207,4 +208,7 @@ def _dtype(dtype: DType | str) -> DType:
 def _column_name(name: str) -> str:
     if not isinstance(name, str) or not name:
         raise InputError("a column is named by a non-empty text", value=name)
+    if len(name) > MOST_CHARACTERS:
+        raise InputError("the name of a column must be shorter", value=f"{len(name):,} characters",
+                         allowed=f"at most {MOST_CHARACTERS:,} characters")  # fmt: skip
     return as_text(name, "the name of a column")

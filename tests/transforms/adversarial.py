@@ -150,7 +150,7 @@ def operands_for(operator: Operator, types: Sequence[ColumnType]) -> list[Node]:
     """A raw column for each argument, or an artifact where the operator takes one."""
     args = [operator.args[min(i, len(operator.args) - 1)] for i in range(len(types))]
     return [
-        Artifact(column_type, f"c{i}")
+        Artifact(column_type, f"{i:064x}")
         if isinstance(column_type, Vector) and arg.constants
         else RawColumn(column_type, f"c{i}")
         for i, (arg, column_type) in enumerate(zip(args, types, strict=True))
