@@ -1,7 +1,9 @@
-"""Text cells to typed columns, a whole column at a time.
+"""The one definition of what a text means as a value of each type, for cells of every format.
 
-The cast runs over the column; only when it fails is the column searched for the cells that are at fault, by halving,
-so that clean logs pay nothing and dirty ones pay for their dirt.
+Each value is a function of its own text and the column's declaration alone (docs/importing.md lists the forms):
+the cast runs over a whole column; only when it fails is the column searched for the cells that are at fault, by
+halving, so that clean logs pay nothing and dirty ones pay for their dirt. The line-by-line reader of JSON converts its
+texts here too, and what Arrow converts by itself in JSON is held equal to it by tests.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ _PER_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Year 1 to year 9999: what every consumer of a timestamp can print.
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 _ONE_BY_ONE = 16
+_INFINITY = "^[+-]?(?i:inf|infinity)$"
 
 
 def text_cells(raw: pa.Array) -> tuple[pa.Array, Mask]:
@@ -56,7 +59,24 @@ def scalar_cast(column: LogColumn) -> Cast:
     if column.dtype is DType.STRING:
         return lambda text: text
     target = ARROW_ELEMENT[column.dtype]
+    if column.dtype in (DType.FLOAT32, DType.FLOAT64):
+        return lambda text: _float_cells(text, target)
     return lambda text: text.cast(target)
+
+
+def _float_cells(text: pa.Array, target: pa.DataType) -> pa.Array:
+    """The nearest float of each decimal; only what spells infinity is infinite."""
+    array = text.cast(target)
+    if has_infinity(array):
+        spelled = text.filter(pc.fill_null(pc.is_inf(array), False))
+        if not pc.all(pc.match_substring_regex(spelled, _INFINITY)).as_py():
+            raise pa.ArrowInvalid("a number too large for its type")
+    return array
+
+
+def has_infinity(array: pa.Array) -> bool:
+    """Whether any value of a float array is infinite."""
+    return bool(pc.any(pc.is_inf(array), min_count=0).as_py())
 
 
 def epoch_times(counts: pa.Array, unit: str) -> pa.Array:
@@ -73,9 +93,11 @@ def _iso8601_cells(text: pa.Array) -> pa.Array:
     # Arrow casts either cells that all carry an offset or cells that all lack one; a mixed column meets both casts
     # through the search by halving.
     try:
-        return text.cast(_MICROSECONDS)
+        times = text.cast(_MICROSECONDS)
     except pa.ArrowInvalid:
-        return text.cast(pa.timestamp("us")).cast(_MICROSECONDS)
+        times = text.cast(pa.timestamp("us")).cast(_MICROSECONDS)
+    epoch_times(times.cast(pa.int64()), "us")  # an offset reaches the year 0 and the year 10000
+    return times
 
 
 def cast_where_possible(cells: pa.Array, cast: Cast, target: pa.DataType) -> tuple[pa.Array, Mask]:

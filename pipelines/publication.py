@@ -25,6 +25,7 @@ from typing import cast
 from transforms.errors import Busy, DataError
 from warehouse.storage import Storage
 from warehouse.storage_errors import storage_error
+from warehouse.stored_file import Writer
 
 _PENDING = ".pending.json"
 _LOCAL = Storage("/")
@@ -112,7 +113,7 @@ class ImportLedger:
         self.discard(journal.name.removesuffix(_PENDING))
 
 
-def write_atomic(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes | Writer) -> None:
     """``content`` at ``path``, whole or not at all. Raises :class:`~transforms.errors.StorageError` when the disk is full or refuses."""
     _LOCAL.write_atomic(os.path.abspath(path), content)
 

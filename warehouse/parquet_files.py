@@ -21,11 +21,12 @@ from warehouse.table import ColumnSchema, Fragment, fragment_identity
 def read_schema(storage: Storage, path: str) -> tuple[ColumnSchema, ...]:
     """The columns of one file, in file order. Reads the footer only.
 
-    Raises :class:`CorruptFile` for a truncated file or another format and :class:`TypeMismatch`, naming the column,
+    Raises :class:`CorruptFile` for a truncated file, another format or a name that is not UTF-8 and :class:`TypeMismatch`, naming the column,
     for a type without a digest.
     """
     with _opened(storage, path) as file:
         schema = file.schema_arrow
+        columns = tuple(ColumnSchema(field.name, str(field.type)) for field in schema)
     if len(set(schema.names)) != len(schema.names):
         raise CorruptFile("a Parquet file names two columns alike", where=path, value=schema.names)
     for field in schema:
@@ -34,7 +35,7 @@ def read_schema(storage: Storage, path: str) -> tuple[ColumnSchema, ...]:
         except TypeMismatch as error:
             raise TypeMismatch(error.what, where=f"{path}, column {field.name}", value=error.value,
                                allowed=error.allowed, next_step="drop the column or store it as text") from error  # fmt: skip
-    return tuple(ColumnSchema(field.name, str(field.type)) for field in schema)
+    return columns
 
 
 def read_fragments(storage: Storage, path: str, fragment_rows: int, threads: int = 0) -> tuple[Fragment, ...]:
@@ -118,7 +119,16 @@ def _read_stored(storage: Storage, fragment: Fragment, columns: Sequence[str], c
         if any(index >= file.metadata.num_row_groups for index in fragment.row_groups):
             raise CorruptFile("the file has fewer row groups than were registered", where=fragment.path,
                               value=file.metadata.num_row_groups, next_step="register the table again")  # fmt: skip
-        return file.read_row_groups(list(fragment.row_groups), columns=list(columns)).select(list(columns))
+        table = file.read_row_groups(list(fragment.row_groups), columns=list(columns)).select(list(columns))
+        _check_codes(table)
+        return table
+
+
+def _check_codes(table: pa.Table) -> None:
+    """Raise ``pa.ArrowInvalid`` for a code that its dictionary does not have, as a damaged page can give."""
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type):
+            column.validate(full=True)
 
 
 def check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> None:
@@ -173,6 +183,9 @@ def _opened(storage: Storage, path: str, coded: Sequence[str] = (), groups: Sequ
                 metadata = file.metadata
                 file = pq.ParquetFile(source, metadata=metadata, read_dictionary=dictionaries, pre_buffer=True)
             yield file
+        except UnicodeDecodeError as error:
+            raise CorruptFile("a column name in a Parquet file must be UTF-8", where=path, value=error.object[:200],
+                              next_step="rename the column and write the file again") from error  # fmt: skip
         except pa.ArrowException as error:
             raise _corrupt(path, error) from error
         except OSError as error:

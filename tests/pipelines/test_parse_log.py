@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -173,7 +174,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_blocks_are_whole_lines_and_lose_nothing(tmp_path: Path, content: bytes, block_bytes: int) -> None:
     path = tmp_path / "log"
     path.write_bytes(content)
-    blocks = list(read_blocks(str(path), block_bytes))
+    blocks = [block for block in read_blocks(str(path), block_bytes) if isinstance(block, LineBlock)]
     assert b"".join(block.data for block in blocks) == content
     assert all(block.data.endswith(b"\n") for block in blocks[:-1])
     line = 1
@@ -182,16 +183,16 @@ def test_blocks_are_whole_lines_and_lose_nothing(tmp_path: Path, content: bytes,
         line += block.data.count(b"\n")
 
 
-@given(st.lists(st.binary(max_size=8).map(lambda line: line.replace(b"\n", b"")), min_size=1), st.booleans())
-def test_halves_are_whole_lines_and_lose_nothing(lines: list[bytes], ended: bool) -> None:
+@given(st.lists(st.binary(max_size=8).map(lambda line: line.replace(b"\n", b"")), min_size=1), st.booleans(),
+       st.integers(1, 5))  # fmt: skip
+def test_pieces_are_whole_lines_and_lose_nothing(lines: list[bytes], ended: bool, most_lines: int) -> None:
     block = LineBlock(5, b"\n".join(lines) + b"\n" * ended)
-    first, second = block.halves()
-    assert first.data + second.data == block.data
-    assert first.lines + second.lines == block.lines
-    assert second.first_line == 5 + first.lines or not second.data
-    if block.lines > 1:
-        assert first.data.endswith(b"\n")
-        assert second.data
+    pieces = list(block.pieces(most_lines))
+    assert b"".join(piece.data for piece in pieces) == block.data
+    assert sum(piece.lines for piece in pieces) == block.lines
+    assert all(1 <= piece.lines <= most_lines for piece in pieces)
+    for before, after in itertools.pairwise(pieces):
+        assert after.first_line == before.first_line + before.lines
 
 
 CELLS = st.text(st.characters(blacklist_characters="\n\r\x00", blacklist_categories=["Cs"]), max_size=6)
