@@ -46,7 +46,7 @@ def null_spellings(text: pa.Array, spellings: Sequence[str]) -> pa.Array:
 def typed_cells(text: pa.Array, column: LogColumn) -> tuple[pa.Array, Mask]:
     """Text cells as the column's Arrow type, and which rows could not be cast (their cells become null)."""
     if column.separator is not None:
-        return _typed_lists(text, column)
+        return cast_where_possible(text, lambda cells: _list_cells(cells, column), arrow_type(column.type))
     return cast_where_possible(text, scalar_cast(column), ARROW_ELEMENT[column.dtype])
 
 
@@ -123,22 +123,14 @@ def _cast_halves(
         _cast_halves(cells.slice(middle), start + middle, cast, target, bad, pieces)
 
 
-def _typed_lists(text: pa.Array, column: LogColumn) -> tuple[pa.Array, Mask]:
-    lists = pc.split_pattern(pc.fill_null(text, ""), column.separator)
-    empty = np.asarray(pc.equal(pc.fill_null(pc.binary_length(text), 0), 0))
-    offsets = np.asarray(lists.offsets).astype(np.int64)
-    lengths = np.where(empty, 0, np.diff(offsets))
+def _list_cells(text: pa.Array, column: LogColumn) -> pa.Array:
+    """Each cell's items; a missing or empty cell has none. Raises ``pa.ArrowInvalid`` for an item of another type."""
+    text = pc.fill_null(text, "")
+    lists = pc.split_pattern(text, column.separator)
+    empty = np.asarray(pc.equal(pc.binary_length(text), 0))
+    lengths = np.diff(np.asarray(lists.offsets).astype(np.int64))
     items = pc.list_flatten(lists)
-    items = items.filter(pa.array(np.repeat(~empty, np.diff(offsets)))) if empty.any() else items
-    item_column = LogColumn(column.name, column.dtype)
-    values, bad_items = cast_where_possible(items, scalar_cast(item_column), ARROW_ELEMENT[column.dtype])
-    bad = np.zeros(len(text), np.bool_)
-    if bad_items.any():
-        bad[np.repeat(np.arange(len(text)), lengths)[bad_items]] = True
-        values = pc.fill_null(values, _zero(column.dtype))
-    new_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(new_offsets), values, type=arrow_type(column.type)), bad
-
-
-def _zero(dtype: DType) -> pa.Scalar:
-    return pa.scalar({DType.STRING: "", DType.BOOL: False}.get(dtype, 0), ARROW_ELEMENT[dtype])
+    items = items.filter(pa.array(np.repeat(~empty, lengths))) if empty.any() else items
+    offsets = np.concatenate([[0], np.cumsum(np.where(empty, 0, lengths))]).astype(np.int32)
+    values = scalar_cast(LogColumn(column.name, column.dtype))(items)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=arrow_type(column.type))

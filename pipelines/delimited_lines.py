@@ -21,7 +21,7 @@ from pipelines.rejects import Reject
 
 Positions = np.ndarray[Any, np.dtype[np.int64]]
 
-_BESIDE_QUOTES = np.frombuffer(b',\n\r"', np.uint8)
+_BESIDE_QUOTES = np.isin(np.arange(256), np.frombuffer(b',\n\r"', np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def quoted_plainly(data: bytes) -> bool:
     rank = np.arange(len(quotes)) - np.repeat(before[:-1], in_line)
     # Of each pair the first follows a cell's start or the quote that it doubles, the second precedes an end or its double.
     neighbour = np.where(rank % 2 == 0, padded[quotes], padded[quotes + 2])
-    return bool(np.isin(neighbour, _BESIDE_QUOTES).all())
+    return bool(_BESIDE_QUOTES[neighbour].all())
 
 
 def good_lines(block: LineBlock, layout: Layout) -> tuple[Positions, bytes, list[Reject]]:

@@ -31,6 +31,8 @@ _PIECES = (BLOCK_LINES, 4096, 256)
 _DEEPEST = 100
 _WHITE = b" \t\r"
 _TEXT = pa.string()
+#: Where a value that is no JSON, but that Arrow reads, may end: ``Inf`` too, which Python does not read.
+_CONSTANT = re.compile(rb"(?:NaN|Inf(?:inity)?)[ \t\r]*[,\]}]")
 _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]')
 
 
@@ -81,12 +83,14 @@ def fast_block(block: LineBlock, schema: LogSchema) -> pa.Table | None:
 
 
 def _is_plain(data: bytes) -> bool:
-    """Whether every line begins with ``{``, ends with ``}`` and nests little, without NUL bytes.
+    """Whether every line begins with ``{``, ends with ``}`` and nests little, without NUL bytes, NaN and infinities.
 
     No value then spans two lines: inside a value a line feed cannot stand between ``}`` and ``{``. A block of as many
     rows as lines has one object a line.
     """
     if not data or b"\0" in data:
+        return False
+    if (b"NaN" in data or b"Inf" in data) and _CONSTANT.search(data):
         return False
     content = np.frombuffer(data, np.uint8)
     ends = line_ends(data)

@@ -50,6 +50,8 @@ def parse_log(
                 raise _bad_header(path, f"{block.length_bytes} bytes", f"at most {longest_line_bytes} bytes")
             yield ParsedBlock(schema.arrow_schema.empty_table(), (_long_reject(block, longest_line_bytes),))
             continue
+        if not block.data.strip(b"\n"):
+            continue
         if block.first_line == 1:
             block = LineBlock(1, block.data.removeprefix(_BOM))
         if layout is None:

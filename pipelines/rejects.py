@@ -116,6 +116,9 @@ def side_files(sources: Sequence[LogSource], folder: Path) -> list[str]:
 def _belongs_to_another(path: Path, source: LogSource) -> bool:
     if not path.exists():
         return False
-    with path.open(encoding="utf-8") as file:
+    with explained(str(path), "read"), path.open("rb") as file:
         first = file.readline()
-    return bool(json.loads(first)["file"] != source.path) if first else False
+    try:
+        return bool(json.loads(first)["file"] != source.path) if first else False
+    except (ValueError, TypeError, KeyError):  # a file that is no side file of ours is left alone
+        return True
