@@ -176,15 +176,22 @@ def test_both_readers_of_json_agree_on_any_lines(tmp_path: Path, lines: list[str
         assert described(table, rejects) == described(slow.table, slow.rejects)
 
 
-@pytest.mark.parametrize("text", ["null\n", "null", "null\n" * 100_000, '{"t": 0}\nnull\n', 'null{"t": 0}\n'])
-def test_a_bare_null_is_a_rejected_line(tmp_path: Path, text: str) -> None:
-    path = write_log(tmp_path / "log.jsonl", text)
-    code = (
-        "import sys; from pipelines.parse_log import parse_whole_log; from tests.pipelines.test_one_meaning import schema_of;"
-        "print([(one.line, one.what) for one in parse_whole_log(sys.argv[1], schema_of('jsonl')).rejects][-1])"
-    )
-    child = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
-    assert (child.returncode, child.stdout.strip()) == (0, repr((text.count("\n") or 1, "not a JSON object")))
+NULLS = """
+import sys
+from tests.pipelines.test_one_meaning import schema_of
+from pipelines.parse_log import parse_whole_log
+for path in sys.argv[1:]:
+    rejects = parse_whole_log(path, schema_of("jsonl")).rejects
+    print(rejects[-1].line, rejects[-1].what)
+"""
+
+
+def test_a_bare_null_is_a_rejected_line(tmp_path: Path) -> None:
+    texts = {"null\n": 1, "null": 1, "null\n" * 100_000: 100_000, '{"t": 0}\nnull\n': 2, 'null{"t": 0}\n': 1}
+    paths = [write_log(tmp_path / f"{at}.jsonl", text) for at, text in enumerate(texts)]
+    child = subprocess.run([sys.executable, "-c", NULLS, *paths], capture_output=True, text=True, check=False)
+    expected = [f"{line} not a JSON object" for line in texts.values()]
+    assert (child.returncode, child.stdout.splitlines()) == (0, expected)
 
 
 def test_a_required_list_is_missing_in_every_format(tmp_path: Path) -> None:
