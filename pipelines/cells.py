@@ -128,7 +128,8 @@ def _list_cells(text: pa.Array, column: LogColumn) -> pa.Array:
     text = pc.fill_null(text, "")
     lists = pc.split_pattern(text, column.separator)
     empty = np.asarray(pc.equal(pc.binary_length(text), 0))
-    lengths = np.diff(np.asarray(lists.offsets).astype(np.int64))
+    bounds: np.ndarray[Any, np.dtype[np.int64]] = np.asarray(lists.offsets).astype(np.int64)
+    lengths = bounds[1:] - bounds[:-1]
     items = pc.list_flatten(lists)
     items = items.filter(pa.array(np.repeat(~empty, lengths))) if empty.any() else items
     offsets = np.concatenate([[0], np.cumsum(np.where(empty, 0, lengths))]).astype(np.int32)
