@@ -33,6 +33,8 @@ _WHITE = b" \t\r"
 _TEXT = pa.string()
 #: Where a value that is no JSON, but that Arrow reads, may end: ``Inf`` too, which Python does not read.
 _CONSTANT = re.compile(rb"(?:NaN|Inf(?:inity)?)[ \t\r]*[,\]}]")
+_NOT_OPENING = bytes(byte for byte in range(256) if byte not in b"{[\n")
+_MANY_OPENING = re.compile(rb"[^\n]{%d}" % (_DEEPEST + 1))
 _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]')
 
 
@@ -99,8 +101,7 @@ def _is_plain(data: bytes) -> bool:
     last = np.where((content[np.minimum(last, len(data) - 1)] == ord("\r")) & (last > starts), last - 1, last)
     if (content[starts] != ord("{")).any() or (content[last] != ord("}")).any():
         return False
-    opening = np.flatnonzero((content == ord("{")) | (content == ord("[")))
-    return bool((np.diff(np.searchsorted(opening, np.append(starts, len(data)))) <= _DEEPEST).all())
+    return _MANY_OPENING.search(data.translate(None, _NOT_OPENING)) is None
 
 
 def _finished(array: pa.Array, column: LogColumn, schema: LogSchema) -> pa.Array | None:
