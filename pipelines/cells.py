@@ -1,7 +1,9 @@
-"""Text cells to typed columns, a whole column at a time.
+"""The one definition of what a text means as a value of each type, for cells of every format.
 
-The cast runs over the column; only when it fails is the column searched for the cells that are at fault, by halving,
-so that clean logs pay nothing and dirty ones pay for their dirt.
+Each value is a function of its own text and the column's declaration alone (docs/importing.md lists the forms):
+the cast runs over a whole column; only when it fails is the column searched for the cells that are at fault, by
+halving, so that clean logs pay nothing and dirty ones pay for their dirt. The line-by-line reader of JSON converts its
+texts here too, and what Arrow converts by itself in JSON is held equal to it by tests.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ _PER_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Year 1 to year 9999: what every consumer of a timestamp can print.
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 _ONE_BY_ONE = 16
+_INFINITY = "^[+-]?(?i:inf|infinity)$"
 
 
 def text_cells(raw: pa.Array) -> tuple[pa.Array, Mask]:
@@ -43,7 +46,7 @@ def null_spellings(text: pa.Array, spellings: Sequence[str]) -> pa.Array:
 def typed_cells(text: pa.Array, column: LogColumn) -> tuple[pa.Array, Mask]:
     """Text cells as the column's Arrow type, and which rows could not be cast (their cells become null)."""
     if column.separator is not None:
-        return _typed_lists(text, column)
+        return cast_where_possible(text, lambda cells: _list_cells(cells, column), arrow_type(column.type))
     return cast_where_possible(text, scalar_cast(column), ARROW_ELEMENT[column.dtype])
 
 
@@ -56,7 +59,24 @@ def scalar_cast(column: LogColumn) -> Cast:
     if column.dtype is DType.STRING:
         return lambda text: text
     target = ARROW_ELEMENT[column.dtype]
+    if column.dtype in (DType.FLOAT32, DType.FLOAT64):
+        return lambda text: _float_cells(text, target)
     return lambda text: text.cast(target)
+
+
+def _float_cells(text: pa.Array, target: pa.DataType) -> pa.Array:
+    """The nearest float of each decimal; only what spells infinity is infinite."""
+    array = text.cast(target)
+    if has_infinity(array):
+        spelled = text.filter(pc.fill_null(pc.is_inf(array), False))
+        if not pc.all(pc.match_substring_regex(spelled, _INFINITY)).as_py():
+            raise pa.ArrowInvalid("a number too large for its type")
+    return array
+
+
+def has_infinity(array: pa.Array) -> bool:
+    """Whether any value of a float array is infinite."""
+    return bool(pc.any(pc.is_inf(array), min_count=0).as_py())
 
 
 def epoch_times(counts: pa.Array, unit: str) -> pa.Array:
@@ -73,9 +93,11 @@ def _iso8601_cells(text: pa.Array) -> pa.Array:
     # Arrow casts either cells that all carry an offset or cells that all lack one; a mixed column meets both casts
     # through the search by halving.
     try:
-        return text.cast(_MICROSECONDS)
+        times = text.cast(_MICROSECONDS)
     except pa.ArrowInvalid:
-        return text.cast(pa.timestamp("us")).cast(_MICROSECONDS)
+        times = text.cast(pa.timestamp("us")).cast(_MICROSECONDS)
+    epoch_times(times.cast(pa.int64()), "us")  # an offset reaches the year 0 and the year 10000
+    return times
 
 
 def cast_where_possible(cells: pa.Array, cast: Cast, target: pa.DataType) -> tuple[pa.Array, Mask]:
@@ -101,22 +123,15 @@ def _cast_halves(
         _cast_halves(cells.slice(middle), start + middle, cast, target, bad, pieces)
 
 
-def _typed_lists(text: pa.Array, column: LogColumn) -> tuple[pa.Array, Mask]:
-    lists = pc.split_pattern(pc.fill_null(text, ""), column.separator)
-    empty = np.asarray(pc.equal(pc.fill_null(pc.binary_length(text), 0), 0))
-    offsets = np.asarray(lists.offsets).astype(np.int64)
-    lengths = np.where(empty, 0, np.diff(offsets))
+def _list_cells(text: pa.Array, column: LogColumn) -> pa.Array:
+    """Each cell's items; a missing or empty cell has none. Raises ``pa.ArrowInvalid`` for an item of another type."""
+    text = pc.fill_null(text, "")
+    lists = pc.split_pattern(text, column.separator)
+    empty = np.asarray(pc.equal(pc.binary_length(text), 0))
+    bounds: np.ndarray[Any, np.dtype[np.int64]] = np.asarray(lists.offsets).astype(np.int64)
+    lengths = bounds[1:] - bounds[:-1]
     items = pc.list_flatten(lists)
-    items = items.filter(pa.array(np.repeat(~empty, np.diff(offsets)))) if empty.any() else items
-    item_column = LogColumn(column.name, column.dtype)
-    values, bad_items = cast_where_possible(items, scalar_cast(item_column), ARROW_ELEMENT[column.dtype])
-    bad = np.zeros(len(text), np.bool_)
-    if bad_items.any():
-        bad[np.repeat(np.arange(len(text)), lengths)[bad_items]] = True
-        values = pc.fill_null(values, _zero(column.dtype))
-    new_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(new_offsets), values, type=arrow_type(column.type)), bad
-
-
-def _zero(dtype: DType) -> pa.Scalar:
-    return pa.scalar({DType.STRING: "", DType.BOOL: False}.get(dtype, 0), ARROW_ELEMENT[dtype])
+    items = items.filter(pa.array(np.repeat(~empty, lengths))) if empty.any() else items
+    offsets = np.concatenate([[0], np.cumsum(np.where(empty, 0, lengths))]).astype(np.int32)
+    values = scalar_cast(LogColumn(column.name, column.dtype))(items)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=arrow_type(column.type))

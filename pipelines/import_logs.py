@@ -24,6 +24,7 @@ from apache_beam.metrics import Metrics
 from pipelines.beam_runner import RunnerOptions, run_pipeline
 from pipelines.elements import Spread, Texts
 from pipelines.import_report import ImportReport
+from pipelines.log_blocks import LONGEST_LINE_BYTES
 from pipelines.log_schema import LogSchema
 from pipelines.log_sources import LogSource, expand_files, identify, new_sources
 from pipelines.outcomes import (
@@ -38,7 +39,7 @@ from pipelines.parse_log import parse_log
 from pipelines.partitions import content_id, parquet_bytes, sort_by_time, split_by_partition
 from pipelines.progress import Progress, watched
 from pipelines.publication import ImportLedger, StagedFile, write_atomic
-from pipelines.rejects import Reject, check_share, count_reasons, rejects_document, side_files
+from pipelines.rejects import SideFile, check_share, side_files
 from pipelines.remote_runners import require_runnable
 from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
@@ -48,13 +49,15 @@ NAMESPACE = "headrace.import_logs"
 STEPS = ("Files", "Spread", "ParseLogs", "GroupByPartition", "WritePartitions")
 
 _RUN_BYTES = 256 << 20
+_LONGEST_LINE_LIMIT = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ImportConfig:
     """``files``: paths, folders or glob patterns. ``output``: the table's folder. ``rejects``: where side files go.
 
-    ``max_reject_share``: above this share of rejected rows nothing is published.
+    ``max_reject_share``: above this share of rejected rows nothing is published. ``longest_line_bytes``: a longer line
+    is one rejected row, of which only the start is kept; reading takes memory in proportion to it.
     """
 
     files: tuple[str, ...]
@@ -62,10 +65,14 @@ class ImportConfig:
     output: str
     rejects: str
     max_reject_share: float = 0.05
+    longest_line_bytes: int = LONGEST_LINE_BYTES
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
             raise InputError("max_reject_share is a share", value=self.max_reject_share, allowed="0 to 1")
+        if not 1 <= self.longest_line_bytes <= _LONGEST_LINE_LIMIT:
+            raise InputError("longest_line_bytes must be a number of bytes that fits in memory",
+                             value=self.longest_line_bytes, allowed=f"1 to {_LONGEST_LINE_LIMIT}")  # fmt: skip
         if self.schema.time is None:
             raise InputError("a log without a time cannot be cut into partitions", where="schema, time")
 
@@ -98,7 +105,9 @@ def import_logs(
         import_id = digest([config.schema.digest(), [[s.name, s.sha256] for s in sources]])[:16]
         staging = ledger.stage(import_id)
         try:
-            job = ImportJob(config.schema, config.time_column, staging, ledger.output, import_id)
+            job = ImportJob(
+                config.schema, config.time_column, staging, ledger.output, import_id, config.longest_line_bytes
+            )
             job.run(sources, side_files(sources, Path(config.rejects)), runner, progress)
             return _publish(job, config, sources, len(every) - len(sources), ledger)
         except BaseException:
@@ -120,6 +129,7 @@ class ImportJob:
     staging: Path
     output: Path
     import_id: str
+    longest_line_bytes: int = LONGEST_LINE_BYTES
 
     def run(
         self, sources: Sequence[LogSource], rejects: Sequence[str], runner: RunnerOptions, progress: Progress | None
@@ -151,19 +161,32 @@ class ImportJob:
         outcome: dict[str, object] = {"name": source.name}
         parts: list[tuple[str, str]] = []
         try:
-            rows, rejects = 0, []
-            for run, (table, bad) in enumerate(_runs(source.path, self.schema)):
+            rows, side = 0, SideFile(entry["side_file"], source.path)
+            for run, table in enumerate(self._runs(source.path, side)):
                 rows += table.num_rows
-                rejects += bad
                 parts += self._stage_run(table, index, run)
-            if rejects:
-                write_atomic(Path(entry["side_file"]), rejects_document(rejects, source.path))
-            outcome |= {"rows": rows, "rejected": len(rejects), "reasons": count_reasons(rejects),
+            side.finish()
+            outcome |= {"rows": rows, "rejected": side.reasons.total(), "reasons": dict(side.reasons),
                         "side_file": entry["side_file"]}  # fmt: skip
         except HeadraceError as error:
             outcome["error"], parts = error_document(error), []
         write_outcome(self.staging, f"source-{index:06d}", outcome)
         return parts
+
+    def _runs(self, path: str, side: SideFile) -> Iterator[pa.Table]:
+        """A file's rows in pieces of bounded memory; rejects go to ``side``."""
+        tables: list[pa.Table] = []
+        held_bytes = 0
+        for block in parse_log(path, self.schema, longest_line_bytes=self.longest_line_bytes):
+            side.add(block.rejects)
+            if block.table.num_rows:
+                tables.append(block.table)
+                held_bytes += block.table.nbytes
+            if held_bytes >= _RUN_BYTES:
+                yield pa.concat_tables(tables)
+                tables, held_bytes = [], 0
+        if tables:
+            yield pa.concat_tables(tables)
 
     def _stage_run(self, table: pa.Table, index: int, run: int) -> Iterator[tuple[str, str]]:
         """Write one Arrow file with a batch per partition."""
@@ -194,22 +217,6 @@ class ImportJob:
             outcome = {"partition": partition, "error": error_document(error)}
         write_outcome(self.staging, f"partition-{partition.replace('/', '-')}", outcome)
         return json.dumps(outcome, sort_keys=True)
-
-
-def _runs(path: str, schema: LogSchema) -> Iterator[tuple[pa.Table, list[Reject]]]:
-    """A file's rows in pieces of bounded memory, with the rejects of each piece."""
-    tables: list[pa.Table] = []
-    rejects: list[Reject] = []
-    held_bytes = 0
-    for block in parse_log(path, schema):
-        tables.append(block.table)
-        rejects += block.rejects
-        held_bytes += block.table.nbytes
-        if held_bytes >= _RUN_BYTES:
-            yield pa.concat_tables(tables), rejects
-            tables, rejects, held_bytes = [], [], 0
-    if tables:
-        yield pa.concat_tables(tables), rejects
 
 
 def _read_batch(place: dict[str, object]) -> pa.RecordBatch:

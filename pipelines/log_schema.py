@@ -37,6 +37,7 @@ PartitionBy = Literal["hour", "day"]
 _SCHEMA_KEYS = ("format", "header", "null", "columns", "time", "partition_by")
 _COLUMN_KEYS = ("name", "type", "separator", "required", "unit")
 _TIME_KEYS = ("column", "unit")
+_MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +90,14 @@ class LogSchema:
     def from_file(cls, path: str) -> LogSchema:
         """The schema in a JSON file. Raises :class:`LogSchemaError` naming the file, the entry and what is allowed."""
         try:
-            text = Path(path).read_text(encoding="utf-8-sig")
+            with Path(path).open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
         except FileNotFoundError:
             raise LogSchemaError("there is no schema file here", where=path,
                                  next_step="write one: docs/importing.md shows an example") from None  # fmt: skip
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise LogSchemaError("the schema file cannot be read", where=path, value=str(error)) from error
-        try:
-            document = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise LogSchemaError("the schema file is not JSON", where=f"{path}, line {error.lineno}, "
-                                 f"column {error.colno}", value=error.msg) from None  # fmt: skip
+        document = _parse_json(content, path)
         return cls.from_document(document, where=path)
 
     @classmethod
@@ -142,6 +140,27 @@ class LogSchema:
         columns = [[c.name, str(c.dtype), c.separator, c.required, c.unit] for c in self.columns]
         time = None if self.time is None else [self.time.column, self.time.unit]
         return digest([self.format, self.header, list(self.null), columns, time, self.partition_by])
+
+
+def _parse_json(content: bytes, path: str) -> object:
+    if len(content) > _MOST_BYTES:
+        raise LogSchemaError("the schema file is too long", where=path, allowed=f"at most {_MOST_BYTES} bytes")
+    try:
+        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_unique_keys)
+    except json.JSONDecodeError as error:
+        raise LogSchemaError("the schema file is not JSON", where=f"{path}, line {error.lineno}, "
+                             f"column {error.colno}", value=error.msg) from None  # fmt: skip
+    except (RecursionError, ValueError) as error:  # bytes that are no UTF-8, numbers of thousands of digits
+        raise LogSchemaError("the schema file cannot be read", where=path, value=str(error)[:200]) from None
+
+
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the entry {twice!r} appears twice in one object")
+    return entries
 
 
 def _columns(value: object, where: str, time_column: str, time_unit: str) -> tuple[LogColumn, ...]:
@@ -206,6 +225,11 @@ def _list(value: object, where: str) -> list[object]:
 def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise LogSchemaError("expected text", where=where, value=value)
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise LogSchemaError("text must be valid Unicode, got a lone surrogate", where=where,
+                             value=ascii(value)) from None  # fmt: skip
     return value
 
 

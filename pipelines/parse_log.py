@@ -1,55 +1,62 @@
 """One log file to typed rows, block by block: the clean blocks at Arrow's speed, the rest line by line.
 
-Nothing is dropped silently: every line of the file is a row, a blank line, a header, or a :class:`Reject`.
+Nothing is dropped silently: every line of the file is a row, a blank line, a header, or a :class:`Reject`. What a line
+becomes depends on the line and the schema, never on the lines around it or on where blocks are cut:
+:mod:`pipelines.delimited_lines` and :mod:`pipelines.parse_json_lines` say how a line is cut into texts, and
+:mod:`pipelines.cells` what a text means.
 """
 
 from __future__ import annotations
 
-import csv
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from pipelines.cells import null_spellings, text_cells, typed_cells
+from pipelines.cells import null_spellings, text_cells
+from pipelines.delimited_lines import Layout, good_lines, quoted_plainly, split_line
 from pipelines.errors import UnknownFormat
-from pipelines.log_blocks import BLOCK_BYTES, LineBlock, read_blocks
-from pipelines.log_schema import LogColumn, LogSchema
+from pipelines.log_blocks import BLOCK_BYTES, LONGEST_LINE_BYTES, LineBlock, LongLine, read_blocks
+from pipelines.log_schema import LogSchema
 from pipelines.parse_json_lines import parse_json_block
 from pipelines.rejects import Reject, printable
+from pipelines.typed_rows import ParsedBlock, RowLines, TextColumn, typed_rows
 from transforms.errors import DataError, nearest
 
-Lines = np.ndarray[Any, np.dtype[np.int64]]
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_BOM = b"\xef\xbb\xbf"
+#: A header of more columns is a file of another kind; each takes memory in every block.
+_MOST_COLUMNS = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedBlock:
-    """``table`` has the schema's columns in order; ``rejects`` are the block's rows that are not in it."""
-
-    table: pa.Table
-    rejects: tuple[Reject, ...]
-
-
-def parse_log(path: str, schema: LogSchema, *, block_bytes: int = BLOCK_BYTES) -> Iterator[ParsedBlock]:
+def parse_log(
+    path: str,
+    schema: LogSchema,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+    longest_line_bytes: int = LONGEST_LINE_BYTES,
+) -> Iterator[ParsedBlock]:
     """The rows of one log file, in file order. A file without rows yields nothing.
 
     Raises :class:`~pipelines.errors.TruncatedLog` for a damaged gzip file and :class:`~transforms.errors.DataError`
-    for a header that lacks a column of the schema.
+    for a header that cannot be read or lacks a column of the schema.
     """
-    layout: _Layout | None = None
-    for block in read_blocks(path, block_bytes):
-        if schema.format == "jsonl":
-            table, rejects = parse_json_block(block, schema)
-            yield ParsedBlock(table.combine_chunks(), rejects)
+    layout = None if schema.header and schema.format != "jsonl" else _layout(schema)
+    for block in read_blocks(path, block_bytes, longest_line_bytes):
+        if isinstance(block, LongLine):
+            if layout is None:
+                raise _bad_header(path, f"{block.length_bytes} bytes", f"at most {longest_line_bytes} bytes")
+            yield ParsedBlock(schema.arrow_schema.empty_table(), (_long_reject(block, longest_line_bytes),))
             continue
+        if not block.data.strip(b"\n"):
+            continue
+        if block.first_line == 1:
+            block = LineBlock(1, block.data.removeprefix(_BOM))
         if layout is None:
             layout, block = _open_layout(block, schema, path)
-        yield _parse_delimited(block, schema, layout)
+        yield parse_json_block(block, schema) if schema.format == "jsonl" else _parse_delimited(block, schema, layout)
 
 
 def parse_whole_log(path: str, schema: LogSchema) -> ParsedBlock:
@@ -59,64 +66,77 @@ def parse_whole_log(path: str, schema: LogSchema) -> ParsedBlock:
     return ParsedBlock(pa.concat_tables(tables), tuple(reject for block in blocks for reject in block.rejects))
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """How a delimited file's columns lie: the width of every row and, by name, where each wanted column stands."""
-
-    delimiter: str
-    quoted: bool
-    width: int
-    positions: tuple[int, ...]
+def _long_reject(line: LongLine, longest_line_bytes: int) -> Reject:
+    return Reject(line.number, "the line is too long", line.start, value=f"{line.length_bytes} bytes",
+                  expected=f"at most {longest_line_bytes} bytes")  # fmt: skip
 
 
-def _open_layout(block: LineBlock, schema: LogSchema, path: str) -> tuple[_Layout, LineBlock]:
+def _layout(schema: LogSchema) -> Layout:
     delimiter, quoted = ("\t", False) if schema.format == "tsv" else (",", True)
-    if not schema.header:
-        return _Layout(delimiter, quoted, len(schema.columns), tuple(range(len(schema.columns)))), block
+    return Layout(delimiter, quoted, len(schema.columns), tuple(range(len(schema.columns))))
+
+
+def _open_layout(block: LineBlock, schema: LogSchema, path: str) -> tuple[Layout, LineBlock]:
+    """The layout that the header names, and the block after the header."""
+    plain = _layout(schema)
     first, _, rest = block.data.partition(b"\n")
-    names = _split_line(first.removeprefix(b"\xef\xbb\xbf"), delimiter, quoted)
-    missing = [name for name in schema.names if name not in names]
-    if missing:
-        raise DataError("the header lacks a column of the schema", where=f"{path}, line 1", value=missing[0],
-                        allowed=nearest(missing[0], names),
-                        next_step="correct the name, or say \"header\": false if the first line is a row")  # fmt: skip
-    positions = tuple(names.index(name) for name in schema.names)
-    return _Layout(delimiter, quoted, len(names), positions), LineBlock(block.first_line + 1, rest)
+    line = first.removesuffix(b"\r")
+    cells = split_line(line, plain.delimiter, plain.quoted)
+    if cells is None or b"\r" in line:
+        raise _bad_header(path, printable(line)[:200], "column names on one line, quotes closed, no carriage return")
+    if len(cells) > _MOST_COLUMNS:
+        raise _bad_header(path, f"{len(cells)} columns", f"at most {_MOST_COLUMNS} columns")
+    names = [cell.decode("utf-8", "backslashreplace") for cell in cells]
+    counts = Counter(names)
+    for name in schema.names:
+        if counts[name] > 1:
+            raise _bad_header(path, name, "each column of the schema once")
+        if not counts[name]:
+            raise DataError("the header lacks a column of the schema", where=f"{path}, line 1", value=name,
+                            allowed=nearest(name, names),
+                            next_step="correct the name, or say \"header\": false if the first line is a row")  # fmt: skip
+    at = {name: position for position, name in enumerate(names)}
+    layout = Layout(plain.delimiter, plain.quoted, len(names), tuple(at[name] for name in schema.names))
+    return layout, LineBlock(block.first_line + 1, rest)
 
 
-def _split_line(line: bytes, delimiter: str, quoted: bool) -> list[str]:
-    text = line.rstrip(b"\r").decode("utf-8", "backslashreplace")
-    return next(csv.reader([text], delimiter=delimiter), [""]) if quoted else text.split(delimiter)
+def _bad_header(path: str, value: str, allowed: str) -> DataError:
+    return DataError("the header cannot be read", where=f"{path}, line 1", value=value, allowed=allowed,
+                     next_step="correct the first line, or say \"header\": false if it is a row")  # fmt: skip
 
 
-def _parse_delimited(block: LineBlock, schema: LogSchema, layout: _Layout) -> ParsedBlock:
+def _parse_delimited(block: LineBlock, schema: LogSchema, layout: Layout) -> ParsedBlock:
+    raw = _read_cells(block.data, layout) if _is_plain(block.data, layout) else None
     rejects: list[Reject] = []
-    one_row_a_line = block.data.count(b"\r") == block.data.count(b"\r\n")
-    raw = _read_cells(block.data, layout) if one_row_a_line else None
     if raw is not None and raw.num_rows == block.lines:
         numbers = np.arange(block.first_line, block.first_line + block.lines)
     else:
-        numbers, kept, rejects = _whole_lines(block, layout)
+        numbers, kept, rejects = good_lines(block, layout)
         raw = _read_cells(kept, layout)
         if raw is None or raw.num_rows != len(numbers):
             raise UnknownFormat("rows of this log cannot be told apart", where=f"line {block.first_line} and after",
                                 allowed=f"{schema.format} with one row a line")  # fmt: skip
-    table, bad = _typed_table(raw, schema, layout)
-    if not bad:
-        return ParsedBlock(table, tuple(rejects))
-    every_line = block.data.split(b"\n")
-    faults = [_cell_reject(fault, numbers, every_line, block.first_line) for fault in bad.values()]
-    keep = np.ones(table.num_rows, np.bool_)
-    keep[list(bad)] = False
-    return ParsedBlock(table.filter(pa.array(keep)), tuple(rejects + faults))
+    parsed = typed_rows(
+        [_text_column(_one_array(raw.column(str(position))), schema.null) for position in layout.positions],
+        schema,
+        _row_lines(block, numbers),
+    )
+    return ParsedBlock(parsed.table, tuple(sorted([*rejects, *parsed.rejects], key=lambda reject: reject.line)))
 
 
-def _read_cells(data: bytes, layout: _Layout) -> pa.Table | None:
+def _is_plain(data: bytes, layout: Layout) -> bool:
+    """Whether Arrow's reader cuts the block into the cells that :func:`split_line` cuts its lines into."""
+    return data.count(b"\r") == data.count(b"\r\n") and (not layout.quoted or quoted_plainly(data))
+
+
+def _read_cells(data: bytes, layout: Layout) -> pa.Table | None:
     """Every cell as bytes, or None when some row has another number of cells."""
     names = [str(position) for position in range(layout.width)]
     wanted = [str(position) for position in layout.positions]
     if not data:
         return pa.table({name: pa.array([], pa.binary()) for name in wanted})
+    if data.startswith(_BOM):
+        data = _BOM + data  # Arrow drops one at the start of what it reads; here it belongs to a value
     try:
         return arrow_csv.read_csv(
             pa.BufferReader(data),
@@ -135,84 +155,22 @@ def _read_cells(data: bytes, layout: _Layout) -> pa.Table | None:
         return None
 
 
-def _whole_lines(block: LineBlock, layout: _Layout) -> tuple[Lines, bytes, list[Reject]]:
-    """The lines with the right number of cells: their numbers, their bytes, and a reject for each other line."""
-    data = np.frombuffer(block.data, np.uint8)
-    ends = np.flatnonzero(data == ord("\n"))
-    if len(data) and data[-1] != ord("\n"):
-        ends = np.append(ends, len(data))
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    bare_ends = ends - ((ends > starts) & (data[np.maximum(ends, 1) - 1] == ord("\r")))
-    counts = _count_between(data, layout.delimiter, starts, bare_ends) + 1
-    if layout.quoted:
-        for at in np.flatnonzero(_count_between(data, '"', starts, bare_ends)).tolist():
-            counts[at] = _cell_count(block.data[starts[at] : bare_ends[at]], layout)
-    blank = bare_ends == starts
-    good = ~blank & (counts == layout.width) & (_count_between(data, "\r", starts, bare_ends) == 0)
-    rejects = [
-        _line_reject(block.first_line + at, block.data[starts[at] : bare_ends[at]], int(counts[at]), layout)
-        for at in np.flatnonzero(~blank & ~good).tolist()
-    ]
-    kept = data[np.repeat(good, ends + 1 - starts)[: len(data)]].tobytes()
-    return block.first_line + np.flatnonzero(good), kept, rejects
-
-
-def _count_between(data: Bytes, character: str, starts: Lines, ends: Lines) -> Lines:
-    """How often ``character`` occurs in each ``data[start:end]``."""
-    positions = np.flatnonzero(data == ord(character))
-    return np.searchsorted(positions, ends) - np.searchsorted(positions, starts)
-
-
-def _cell_count(line: bytes, layout: _Layout) -> int:
-    """The number of cells of a line with quotes; 0 when a quoted value does not end on it."""
-    try:
-        return len(next(csv.reader([line.decode("latin-1")], delimiter=layout.delimiter, strict=True)))
-    except csv.Error:
-        return 0
-
-
-def _line_reject(number: int, line: bytes, count: int, layout: _Layout) -> Reject:
-    if b"\r" in line:
-        return Reject(number, "a carriage return inside the line", line, expected="one row a line")
-    if count == 0:
-        return Reject(number, "a quoted value does not end on its line", line, expected="doubled or closing quotes")
-    return Reject(number, "wrong number of columns", line, value=str(count), expected=str(layout.width))
-
-
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    row: int
-    column: LogColumn
-    what: str
-    cell: bytes
-
-
-def _typed_table(raw: pa.Table, schema: LogSchema, layout: _Layout) -> tuple[pa.Table, dict[int, _Fault]]:
-    """The typed columns and, by row, the first column at fault."""
-    faults: dict[int, _Fault] = {}
-    arrays = []
-    for position, column in zip(layout.positions, schema.columns, strict=True):
-        cells = _one_array(raw.column(str(position)))
-        text, not_text = text_cells(cells)
-        text = null_spellings(text, schema.null)
-        array, not_typed = typed_cells(text, column)
-        missing = np.asarray(text.is_null()) & ~not_text if column.required else np.zeros(len(text), np.bool_)
-        for mask, what in (
-            (not_text, "not UTF-8"),
-            (missing, "a required value is missing"),
-            (not_typed, "a value cannot be read as its type"),
-        ):
-            for row in np.flatnonzero(mask).tolist():
-                faults.setdefault(row, _Fault(row, column, what, cells[row].as_py()))
-        arrays.append(array)
-    return pa.Table.from_arrays(arrays, schema=schema.arrow_schema), faults
-
-
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pc.cast(pa.concat_arrays(column.chunks), pa.binary())
 
 
-def _cell_reject(fault: _Fault, numbers: Lines, every_line: list[bytes], first_line: int) -> Reject:
-    line = int(numbers[fault.row])
-    raw = every_line[line - first_line].removesuffix(b"\r")
-    return Reject(line, fault.what, raw, fault.column.name, printable(fault.cell), fault.column.expected)
+def _text_column(cells: pa.Array, null: tuple[str, ...]) -> TextColumn:
+    text, not_text = text_cells(cells)
+    unread = dict.fromkeys(np.flatnonzero(not_text).tolist(), "not UTF-8")
+    return TextColumn(null_spellings(text, null), unread, lambda row: printable(cells[row].as_py()))
+
+
+def _row_lines(block: LineBlock, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> RowLines:
+    split: list[bytes] = []
+
+    def raw(row: int) -> bytes:
+        if not split:
+            split.extend(block.data.split(b"\n"))
+        return split[int(numbers[row]) - block.first_line].removesuffix(b"\r")
+
+    return RowLines(lambda row: int(numbers[row]), raw)

@@ -27,7 +27,7 @@ from transforms.documents import Part, parse_document
 from transforms.errors import Busy, DataError
 from warehouse.storage import Storage
 from warehouse.storage_errors import storage_error
-from warehouse.stored_file import is_inside
+from warehouse.stored_file import Writer, is_inside
 
 _PENDING = ".pending.json"
 _LOCAL = Storage("/")
@@ -130,7 +130,7 @@ class ImportLedger:
         self.discard(import_id)
 
 
-def write_atomic(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes | Writer) -> None:
     """``content`` at ``path``, whole or not at all. Raises :class:`~transforms.errors.StorageError` when the disk is full or refuses."""
     _LOCAL.write_atomic(os.path.abspath(path), content)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +13,21 @@ from pathlib import Path
 
 from pipelines.errors import TooManyRejects
 from pipelines.log_sources import LogSource
-from pipelines.publication import make_folder
+from pipelines.publication import make_folder, write_atomic
+from warehouse.storage_errors import explained
 
+_SPOOL_BYTES = 1 << 20
 _RAW_CHARACTERS = 4000
+#: Enough bytes of a line for its first 4000 characters, whichever they are.
+RAW_BYTES = 4 * _RAW_CHARACTERS
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One row left out: ``line`` counts from 1; ``column`` is empty where the whole row is at fault."""
+    """One row left out: ``line`` counts from 1; ``column`` is empty where the whole row is at fault.
+
+    Of ``raw``, the line, only the first 16,000 bytes are kept.
+    """
 
     line: int
     what: str
@@ -26,6 +35,9 @@ class Reject:
     column: str = ""
     value: str | None = None
     expected: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "raw", self.raw[:RAW_BYTES])
 
     def to_json(self, file: str) -> str:
         """One line of the side file. Bytes that are not UTF-8 appear as ``\\xNN``; long rows are cut."""
@@ -36,7 +48,29 @@ class Reject:
 
 def printable(raw: bytes) -> str:
     """``raw`` as text without loss of what matters: bytes that are not UTF-8 escaped, at most 4000 characters."""
-    return raw.decode("utf-8", "backslashreplace")[:_RAW_CHARACTERS]
+    return raw[:RAW_BYTES].decode("utf-8", "backslashreplace")[:_RAW_CHARACTERS]
+
+
+class SideFile:
+    """The rejected rows of one log file, spooled as they are found and written whole at the end."""
+
+    def __init__(self, path: str, log: str) -> None:
+        self._path, self._log = path, log
+        self._spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115 - closed by finish
+        self.reasons: Counter[str] = Counter()
+
+    def add(self, rejects: Sequence[Reject]) -> None:
+        """Rejects of lines after those added before."""
+        with explained(self._path, "write"):
+            self._spool.write(rejects_document(rejects, self._log))
+        self.reasons.update(count_reasons(rejects))
+
+    def finish(self) -> None:
+        """Write the side file, unless no row was rejected. Raises :class:`~transforms.errors.StorageError`."""
+        with self._spool:
+            if self.reasons:
+                self._spool.seek(0)
+                write_atomic(Path(self._path), lambda file: shutil.copyfileobj(self._spool, file))
 
 
 def rejects_document(rejects: Iterable[Reject], file: str) -> bytes:
@@ -82,6 +116,9 @@ def side_files(sources: Sequence[LogSource], folder: Path) -> list[str]:
 def _belongs_to_another(path: Path, source: LogSource) -> bool:
     if not path.exists():
         return False
-    with path.open(encoding="utf-8") as file:
+    with explained(str(path), "read"), path.open("rb") as file:
         first = file.readline()
-    return bool(json.loads(first)["file"] != source.path) if first else False
+    try:
+        return bool(json.loads(first)["file"] != source.path) if first else False
+    except (ValueError, TypeError, KeyError):  # a file that is no side file of ours is left alone
+        return True

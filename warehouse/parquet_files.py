@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -48,11 +49,12 @@ def invalid_text_rule(rule: str, replaced: list[str]) -> OnInvalidText:
 def read_schema(storage: Storage, path: str) -> tuple[ColumnSchema, ...]:
     """The columns of one file, in file order. Reads the footer only.
 
-    Raises :class:`CorruptFile` for a truncated file or another format and :class:`TypeMismatch`, naming the column,
+    Raises :class:`CorruptFile` for a truncated file, another format or a name that is not UTF-8 and :class:`TypeMismatch`, naming the column,
     for a type without a digest.
     """
     with _opened(storage, path) as file:
         schema = file.schema_arrow
+        columns = tuple(ColumnSchema(field.name, str(field.type)) for field in schema)
     if len(set(schema.names)) != len(schema.names):
         raise CorruptFile("a Parquet file names two columns alike", where=path, value=schema.names)
     for field in schema:
@@ -61,7 +63,7 @@ def read_schema(storage: Storage, path: str) -> tuple[ColumnSchema, ...]:
         except TypeMismatch as error:
             raise TypeMismatch(error.what, where=f"{path}, column {field.name}", value=error.value,
                                allowed=error.allowed, next_step="drop the column or store it as text") from error  # fmt: skip
-    return tuple(ColumnSchema(field.name, str(field.type)) for field in schema)
+    return columns
 
 
 def read_fragments(
@@ -269,6 +271,9 @@ def _opened(storage: Storage, path: str, coded: Sequence[str] = (), groups: Sequ
                 metadata = file.metadata
                 file = pq.ParquetFile(source, metadata=metadata, read_dictionary=dictionaries, pre_buffer=True)
             yield file
+        except UnicodeDecodeError as error:
+            raise CorruptFile("a column name in a Parquet file must be UTF-8", where=path, value=error.object[:200],
+                              next_step="rename the column and write the file again") from error  # fmt: skip
         except pa.ArrowException as error:
             raise _corrupt(path, error) from error
         except OSError as error:
@@ -285,15 +290,64 @@ _CODED_BYTES = 6
 def _stored_as_codes(metadata: Any, coded: Sequence[str], groups: Sequence[int]) -> list[str]:
     if not coded or not groups or groups[0] >= metadata.num_row_groups:
         return []
+    index_of = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+    sound = _sound_columns(metadata, groups[0], [name for name in coded if name in index_of])
     group = metadata.row_group(groups[0])
-    found = (group.column(index) for index in range(group.num_columns))
+    found = {name: group.column(index_of[name]) for name in sound}
     return [
-        column.path_in_schema
-        for column in found
-        if column.path_in_schema in coded
-        and column.physical_type == "BYTE_ARRAY"
-        and column.total_uncompressed_size < _CODED_BYTES * column.num_values
+        name
+        for name, column in found.items()
+        if column.physical_type == "BYTE_ARRAY" and column.total_uncompressed_size < _CODED_BYTES * column.num_values
     ]
+
+
+def _sound_columns(metadata: Any, group: int, names: Sequence[str]) -> list[str]:
+    """The columns of which a row group's footer can be read.
+
+    Asking ``RowGroupMetaData.column`` for another one ends the process: its C++ exception is not caught. Reading the
+    column catches it, before it asks for the first byte; a file without bytes tells the two apart.
+    """
+    if not names:
+        return []
+    file = pq.ParquetFile(pa.PythonFile(_NoBytes(), mode="r"), metadata=metadata)
+    sound = []
+    for name in names:
+        try:
+            file.read_row_group(group, columns=[name], use_threads=False)
+        except _ByteAsked:
+            sound.append(name)
+        except (pa.ArrowException, OSError, UnicodeDecodeError):
+            continue  # the read that follows says what is wrong with it
+    return sound
+
+
+class _ByteAsked(Exception):
+    """A byte of a :class:`_NoBytes` was asked for."""
+
+
+class _NoBytes(io.RawIOBase):
+    """A file of any size of which no byte can be read."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (_ANY_BYTES if whence == io.SEEK_END else 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        raise _ByteAsked
+
+    _at = 0
+
+
+_ANY_BYTES = 1 << 62
 
 
 def _corrupt(path: str, error: Exception) -> CorruptFile:

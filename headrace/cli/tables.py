@@ -97,6 +97,7 @@ def import_(
     max_reject_share: Annotated[
         float, typer.Option(help="Give up when more than this share of the rows is bad.")
     ] = 0.05,
+    longest_line_bytes: Annotated[int, typer.Option(help="A longer line is one bad row, however long.")] = 16 << 20,
     runner: Runner = "DirectRunner",
     home: Home = "",
     as_json: AsJson = False,
@@ -115,7 +116,14 @@ def import_(
     log_schema = LogSchema.from_file(schema)
     root = _local_output(output) or str(local / "tables" / name)
     rejects = str(local / "rejects" / name)
-    config = ImportConfig(tuple(files), log_schema, output=root, rejects=rejects, max_reject_share=max_reject_share)
+    config = ImportConfig(
+        tuple(files),
+        log_schema,
+        output=root,
+        rejects=rejects,
+        max_reject_share=max_reject_share,
+        longest_line_bytes=longest_line_bytes,
+    )
     with open_warehouse(home) as warehouse:
         _check_import(warehouse, name, root, log_schema, schema)
     with progress_bar(f"importing {name}", "files") as report:

@@ -252,3 +252,33 @@ def test_an_import_killed_at_any_moment_leaves_all_or_nothing(tmp_path: Path) ->
         assert pending or len(published) in (0, 40), os.listdir(ledger.folder)
     run(configure(tmp_path))
     assert tree(tmp_path / "clicks") == tree(tmp_path / "whole")
+
+
+def test_a_line_that_is_too_long_is_one_row_of_the_side_file(tmp_path: Path) -> None:
+    text = "".join(tsv_line(number, 0) for number in range(30)) + "x" * 5000 + "\n" + tsv_line(31, 0)
+    path = write_log(tmp_path / "logs" / "a.tsv.gz", text)
+    report = run(configure(tmp_path, longest_line_bytes=4000))
+    assert (report.rows, report.rejected) == (31, 1)
+    (line,) = (json.loads(line) for line in Path(report.rejects[0]).read_text().splitlines())
+    assert line == {
+        "file": path, "line": 31, "raw": "x" * 4000,
+        "reason": {"what": "the line is too long", "column": "", "value": "5000 bytes", "expected": "at most 4000 bytes"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("longest_line_bytes", [0, -1, 1 << 40])
+def test_a_longest_line_that_does_not_fit_is_refused(tmp_path: Path, longest_line_bytes: int) -> None:
+    with pytest.raises(InputError, match="longest_line_bytes") as caught:
+        configure(tmp_path, longest_line_bytes=longest_line_bytes)
+    assert caught.value.value == longest_line_bytes
+
+
+def test_a_side_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    good = "".join(tsv_line(number, 0) for number in range(30))
+    write_log(tmp_path / "logs" / "a.tsv", good + "x\n")
+    foreign = tmp_path / "rejects" / "a.tsv.jsonl"
+    write_log(foreign, b"\xff no JSON\n")
+    report = run(configure(tmp_path))
+    assert foreign.read_bytes() == b"\xff no JSON\n"
+    assert report.rejected == 1
+    assert report.rejects != (str(foreign),)

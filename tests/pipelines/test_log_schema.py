@@ -86,3 +86,23 @@ def test_a_missing_entry_is_named(entry: str) -> None:
     document = {key: value for key, value in GOOD.items() if key != entry}
     with pytest.raises(LogSchemaError, match=entry):
         LogSchema.from_document(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[" * 5000, "cannot be read"),
+        ("9" * 5000, "cannot be read"),
+        ('{"format": "tsv", "format": "csv"}', "cannot be read"),
+        ('{"format": "\\ud800"}', "missing"),
+        (json.dumps({**GOOD, "null": ["\ud800"]}), "lone surrogate"),
+        (json.dumps({**GOOD, "columns": [{"name": "\udfff", "type": "string"}]}), "lone surrogate"),
+        (" " * (17 << 20), "too long"),
+    ],
+)
+def test_a_hostile_schema_file_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(text)
+    with pytest.raises(LogSchemaError, match=problem) as caught:
+        LogSchema.from_file(str(path))
+    assert caught.value.where.startswith(str(path))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipelines.log_blocks import LineBlock
 from pipelines.log_schema import LogSchema
-from pipelines.parse_json_lines import _fast_block, _slow_block, parse_json_block
+from pipelines.parse_json_lines import fast_block, parse_json_block, slow_block
 from tests.pipelines.logs import log_schema
 
 ALL_TYPES = LogSchema.from_document(
@@ -37,7 +37,7 @@ def block_of(*lines: str | bytes) -> LineBlock:
 
 def test_clean_lines_take_the_fast_way() -> None:
     line = json.dumps({"user": 1, "query": "q", "price": 1.5, "tags": "a|b", "time": 0, "more": {"x": [1]}})
-    table = _fast_block(block_of(line, line), log_schema("jsonl"))
+    table = fast_block(block_of(line, line), log_schema("jsonl"))
     assert table is not None
     assert table.num_rows == 2
 
@@ -47,7 +47,7 @@ def test_clean_lines_take_the_fast_way() -> None:
     [
         ("{", "not a JSON object", "", None),
         ("[1]", "not a JSON object", "", "[1]"),
-        ('{"user": 1, "user": 2, "time": 0}', "not a JSON object", "", "a key appears twice"),
+        ('{"user": 1, "user": 2, "time": 0}', "not a JSON object", "user", "a key appears twice"),
         ('{"user": "1", "time": 0}', "a value cannot be read as its type", "user", '"1"'),
         ('{"user": 1.5, "time": 0}', "a value cannot be read as its type", "user", "1.5"),
         ('{"user": true, "time": 0}', "a value cannot be read as its type", "user", "true"),
@@ -62,9 +62,9 @@ def test_clean_lines_take_the_fast_way() -> None:
 )
 def test_a_bad_line_is_set_aside_with_its_reason(line: str | bytes, what: str, column: str, value: str | None) -> None:
     good = '{"user": 7, "time": 0}'
-    table, rejects = parse_json_block(block_of(good, "", line, good), log_schema("jsonl"))
-    assert table.column("user").to_pylist() == [7, 7]
-    (reject,) = rejects
+    parsed = parse_json_block(block_of(good, "", line, good), log_schema("jsonl"))
+    assert parsed.table.column("user").to_pylist() == [7, 7]
+    (reject,) = parsed.rejects
     assert (reject.line, reject.what, reject.column) == (3, what, column)
     if value is not None:
         assert reject.value == value
@@ -99,18 +99,19 @@ MIXED = st.fixed_dictionaries(
 @settings(max_examples=300)
 def test_the_fast_way_gives_what_the_slow_way_means(rows: list[dict[str, object]]) -> None:
     block = block_of(*(json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass") for row in rows))
-    fast = _fast_block(block, ALL_TYPES)
-    slow, rejects = _slow_block(block, ALL_TYPES)
-    assert slow.num_rows + len(rejects) == len(rows)
+    fast = fast_block(block, ALL_TYPES)
+    slow = slow_block(block, ALL_TYPES)
+    assert slow.table.num_rows + len(slow.rejects) == len(rows)
     if fast is not None:
-        assert rejects == ()
-        assert fast.equals(slow)
+        assert slow.rejects == ()
+        assert fast.equals(slow.table)
 
 
 @given(st.lists(st.fixed_dictionaries(RIGHT), min_size=1, max_size=6))
 @settings(max_examples=50)
 def test_right_values_come_back(rows: list[dict[str, object]]) -> None:
-    table, rejects = parse_json_block(block_of(*(json.dumps(row) for row in rows)), ALL_TYPES)
-    assert rejects == ()
+    parsed = parse_json_block(block_of(*(json.dumps(row) for row in rows)), ALL_TYPES)
+    table = parsed.table
+    assert parsed.rejects == ()
     assert table.column("i").to_pylist() == [row["i"] for row in rows]
     assert table.column("d").equals(pa.chunked_array([pa.array([row["d"] for row in rows], pa.float64())]))

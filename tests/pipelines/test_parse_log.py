@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import itertools
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.errors import NoLogFiles, TruncatedLog
-from pipelines.log_blocks import LineBlock, read_blocks
+from pipelines.log_blocks import LineBlock, LongLine, read_blocks
 from pipelines.log_schema import LogSchema
 from pipelines.parse_log import ParsedBlock, parse_log, parse_whole_log
 from tests.pipelines.logs import log_schema, tsv_line, write_log
@@ -173,7 +177,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_blocks_are_whole_lines_and_lose_nothing(tmp_path: Path, content: bytes, block_bytes: int) -> None:
     path = tmp_path / "log"
     path.write_bytes(content)
-    blocks = list(read_blocks(str(path), block_bytes))
+    blocks = [block for block in read_blocks(str(path), block_bytes) if isinstance(block, LineBlock)]
     assert b"".join(block.data for block in blocks) == content
     assert all(block.data.endswith(b"\n") for block in blocks[:-1])
     line = 1
@@ -182,16 +186,16 @@ def test_blocks_are_whole_lines_and_lose_nothing(tmp_path: Path, content: bytes,
         line += block.data.count(b"\n")
 
 
-@given(st.lists(st.binary(max_size=8).map(lambda line: line.replace(b"\n", b"")), min_size=1), st.booleans())
-def test_halves_are_whole_lines_and_lose_nothing(lines: list[bytes], ended: bool) -> None:
+@given(st.lists(st.binary(max_size=8).map(lambda line: line.replace(b"\n", b"")), min_size=1), st.booleans(),
+       st.integers(1, 5))  # fmt: skip
+def test_pieces_are_whole_lines_and_lose_nothing(lines: list[bytes], ended: bool, most_lines: int) -> None:
     block = LineBlock(5, b"\n".join(lines) + b"\n" * ended)
-    first, second = block.halves()
-    assert first.data + second.data == block.data
-    assert first.lines + second.lines == block.lines
-    assert second.first_line == 5 + first.lines or not second.data
-    if block.lines > 1:
-        assert first.data.endswith(b"\n")
-        assert second.data
+    pieces = list(block.pieces(most_lines))
+    assert b"".join(piece.data for piece in pieces) == block.data
+    assert sum(piece.lines for piece in pieces) == block.lines
+    assert all(1 <= piece.lines <= most_lines for piece in pieces)
+    for before, after in itertools.pairwise(pieces):
+        assert after.first_line == before.first_line + before.lines
 
 
 CELLS = st.text(st.characters(blacklist_characters="\n\r\x00", blacklist_categories=["Cs"]), max_size=6)
@@ -223,3 +227,78 @@ def test_every_line_is_a_row_or_a_reject(tmp_path: Path, users: list[str]) -> No
     kept = [user for line, user in enumerate(users, 1) if line not in refused]
     assert pa.array(kept, pa.string()).cast(pa.int64()).to_pylist() == block.table.column("user").to_pylist()
     assert all(users[line - 1] in ("", "x", "1.5", " 7", "0x1") for line in refused)
+
+
+@given(st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"")), max_size=12), st.integers(1, 60),
+       st.integers(1, 10))  # fmt: skip
+def test_which_lines_are_too_long_is_a_matter_of_the_line(
+    tmp_path: Path, lines: list[bytes], block_bytes: int, longest: int
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    read: dict[int, bytes] = {}
+    for block in read_blocks(str(path), block_bytes, longest):
+        if isinstance(block, LongLine):
+            assert block.length_bytes == len(block.start) > longest
+            read[block.number] = block.start
+        else:
+            for number, line in enumerate(block.data.split(b"\n")[: block.lines], block.first_line):
+                assert len(line) <= longest
+                read[number] = line
+    assert read == dict(enumerate(lines, 1))
+
+
+@pytest.mark.parametrize("log_format", ["tsv", "csv", "jsonl"])
+def test_a_line_that_is_too_long_is_one_rejected_row(tmp_path: Path, log_format: str) -> None:
+    good = '{"user": 1, "time": 0}\n' if log_format == "jsonl" else tsv_line(1, 0)
+    good = good.replace("\t", ",") if log_format == "csv" else good
+    path = write_log(tmp_path / "log.gz", good + "ü" * 60_000 + "\n" + good)
+    for block_bytes in (100, 100_000, 1 << 20):
+        blocks = list(parse_log(path, log_schema(log_format), block_bytes=block_bytes, longest_line_bytes=119_999))
+        assert sum(block.table.num_rows for block in blocks) == 2
+        (reject,) = (reject for block in blocks for reject in block.rejects)
+        assert (reject.line, reject.what, reject.value) == (2, "the line is too long", "120000 bytes")
+        assert reject.expected == "at most 119999 bytes"
+        assert reject.raw == "ü".encode() * 8000
+
+
+@pytest.mark.parametrize(
+    ("header", "longest"),
+    [("user,qu\rery,price,tags,time", 1000), ('user,"query', 1000), ("user,user,query,price,tags,time", 1000),
+     ("user,query,price,tags,time," + "x" * 200, 100), ("," * 100_001, 1 << 20)],
+)  # fmt: skip
+def test_a_header_that_cannot_be_read_is_refused(tmp_path: Path, header: str, longest: int) -> None:
+    path = write_log(tmp_path / "log.csv", header + "\n1,q,1,a,0\n")
+    with pytest.raises(DataError, match="the header") as caught:
+        list(parse_log(path, log_schema("csv", header=True), longest_line_bytes=longest))
+    assert caught.value.where == f"{path}, line 1"
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+from pipelines.parse_log import parse_log
+from tests.pipelines.logs import log_schema
+def held_mib(name):
+    return int(next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if name in line)) >> 10
+schema = log_schema(sys.argv[2])
+list(parse_log(sys.argv[3], schema))
+Path("/proc/self/clear_refs").write_text("5")
+before = held_mib("VmRSS")
+blocks = list(parse_log(sys.argv[1], schema))
+print(held_mib("VmHWM") - before, sum(block.table.num_rows for block in blocks), [r.line for b in blocks for r in b.rejects])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
+@pytest.mark.parametrize("log_format", ["tsv", "jsonl"])
+def test_a_gzip_file_that_is_one_line_takes_bounded_memory(tmp_path: Path, log_format: str) -> None:
+    good = tsv_line(1, 0) if log_format == "tsv" else '{"user": 1, "time": 0}\n'
+    small = write_log(tmp_path / "small", good)
+    member = gzip.compress(b"x" * (16 << 20))
+    (tmp_path / "log.gz").write_bytes(gzip.compress(good.encode()) + member * 24 + gzip.compress(b"\n" + good.encode()))
+    command = [sys.executable, "-c", MEMORY, str(tmp_path / "log.gz"), log_format, small]
+    child = subprocess.run(command, capture_output=True, text=True, check=True)
+    grown_mib, rest = child.stdout.split(maxsplit=1)
+    assert rest.strip() == "2 [2]"
+    assert int(grown_mib) < 120  # of 384 MiB that the line has

@@ -251,6 +251,37 @@ def test_damaged_pages_are_found(warehouse: Warehouse, tmp_path: Path) -> None:
     assert str(path) in refused(warehouse, root, CorruptFile).where
 
 
+def test_a_column_name_that_is_not_utf8_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
+    root = write_log(tmp_path / "log")
+    path = root / "date=2026-01-01/hour=01/part.parquet"
+    pq.write_table(events(20), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"title", b"t\xfftle"))
+    with pytest.raises(CorruptFile, match="name") as caught:
+        register_table(warehouse, "log", str(root))
+    assert (caught.value.where, caught.value.value) == (str(path), b"t\xfftle")
+
+
+def test_a_file_damaged_after_its_registration_is_refused_or_read_as_it_was(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    table = pa.table({"query": ["a", "b", "c"] * 60})
+    root = tmp_path / "log"
+    write_partition(root, 0, table)
+    register_table(warehouse, "log", str(root))
+    fragment = manifests(warehouse)[0].fragments[0]
+    path = Path(fragment.path)
+    content = path.read_bytes()
+    refusals = set()
+    for at in range(len(content)):
+        for value in (content[at] ^ 0xFF, content[at] ^ 1):
+            path.write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
+            try:
+                assert read_raw(warehouse.storage, fragment, ["query"], coded=["query"]).num_rows == 180
+            except HeadraceError as error:
+                refusals.add(type(error))
+    assert {ChangedData, CorruptFile} <= refusals
+
+
 def test_a_type_without_a_digest_names_the_column(warehouse: Warehouse, tmp_path: Path) -> None:
     # Parquet stores no union; the nearest a file can come to it is an extension type.
     odd = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef"] * 20, pa.binary(16)))
