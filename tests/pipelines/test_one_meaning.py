@@ -136,7 +136,6 @@ def test_lines_are_cut_as_the_rule_says(tmp_path: Path, lines: list[str]) -> Non
     assert len(parsed.rejects) == len(lines) - len(expected)
 
 
-@settings(deadline=None)
 @given(st.lists(CSV_TEXT.map(lambda text: text.replace("\r", "")), min_size=1, max_size=4))
 def test_what_is_quoted_plainly_has_only_whole_quoted_cells(lines: list[str]) -> None:
     if quoted_plainly("\n".join(lines).encode()):
