@@ -55,7 +55,7 @@ def gc(
 ) -> None:
     """Delete files that nothing names any more: after evictions, compactions and processes that were killed."""
     from headrace.screens.maintenance import GarbageRow, GarbageScreen
-    from headrace.screens.units import printable_text
+    from headrace.screens.printable import printable
     from warehouse.gc import collect_garbage
 
     with open_warehouse(home) as warehouse:
@@ -70,7 +70,7 @@ def gc(
         pinned_bytes=found.pinned_bytes,
         named_meanwhile=found.named_meanwhile,
         expired_leases=found.expired,
-        foreign=tuple(map(printable_text, found.foreign)),
+        foreign=tuple(printable(path, lines=False) for path in found.foreign),
     )
     emit(screen, as_json=as_json)
 

@@ -45,8 +45,3 @@ def percent_text(share: float | None) -> str:
 def time_text(moment: datetime | None) -> str:
     """A moment to the minute, in UTC."""
     return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
-
-
-def printable_text(text: str) -> str:
-    """``text`` itself, or with escapes where a terminal or a file of UTF-8 could not take it as it is."""
-    return text if text.isprintable() else ascii(text)[1:-1]
