@@ -37,6 +37,7 @@ from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topo
 from transforms.measured import OperatorWork, work_of_run
 from transforms.operators import REGISTRY, Operator
 from transforms.operators.declaration import Scalar
+from transforms.positions import check_positions
 from transforms.render import expression_text
 from transforms.types import ColumnType, Dense, Ragged
 
@@ -140,6 +141,7 @@ class Plan:
         that is not UTF-8, and :class:`DataError` if a stored type does not conform or holds a value that the declared
         type cannot. What an operator raises goes to ``failures`` instead.
         """
+        check_positions(batch.num_rows, "rows")
         if not checked:
             _check_columns(self.columns, batch)
         values: list[_Value] = [None] * len(self.steps)
@@ -205,7 +207,7 @@ def compile_plan(components: Mapping[str, Node], artifacts: Artifacts = no_artif
 
 def _step(node: Node, position: Mapping[str, int], artifacts: Artifacts) -> _Step:
     if isinstance(node, Artifact):
-        held = from_arrow(artifacts(node.digest), Dense(node.type.dtype))
+        held = from_arrow(_checked(artifacts(node.digest)), Dense(node.type.dtype))
         assert isinstance(held, Numbers | Strings), "an artifact holds plain values"
         return _Step(node, constants=Constants(held))
     if not isinstance(node, Operation):
@@ -405,13 +407,18 @@ def _both(a: Array | None, b: Array | None) -> Array | None:
     return both
 
 
-def _check_columns(columns: Sequence[RawColumn], batch: pa.Table | pa.RecordBatch) -> None:
+def _checked(array: pa.Array) -> pa.Array:
     from transforms.text_validity import check_array
 
+    check_array(array)
+    return array
+
+
+def _check_columns(columns: Sequence[RawColumn], batch: pa.Table | pa.RecordBatch) -> None:
     for name in dict.fromkeys(column.name for column in columns):
         for index in batch.schema.get_all_field_indices(name):
             try:
-                check_array(batch.column(index))
+                _checked(batch.column(index))
             except InvalidText as error:
                 raise InvalidText(error.row, error.text, where=f"column {name}") from None
             except DataError as error:
