@@ -19,12 +19,13 @@ from tests.transforms.guard_pages import guarded
 from tests.transforms.parameters import GOLDEN_TEXTS
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
 
-#: The fault of an array; "" for a sound one, which is as frequent as all others.
-FAULTS = (
-    "text not UTF-8", "text cut in a character", "offsets descend", "offset negative", "offset beyond the bytes",
-    "offset near the end of its type", "offsets too few", "bytes too few", "validity too short", "null count lies",
-    "code beyond the dictionary", "code negative", "child too short", "buffers absent",
+#: The faults of an array; half of the arrays have none.
+_OF_ALL = ("bytes too few", "validity too short", "null count lies", "buffers absent")
+_OF_CODES = ("code beyond the dictionary", "code negative")
+_OF_OFFSETS = (
+    "offsets descend", "offset negative", "offset beyond the bytes", "offset near the end of its type", "offsets too few",
 )  # fmt: skip
+_OF_TEXT = ("text not UTF-8", "text not UTF-8", "text cut in a character")
 
 _INVALID = [
     b"\xff", b"\x80", b"Z\xfcrich", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x92", b"\xc0\xaf", b"\xc1\xbf", b"\xe0\x80\xaf", b"\xe0\x9f\xbf",
@@ -45,10 +46,15 @@ class HostileArrays:
     at_end: bool = True
     fault: str = ""
 
-    def draw(self, column_type: ColumnType, rows: int, *, chunked: bool) -> pa.Array | pa.ChunkedArray:
-        """An array to be read as ``column_type``. Raises :class:`pyarrow.ArrowInvalid` where Arrow refuses to make it."""
-        self.fault = self.source.choice(FAULTS) if self.source.random() < 0.5 else ""
-        kind = self._stored(column_type)
+    def draw(
+        self, column_type: ColumnType, rows: int, *, chunked: bool = False, exact: bool = False
+    ) -> pa.Array | pa.ChunkedArray:
+        """An array to be read as ``column_type``; in its own layout if ``exact``.
+
+        Raises :class:`pyarrow.ArrowInvalid` where Arrow refuses to make it.
+        """
+        kind = arrow_type(column_type) if exact else self._stored(column_type)
+        self.fault = self.source.choice(_faults_of(kind)) if self.source.random() < 0.5 else ""
         if not chunked or self.source.random() < 0.7:
             return self._array(kind, rows, nulls=isinstance(column_type, Dense))
         first = self.source.randint(0, rows)
@@ -216,6 +222,21 @@ class HostileArrays:
         content = content[:-1] if self._has("bytes too few") else content
         buffers = [validity, self._memory(content)]
         return pa.DictionaryArray.from_buffers(kind, length, buffers, dictionary, null_count, offset)
+
+
+def _faults_of(kind: pa.DataType) -> list[str]:
+    """What may be wrong with an array of a type, or with one inside of it."""
+    if pa.types.is_dictionary(kind):
+        return [*_OF_ALL, *_OF_CODES, *_faults_of(kind.value_type)]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return [*_OF_ALL, *_OF_OFFSETS, *_OF_TEXT]
+    if pa.types.is_struct(kind):
+        return ["child too short", *(fault for part in kind for fault in _faults_of(part.type))]
+    if pa.types.is_fixed_size_list(kind):
+        return ["child too short", *_faults_of(kind.value_type)]
+    if pa.types.is_nested(kind):
+        return ["child too short", *_OF_OFFSETS, *_faults_of(kind.value_type)]
+    return list(_OF_ALL)
 
 
 def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -147,7 +147,11 @@ def trial(seed: int, number: int, tally: Tally, watch: _Watch) -> None:
         tally.arrays += 1
         try:
             at_artifact = position >= len(case.types)
-            arrays.append(hostile.draw(column_type, 3 if at_artifact else rows, chunked=not at_artifact))
+            arrays.append(
+                hostile.draw(column_type, 3, exact=True)
+                if at_artifact
+                else hostile.draw(column_type, rows, chunked=True)
+            )
         except pa.ArrowException:
             tally.unmade += 1
             return
