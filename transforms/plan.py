@@ -142,8 +142,6 @@ class Plan:
         type cannot. What an operator raises goes to ``failures`` instead.
         """
         check_positions(batch.num_rows, "rows")
-        if not checked:
-            _check_columns(self.columns, batch)
         values: list[_Value] = [None] * len(self.steps)
         columns: dict[str, pa.Array] = {}
         failures: dict[str, ComponentFailure] = {}
@@ -153,7 +151,7 @@ class Plan:
         for position, step in enumerate(self.steps):
             on_step(position)
             begun = time.perf_counter()
-            values[position] = value = _evaluate(step, values, batch)
+            values[position] = value = _evaluate(step, values, batch, checked)
             node_secs[step.node.identity] = time.perf_counter() - begun
             if isinstance(value, ComponentFailure):
                 failed.add(step.node.identity)
@@ -267,10 +265,10 @@ def _with_releases(steps: Sequence[_Step]) -> tuple[_Step, ...]:
     return tuple(replace(step, released=tuple(gone)) for step, gone in zip(steps, released, strict=True))
 
 
-def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.RecordBatch) -> _Value:
+def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.RecordBatch, checked: bool) -> _Value:
     node = step.node
     if isinstance(node, RawColumn):
-        return _read(node, batch)
+        return _read(node, batch, checked)
     if isinstance(node, Literal):
         return node
     if step.constants is not None:
@@ -414,19 +412,17 @@ def _checked(array: pa.Array) -> pa.Array:
     return array
 
 
-def _check_columns(columns: Sequence[RawColumn], batch: pa.Table | pa.RecordBatch) -> None:
-    for name in dict.fromkeys(column.name for column in columns):
-        for index in batch.schema.get_all_field_indices(name):
-            try:
-                _checked(batch.column(index))
-            except InvalidText as error:
-                raise InvalidText(error.row, error.text, where=f"column {name}") from None
-            except DataError as error:
-                error.where = f"column {name}"
-                raise
+def _check_column(name: str, array: pa.Array | pa.ChunkedArray) -> None:
+    try:
+        _checked(array)
+    except InvalidText as error:
+        raise InvalidText(error.row, error.text, where=f"column {name}") from None
+    except DataError as error:
+        error.where = f"column {name}"
+        raise
 
 
-def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch) -> Column | Coded:
+def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch, checked: bool) -> Column | Coded:
     found = batch.schema.get_all_field_indices(node.name)
     if len(found) != 1:
         raise UnknownColumn(
@@ -435,6 +431,8 @@ def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch) -> Column | Coded:
             allowed=nearest(node.name, batch.schema.names),
         )
     stored = batch.column(found[0])
+    if not checked:  # here, not before the first step: what reads the column next finds its bytes in the cache
+        _check_column(node.name, stored)
     try:
         column: Column | Coded | None = coded_from_arrow(stored, node.type)
         if column is None:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from transforms.columns import Array, decoded_dictionary
 from transforms.errors import DataError, InvalidText
 from transforms.kernels.spans import frozen
-from transforms.kernels.utf8 import ascends, cuts_character, is_ascii, limits
+from transforms.kernels.utf8 import ascends, cuts_character, is_ascii
 
 
 def check_array(array: pa.Array | pa.ChunkedArray) -> None:
@@ -153,13 +153,19 @@ def _is_utf8(data: Array) -> bool:
 
 
 def _check_codes(codes: pa.Array, distinct: int) -> None:
-    if codes.null_count:
-        codes = codes.drop_null()
-    if len(codes) == 0:
+    numbers = np.frombuffer(codes.buffers()[1] or b"", codes.type.to_pandas_dtype())[codes.offset :][: len(codes)]
+    if _reach(numbers) < distinct:
         return
-    least, greatest = limits(frozen(codes.to_numpy(zero_copy_only=True)))
-    if least < 0 or greatest >= distinct:
+    if codes.null_count:  # beneath a null any code may stand
+        numbers = numbers[np.asarray(codes.is_valid())]
+    if _reach(numbers) >= distinct:
+        least, greatest = numbers.min(), numbers.max()
         raise _unsound(f"a code of {least if least < 0 else greatest} into a dictionary of {distinct} values")
+
+
+def _reach(codes: Array) -> int:
+    """The greatest code, where a negative one counts as greater than all others; -1 without any."""
+    return int(codes.view(f"u{codes.itemsize}").max()) if len(codes) else -1
 
 
 def _offsets(array: pa.Array) -> Array:

@@ -207,7 +207,7 @@ class HostileArrays:
         self, kind: pa.DataType, length: int, validity: pa.Buffer | None, null_count: int, offset: int
     ) -> pa.Array:
         total, bits = offset + length, kind.index_type.bit_width
-        distinct = self.source.choice([1, 3, 8, max(length, 1)])
+        distinct = self.source.choice([1, 3, 8, min(max(length, 1), 100)])  # a code of one byte reaches
         if total == 0 or self.fault == "code beyond the dictionary":
             distinct = self.source.choice([0, distinct])
         dictionary = self._array(kind.value_type, distinct, nulls=self.source.random() < 0.3)

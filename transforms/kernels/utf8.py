@@ -11,28 +11,34 @@ from typing import Any
 import numpy as np
 
 from transforms.kernels.compiled import compiled
-from transforms.kernels.spans import Array
+from transforms.kernels.spans import Array, load64
 
 _CONTINUATION = np.uint8(0x80)
 _TOP_BITS = np.uint8(0xC0)
+#: Of each of eight bytes.
+_HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 @compiled
 def ascends(offsets: Array) -> bool:
-    """Whether no offset is less than the one before it."""
-    descents = 0
+    """Whether no offset is negative, nor less than the one before it."""
+    seen = offsets[0]
+    zero = seen ^ seen
+    # In the offsets' own width, which is fast: without a negative one no difference wraps.
     for i in range(1, len(offsets)):
-        descents += offsets[i] < offsets[i - 1]
-    return descents == 0
+        seen |= offsets[i] | (offsets[i] - offsets[i - 1])
+    return seen >= zero
 
 
 @compiled
 def is_ascii(data: Array) -> Any:
     """Whether every byte is below 128."""
-    seen = np.uint8(0)
-    for i in range(len(data)):
-        seen |= data[i]
-    return seen < np.uint8(128)
+    seen, whole = np.uint64(0), len(data) // 8
+    for word in range(whole):
+        seen |= load64(data, 8 * word)
+    for i in range(8 * whole, len(data)):
+        seen |= np.uint64(data[i])
+    return (seen & _HIGH_BITS) == np.uint64(0)
 
 
 @compiled
@@ -44,12 +50,3 @@ def cuts_character(data: Array, offsets: Array) -> bool:
         if at < len(data):
             cuts += (data[at] & _TOP_BITS) == _CONTINUATION
     return cuts > 0
-
-
-@compiled
-def limits(codes: Array) -> tuple[Any, Any]:
-    """The least and the greatest of at least one integer."""
-    least = greatest = codes[0]
-    for i in range(len(codes)):
-        least, greatest = min(least, codes[i]), max(greatest, codes[i])
-    return least, greatest
