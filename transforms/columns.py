@@ -176,11 +176,14 @@ def _lists_of(array: pa.Array) -> tuple[Array, pa.Array]:
     """(offsets that begin at 0, the items they span); a null list is an empty one."""
     if len(array) == 0:  # whatever its offsets are
         return np.zeros(1, np.int32), array.values.slice(0, 0)
-    if array.null_count:
-        array = pc.fill_null(array, pa.scalar([], array.type))
     offsets = array.offsets.to_numpy(zero_copy_only=True)
     first, last = int(offsets[0]), int(offsets[-1])
-    return (offsets if first == 0 else offsets - first), array.values.slice(first, last - first)
+    offsets, items = (offsets if first == 0 else offsets - first), array.values.slice(first, last - first)
+    if array.null_count:
+        keep = np.repeat(np.asarray(array.is_valid()), np.diff(offsets))
+        if not keep.all():
+            return as_positions(_kept(offsets, keep), "items"), items.filter(pa.array(keep))
+    return offsets, items
 
 
 def to_arrow(column: Column, column_type: ColumnType) -> pa.Array:

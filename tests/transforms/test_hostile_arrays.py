@@ -125,6 +125,26 @@ def test_null_items_that_a_dictionary_or_a_type_hides_are_dropped(chunked: bool)
         assert result.columns["it"].to_pylist() == [["x"], ["x"]] * (2 if chunked else 1)
 
 
+def test_items_beneath_a_null_list_are_left_out_whatever_their_type() -> None:
+    """Arrow's own ``fill_null`` gives lists of dictionaries other codes than they have, so that chunks do not fit."""
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.uint32()), pa.array(["x", "y"]))
+    offsets, validity = pa.py_buffer(np.array([0, 2, 3], np.int32)), pa.py_buffer(bytes([0b10]))
+    hidden = pa.Array.from_buffers(pa.list_(coded.type), 2, [validity, offsets], children=[coded])
+    stored = pa.chunked_array([hidden, pa.ListArray.from_arrays(pa.array([0, 3], pa.int32()), coded)])
+    result = compile_plan({"it": RawColumn(Ragged(DType.STRING), "a")}).run(pa.table({"a": stored}))
+    assert result.columns["it"].to_pylist() == [[], ["x"], ["x", "y", "x"]]
+
+
+def test_a_code_beneath_a_null_is_followed_by_nothing() -> None:
+    """Arrow follows it when it unifies the dictionaries of chunks."""
+    codes, validity = pa.py_buffer(np.array([0, -2, 0, 0], np.int32)), pa.py_buffer(bytes([0b1101]))
+    kind = pa.dictionary(pa.int32(), pa.string())
+    hostile = pa.DictionaryArray.from_buffers(kind, 4, [validity, codes], pa.array(["x"]))
+    chunks = pa.chunked_array([hostile, pa.array(["y"] * 4).dictionary_encode()])
+    result = compile_plan({"it": RawColumn(Dense(DType.STRING), "a")}).run(pa.table({"a": chunks}))
+    assert result.columns["it"].to_pylist() == ["x", None, "x", "x", "y", "y", "y", "y"]
+
+
 def test_an_array_of_another_type_is_not_read_as_if_it_had_it() -> None:
     wide = pa.array(["a", "b"], pa.large_string())
     with pytest.raises(DataError, match="must have the type of its column"):

@@ -20,7 +20,7 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 @compiled
-def ascends(offsets: Array) -> bool:
+def ascends(offsets: Array) -> Any:
     """Whether no offset is negative, nor less than the one before it."""
     seen = offsets[0]
     zero = seen ^ seen
