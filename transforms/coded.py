@@ -53,7 +53,8 @@ def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType)
         return None
     if isinstance(array, pa.ChunkedArray):
         try:
-            array = array.unify_dictionaries().combine_chunks()
+            chunks = [_with_codes_beneath_nulls(chunk) for chunk in array.chunks]
+            array = pa.chunked_array(chunks, array.type).unify_dictionaries().combine_chunks()
         except pa.ArrowInvalid:  # Arrow unifies no dictionaries that hold a null
             return None
         if isinstance(array, pa.ChunkedArray):
@@ -66,6 +67,16 @@ def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType)
         dictionary = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
     codes = indices.cast(pa.int32()).to_numpy()
     return Coded(codes, from_arrow(conform(dictionary, column_type), column_type))
+
+
+def _with_codes_beneath_nulls(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same values with code 0 for each null, where anything may stand: Arrow follows it as it unifies dictionaries."""
+    if not chunk.null_count:
+        return chunk
+    valid, indices = np.asarray(chunk.is_valid()), chunk.indices
+    held = np.frombuffer(indices.buffers()[1], indices.type.to_pandas_dtype())
+    codes = np.where(valid, held[indices.offset :][: len(indices)], held.dtype.type(0))
+    return pa.DictionaryArray.from_arrays(pa.array(codes, indices.type, mask=~valid), chunk.dictionary)
 
 
 def decoded(coded: Coded) -> Column:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from transforms.errors import DataError
 from transforms.nans import with_one_nan
+from transforms.positions import as_positions, check_positions
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -105,12 +106,13 @@ Column = Numbers | Strings | RaggedItems | WeightedItems | Vectors | Constants
 def from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Column:
     """A kernel column over an Arrow array that already has ``arrow_type(column_type)`` (see :func:`conform`).
 
-    Zero-copy for strings and for numbers without nulls; sliced and offset arrays are handled.
+    Zero-copy for strings and for numbers without nulls; sliced and offset arrays are handled. Raises
+    :class:`DataError` for another type and for chunks that together exceed what positions can tell.
     """
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-        if isinstance(array, pa.ChunkedArray):
-            array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    if array.type != arrow_type(column_type):
+        raise DataError("an array must have the type of its column", value=str(array.type),
+                        allowed=str(arrow_type(column_type)))  # fmt: skip
+    array = _one_array(array)
     if isinstance(column_type, Dense):
         return _dense_from_arrow(array, column_type.dtype)
     if isinstance(column_type, Ragged):
@@ -144,7 +146,7 @@ def _strings_from_arrow(array: pa.Array, valid: Array | None) -> Strings:
     if len(array) == 0 or offsets_buffer is None:
         empty = np.zeros(0, np.int32)
         return Strings(np.zeros(0, np.uint8), empty, empty, valid)
-    offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + len(array) + 1]
+    offsets = np.frombuffer(offsets_buffer, np.int32, array.offset + len(array) + 1)[array.offset :]
     data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     starts, ends = offsets[:-1], offsets[1:]
     if valid is not None:
@@ -173,20 +175,23 @@ def _vectors_from_arrow(array: pa.Array, column_type: Vector) -> Vectors:
 
 def _lists_of(array: pa.Array) -> tuple[Array, pa.Array]:
     """(offsets that begin at 0, the items they span); a null list is an empty one."""
-    if array.null_count:
-        array = pc.fill_null(array, pa.scalar([], array.type))
-    offsets = array.offsets.to_numpy(zero_copy_only=True)
-    if len(offsets) == 0:
+    if len(array) == 0:  # whatever its offsets are
         return np.zeros(1, np.int32), array.values.slice(0, 0)
+    offsets = array.offsets.to_numpy(zero_copy_only=True)
     first, last = int(offsets[0]), int(offsets[-1])
-    return (offsets if first == 0 else offsets - first), array.values.slice(first, last - first)
+    offsets, items = (offsets if first == 0 else offsets - first), array.values.slice(first, last - first)
+    if array.null_count:
+        keep = np.repeat(np.asarray(array.is_valid()), np.diff(offsets))
+        if not keep.all():
+            return as_positions(_kept(offsets, keep), "items"), items.filter(pa.array(keep))
+    return offsets, items
 
 
 def to_arrow(column: Column, column_type: ColumnType) -> pa.Array:
     """``column`` in the Arrow layout of ``column_type``: compact, no offset, so that equal columns have equal bytes."""
     if isinstance(column_type, Ragged) and isinstance(column, RaggedItems):
         items = _dense_to_arrow(column.items, column_type.dtype)
-        offsets = pa.array(column.offsets.astype(np.int32, copy=False), pa.int32())
+        offsets = pa.array(as_positions(column.offsets), pa.int32())
         return pa.ListArray.from_arrays(offsets, items, type=arrow_type(column_type))
     if isinstance(column_type, Dense) and isinstance(column, Numbers | Strings):
         return _dense_to_arrow(column, column_type.dtype)
@@ -205,7 +210,7 @@ def _weighted_to_arrow(column: WeightedItems, column_type: Weighted) -> pa.Array
     pairs = pa.StructArray.from_arrays(
         [items, pa.array(column.weights, pa.float32())], fields=list(target.value_type.fields)
     )
-    offsets = pa.array(column.offsets.astype(np.int32, copy=False), pa.int32())
+    offsets = pa.array(as_positions(column.offsets), pa.int32())
     return pa.ListArray.from_arrays(offsets, pairs, type=target)
 
 
@@ -222,10 +227,7 @@ def _strings_to_arrow(column: Strings) -> pa.Array:
     from transforms.kernels.spans import gather_spans
 
     offsets, data = gather_spans(column.data, column.starts, column.ends)
-    if offsets[-1] > np.iinfo(np.int32).max:
-        raise DataError("a text column of one fragment exceeds 2 GiB", value=int(offsets[-1]),
-                        next_step="use smaller fragments")  # fmt: skip
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32, copy=False)), pa.py_buffer(data)]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     null_count = 0
     if column.valid is not None:
         buffers[0] = pa.array(column.valid, pa.bool_()).buffers()[1]
@@ -241,48 +243,64 @@ def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Ar
     Raises :class:`DataError` otherwise.
     """
     target = arrow_type(column_type)
-    if array.type == target:
+    if isinstance(array, pa.ChunkedArray):
+        if not conforms(array.type, column_type):
+            raise _unlike(array.type, target)
+        return pa.chunked_array([conform(chunk, column_type) for chunk in array.chunks], target)
+    if array.type == target and not _has_null_items(array):
         return with_one_nan(array)
     if not conforms(array.type, column_type):
-        raise DataError("stored type does not conform to the declared type", value=str(array.type),
-                        allowed=str(target))  # fmt: skip
+        raise _unlike(array.type, target)
     if isinstance(column_type, Ragged):
         return _conform_ragged(array, column_type)
     if isinstance(column_type, Weighted):
         return _conform_weighted(array, column_type)
     if isinstance(column_type, Vector):
         return _conform_vector(array, column_type)
+    if pa.types.is_dictionary(array.type):
+        return conform(_without_codes(array), column_type)
     return with_one_nan(array.cast(target, safe=column_type.dtype is not DType.TIMESTAMP))
 
 
-def _conform_ragged(array: pa.Array | pa.ChunkedArray, column_type: Ragged) -> pa.Array:
-    array = _one_array(array)
+def _unlike(stored: pa.DataType, target: pa.DataType) -> DataError:
+    return DataError("stored type does not conform to the declared type", value=str(stored), allowed=str(target))
+
+
+def _has_null_items(array: pa.Array) -> bool:
+    """Whether a list holds null items, though its type may say that it has none."""
+    if pa.types.is_struct(array.type):
+        return bool(array.null_count) or any(array.field(i).null_count for i in range(array.type.num_fields))
+    return pa.types.is_nested(array.type) and bool(array.values.null_count or _has_null_items(array.values))
+
+
+def _conform_ragged(array: pa.Array, column_type: Ragged) -> pa.Array:
     if pa.types.is_fixed_size_list(array.type):
+        check_positions(len(array) * array.type.list_size, "items")
         array = array.cast(pa.list_(array.type.value_field))
     offsets, items = _lists_of(array)
+    items = _without_codes(items)
     if items.null_count:
         offsets, items = _kept(offsets, np.asarray(items.is_valid())), items.drop_null()
     items = conform(items, Dense(column_type.dtype))
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), items, type=arrow_type(column_type))
+    return pa.ListArray.from_arrays(pa.array(as_positions(offsets, "items")), items, type=arrow_type(column_type))
 
 
-def _conform_weighted(array: pa.Array | pa.ChunkedArray, column_type: Weighted) -> pa.Array:
+def _conform_weighted(array: pa.Array, column_type: Weighted) -> pa.Array:
     target = arrow_type(column_type)
-    offsets, pairs = _lists_of(_one_array(array))
+    offsets, pairs = _lists_of(array)
     parts = dict(zip((field.name for field in pairs.type), pairs.flatten(), strict=True))
-    ids, weights = parts["id"], parts["weight"]
+    ids, weights = _without_codes(parts["id"]), parts["weight"]
     whole = pc.and_(ids.is_valid(), weights.is_valid())
     if not pc.all(whole, min_count=0).as_py():
         offsets, ids, weights = _kept(offsets, np.asarray(whole)), ids.filter(whole), weights.filter(whole)
     ids, weights = conform(ids, Dense(column_type.dtype)), conform(weights, Dense(DType.FLOAT32))
     pairs = pa.StructArray.from_arrays([ids, weights], fields=list(target.value_type.fields))
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pairs, type=target)
+    return pa.ListArray.from_arrays(pa.array(as_positions(offsets, "items")), pairs, type=target)
 
 
-def _conform_vector(array: pa.Array | pa.ChunkedArray, column_type: Vector) -> pa.Array:
-    array = _one_array(array)
+def _conform_vector(array: pa.Array, column_type: Vector) -> pa.Array:
     lengths = pc.list_value_length(array)
-    items = array.flatten()
+    items = _without_codes(array.flatten())
     wrong = len(array) - pc.sum(pc.equal(lengths, column_type.size), min_count=0).as_py()
     if wrong or items.null_count:
         raise DataError("a vector column has rows of another size, or null items", value=f"{wrong} such rows",
@@ -296,10 +314,29 @@ def _kept(offsets: Array, keep: Array) -> Array:
     return kept
 
 
+def decoded_dictionary(array: pa.DictionaryArray) -> pa.Array:
+    """Each row's value of a dictionary. Raises :class:`DataError` for more text than Arrow would count without wrapping."""
+    codes, values = array.indices, array.dictionary
+    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+        check_positions(pc.sum(pc.binary_length(values).cast(pa.int64()).take(codes)).as_py() or 0, "bytes of text")
+    return array.dictionary_decode()
+
+
+def _without_codes(array: pa.Array) -> pa.Array:
+    """The values of an array that may be a dictionary, one of which may be null: then its codes' nulls are not all."""
+    return decoded_dictionary(array) if pa.types.is_dictionary(array.type) else array
+
+
 def _one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(array, pa.ChunkedArray):
         return array
-    return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if array.num_chunks == 1:
+        return array.chunk(0)
+    try:
+        return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    except pa.ArrowInvalid as error:
+        raise DataError("chunks of one column must fit in one array", value=str(error),
+                        next_step="use smaller fragments") from error  # fmt: skip
 
 
 def conforms(stored: pa.DataType, column_type: ColumnType) -> bool:

@@ -37,6 +37,7 @@ from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topo
 from transforms.measured import OperatorWork, work_of_run
 from transforms.operators import REGISTRY, Operator
 from transforms.operators.declaration import Scalar
+from transforms.positions import check_positions
 from transforms.render import expression_text
 from transforms.types import ColumnType, Dense, Ragged
 
@@ -140,8 +141,7 @@ class Plan:
         that is not UTF-8, and :class:`DataError` if a stored type does not conform or holds a value that the declared
         type cannot. What an operator raises goes to ``failures`` instead.
         """
-        if not checked:
-            _check_columns(self.columns, batch)
+        check_positions(batch.num_rows, "rows")
         values: list[_Value] = [None] * len(self.steps)
         columns: dict[str, pa.Array] = {}
         failures: dict[str, ComponentFailure] = {}
@@ -151,7 +151,7 @@ class Plan:
         for position, step in enumerate(self.steps):
             on_step(position)
             begun = time.perf_counter()
-            values[position] = value = _evaluate(step, values, batch)
+            values[position] = value = _evaluate(step, values, batch, checked)
             node_secs[step.node.identity] = time.perf_counter() - begun
             if isinstance(value, ComponentFailure):
                 failed.add(step.node.identity)
@@ -205,7 +205,7 @@ def compile_plan(components: Mapping[str, Node], artifacts: Artifacts = no_artif
 
 def _step(node: Node, position: Mapping[str, int], artifacts: Artifacts) -> _Step:
     if isinstance(node, Artifact):
-        held = from_arrow(artifacts(node.digest), Dense(node.type.dtype))
+        held = from_arrow(_checked(artifacts(node.digest)), Dense(node.type.dtype))
         assert isinstance(held, Numbers | Strings), "an artifact holds plain values"
         return _Step(node, constants=Constants(held))
     if not isinstance(node, Operation):
@@ -265,10 +265,10 @@ def _with_releases(steps: Sequence[_Step]) -> tuple[_Step, ...]:
     return tuple(replace(step, released=tuple(gone)) for step, gone in zip(steps, released, strict=True))
 
 
-def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.RecordBatch) -> _Value:
+def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.RecordBatch, checked: bool) -> _Value:
     node = step.node
     if isinstance(node, RawColumn):
-        return _read(node, batch)
+        return _read(node, batch, checked)
     if isinstance(node, Literal):
         return node
     if step.constants is not None:
@@ -405,21 +405,24 @@ def _both(a: Array | None, b: Array | None) -> Array | None:
     return both
 
 
-def _check_columns(columns: Sequence[RawColumn], batch: pa.Table | pa.RecordBatch) -> None:
+def _checked(array: pa.Array) -> pa.Array:
     from transforms.text_validity import check_array
 
-    for name in dict.fromkeys(column.name for column in columns):
-        for index in batch.schema.get_all_field_indices(name):
-            try:
-                check_array(batch.column(index))
-            except InvalidText as error:
-                raise InvalidText(error.row, error.text, where=f"column {name}") from None
-            except DataError as error:
-                error.where = f"column {name}"
-                raise
+    check_array(array)
+    return array
 
 
-def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch) -> Column | Coded:
+def _check_column(name: str, array: pa.Array | pa.ChunkedArray) -> None:
+    try:
+        _checked(array)
+    except InvalidText as error:
+        raise InvalidText(error.row, error.text, where=f"column {name}") from None
+    except DataError as error:
+        error.where = f"column {name}"
+        raise
+
+
+def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch, checked: bool) -> Column | Coded:
     found = batch.schema.get_all_field_indices(node.name)
     if len(found) != 1:
         raise UnknownColumn(
@@ -428,6 +431,8 @@ def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch) -> Column | Coded:
             allowed=nearest(node.name, batch.schema.names),
         )
     stored = batch.column(found[0])
+    if not checked:  # here, not before the first step: what reads the column next finds its bytes in the cache
+        _check_column(node.name, stored)
     try:
         column: Column | Coded | None = coded_from_arrow(stored, node.type)
         if column is None:

@@ -11,15 +11,16 @@ Unicode defines it: no stray bytes, no overlong forms, no surrogates, nothing ab
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.columns import Array
+from transforms.columns import Array, decoded_dictionary
 from transforms.errors import DataError, InvalidText
 from transforms.kernels.spans import frozen
-from transforms.kernels.utf8 import ascends, cuts_character, is_ascii, is_utf8, limits
+from transforms.kernels.utf8 import ascends, cuts_character, is_ascii, is_utf8
 
 
 def check_array(array: pa.Array | pa.ChunkedArray) -> None:
@@ -65,8 +66,11 @@ def _unsound(what: str) -> DataError:
 def _check(array: pa.Array) -> None:
     array.validate()  # buffers are as long as the length says; the first and the last offset lie inside
     kind = array.type
-    if len(array) == 0:
+    if not _is_known(kind):
+        array.validate(full=True)  # of types that no kernel reads and digests do
         return
+    _check_offsets_held(array)
+    _check_null_count(array)
     if pa.types.is_dictionary(kind):
         _check_codes(array.indices, len(array.dictionary))
         _check(array.dictionary)
@@ -77,19 +81,48 @@ def _check(array: pa.Array) -> None:
             raise _unsound("offsets of lists that descend")
         _check(_items(array))
     elif pa.types.is_fixed_size_list(kind):
+        if len(array.values) < (array.offset + len(array)) * kind.list_size:  # Arrow forgets the offset
+            raise _unsound("vectors without items")
         _check(_items(array))
     elif pa.types.is_struct(kind):
         for part in array.flatten():
             _check(part)
-    elif not pa.types.is_primitive(kind):
-        array.validate(full=True)  # of types that no kernel reads and digests do
+
+
+def _is_known(kind: pa.DataType) -> bool:
+    spans = _is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    nested = _is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_struct(kind)
+    return bool(spans or nested or pa.types.is_dictionary(kind) or pa.types.is_primitive(kind))
+
+
+def _check_offsets_held(array: pa.Array) -> None:
+    """Arrow lets an empty array go without offsets, and reads them all the same where its rows begin later."""
+    kind = array.type
+    if array.offset == 0 or pa.types.is_primitive(kind) or _is_counted(kind):
+        return
+    held = array.buffers()[1]
+    if held is None or held.size < (array.offset + len(array) + 1) * _offset_dtype(kind).itemsize:
+        raise _unsound("rows without offsets")
+
+
+def _is_counted(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_struct(kind))
+
+
+def _check_null_count(array: pa.Array) -> None:
+    held = array.buffers()[0]
+    valid = len(array)
+    if held is not None:
+        valid = pa.Array.from_buffers(pa.bool_(), len(array), [None, held], 0, array.offset).true_count
+    if array.null_count != len(array) - valid:
+        raise _unsound(f"{array.null_count} nulls by its count and {len(array) - valid} by its validity")
 
 
 def _check_spans(array: pa.Array) -> None:
     offsets = _offsets(array)
     if not ascends(offsets):
         raise _unsound("offsets of text that descend")
-    if not _is_text(array.type):
+    if len(array) == 0 or not _is_text(array.type):
         return
     held = array.buffers()[2]
     first, last = int(offsets[0]), int(offsets[-1])
@@ -108,24 +141,33 @@ def _check_rows(array: pa.Array) -> None:
 
 
 def _check_codes(codes: pa.Array, distinct: int) -> None:
-    if codes.null_count:
-        codes = codes.drop_null()
-    if len(codes) == 0:
+    numbers = np.frombuffer(codes.buffers()[1] or b"", codes.type.to_pandas_dtype())[codes.offset :][: len(codes)]
+    if _reach(numbers) < distinct:
         return
-    least, greatest = limits(frozen(codes.to_numpy(zero_copy_only=True)))
-    if least < 0 or greatest >= distinct:
+    if codes.null_count:  # beneath a null any code may stand
+        numbers = numbers[np.asarray(codes.is_valid())]
+    if _reach(numbers) >= distinct:
+        least, greatest = numbers.min(), numbers.max()
         raise _unsound(f"a code of {least if least < 0 else greatest} into a dictionary of {distinct} values")
 
 
+def _reach(codes: Array) -> int:
+    """The greatest code, where a negative one counts as greater than all others; -1 without any."""
+    return int(codes.view(f"u{codes.itemsize}").max()) if len(codes) else -1
+
+
 def _offsets(array: pa.Array) -> Array:
-    """The offsets of text, bytes or lists that are not empty, one more than there are rows."""
-    wide = (
-        pa.types.is_large_list(array.type)
-        or pa.types.is_large_string(array.type)
-        or pa.types.is_large_binary(array.type)
-    )
-    held = np.frombuffer(array.buffers()[1] or b"", np.int64 if wide else np.int32)
-    return frozen(held[array.offset : array.offset + len(array) + 1])
+    """The offsets of text, bytes or lists, one more than there are rows."""
+    dtype = _offset_dtype(array.type)
+    if len(array) == 0:
+        return frozen(np.zeros(1, dtype))
+    held = array.buffers()[1]
+    return frozen(np.frombuffer(held, dtype, len(array) + 1, array.offset * dtype.itemsize))
+
+
+def _offset_dtype(kind: pa.DataType) -> np.dtype[Any]:
+    wide = pa.types.is_large_list(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    return np.dtype(np.int64 if wide else np.int32)
 
 
 def _items(array: pa.Array) -> pa.Array:
@@ -133,7 +175,7 @@ def _items(array: pa.Array) -> pa.Array:
     if pa.types.is_fixed_size_list(array.type):
         return array.values.slice(array.offset * array.type.list_size, len(array) * array.type.list_size)
     offsets = _offsets(array)
-    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+    first, last = int(offsets[0]), int(offsets[-1])
     return array.values.slice(first, last - first)
 
 
@@ -148,7 +190,7 @@ def _is_list(kind: pa.DataType) -> bool:
 def _first_invalid(chunk: pa.Array, first_row: int) -> InvalidText:
     """The first row that holds invalid text, found by halving: half of the rows are checked each time."""
     if pa.types.is_dictionary(chunk.type):
-        decoded = chunk.dictionary_decode()
+        decoded = decoded_dictionary(chunk)
         if not _holds_invalid(decoded):
             return InvalidText(None, _invalid_in(chunk.dictionary))
         chunk = decoded
@@ -202,7 +244,7 @@ def _rewritten(array: pa.Array) -> pa.Array:
     """The array with every text decoded and encoded again; its offsets are known to be sound."""
     kind = array.type
     if pa.types.is_dictionary(kind):
-        return _rewritten(array.dictionary_decode())
+        return _rewritten(decoded_dictionary(array))
     if _is_text(kind):
         texts = (None if text is None else _decoded(text) for text in array.cast(_bytes_of(kind)).to_pylist())
         return pa.array(texts, kind)

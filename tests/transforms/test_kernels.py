@@ -288,7 +288,7 @@ def test_a_cross_too_large_for_arrow_is_refused() -> None:
 
 def test_ngrams_too_large_for_arrow_are_refused() -> None:
     tokens = ["x" * 100_000] * 400
-    column = from_arrow(pa.array([tokens], pa.list_(pa.string())), Ragged(DType.STRING))
+    column = from_arrow(arrow_column([tokens], Ragged(DType.STRING)), Ragged(DType.STRING))
     with pytest.raises(DataError, match="bytes of n-grams"):
         text.ngrams(column, n=200, joiner=" ")
 

@@ -26,6 +26,7 @@ from transforms.functions.guard import OutsideAccess, call_guarded
 from transforms.functions.rebuild import name_of, rebuilt
 from transforms.functions.second_run import SECOND_RUNS, Differs
 from transforms.functions.values import decoded
+from transforms.text_validity import check_array
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type, type_from_document
 
 #: How many rows are computed once more by themselves, to see that a row depends on nothing but itself.
@@ -123,7 +124,12 @@ def _checked(result: object, rows: int, bundle: str, gives: ColumnType) -> pa.Ar
     if len(result) != rows or not (result.type == arrow_type(gives) or conforms(result.type, gives)):
         raise _broken(bundle, f"returned {len(result)} rows of {result.type}", expected)
     try:
-        result.validate(full=True)
+        check_array(result)
+    except DataError as error:
+        raise _broken(
+            bundle, f"returned an array that is not valid: {error.what}, got {error.value!r}", expected
+        ) from error
+    try:
         items = result.flatten() if isinstance(gives, Ragged | Weighted | Vector) else None
         parts = [] if items is None else [items, *(items.flatten() if isinstance(gives, Weighted) else [])]
         if any(part.null_count for part in parts):

@@ -12,29 +12,32 @@ import numpy as np
 from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.compiled import compiled
-from transforms.kernels.spans import extent, frozen, shift_spans
-
-POSITION_MAX = int(np.iinfo(np.int32).max)
-
-
-def check_positions(size: int, what: str) -> None:
-    """Raise :class:`DataError` if ``size`` does not fit a 32-bit position. ``what`` names the thing counted."""
-    if size > POSITION_MAX:
-        raise DataError(f"{what} of one batch exceed what Arrow can address", value=int(size),
-                        allowed=f"at most {POSITION_MAX}", next_step="use smaller fragments")  # fmt: skip
+from transforms.kernels.spans import extent, frozen, most_pieces, shift_spans, total_bytes
+from transforms.positions import as_positions, check_positions
 
 
 def positions(array: Array) -> Array:
-    """Starts, ends or offsets as read-only int32."""
-    if array.dtype != np.int32:
-        check_positions(int(array.max(initial=0)), "bytes or items")
-        array = array.astype(np.int32)
-    return frozen(array)
+    """Starts, ends or offsets as read-only int32. Raises :class:`DataError` if one does not fit."""
+    return frozen(as_positions(array))
 
 
 def spans(strings: Strings) -> tuple[Array, Array, Array]:
     """(data, starts, ends) of a text column, ready for a kernel."""
     return frozen(strings.data), positions(strings.starts), positions(strings.ends)
+
+
+def piece_bound(starts: Array, ends: Array) -> int:
+    """:func:`most_pieces` of these spans, which positions must be able to count. Raises :class:`DataError`."""
+    bound = int(most_pieces(starts, ends))
+    check_positions(bound, "pieces of text")
+    return bound
+
+
+def byte_bound(starts: Array, ends: Array) -> int:
+    """:func:`total_bytes` of these spans, which positions must be able to count. Raises :class:`DataError`."""
+    total = int(total_bytes(starts, ends))
+    check_positions(total, "bytes of text")
+    return total
 
 
 def take(items: Numbers | Strings, picks: Array) -> Numbers | Strings:
@@ -76,17 +79,17 @@ def one_buffer(columns: Sequence[Strings]) -> list[Strings]:
     """The same texts with all spans over one buffer. Copies bytes only if there are several buffers."""
     if len({_address(column.data) for column in columns}) == 1:
         return list(columns)
+    extents = [extent(*spans(column)[1:]) for column in columns]
+    check_positions(sum(high - low for low, high in extents), "bytes of text")
     moved: list[Strings] = []
     pieces: list[Array] = []
     at = 0
-    for column in columns:
+    for column, (low, high) in zip(columns, extents, strict=True):
         data, starts, ends = spans(column)
-        low, high = extent(starts, ends)
         starts, ends = shift_spans(starts, ends, at - low)
         moved.append(Strings(data, starts, ends, column.valid))
         pieces.append(data[low:high])
         at += high - low
-    check_positions(at, "bytes of text")
     merged = np.concatenate(pieces)
     return [Strings(merged, column.starts, column.ends, column.valid) for column in moved]
 

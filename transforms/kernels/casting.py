@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.columns import NUMPY_ELEMENT, Array, Column, Numbers, Strings
-from transforms.kernels.buffers import check_positions, spans
+from transforms.kernels.buffers import spans
 from transforms.kernels.decimals import read_decimals, write_decimals
 from transforms.kernels.numeric import as_float64, numbers, rounded
 from transforms.kernels.spans import frozen
+from transforms.positions import check_positions
 from transforms.types import DType
 
 
@@ -23,7 +24,8 @@ def cast(column: Column, *, dtype: str) -> Column:
     if target is DType.STRING:
         data, offsets = write_decimals(frozen(values))
         check_positions(int(offsets[-1]), "bytes of text")
-        return Strings(data, offsets[:-1].astype(np.int32), offsets[1:].astype(np.int32))
+        whole = offsets.astype(np.int32)
+        return Strings(data, whole[:-1], whole[1:])
     if target is DType.BOOL:
         return Numbers(values != 0)
     if target in (DType.FLOAT32, DType.FLOAT64):

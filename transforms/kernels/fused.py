@@ -11,7 +11,7 @@ import numpy as np
 
 from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
-from transforms.kernels.buffers import spans
+from transforms.kernels.buffers import piece_bound, spans
 from transforms.kernels.compiled import compiled, inlined
 from transforms.kernels.farmhash import fingerprint64
 from transforms.kernels.sets import few_pairs, settle, sift_few, sift_many, tied
@@ -22,14 +22,18 @@ from transforms.kernels.words import most_words, write_words
 def common_words(left: Column, right: Column) -> Column:
     """``intersect(unigrams(left), unigrams(right))``: sorted, each once, as spans of ``left``."""
     texts = _strings(left)
-    offsets, begins, stops = _common_words(*spans(texts), *spans(_strings(right)))
+    data, starts, ends = spans(texts)
+    piece_bound(starts, ends)  # so many words are counted at most
+    offsets, begins, stops = _common_words(data, starts, ends, *spans(_strings(right)))
     return RaggedItems(offsets, Strings(texts.data, begins, stops))
 
 
 def hashed_words(column: Column, *, buckets: int, salt: str) -> Column:
     """``hash_buckets(unigrams(column), buckets, salt)``."""
     salted = frozen(np.frombuffer(salt.encode(), np.uint8))
-    offsets, ids = _hashed_words(*spans(_strings(column)), salted, np.uint64(buckets))
+    data, starts, ends = spans(_strings(column))
+    bound = piece_bound(starts, ends)
+    offsets, ids = _hashed_words(data, starts, ends, salted, np.uint64(buckets), bound)
     return RaggedItems(offsets, Numbers(ids))
 
 
@@ -88,10 +92,10 @@ def _common_words(
 
 
 @compiled
-def _hashed_words(data: Array, starts: Array, ends: Array, salt: Array, buckets: Any) -> tuple[Array, Array]:
-    most, bound = most_words(starts, ends), 0
-    for row in range(len(starts)):
-        bound += (ends[row] - starts[row] + 1) >> 1
+def _hashed_words(
+    data: Array, starts: Array, ends: Array, salt: Array, buckets: Any, bound: int
+) -> tuple[Array, Array]:
+    most = most_words(starts, ends)
     begins, stops = np.empty(most, np.int32), np.empty(most, np.int32)
     salted = np.empty(len(salt) + 2 * most, np.uint8)
     copy_bytes(salt, 0, len(salt), salted, 0)

@@ -6,10 +6,11 @@ import numpy as np
 
 from transforms.columns import Array, Column, Numbers, RaggedItems, Strings, Vectors
 from transforms.errors import DataError
-from transforms.kernels.buffers import POSITION_MAX, check_positions, one_buffer, positions, spans, take
+from transforms.kernels.buffers import one_buffer, positions, spans, take
 from transforms.kernels.compiled import compiled
 from transforms.kernels.ragged import lists_of
 from transforms.kernels.spans import frozen
+from transforms.positions import POSITION_MAX, check_positions
 
 Value = bool | int | float | str
 

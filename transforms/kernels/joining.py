@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
-from transforms.kernels.buffers import check_positions, dense, positions, spans
+from transforms.kernels.buffers import dense, positions, spans
 from transforms.kernels.casting import cast
 from transforms.kernels.compiled import compiled
 from transforms.kernels.ragged import lists_of
 from transforms.kernels.spans import copy_bytes, frozen
+from transforms.positions import check_positions
 from transforms.types import DType
 
 
@@ -18,7 +19,7 @@ def zip_lists(column: Column, others: Column, *, joiner: str) -> Column:
     left, right = lists_of(column), lists_of(others)
     left_offsets, right_offsets = positions(left.offsets), positions(right.offsets)
     lengths = np.minimum(np.diff(left_offsets), np.diff(right_offsets))
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)  # no more
     between = frozen(np.frombuffer(joiner.encode(), np.uint8))
     one, other = _text(left.items), _text(right.items)
     ends = _ends(offsets, left_offsets, *one[1:], right_offsets, *other[1:], len(between))

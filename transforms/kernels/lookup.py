@@ -23,6 +23,7 @@ from transforms.kernels.decimals import write_decimal
 from transforms.kernels.farmhash import fingerprint64
 from transforms.kernels.spans import frozen, gather_spans
 from transforms.operators.lookup import held
+from transforms.positions import as_positions
 
 _DIGITS_MAX = 20
 _TABLES_KEPT = 32
@@ -70,7 +71,7 @@ def vocabulary_lookup(column: Column, terms: Column, *, oov_buckets: int) -> Col
 def texts(values: Sequence[str]) -> Strings:
     """Python texts as a column."""
     encoded = [value.encode() for value in values]
-    offsets = np.cumsum([0, *(len(value) for value in encoded)], dtype=np.int32)
+    offsets = as_positions(np.cumsum([0, *(len(value) for value in encoded)], dtype=np.int64), "bytes of text")
     return Strings(np.frombuffer(b"".join(encoded), np.uint8), offsets[:-1], offsets[1:])
 
 

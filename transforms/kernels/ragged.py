@@ -8,9 +8,10 @@ import numpy as np
 
 from transforms.columns import Array, Column, Constants, Numbers, RaggedItems, Strings, Vectors, WeightedItems
 from transforms.errors import DataError
-from transforms.kernels.buffers import check_positions, one_buffer, positions, take
+from transforms.kernels.buffers import one_buffer, positions, take
 from transforms.kernels.compiled import compiled
 from transforms.kernels.spans import frozen
+from transforms.positions import check_positions
 
 
 def lists_of(column: Column) -> RaggedItems:

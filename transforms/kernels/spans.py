@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 from numba import types
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 from transforms.kernels.compiled import compiled, inlined
+from transforms.positions import check_positions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -51,12 +53,21 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
 def _load(bits: int, *, swap: bool) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
+        check_load(context, builder, array, args[1], bits // 8)
         pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(bits).as_pointer())
         word = builder.load(pointer, align=1)
         word = builder.bswap(word) if swap else word
         return word if bits == 64 else builder.zext(word, ir.IntType(64))
 
     return codegen
+
+
+def check_load(context: Any, builder: Any, array: Any, at: Any, size_bytes: int) -> None:
+    """Emit a check that so many bytes from a position on lie within the array, where numba was told to check bounds."""
+    if not config.BOUNDSCHECK:
+        return
+    for byte in (0, size_bytes - 1):
+        cgutils.do_boundscheck(context, builder, builder.add(at, at.type(byte)), builder.extract_value(array.shape, 0))
 
 
 @inlined
@@ -132,6 +143,24 @@ def extent(starts: Array, ends: Array) -> tuple[Any, Any]:
 
 
 @compiled
+def total_bytes(starts: Array, ends: Array) -> Any:
+    """The bytes of all spans together. Spans may overlap or repeat, so these may be more than the buffer has."""
+    total = np.int64(0)
+    for i in range(len(starts)):
+        total += np.int64(ends[i]) - np.int64(starts[i])
+    return total
+
+
+@compiled
+def most_pieces(starts: Array, ends: Array) -> Any:
+    """A bound on the pieces, none of them empty, that separators of one byte or more leave of all spans together."""
+    bound = np.int64(0)
+    for i in range(len(starts)):
+        bound += (np.int64(ends[i]) - np.int64(starts[i]) + 1) >> 1
+    return bound
+
+
+@compiled
 def shift_spans(starts: Array, ends: Array, shift: int) -> tuple[Array, Array]:
     """The spans ``shift`` bytes further on; empty ones, which may lie anywhere, at 0."""
     new_starts, new_ends = np.zeros(len(starts), np.int32), np.zeros(len(starts), np.int32)
@@ -151,10 +180,10 @@ def _adjacent(starts: Array, ends: Array) -> bool:
 
 @compiled
 def _offsets(starts: Array, ends: Array) -> Array:
-    offsets = np.empty(len(starts) + 1, np.int64)
+    offsets = np.empty(len(starts) + 1, np.int32)
     offsets[0] = 0
     for i in range(len(starts)):
-        offsets[i + 1] = offsets[i] + (np.int64(ends[i]) - np.int64(starts[i]))
+        offsets[i + 1] = offsets[i] + (ends[i] - starts[i])
     return offsets
 
 
@@ -174,13 +203,16 @@ def _gather(data: Array, starts: Array, ends: Array, offsets: Array) -> Array:
 
 
 def gather_spans(data: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
-    """Spans next to each other: (int64 offsets with one more entry than spans, their bytes).
+    """Spans next to each other: (int32 offsets with one more entry than spans, their bytes).
 
-    Bytes are copied only if the spans do not already stand next to each other.
+    Bytes are copied only if the spans do not already stand next to each other. Raises
+    :class:`~transforms.errors.DataError` for more bytes than a position can tell.
     """
     data, starts, ends = frozen(data), frozen(starts), frozen(ends)
+    adjacent = len(starts) > 0 and _adjacent(starts, ends)
+    check_positions(int(ends[-1]) - int(starts[0]) if adjacent else total_bytes(starts, ends), "bytes of text")
     offsets: Array = _offsets(starts, ends)
-    if len(starts) and _adjacent(starts, ends):
+    if adjacent:
         return offsets, data[starts[0] : ends[-1]]
     return offsets, _gather(data, starts, ends, offsets)
 

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels import text_tables
-from transforms.kernels.buffers import check_positions, positions, spans
+from transforms.kernels.buffers import piece_bound, positions, spans
 from transforms.kernels.compiled import compiled
 from transforms.kernels.spans import copy_bytes, extent, frozen, gather_spans
 from transforms.kernels.text_tables import rows_with
 from transforms.kernels.words import all_words
 from transforms.operators import unicode14
+from transforms.positions import check_positions
 
 
 def lower(column: Column) -> Column:
@@ -53,13 +54,15 @@ def split(column: Column, *, sep: str) -> Column:
     """The non-empty pieces between separators."""
     strings = _as_strings(column)
     separator = frozen(np.frombuffer(sep.encode(), np.uint8))
-    return _tokens(strings, _split(*spans(strings), separator))
+    data, starts, ends = spans(strings)
+    return _tokens(strings, _split(data, starts, ends, separator, piece_bound(starts, ends)))
 
 
 def unigrams(column: Column) -> Column:
     """The pieces between white space."""
     strings = _as_strings(column)
-    return _tokens(strings, all_words(*spans(strings)))
+    data, starts, ends = spans(strings)
+    return _tokens(strings, all_words(data, starts, ends, piece_bound(starts, ends)))
 
 
 def char_ngrams(column: Column, *, n: int) -> Column:
@@ -129,8 +132,7 @@ def _map_rows(strings: Strings, picks: Array, change: Callable[[str], str], orig
     if len(picks) == 0:
         return strings
     offsets, texts = gather_spans(original, starts[picks], ends[picks])
-    check_positions(int(offsets[-1]), "bytes of text")
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(texts))]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(texts))]
     encoded = pc.dictionary_encode(pa.Array.from_buffers(pa.string(), len(picks), buffers))
     changed = [change(text).encode() for text in encoded.dictionary.to_pylist()]
     ends_of = len(data) + np.cumsum([0, *map(len, changed)])
@@ -183,10 +185,8 @@ def _matches(data: Array, at: Any, pattern: Array) -> bool:
 
 
 @compiled
-def _split(data: Array, starts: Array, ends: Array, separator: Array) -> tuple[Array, Array, Array]:
-    bound, first, size = 0, separator[0], len(separator)
-    for row in range(len(starts)):
-        bound += (ends[row] - starts[row] + 1) >> 1
+def _split(data: Array, starts: Array, ends: Array, separator: Array, bound: int) -> tuple[Array, Array, Array]:
+    first, size = separator[0], len(separator)
     offsets, begins, stops = np.empty(len(starts) + 1, np.int32), np.empty(bound, np.int32), np.empty(bound, np.int32)
     count = 0
     offsets[0] = 0

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.columns import Column, Constants, Numbers, RaggedItems, Strings, from_arrow
+from transforms import positions
+from transforms.columns import Array, Column, Constants, Numbers, RaggedItems, Strings, from_arrow
 from transforms.errors import DataError
-from transforms.kernels.buffers import check_positions
 from transforms.kernels.lookup import texts, vocabulary_lookup
 from transforms.kernels.ragged import picked
 from transforms.kernels.spans import gather_spans
-from transforms.operators.patterns import GROUP, only_group, unnamed
+from transforms.operators.patterns import GROUP, only_group, parts_of_replacement, unnamed
 from transforms.types import Dense, DType
 
 
@@ -24,13 +28,15 @@ def regex_extract(column: Column, *, pattern: str, group: int) -> Column:
 
 def regex_replace(column: Column, *, pattern: str, replacement: str) -> Column:
     """Every match replaced."""
-    replaced = pc.replace_substring_regex(arrow_text(column), unnamed(pattern), replacement)
-    return from_arrow(replaced, Dense(DType.STRING))
+    copies, filling = parts_of_replacement(replacement)
+    most = _Growth(1 + copies + filling, filling)  # a match at each byte, and one behind the last
+    return _replaced(column, most, lambda text: pc.replace_substring_regex(text, unnamed(pattern), replacement))
 
 
 def replace(column: Column, *, old: str, new: str) -> Column:
     """Every occurrence of one text replaced by another."""
-    return from_arrow(pc.replace_substring(arrow_text(column), old, new), Dense(DType.STRING))
+    most = _Growth(max(math.ceil(len(new.encode()) / len(old.encode())), 1), 0)
+    return _replaced(column, most, lambda text: pc.replace_substring(text, old, new))
 
 
 def starts_with(column: Column, *, prefix: str) -> Column:
@@ -66,9 +72,43 @@ def arrow_text(column: Column) -> pa.Array:
     if not isinstance(column, Strings):
         raise DataError("a text kernel was given something else", value=type(column).__name__)
     offsets, data = gather_spans(column.data, column.starts, column.ends)
-    check_positions(int(offsets[-1]), "bytes of text")
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(pa.string(), len(column), buffers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """A bound on the bytes that become of a text of n bytes: ``each * n + once``."""
+
+    each: int
+    once: int
+
+
+def _replaced(column: Column, most: _Growth, replace_in: Callable[[pa.Array], pa.Array]) -> Column:
+    """The texts as ``replace_in`` changes them, in parts so small that Arrow's offsets, which wrap silently, cannot."""
+    text = arrow_text(column)
+    sizes = np.diff(np.frombuffer(text.buffers()[1], np.int32)).astype(np.int64) * most.each + most.once
+    if sizes.sum() <= positions.POSITION_MAX:
+        return from_arrow(replace_in(text), Dense(DType.STRING))
+    parts: list[pa.Array] = []
+    total = 0
+    for begin, end in _runs(np.minimum(sizes, positions.POSITION_MAX + 1)):
+        wide = replace_in(text.slice(begin, end - begin).cast(pa.large_string()))
+        total += pc.sum(pc.binary_length(wide)).as_py()
+        positions.check_positions(total, "bytes of text")
+        parts.append(wide.cast(pa.string()))
+    return from_arrow(pa.concat_arrays(parts), Dense(DType.STRING))
+
+
+def _runs(sizes: Array) -> Iterator[tuple[int, int]]:
+    """Neighbouring rows that together are at most ``POSITION_MAX``, or one row that exceeds it by itself."""
+    ends = np.cumsum(sizes)
+    begin = 0
+    while begin < len(sizes):
+        before = int(ends[begin] - sizes[begin])
+        end = max(int(np.searchsorted(ends, before + positions.POSITION_MAX, side="right")), begin + 1)
+        yield begin, end
+        begin = end
 
 
 def _booleans(array: pa.Array) -> Numbers:

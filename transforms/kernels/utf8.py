@@ -14,30 +14,36 @@ from numba import types
 from numba.extending import intrinsic
 
 from transforms.kernels.compiled import compiled, inlined
-from transforms.kernels.spans import Array
+from transforms.kernels.spans import Array, check_load, load64
 
 _CONTINUATION, _TOP_BITS = 0x80, 0xC0
+#: Of each of eight bytes.
+_HIGH_BITS = np.uint64(0x8080808080808080)
 _BLOCK = 64
 #: A byte and the two limits of the byte behind it, where these are not those of every continuation (Unicode, table 3-7).
 _NARROWED = ((0xE0, 0xA0, 0xC0), (0xED, 0x80, 0xA0), (0xF0, 0x90, 0xC0), (0xF4, 0x80, 0x90))
 
 
 @compiled
-def ascends(offsets: Array) -> bool:
-    """Whether no offset is less than the one before it."""
-    descents = 0
+def ascends(offsets: Array) -> Any:
+    """Whether no offset is negative, nor less than the one before it."""
+    seen = offsets[0]
+    zero = seen ^ seen
+    # In the offsets' own width, which is fast: without a negative one no difference wraps.
     for i in range(1, len(offsets)):
-        descents += offsets[i] < offsets[i - 1]
-    return descents == 0
+        seen |= offsets[i] | (offsets[i] - offsets[i - 1])
+    return seen >= zero
 
 
 @compiled
 def is_ascii(data: Array) -> Any:
     """Whether every byte is below 128."""
-    seen = np.uint8(0)
-    for i in range(len(data)):
-        seen |= data[i]
-    return seen < np.uint8(128)
+    seen, whole = np.uint64(0), len(data) // 8
+    for word in range(whole):
+        seen |= load64(data, 8 * word)
+    for i in range(8 * whole, len(data)):
+        seen |= np.uint64(data[i])
+    return (seen & _HIGH_BITS) == np.uint64(0)
 
 
 @compiled
@@ -49,15 +55,6 @@ def cuts_character(data: Array, offsets: Array) -> bool:
         if at < len(data):
             cuts += (data[at] & _TOP_BITS) == _CONTINUATION
     return cuts > 0
-
-
-@compiled
-def limits(codes: Array) -> tuple[Any, Any]:
-    """The least and the greatest of at least one integer."""
-    least = greatest = codes[0]
-    for i in range(len(codes)):
-        least, greatest = min(least, codes[i]), max(greatest, codes[i])
-    return least, greatest
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
@@ -76,6 +73,7 @@ def _any_wrong(typing_context: Any, data: Any, at: Any) -> Any:
 
         def behind(count: int) -> Any:
             position = builder.sub(args[1], ir.Constant(ir.IntType(64), count))
+            check_load(context, builder, array, position, _BLOCK)
             pointer = builder.bitcast(builder.gep(array.data, [position]), vector.as_pointer())
             return builder.load(pointer, align=1)
 

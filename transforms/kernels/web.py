@@ -9,10 +9,11 @@ import numpy as np
 from transforms.columns import Array, Column, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels import web_addresses, web_devices, web_json, web_suffixes, web_urls
-from transforms.kernels.buffers import check_positions, spans
+from transforms.kernels.buffers import byte_bound, piece_bound, spans
 from transforms.kernels.spans import frozen
 from transforms.operators.json_path import Step, steps_of
 from transforms.operators.public_suffixes import Rule, rules_by_ending
+from transforms.positions import check_positions
 
 
 def url_scheme(column: Column) -> Column:
@@ -38,7 +39,8 @@ def url_registered_domain(column: Column) -> Column:
 def url_path_tokens(column: Column) -> Column:
     """The decoded segments of each URL's path."""
     strings = _strings(column)
-    offsets, starts, ends = web_urls.path_segments(*spans(strings))
+    data, starts, ends = spans(strings)
+    offsets, starts, ends = web_urls.path_segments(data, starts, ends, piece_bound(starts, ends))
     return RaggedItems(offsets, _decoded(Strings(strings.data, starts, ends), plus_is_space=False))
 
 
@@ -60,7 +62,8 @@ def ip_prefix(column: Column, *, v4_bits: int, v6_bits: int) -> Column:
 def device_model(column: Column) -> Column:
     """The canonical form of each device string."""
     strings = _strings(column)
-    data, starts, ends = web_devices.models(*spans(strings))
+    data, starts, ends = spans(strings)
+    data, starts, ends = web_devices.models(data, starts, ends, byte_bound(starts, ends))
     left = ends > starts
     return Strings(data, starts, ends, left if strings.valid is None else left & strings.valid)
 
@@ -72,8 +75,8 @@ def json_extract(column: Column, *, path: str) -> Column:
     if steps is None:
         raise DataError("not a path", value=path)
     data, starts, ends = spans(strings)
-    found = web_json.values_at(data, starts, ends, *_compiled_steps(steps))
-    data, starts, ends, valid = web_json.unquoted(data, *(frozen(array) for array in found))
+    starts, ends = (frozen(array) for array in web_json.values_at(data, starts, ends, *_compiled_steps(steps)))
+    data, starts, ends, valid = web_json.unquoted(data, starts, ends, byte_bound(starts, ends))
     return Strings(data, starts, ends, valid)
 
 
@@ -114,11 +117,11 @@ def _lowered(strings: Strings) -> Strings:
     data, starts, ends = spans(strings)
     if not web_urls.has_upper(data, starts, ends):
         return strings
-    return Strings(*web_urls.lowered(data, starts, ends), strings.valid)
+    return Strings(*web_urls.lowered(data, starts, ends, byte_bound(starts, ends)), strings.valid)
 
 
 def _decoded(strings: Strings, *, plus_is_space: bool) -> Strings:
     data, starts, ends = spans(strings)
     if not web_urls.has_escape(data, starts, ends, plus_is_space):
         return strings
-    return Strings(*web_urls.decoded(data, starts, ends, plus_is_space), strings.valid)
+    return Strings(*web_urls.decoded(data, starts, ends, plus_is_space, byte_bound(starts, ends)), strings.valid)

@@ -70,11 +70,8 @@ def _after_maker(texts: Array, start: Any, end: Any) -> Any:
 
 
 @compiled
-def models(data: Array, starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-    """(data, starts, ends) of the canonical device strings."""
-    total = 0
-    for row in range(len(starts)):
-        total += ends[row] - starts[row]
+def models(data: Array, starts: Array, ends: Array, total: int) -> tuple[Array, Array, Array]:
+    """(data, starts, ends) of the canonical device strings, made of ``total`` bytes."""
     texts = np.empty(total, np.uint8)
     begins, stops = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
     to = np.int64(0)

@@ -261,11 +261,8 @@ def values_at(
 
 
 @compiled
-def unquoted(data: Array, starts: Array, ends: Array) -> tuple[Array, Array, Array, Array]:
-    """(data, starts, ends, valid): strings without quotes and escapes, other values as they are."""
-    total = 0
-    for row in range(len(starts)):
-        total += ends[row] - starts[row]
+def unquoted(data: Array, starts: Array, ends: Array, total: int) -> tuple[Array, Array, Array, Array]:
+    """(data, starts, ends, valid) of values of ``total`` bytes: strings without quotes and escapes, other values as they are."""
     texts, valid = np.empty(total, np.uint8), starts >= 0
     begins, stops = np.zeros(len(starts), np.int32), np.zeros(len(starts), np.int32)
     to = np.int64(0)

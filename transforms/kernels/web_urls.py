@@ -118,11 +118,8 @@ def hosts(data: Array, starts: Array, ends: Array, or_bare: bool) -> tuple[Array
 
 
 @compiled
-def path_segments(data: Array, starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-    """(offsets, starts, ends) of the path segments that are not empty."""
-    bound = 0
-    for row in range(len(starts)):
-        bound += (ends[row] - starts[row] + 1) >> 1
+def path_segments(data: Array, starts: Array, ends: Array, bound: int) -> tuple[Array, Array, Array]:
+    """(offsets, starts, ends) of the path segments that are not empty, at most ``bound``."""
     offsets, begins, stops = np.empty(len(starts) + 1, np.int32), np.empty(bound, np.int32), np.empty(bound, np.int32)
     count = 0
     offsets[0] = 0
@@ -205,11 +202,8 @@ def has_escape(data: Array, starts: Array, ends: Array, plus_is_space: bool) -> 
 
 
 @compiled
-def decoded(data: Array, starts: Array, ends: Array, plus_is_space: bool) -> tuple[Array, Array, Array]:
-    """(data, starts, ends) of the texts decoded; one whose escapes do not spell UTF-8 as it is written."""
-    total = 0
-    for row in range(len(starts)):
-        total += ends[row] - starts[row]
+def decoded(data: Array, starts: Array, ends: Array, plus_is_space: bool, total: int) -> tuple[Array, Array, Array]:
+    """(data, starts, ends) of the texts, of ``total`` bytes, decoded; one whose escapes do not spell UTF-8 as it is written."""
     texts = np.empty(total, np.uint8)
     begins, stops = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
     to = 0
@@ -265,11 +259,8 @@ def has_upper(data: Array, starts: Array, ends: Array) -> bool:
 
 
 @compiled
-def lowered(data: Array, starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-    """(data, starts, ends) of the texts next to each other with ASCII letters in lower case."""
-    total = 0
-    for row in range(len(starts)):
-        total += ends[row] - starts[row]
+def lowered(data: Array, starts: Array, ends: Array, total: int) -> tuple[Array, Array, Array]:
+    """(data, starts, ends) of the texts, of ``total`` bytes, next to each other with ASCII letters in lower case."""
     texts = np.empty(total, np.uint8)
     begins, stops = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
     to = 0

@@ -15,7 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from transforms.kernels.compiled import compiled, inlined
-from transforms.kernels.spans import Array, trailing_zeros
+from transforms.kernels.spans import Array, check_load, trailing_zeros
 
 _BLOCK = 64
 #: Bytes beyond ASCII that begin a white space character: of U+0085 and U+00A0, U+1680, U+2000 to U+205F, U+3000.
@@ -34,6 +34,7 @@ def _maybe_space(typing_context: Any, data: Any, at: Any) -> Any:
             return ir.Constant(vector, [byte] * _BLOCK)
 
         array = context.make_array(signature.args[0])(context, builder, args[0])
+        check_load(context, builder, array, args[1], _BLOCK)
         pointer = builder.bitcast(builder.gep(array.data, [args[1]]), vector.as_pointer())
         block = builder.load(pointer, align=1)
         found = builder.icmp_unsigned("<=", block, every(32))
@@ -107,11 +108,8 @@ def write_words(data: Array, start: Any, end: Any, begins: Array, stops: Array, 
 
 
 @compiled
-def all_words(data: Array, starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-    """(offsets, begins, stops) of the words of every text."""
-    bound = 0
-    for row in range(len(starts)):
-        bound += (ends[row] - starts[row] + 1) >> 1
+def all_words(data: Array, starts: Array, ends: Array, bound: int) -> tuple[Array, Array, Array]:
+    """(offsets, begins, stops) of the words of every text, at most ``bound`` words."""
     offsets, begins, stops = np.empty(len(starts) + 1, np.int32), np.empty(bound, np.int32), np.empty(bound, np.int32)
     count = np.int64(0)
     offsets[0] = 0

@@ -76,6 +76,13 @@ def groups_of(pattern: str) -> int:
     return sum(kind in ("named", "group") for kind, _ in _parts(pattern))
 
 
+def parts_of_replacement(replacement: str) -> tuple[int, int]:
+    """(how many groups a replacement copies, how many bytes it has besides)."""
+    escapes = re.findall(r"\\(.)", replacement, re.DOTALL)
+    copies = sum(escape != "\\" for escape in escapes)
+    return copies, len(replacement.encode()) - copies - len(escapes)
+
+
 @cache
 def refusal(pattern: str) -> str:
     """Why ``pattern`` cannot be used, or ''."""

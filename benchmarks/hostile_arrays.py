@@ -1,0 +1,52 @@
+"""Every operator over Arrow arrays that no well-behaved program writes: reads and writes out of bounds, which must be 0.
+
+    python benchmarks/hostile_arrays.py [--arrays N] [--seed N] [--without-bounds-checks] [--folder PATH]
+
+Every buffer stands before, or behind, a page that cannot be touched, and the kernels are compiled with numba's bounds checks,
+which takes minutes the first time: they are kept in ``--folder``. A trial that kills its process is counted and printed by
+its seed and number; ``python -m tests.transforms.hostile_trials --seed S --first N`` repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.transforms.hostile_trials import Tally, run_apart
+
+#: So many trials run in one process.
+_BATCH = 2000
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--arrays", type=int, default=100_000)
+    options.add_argument("--seed", type=int, default=10)
+    options.add_argument(
+        "--without-bounds-checks", action="store_true", help="guard pages only, kernels as they are kept"
+    )
+    options.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "headrace-hostile-arrays")
+    given = options.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    whole, begun = Tally(), time.perf_counter()
+    while whole.arrays < given.arrays:
+        whole.add(
+            run_apart(given.seed, whole.plans, _BATCH, given.folder, bounds_checked=not given.without_bounds_checks)
+        )
+    print(f"{whole.arrays:,} arrays in {whole.plans:,} plans, seed {given.seed}, {time.perf_counter() - begun:,.0f} s: "
+          f"{whole.unmade:,} plans that Arrow made no array for, {whole.refused:,} arrays refused, "
+          f"{whole.computed:,} computed")  # fmt: skip
+    print(f"reads or writes out of bounds: {whole.out_of_bounds + whole.deaths} ({whole.deaths} processes died); "
+          f"other defects: {len(whole.defects) - whole.deaths}")  # fmt: skip
+    for defect in whole.defects:
+        print(f"  {defect}")
+    raise SystemExit(bool(whole.defects))
+
+
+if __name__ == "__main__":
+    main()
