@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.errors import DataError
+from transforms.text_validity import check_array
 from transforms.types import DType
-from warehouse.checked_text import checked_text
 from warehouse.memo_format.bit_packing import Array
 from warehouse.memo_format.column_kinds import Kind, arrow_of
 from warehouse.memo_format.directory import (
@@ -156,7 +156,9 @@ class _Decoder:
             return self._numbers(column.values, element, arrow, count, present)
         offsets, total = self._offsets_of(column.values, count)
         text = decode_bytes(*self._of(column.text, total))
-        return checked_text(from_buffers(arrow, count, [present, offsets, text], -1 if present else 0))
+        array = from_buffers(arrow, count, [present, offsets, text], -1 if present else 0)
+        check_array(array)
+        return array
 
     def _numbers(
         self, place: int, element: DType, arrow: pa.DataType, count: int, present: pa.Buffer | None = None
