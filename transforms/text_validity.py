@@ -154,7 +154,10 @@ def _is_utf8(data: Array) -> bool:
 
 
 def _check_codes(codes: pa.Array, distinct: int) -> None:
-    numbers = np.frombuffer(codes.buffers()[1] or b"", codes.type.to_pandas_dtype())[codes.offset :][: len(codes)]
+    if len(codes) == 0:
+        return
+    dtype = np.dtype(codes.type.to_pandas_dtype())
+    numbers = np.frombuffer(codes.buffers()[1], dtype, len(codes), codes.offset * dtype.itemsize)
     if _reach(numbers) < distinct:
         return
     if codes.null_count:  # beneath a null any code may stand
