@@ -74,8 +74,9 @@ def _with_codes_beneath_nulls(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
     if not chunk.null_count:
         return chunk
     valid, indices = np.asarray(chunk.is_valid()), chunk.indices
-    held = np.frombuffer(indices.buffers()[1], indices.type.to_pandas_dtype())
-    codes = np.where(valid, held[indices.offset :][: len(indices)], held.dtype.type(0))
+    dtype = np.dtype(indices.type.to_pandas_dtype())
+    held = np.frombuffer(indices.buffers()[1], dtype, len(indices), indices.offset * dtype.itemsize)
+    codes = np.where(valid, held, dtype.type(0))
     return pa.DictionaryArray.from_arrays(pa.array(codes, indices.type, mask=~valid), chunk.dictionary)
 
 

@@ -251,6 +251,8 @@ def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Ar
         return with_one_nan(array)
     if not conforms(array.type, column_type):
         raise _unlike(array.type, target)
+    if len(array) == 0:  # Arrow's functions follow offsets that an empty array need not have
+        return pa.array([], target)
     if isinstance(column_type, Ragged):
         return _conform_ragged(array, column_type)
     if isinstance(column_type, Weighted):

@@ -21,6 +21,7 @@ from transforms.columns import Array, decoded_dictionary
 from transforms.errors import DataError, InvalidText
 from transforms.kernels.spans import frozen
 from transforms.kernels.utf8 import ascends, cuts_character, is_ascii, is_utf8
+from transforms.positions import check_positions
 
 
 def check_array(array: pa.Array | pa.ChunkedArray) -> None:
@@ -141,7 +142,10 @@ def _check_rows(array: pa.Array) -> None:
 
 
 def _check_codes(codes: pa.Array, distinct: int) -> None:
-    numbers = np.frombuffer(codes.buffers()[1] or b"", codes.type.to_pandas_dtype())[codes.offset :][: len(codes)]
+    if len(codes) == 0:
+        return
+    dtype = np.dtype(codes.type.to_pandas_dtype())
+    numbers = np.frombuffer(codes.buffers()[1], dtype, len(codes), codes.offset * dtype.itemsize)
     if _reach(numbers) < distinct:
         return
     if codes.null_count:  # beneath a null any code may stand
@@ -246,8 +250,11 @@ def _rewritten(array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return _rewritten(decoded_dictionary(array))
     if _is_text(kind):
-        texts = (None if text is None else _decoded(text) for text in array.cast(_bytes_of(kind)).to_pylist())
-        return pa.array(texts, kind)
+        held = array.cast(_bytes_of(kind)).to_pylist()
+        texts = [None if text is None else _decoded(text).encode() for text in held]
+        if pa.types.is_string(kind):  # U+FFFD has three bytes, for one that it replaces
+            check_positions(sum(len(text) for text in texts if text is not None), "bytes of text")
+        return pa.array(texts, _bytes_of(kind)).cast(kind)
     if _is_list(kind):
         items = _rewritten(_items(array))
         whole = pa.large_list(items.type) if pa.types.is_large_list(kind) else pa.list_(items.type)

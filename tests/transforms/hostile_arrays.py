@@ -244,8 +244,8 @@ def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(array, pa.ChunkedArray):
         return pa.concat_arrays([plain(chunk) for chunk in array.chunks])
     decoded = _decoded(array.type)
-    whole = array if decoded == array.type else array.cast(decoded, safe=False)
-    return whole.take(pa.array(range(len(whole)), pa.int64()))
+    whole = array.take(pa.array(range(len(array)), pa.int64()))  # first: casts look at items of no list, too
+    return whole if decoded == whole.type else whole.cast(decoded, safe=False)
 
 
 def _decoded(kind: pa.DataType) -> pa.DataType:

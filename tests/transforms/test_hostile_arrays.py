@@ -111,6 +111,8 @@ def test_no_rows_are_no_rows_whatever_their_offset_is() -> None:
     for empty in (array, narrow):
         result = compile_plan({"it": RawColumn(Ragged(DType.STRING), "a")}).run(pa.table({"a": empty}))
         assert result.columns["it"].to_pylist() == []
+        vectors = compile_plan({"it": RawColumn(Vector(DType.STRING, 3), "a")}).run(pa.table({"a": empty}))
+        assert vectors.columns["it"].to_pylist() == []
 
 
 @pytest.mark.parametrize("chunked", [False, True])

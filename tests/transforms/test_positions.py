@@ -21,6 +21,7 @@ from transforms.kernels import fused, text, web
 from transforms.kernels.buffers import one_buffer
 from transforms.kernels.text_patterns import arrow_text, replace
 from transforms.plan import compile_plan
+from transforms.text_validity import replaced
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 LIMIT = 400
@@ -155,6 +156,15 @@ def test_texts_that_repeat_their_bytes_are_counted_as_often_as_they_stand() -> N
     for kernel in cutting:
         with pytest.raises(DataError, match=f"pieces of text of one batch must fit in .*, got {5000 * 2**19}"):
             kernel(repeating)
+
+
+def test_text_that_replacing_makes_longer_than_positions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    offsets = pa.py_buffer(np.array([0, 200], np.int32))
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"\xff" * 200)])
+    assert replaced(broken).to_pylist() == ["\ufffd" * 200]
+    monkeypatch.setattr(positions, "POSITION_MAX", LIMIT)
+    with pytest.raises(DataError, match="bytes of text of one batch must fit in 400, got 600"):
+        replaced(broken)
 
 
 def test_offsets_of_64_bits_are_not_cut() -> None:
