@@ -15,7 +15,7 @@ from sqlalchemy import Connection, insert, select
 from transforms.errors import DataError, InputError
 from warehouse import schema
 from warehouse.changes.keys import Ints
-from warehouse.changes.outcome import Change, Touched, find_recomputes
+from warehouse.changes.outcome import Change, Recompute, Touched, find_recomputes
 from warehouse.changes.publish import begin_version, require_files
 from warehouse.changes.values import read_values
 from warehouse.digests import table_digests
@@ -73,13 +73,7 @@ def append_rows(
                          next_step=f"headrace table history {table} says when they came")  # fmt: skip
     placed_files = [] if dry_run else [one.write(warehouse) for one in new]
     fragments = [one.foreseen() for one in new] if dry_run else [found for _, found in placed_files]
-    with warehouse.catalog.read() as connection:
-        touched = [
-            Touched(None, _placed(one, with_absent(fragment, known.added_columns)))
-            for one, found in zip(new, fragments, strict=True)
-            for fragment in found
-        ]
-        recompute = find_recomputes(connection, warehouse.config, table, touched, warehouse.clock())
+    recompute = _recomputes(warehouse, known, new, fragments)
     version = known.version
     if not dry_run:
         version = _commit(warehouse, known, standing, new, placed_files, ", ".join(files), why)
@@ -98,6 +92,18 @@ def append_rows(
         notes=_notes(again, replaced),
         recompute=recompute,
     )
+
+
+def _recomputes(
+    warehouse: Warehouse, table: Table, new: Sequence[_Late], fragments: Sequence[tuple[Fragment, ...]]
+) -> tuple[Recompute, ...]:
+    touched = [
+        Touched(None, _placed(one, with_absent(fragment, table.added_columns)))
+        for one, found in zip(new, fragments, strict=True)
+        for fragment in found
+    ]
+    with warehouse.catalog.read() as connection:
+        return find_recomputes(connection, warehouse.config, table.name, touched, warehouse.clock())
 
 
 def _notes(again: int, replaced: Sequence[str]) -> tuple[str, ...]:
