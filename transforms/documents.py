@@ -183,14 +183,14 @@ class Part:
             _ = Part(name, self, str(name)).text()
             yield name, part
 
-    def text(self, *, least: int = 0, most: int = MOST_CHARACTERS) -> str:
-        """A text that UTF-8 can spell, of so many characters."""
+    def text(self, *, least: int = 0, most: int = MOST_CHARACTERS, any_character: bool = False) -> str:
+        """A text that UTF-8 can spell, of so many characters; with ``any_character`` lone surrogates too."""
         value = self.value
         if type(value) is not str:
             raise self.refused("a text")
         if not least <= len(value) <= most:
             raise self.refused(f"a text of {least} to {most} characters", value=f"{len(value)} characters")
-        if not value.isascii() and _SURROGATE.search(value):
+        if not any_character and not value.isascii() and _SURROGATE.search(value):
             raise self.refused("a text without lone surrogates")
         return value
 

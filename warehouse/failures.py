@@ -11,7 +11,7 @@ from typing import Any, Literal, cast, get_args
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-from transforms.documents import document_part
+from transforms.documents import Part, document_part
 from transforms.errors import InputError
 
 #: ``raised``: its operators did; ``memory``, ``stalled``: it took more than a worker allows; ``lost``: workers vanished while they
@@ -87,9 +87,14 @@ class Failure:
         """The inverse of :meth:`to_document`; what is not stated is empty. Raises :class:`~transforms.errors.DataError`."""
         part = document_part(document, "failure").fields(("kind", "error"), _OPTIONAL)
         kind = cast(FailureKind, part.at("kind").one_of(get_args(FailureKind)))
-        texts = {name: part.at(name).text(most=_MOST_CHARACTERS) for name in _TEXTS if part.has(name)}
+        texts = {name: _text(part.at(name)) for name in _TEXTS if part.has(name)}
         events = tuple(event.integer() for event in part.at("events").items()) if part.has("events") else ()
-        return cls(kind, part.at("error").text(most=_MOST_CHARACTERS), events=events, **texts)
+        return cls(kind, _text(part.at("error")), events=events, **texts)
+
+
+def _text(part: Part) -> str:
+    """What a component raised, which may hold any character, is kept as it is."""
+    return part.text(most=_MOST_CHARACTERS, any_character=True)
 
 
 _TEXTS = ("operator", "expression", "sample")

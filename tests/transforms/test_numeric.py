@@ -6,6 +6,7 @@ import decimal
 import math
 import random
 import time
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -19,8 +20,13 @@ from transforms.errors import InputError, TypeMismatch
 from transforms.operators import elementary
 from transforms.plan import compile_plan
 
-decimal.getcontext().prec = 60
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+
+
+@pytest.fixture(autouse=True)
+def sixty_digits() -> Iterator[None]:
+    with decimal.localcontext(prec=60):
+        yield
 
 
 def run(expression: hr.Expr, **columns: Any) -> list[Any]:

@@ -74,11 +74,11 @@ def test_from_never_seen_to_ready(warehouse: Warehouse) -> None:
 
 @pytest.mark.usefixtures("log")
 def test_another_operator_version(warehouse: Warehouse) -> None:
-    submit_model(warehouse, with_operator_version(model(inputs=2), "old", "unigrams", 0))
+    submit_model(warehouse, with_operator_version(model(inputs=2), "old", "unigrams", 7))
     submit_model(warehouse, model("new", inputs=3))
     assert set(codes(warehouse, "new").values()) == {"operator_version"}
     reason = explained(warehouse, "new")["00"].reason
-    assert "same structure but operator unigrams version 1 instead of 0" in reason
+    assert "same structure but operator unigrams version 1 instead of 7" in reason
     assert set(codes(warehouse, "new", "input_2").values()) == {"never_seen"}
 
 

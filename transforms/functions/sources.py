@@ -6,6 +6,7 @@ that is fingerprinted, and the text that is compiled.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import linecache
@@ -38,18 +39,19 @@ def is_of_its_file(function: FunctionType) -> bool:
     code = function.__code__
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename, function.__globals__))
-    found = _codes(text).get((code.co_name, code.co_firstlineno), ())
+    flags = code.co_flags & __future__.annotations.compiler_flag  # an earlier cell of a notebook may have set it
+    found = _codes(text, flags).get((code.co_name, code.co_firstlineno), ())
     if _REWRITTEN in function.__globals__:  # pytest, which writes other code for assertions
         return any(code.co_varnames[: code.co_argcount] == each.co_varnames[: each.co_argcount] for each in found)
     return code in found
 
 
 @lru_cache(maxsize=16)
-def _codes(text: str) -> dict[tuple[str, int], list[CodeType]]:
-    """Every code that a text holds, by name and first line."""
+def _codes(text: str, flags: int) -> dict[tuple[str, int], list[CodeType]]:
+    """Every code that a text holds when it is compiled with these flags, by name and first line."""
     found: dict[tuple[str, int], list[CodeType]] = {}
     try:
-        waiting = [compile(text, "<file>", "exec", dont_inherit=True)]
+        waiting = [compile(text, "<file>", "exec", flags, dont_inherit=True)]
     except (SyntaxError, ValueError):
         return {}  # the file has changed since
     while waiting:
