@@ -18,7 +18,7 @@ from trainer.document_field import DocumentField
 from trainer.epochs import Segments, extend_segments
 from trainer.errors import RunMismatch, TornCheckpoint
 from trainer.inputs import TypedInput
-from transforms.errors import InputError
+from transforms.errors import DataError, InputError
 from transforms.graph import component_from_document, raw_columns
 from transforms.types import type_document, type_from_document
 from warehouse.solution import ReadSolution, SolutionPartition
@@ -74,7 +74,7 @@ def _read_input(field: DocumentField) -> Mapping[str, Any]:
     spelled = {name: member.value for name, member in field.at("type").members().items()}
     try:
         kind = type_document(type_from_document(spelled))
-    except (InputError, KeyError) as error:
+    except (DataError, InputError) as error:
         raise TornCheckpoint("an input must have a column type, got another document", where=field.place,
                              value=str(spelled)[:200]) from error  # fmt: skip
     return {"name": field.at("name").text(), "fingerprint": field.at("fingerprint").text(), "type": kind}

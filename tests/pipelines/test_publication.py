@@ -41,7 +41,9 @@ def test_a_journal_that_names_other_files_moves_nothing(ledger: ImportLedger, tm
         if not (staging / "linked").exists():
             (staging / "linked").symlink_to(mine.parent)
         journal(ledger, staged, place)
-        with pytest.raises(DataError, match="a journal must move staged files"):
+        with pytest.raises(
+            DataError, match=r"a journal must move staged files|must be a relative path that stays inside"
+        ):
             ledger.recover()
         assert mine.read_text() == "mine"
         assert list(tmp_path.rglob("a.parquet")) == []

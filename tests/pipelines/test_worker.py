@@ -186,26 +186,6 @@ def test_what_crashes_is_quarantined_with_its_sample_and_the_others_commit(tmp_p
             assert "red" in error.partition("; event ")[2]
 
 
-def test_an_event_that_nobody_can_read_fails_its_component_and_not_the_worker(tmp_path: Path) -> None:
-    @op(result="string")
-    def reads(text):
-        return pa.array(text.to_pylist())
-
-    root = write_log(tmp_path / "log", hours=1)
-    path = root / "date=2026-01-01" / "hour=00" / "part.parquet"
-    raw = pq.read_table(path)
-    latin = pa.array([f"Gr\xfcn {row}".encode("latin-1") for row in range(raw.num_rows)]).view(pa.string())
-    pq.write_table(raw.append_column("name", latin), path)
-    with open_home(tmp_path / "home", max_attempts=1) as warehouse:
-        mixed = model()
-        mixed.input("bad", reads(hr.text("name")))
-        fill(warehouse, root, mixed)
-        report = work(warehouse)
-        assert (report.memos, report.failures) == (4, 1)
-        assert "UnicodeDecodeError" in report.errors[0]
-        assert '"name": "Gr\\\\xfcn ' in report.errors[0]
-
-
 def test_a_full_disk_stops_the_worker_and_costs_no_attempt(tmp_path: Path, warehouse: Warehouse) -> None:
     fill(warehouse, write_log(tmp_path / "log"))
     (tmp_path / "home" / "memos").write_text("a file where the folder should be")
