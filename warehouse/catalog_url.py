@@ -31,7 +31,8 @@ _POSTGRESQL = re.compile(
     r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]]*)(?::[0-9]+)?"
     r"(?:/[^\s?#@&=]*)?(?:\?[^\s#@]*)?"
 )
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.]*(?=:)")
+#: Of databases only: in a URL without a scheme the first colon may stand within the password.
+_SCHEME = re.compile(r"(?:postgres|sqlite|mysql|mariadb|oracle|mssql)[a-z0-9+]*(?=:)", re.IGNORECASE)
 #: Options of libpq that hold no secret; the values of others are not shown.
 _SHOWN_OPTIONS = frozenset(
     [
