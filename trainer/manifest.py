@@ -1,7 +1,7 @@
 """The manifest of a checkpoint: which arrays it holds, under a digest of itself. Pure.
 
 The file is the canonical JSON text of one object. Its member ``sha256`` is the SHA-256 of the canonical JSON text without
-that member, in every format version, so an unknown version is told apart from damage. Files are not named: array k of the
+that member, in every format version, so an unknown version differs from damage. Files are not named: array k of the
 list lies in ``array-<k>.npy``. The digest of a file covers what the file is for and then its bytes, npy header included.
 """
 

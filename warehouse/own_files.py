@@ -1,6 +1,6 @@
 """Which files of the home are Headrace's own: garbage collection deletes these and no others.
 
-A file is told by the exact shape of the name that its writer gives it, in the folder that the writer uses. All else under
+A file is known by the exact shape of the name that its writer gives it, in the folder that the writer uses. All else under
 these folders (a person's file, a link, a pipe) is left, and reported. That a path leads nowhere outside the home is checked
 where it is deleted, by :meth:`warehouse.storage.Storage.delete`.
 """

@@ -163,7 +163,7 @@ class HostileArrays:
         texts = [self.source.choice(_TEXTS).encode() for _ in range(total)]
         if validity is not None and self.fault != "validity too short":
             known = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
-            for row in np.flatnonzero(known[:total] == 0):  # what lies beneath a null is nobody's business
+            for row in np.flatnonzero(known[:total] == 0):  # what lies beneath a null does not matter
                 texts[row] += self.source.choice(_INVALID) if self.fault != "null count lies" else b""
         if total and self._has("text not UTF-8"):
             row = self.source.choice([0, total - 1, self.source.randrange(total)])

@@ -1,7 +1,7 @@
 """Plans over hostile arrays, in a process that may die of them: ``python -m tests.transforms.hostile_trials --help``.
 
 Each trial is one plan over hostile columns. It must refuse them with an error of ours, or give what it gives for the same
-values in ordinary arrays, valid text included. A trial is told by its seed and number, which are written to a file before it
+values in ordinary arrays, valid text included. A trial is known by its seed and number, which are written to a file before it
 begins, so that a trial that kills the process can be repeated.
 """
 
@@ -37,14 +37,14 @@ _ROOT = Path(__file__).resolve().parents[2]
 _OURS = {
     name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.HeadraceError)
 }
-#: How many defects are told.
+#: How many defects are printed.
 _TOLD = 20
 _TRACE_BYTES = 100_000
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of ``arrays`` in ``plans``: ``unmade`` by Arrow, ``refused`` with an error of ours, or ``computed``."""
+    """The counts of ``arrays`` in ``plans``: ``unmade`` by Arrow, ``refused`` with an error of ours, or ``computed``."""
 
     plans: int = 0
     arrays: int = 0
@@ -276,7 +276,7 @@ def _said(text: str) -> str:
 
 
 def main() -> None:
-    """Run trials here and print what became of them, the last line as JSON."""
+    """Run trials here and print their counts, the last line as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the number of the first trial")

@@ -1,7 +1,7 @@
 """Folders of compiled kernels: kept code is run, so it is taken only from where no other user can have put it.
 
 A folder is trusted when it, and each folder above it, belongs to this user or to root and no other user may write there; above
-it a sticky folder such as ``/tmp`` will do, in which nobody renames what is another's. Root can write anywhere, and is trusted.
+it a sticky folder such as ``/tmp`` will do, in which no user renames another's files. Root can write anywhere, and is trusted.
 """
 
 from __future__ import annotations

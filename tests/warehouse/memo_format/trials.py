@@ -1,6 +1,6 @@
 """Mutated memo files, artifacts and overlays, as :mod:`tests.warehouse.memo_format.test_fuzz` reads them in child processes.
 
-Half of the mutants of format 3 have their checksums made right again: whoever can write the folder of memos can do so too, and
+Half of the mutants of format 3 have their checksums made right again: what can write the folder of memos can do so too, and
 then the decoder itself is all that stands between the bytes and the process.
 """
 
