@@ -103,7 +103,7 @@ def test_groups_that_do_not_exist_are_refused() -> None:
 def test_text_parameters_with_half_a_surrogate_pair_are_refused() -> None:
     writes: list[Callable[[str], object]] = [
         _TEXT.strip, _TEXT.starts_with, _TEXT.ends_with, _TEXT.contains, lambda bad: _TEXT.replace("a", bad),
-        lambda bad: _TEXT.replace(bad, "a"), lambda bad: _TEXT.regex_replace("a", bad),
+        lambda bad: _TEXT.replace(bad, "a"), _TEXT.regex_extract, lambda bad: _TEXT.regex_replace(bad, ""), lambda bad: _TEXT.regex_replace("a", bad),
         lambda bad: _TEXT.unigrams().remove_stop_words(["a", bad]),
     ]  # fmt: skip
     for write in writes:
