@@ -60,8 +60,8 @@ class SubmittedScreen:
             for m in self.models
         )  # fmt: skip
         table = grid(
-            ("model", "version>", "client", "inputs>", "components×fragments>", "memoized>", "queued already>",
-             "queued now>", "covered>", "*"),
+            ("model", "version>", "client", "inputs>", "memos needed>", "ready>", "queued already>", "queued now>",
+             "covered>", "changes*"),
             rows,
         )  # fmt: skip
         waiting = sum(m.queued + m.shared for m in self.models)
@@ -210,13 +210,17 @@ class ExplainScreen:
 
     def render(self) -> RenderableType:
         """Equal answers of one input are one line, unless asked for every partition."""
+        if not self.decisions and not self.misses:
+            return (
+                f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, 0 misses"
+            )
         head = (f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, "
                 f"{count_text(self.misses)} {'miss' if self.misses == 1 else 'misses'}")  # fmt: skip
         answers = self._summary() if self.summarised else self._every_partition()
         nearest = ["", self._nearest()] if self.nearest else []
         failed = any(one.reason_code == "failed" for one in self.decisions)
         next_step = ["", f"next: headrace tasks list --model {self.model} says what failed"] if failed else []
-        return Group(head, answers, *nearest, *next_step)
+        return Group(head, answers, *([_COSTS_MEAN] if self.decisions else []), *nearest, *next_step)
 
     def _nearest(self) -> RenderableType:
         rows = ((n.input, n.fingerprint[:12], ", ".join(n.models) or "-", n.text) for n in self.nearest)
@@ -245,6 +249,7 @@ class ExplainScreen:
 
 
 _COSTS = ("if loaded>", "if computed>", "if kept>")
+_COSTS_MEAN = "if loaded, if computed, if kept: CPU time for all the requests expected, obtained in that way"
 
 
 def _costs(decisions: Sequence[DecisionRow]) -> tuple[str, str, str]:
