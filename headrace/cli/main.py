@@ -14,7 +14,20 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import analyze, clients, demo, graphs, maintenance, models, status, tables, tasks, train, work
+from headrace.cli import (
+    analyze,
+    clients,
+    demo,
+    graphs,
+    maintenance,
+    models,
+    predict,
+    status,
+    tables,
+    tasks,
+    train,
+    work,
+)
 from headrace.cli.output import PrintableFormatter, record_to, say, say_error
 from transforms.errors import HeadraceError, InputError
 
@@ -39,6 +52,7 @@ app.add_typer(clients.app, name="clients")
 app.command("analyze")(analyze.analyze)
 app.command("work")(work.work)
 app.command("train")(train.train)
+app.command("predict")(predict.predict)
 app.command("status")(status.status)
 app.command("pins")(maintenance.pins)
 app.command("gc")(maintenance.gc)
