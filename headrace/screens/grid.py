@@ -88,11 +88,10 @@ class Grid:
                         yield Text(_INDENT + line, style="dim")
 
     def _blocks(self, width: int) -> Iterator[Text]:
-        for number, row in enumerate(self.rows):
-            if number:
-                yield Text("")
+        for row in self.rows:
             named = [(column.name, cell) for column, cell in zip(self.columns, row, strict=True) if cell]
             yield from _pairs(named, width)
+            yield Text("")
 
 
 @dataclass(frozen=True, slots=True)
