@@ -11,6 +11,22 @@ from headrace.screens.grid import facts, grid
 from headrace.screens.units import bytes_text, count_text, many, time_text
 
 _PLACES_SHOWN = 4
+_TYPE_WIDTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRow:
+    """A column of a type that no model reads, why, and what to store instead."""
+
+    name: str
+    arrow_type: str
+    why: str
+    cast: str
+
+
+def short_type(arrow_type: str) -> str:
+    """A type as a line has room for it."""
+    return arrow_type if len(arrow_type) <= _TYPE_WIDTH else f"{arrow_type[: _TYPE_WIDTH - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +43,8 @@ class RegisteredScreen:
     size_bytes: int
     dropped: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
+    unreadable: tuple[UnreadableRow, ...] = ()
+    unfit: tuple[str, ...] = ()
 
     def render(self) -> RenderableType:
         """One line of what changed, and what to do next."""
@@ -42,6 +60,14 @@ class RegisteredScreen:
             text += f"\ntext that is not UTF-8 is read with U+FFFD for what is invalid: {place} is the first of its fragment"
         if len(self.replaced) > _PLACES_SHOWN:
             text += f"\n… and {len(self.replaced) - _PLACES_SHOWN} more columns of fragments"
+        for column in self.unreadable[:_PLACES_SHOWN]:
+            text += (
+                f"\nno model can read {column.name}, {short_type(column.arrow_type)}: {column.why}. Store {column.cast}"
+            )
+        if len(self.unreadable) > _PLACES_SHOWN:
+            text += f"\n… and {len(self.unreadable) - _PLACES_SHOWN} more columns: headrace table show {self.table}"
+        for place in self.unfit:
+            text += f"\na model that reads this column fails: {place}"
         return text
 
 
@@ -84,6 +110,7 @@ class ColumnRow:
     name: str
     arrow_type: str
     overlay_only: bool
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +156,8 @@ class TableScreen:
               *((count_text(p.deleted_rows), ", ".join(p.overlaid) or "-") if changed else ()))
              for p in self.partitions),
         )  # fmt: skip
-        return Group(head, "", columns, "", partitions)
+        unread = [f"no model can read {c.name}: {c.unreadable}" for c in self.columns if c.unreadable]
+        return Group(head, "", columns, "", *([*unread, ""] if unread else []), partitions)
 
 
 @dataclass(frozen=True, slots=True)
