@@ -252,19 +252,22 @@ class _Change:
         return paths != paths_before or any(path in self.read for path in paths)
 
     def _write_table(self, differs: bool) -> Table:
-        old = self.known.table
-        table = Table(self.name, self.root, self.columns, self.time_column, (old.version if old else 0) + differs)
+        of = schema.tables
+        # Of a dropped table the row is left: its versions go on.
+        before = self.connection.execute(select(of.c.version).where(of.c.name == self.name)).scalar()
+        table = Table(self.name, self.root, self.columns, self.time_column, (before or 0) + differs)
         values = {
             "root": table.root,
             "time_column": table.time_column,
             "columns": columns_document(table.columns),
             "version": table.version,
             "registered_at": self.now,
+            "dropped_at": None,
         }
-        if old is None:
-            self.connection.execute(insert(schema.tables).values(name=table.name, **values))
+        if before is None:
+            self.connection.execute(insert(of).values(name=table.name, **values))
         else:
-            self.connection.execute(update(schema.tables).where(schema.tables.c.name == table.name).values(**values))
+            self.connection.execute(update(of).where(of.c.name == table.name).values(**values))
         return table
 
     def _write_fragments(self, carried: Mapping[str, tuple[Fragment, ...]]) -> dict[str, tuple[Entry, ...]]:

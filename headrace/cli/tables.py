@@ -9,6 +9,7 @@ import typer
 
 from headrace.cli.beam import Runner, split_beam_options
 from headrace.cli.changes import InvalidText, add_commands
+from headrace.cli.drop_table import drop
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 
 add_commands(app)
+app.command("drop")(drop)
 
 
 @app.command("add")
