@@ -22,6 +22,14 @@ from warehouse.table import ColumnSchema, Fragment, fragment_identity
 OnInvalidText = Callable[[InvalidText], None]
 
 
+#: Called with the file, the number of the first row in it, and the rows of a fragment, once they are known to be sound.
+OnRows = Callable[[str, int, pa.Table], None]
+
+
+def ignore_rows(path: str, first_row: int, rows: pa.Table) -> None:
+    """Look at nothing."""
+
+
 def refuse_invalid_text(error: InvalidText) -> None:
     """Raise the error: text that is not UTF-8 is refused."""
     raise error
@@ -72,10 +80,11 @@ def read_fragments(
     fragment_rows: int,
     threads: int = 0,
     on_invalid_text: OnInvalidText = refuse_invalid_text,
+    on_rows: OnRows = ignore_rows,
 ) -> tuple[Fragment, ...]:
     """Read a file once and digest every column of every fragment; an empty file has no fragments.
 
-    Raises :class:`CorruptFile` and what ``on_invalid_text`` raises. Where that returns, digests are those of the text
+    Raises :class:`CorruptFile` and what ``on_invalid_text`` and ``on_rows`` raise. Where that returns, digests are those of the text
     with U+FFFD in it, which is what :func:`read_columns` gives.
     """
     fragments = []
@@ -87,7 +96,9 @@ def read_fragments(
             if table.num_rows != sum(groups[index].num_rows for index in chosen):
                 raise CorruptFile("a Parquet file holds other rows than its footer says", where=path,
                                   value=table.num_rows, next_step="write the file again")  # fmt: skip
-            digests = table_digests(_checked(table, path, first_row, on_invalid_text), threads)
+            table = _checked(table, path, first_row, on_invalid_text)
+            on_rows(path, first_row, table)
+            digests = table_digests(table, threads)
             first_row += table.num_rows
             size_bytes = sum(_compressed_bytes(groups[index]) for index in chosen)
             identity = fragment_identity(digests, table.num_rows)

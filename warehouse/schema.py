@@ -56,6 +56,7 @@ tables = Table(
     Column("columns", JSON, nullable=False),  # [[name, arrow type], ...] in file order; [.., .., true] for overlay-only
     Column("version", Integer, nullable=False),
     Column("registered_at", Float, nullable=False),
+    Column("dropped_at", Float),  # null for a table that is there; the row of a dropped one keeps its version
 )
 
 #: The files a table is made of now, as they were when they were read.
@@ -120,7 +121,7 @@ changes = Table(
     Column("id", _ROW_ID, primary_key=True),
     Column("table_name", ForeignKey("tables.name"), nullable=False),
     Column("table_version", Integer, nullable=False),
-    Column("kind", _string(16), nullable=False),  # register, append, overlay, fix, delete
+    Column("kind", _string(16), nullable=False),  # register, append, overlay, fix, delete, drop
     Column("columns", JSON, nullable=False),
     Column("rows", BigInteger, nullable=False),
     Column("fragments", BigInteger, nullable=False),

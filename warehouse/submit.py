@@ -36,8 +36,9 @@ from warehouse.models import (
     write_components,
 )
 from warehouse.policy import policy_named
+from warehouse.readable_types import declared_types, unreadable_column
 from warehouse.row_sets import insert_rows
-from warehouse.table import Table
+from warehouse.table import ColumnSchema, Table
 from warehouse.warehouse import Warehouse
 
 #: Pairs of an input and a fragment that are matched at a time.
@@ -239,9 +240,20 @@ def check_component(component: Node, table: Table, where: str) -> None:
         stored = _column(table, column.name, where)
         found = parse_arrow_type(stored)
         if found is None or not conforms(found, column.type):
-            raise TypeMismatch(f"column {column.name!r} is not stored as it is declared", where=where,
-                               value=f"stored {stored}", allowed=f"declared {column.type}",
-                               next_step="declare the stored type and cast it, or store the declared type")  # fmt: skip
+            raise _not_as_declared(table.column(column.name), column, where)
+
+
+def _not_as_declared(stored: ColumnSchema, column: RawColumn, where: str) -> TypeMismatch:
+    """The error of a column that is declared as another type than it can be read as, with what to do about it."""
+    unreadable, kinds = unreadable_column(stored), declared_types(stored.arrow_type)
+    what = f"column {column.name!r} is not stored as it is declared"
+    step = "declare the stored type and cast it, or store the declared type"
+    if unreadable is not None:
+        what, step = f"column {column.name!r} cannot be read: {unreadable.why}", f"store {unreadable.cast}"
+    elif kinds:
+        step = f"declare it as {kinds[0]} and cast it, or store the declared type"
+    return TypeMismatch(what, where=where, value=f"stored {stored.arrow_type}", allowed=f"declared {column.type}",
+                        next_step=step)  # fmt: skip
 
 
 def _column(table: Table, name: str, where: str) -> str:

@@ -13,6 +13,22 @@ from headrace.screens.units import bytes_text, count_text, many, time_text
 _PLACES_SHOWN = 4
 #: Partitions that a person is shown, half of them the first ones and half the last; the JSON has all.
 _MOST_PARTITIONS = 24
+_TYPE_WIDTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRow:
+    """A column of a type that no model reads, why, and what to store instead."""
+
+    name: str
+    arrow_type: str
+    why: str
+    cast: str
+
+
+def short_type(arrow_type: str) -> str:
+    """A type as a line has room for it."""
+    return arrow_type if len(arrow_type) <= _TYPE_WIDTH else f"{arrow_type[: _TYPE_WIDTH - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +45,8 @@ class RegisteredScreen:
     size_bytes: int
     dropped: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
+    unreadable: tuple[UnreadableRow, ...] = ()
+    unfit: tuple[str, ...] = ()
 
     def render(self) -> RenderableType:
         """One line of what changed, and what to do next."""
@@ -44,6 +62,14 @@ class RegisteredScreen:
             text += f"\ntext that is not UTF-8 is read with U+FFFD for what is invalid: {place} is the first of its fragment"
         if len(self.replaced) > _PLACES_SHOWN:
             text += f"\n… and {len(self.replaced) - _PLACES_SHOWN} more columns of fragments"
+        for column in self.unreadable[:_PLACES_SHOWN]:
+            text += (
+                f"\nno model can read {column.name}, {short_type(column.arrow_type)}: {column.why}. Store {column.cast}"
+            )
+        if len(self.unreadable) > _PLACES_SHOWN:
+            text += f"\n… and {len(self.unreadable) - _PLACES_SHOWN} more columns: headrace table show {self.table}"
+        for place in self.unfit:
+            text += f"\na model that reads this column fails: {place}"
         return text
 
 
@@ -86,6 +112,7 @@ class ColumnRow:
     name: str
     arrow_type: str
     overlay_only: bool
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +163,8 @@ class TableScreen:
         )  # fmt: skip
         left_out = len(self.partitions) - len(shown)
         more = [f"{many(left_out, 'partition')} between them not shown: --json lists them all"] if left_out else []
-        return Group(head, "", columns, "", partitions, *more)
+        unread = [f"no model can read {c.name}: {c.unreadable}" for c in self.columns if c.unreadable]
+        return Group(head, "", columns, "", *([*unread, ""] if unread else []), partitions, *more)
 
 
 @dataclass(frozen=True, slots=True)
