@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from transforms.expression import Expr, Value
 
 
+#: What text is read as by ``to_number``; other types are casts, and refused as such.
+_FROM_TEXT = (DType.INT64, DType.FLOAT32, DType.FLOAT64)
+
+
 class NumberMethods(Methods):
     """Numbers."""
 
@@ -99,7 +103,9 @@ class NumberMethods(Methods):
         return self._apply("missing_indicator")
 
     def cast(self, dtype: DType | str) -> Expr:
-        """The same value as another element type."""
+        """The same value as another element type; a number that a text writes, null where it writes none."""
+        if self.type.dtype is DType.STRING and dtype in _FROM_TEXT:
+            return self._apply("to_number", dtype=dtype)
         return self._apply("cast", dtype=dtype)
 
     def __add__(self, other: Expr | Value) -> Expr:
