@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from transforms.expression import literal as literal
     from transforms.expression import maximum as maximum
     from transforms.expression import minimum as minimum
+    from transforms.expression import moment as moment
     from transforms.expression import ragged as ragged
     from transforms.expression import text as text
     from transforms.expression import timestamp as timestamp
@@ -52,7 +53,7 @@ _HOME = {
     **dict.fromkeys(("Dense", "Ragged", "Vector", "Weighted"), "transforms.types"),
     **dict.fromkeys(
         ("Expr", "boolean", "coalesce", "column", "concat", "cross", "float32", "float64", "if_else", "int64",
-         "literal", "maximum", "minimum", "ragged", "text", "timestamp", "vector", "weighted"),
+         "literal", "maximum", "minimum", "moment", "ragged", "text", "timestamp", "vector", "weighted"),
         "transforms.expression",
     ),
 }  # fmt: skip

@@ -10,7 +10,7 @@ DType Dense Expr HeadraceError Model ModelInput Plan PlanResult Ragged Vector We
 component_document component_from_document fingerprint
 """
 HEADRACE = """
-Dense Ragged Vector Weighted from_preprocessing_fn from_transform_output maximum minimum op vector weighted
+Dense Ragged Vector Weighted from_preprocessing_fn from_transform_output maximum minimum moment op vector weighted
 Expr HeadraceError Model between boolean coalesce column concat cross float32 float64 if_else int64 literal ragged text timestamp
 """
 

@@ -20,6 +20,8 @@ _EXPONENT, _EXPONENT_CAPITAL, _SPACE, _TAB, _RETURN = 101, 69, 32, 9, 13
 _NOTHING, _READ, _LEFT = 0, 1, 2
 #: Whole numbers up to this, and powers of ten up to that, are float64 exactly: one operation on them rounds once.
 _EXACT, _EXACT_POWER = np.uint64(2**53), 22
+#: An exponent of more digits than this is beyond every float.
+_EXPONENT_MAX = 1_000_000
 _POWERS = np.array([10.0**power for power in range(_EXACT_POWER + 1)])
 #: The bits of a float64 that float32 has not, and their value halfway between two float32.
 _LOST_BITS, _HALFWAY, _LEAST_NORMAL = 2**29 - 1, 2**28, 2.0**-126
@@ -104,7 +106,8 @@ def _read_floats(data: Array, starts: Array, ends: Array, powers: Array) -> tupl
                 at += 1
             exponent, first = 0, at
             while at < end and _ZERO <= data[at] <= _NINE:
-                exponent = min(exponent * 10 + np.int64(data[at]) - _ZERO, 1_000_000)
+                if exponent < _EXPONENT_MAX:
+                    exponent = exponent * 10 + np.int64(data[at]) - _ZERO
                 at += 1
             if at < end or at == first:
                 continue

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING
 
 from transforms.methods.base import Methods
 from transforms.operators.plain_values import as_float64, as_values
+from transforms.time_range import microseconds
 from transforms.types import DType, Ragged
 
 if TYPE_CHECKING:
@@ -84,6 +86,8 @@ class NumberMethods(Methods):
         """``value`` where this is null."""
         if isinstance(value, int) and not isinstance(value, bool) and self.type.dtype in {DType.FLOAT32, DType.FLOAT64}:
             value = as_float64(value, "operator fill_null, parameter value")
+        if isinstance(value, str | date) and self.type.dtype is DType.TIMESTAMP:
+            value = microseconds(value)
         return self._apply("fill_null", value=value)
 
     def fill_nan(self, value: float) -> Expr:
