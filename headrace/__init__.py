@@ -5,6 +5,8 @@
     model = hr.Model("search_ctr", client="search", label="clicked")
     model.input("words", hr.text("query").unigrams().hash_buckets(100_000))
 
+    hr.read("search_ctr", "2026-03-01", "2026-03-08")  # what it computes, as a table
+
 Names are resolved on first use, so that importing this package is cheap.
 """
 
@@ -14,6 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.reading import read as read
+    from headrace.reading import scan as scan
     from transforms.errors import HeadraceError as HeadraceError
     from transforms.expression import Expr as Expr
     from transforms.expression import boolean as boolean
@@ -49,6 +53,7 @@ _HOME = {
     "Model": "transforms.model",
     "between": "transforms.time_range",
     "op": "transforms.functions",
+    **dict.fromkeys(("read", "scan"), "headrace.reading"),
     **dict.fromkeys(("from_preprocessing_fn", "from_transform_output"), "transforms.preprocessing"),
     **dict.fromkeys(("Dense", "Ragged", "Vector", "Weighted"), "transforms.types"),
     **dict.fromkeys(
