@@ -12,6 +12,7 @@ from headrace.cli.analyze import make_analyses
 from headrace.cli.explain import explain
 from headrace.cli.export import export
 from headrace.cli.output import emit
+from headrace.cli.read import read
 from headrace.cli.session import AsJson, Home, open_warehouse
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
-    help="Submit models; list, show, explain, export and retire them.", no_args_is_help=True, rich_markup_mode=None
+    help="Submit models; list, show, explain, read, export and retire them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
@@ -151,6 +154,7 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
 
 
 app.command("explain")(explain)
+app.command("read")(read)
 app.command("export")(export)
 
 
