@@ -91,10 +91,11 @@ class Ledger:
     def count(self, spans: Iterable[Span]) -> None:
         """Note that these events were just trained. Raises :class:`OverflowError` past 255 times."""
         for span in spans:
-            counts = self._counts[span.key][span.start : span.stop]
-            if len(counts) and counts.max() == _MOST:
+            counts, events = self._counts[span.key], span.events
+            trained = counts[events]
+            if len(trained) and trained.max() == _MOST:
                 raise OverflowError(f"an event of fragment {span.key} was trained more than {_MOST} times")
-            counts += 1
+            counts[events] = trained + np.uint8(1)
 
     def summary(self, keys: Iterable[str], *, expected: int) -> LedgerSummary:
         """The figures over the fragments ``keys``."""

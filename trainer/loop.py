@@ -22,7 +22,7 @@ from trainer.epochs import Epoch, plan_epochs
 from trainer.errors import ConfigError, NonFiniteLoss
 from trainer.inputs import InputLayout, lay_out
 from trainer.ledger import Ledger, LedgerSummary
-from trainer.metrics import Collector, Scores
+from trainer.metrics import AnyScores, Collector, Scores
 from trainer.readers import DecodedFragment, FragmentRef, ReadFragment, batches, fragment_stream
 from trainer.run_identity import RunIdentity, continue_segments, identity_of, in_time_order
 from trainer.run_lock import run_lock
@@ -52,7 +52,7 @@ class TrainEvent:
     events: int
     total_events: int
     message: str = ""
-    scores: Scores | None = None
+    scores: AnyScores | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TrainReport:
     skipped_checkpoints: tuple[str, ...]
 
     @property
-    def final(self) -> Scores | None:
+    def final(self) -> AnyScores | None:
         """Progressive validation of the run's last epoch."""
         return self.history[-1].scores if self.history else None
 

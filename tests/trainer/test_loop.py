@@ -101,9 +101,9 @@ def test_a_bad_label_stops_the_run_and_once_mended_it_goes_on(tmp_path):
     data = Synthetic(3, 100)
     good = data.tables["hour=01/1.parquet"]
     labels = good["__label__"].to_pylist()
-    labels[42] = None
+    labels[42] = 2
     data.tables["hour=01/1.parquet"] = good.set_column(good.num_columns - 1, "__label__", pa.array(labels))
-    with pytest.raises(BadLabel, match="null") as caught:
+    with pytest.raises(BadLabel, match="must be 0 or 1") as caught:
         train(data.solution, data.read, config(tmp_path))
     assert caught.value.where == "fragment hour=01#1, row 42"
     assert saved(tmp_path).epochs_done == 1
