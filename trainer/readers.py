@@ -133,6 +133,10 @@ def _load(ref: FragmentRef, read: ReadFragment, layout: InputLayout, head: Head)
     if table.num_rows != ref.fragment.live_rows:
         raise BadFeature("a fragment has another number of rows than the read solution says", where=_where(ref.key),
                          value=table.num_rows, allowed=str(ref.fragment.live_rows))  # fmt: skip
+    if ROW_COLUMN not in table.column_names and table.num_rows != ref.fragment.rows:
+        raise BadFeature("a reader that leaves retracted events out must say which events it gives",
+                         where=_where(ref.key), allowed=f"a column {ROW_COLUMN}",
+                         next_step="read_fragment(..., rows=True)")  # fmt: skip
     return decode(table, layout, ref.key, head=head)
 
 
@@ -268,7 +272,7 @@ def label_values(table: pa.Table, key: str, head: Head = BINARY) -> tuple[Array,
 
     Raises :class:`BadLabel` with the row for a label that ``head`` does not learn.
     """
-    values, present = _stored_labels(table, key)
+    values, present = stored_labels(table, key)
     bad = head.bad_labels(values) if present is None else head.bad_labels(values) & present
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
@@ -278,7 +282,7 @@ def label_values(table: pa.Table, key: str, head: Head = BINARY) -> tuple[Array,
     return values.astype(np.float32), present
 
 
-def _stored_labels(table: pa.Table, key: str) -> tuple[Array, Array | None]:
+def stored_labels(table: pa.Table, key: str) -> tuple[Array, Array | None]:
     """Labels as float64, 0 where null, and which are not null."""
     if LABEL_COLUMN not in table.column_names:
         raise BadFeature("a fragment lacks its label", where=_where(key), allowed=", ".join(table.column_names))

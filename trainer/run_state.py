@@ -149,6 +149,7 @@ def snapshot(
         "history": [item.to_document() for item in progress.history],
         "identity": identity.to_document(),
         "ledger": None if counts is None else counts.to_document(),
+        "head": weights.head.to_document(),
     }
     return document, arrays
 

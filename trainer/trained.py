@@ -81,7 +81,7 @@ def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) 
     identity = saved.identity
     config = TrainConfig.from_document(identity.config, run_dir=run_dir)
     # Predicting needs no determinism of the process, and must work where TensorFlow already runs with other threads.
-    weights = build_weights(lay_out(identity.typed_inputs, config), replace(config, deterministic=False))
+    weights = build_weights(lay_out(identity.typed_inputs, config), replace(config, deterministic=False), saved.head)
     weights.load(saved.arrays)
     return Trained(config, identity, saved.progress, str(saved.path), weights)
 

@@ -10,7 +10,6 @@ from rich.console import Group, RenderableType
 from headrace.screens.grid import facts, grid
 from headrace.screens.units import count_text, secs_text
 
-
 #: Headings that are spelled out where there is room.
 _SPELLED = {"NE": "normalized entropy"}
 
