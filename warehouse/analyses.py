@@ -181,7 +181,7 @@ def resolve_model(warehouse: Warehouse, model: Model, table: str) -> Model:
         raise NotAnalyzed("a model has full-pass operators that nobody analyzed yet", where=f"model {model.name}",
                           value="; ".join(one.describe() for one in resolution.missing),
                           next_step="headrace analyze MODEL_FILE, or submit it with --analyze")  # fmt: skip
-    resolved = Model(model.name, client=model.client, label=model.label, priority=model.priority, table=model.table)
+    resolved = model.without_inputs()
     for name, root in resolution.components.items():
         resolved.inputs[name] = ModelInput(name, root, root.identity)
     return resolved

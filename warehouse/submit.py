@@ -12,8 +12,9 @@ from transforms.columns import conforms
 from transforms.encoding import digest
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
 from transforms.full_pass import is_full_pass, is_resolved
-from transforms.graph import Node, RawColumn, raw_columns
+from transforms.graph import Node, RawColumn, component_document, raw_columns
 from transforms.model import Model
+from transforms.target import Target
 from transforms.types import Dense, DType
 from warehouse import schema
 from warehouse.analyses import resolve_model
@@ -204,11 +205,7 @@ def check_model(model: Model, table: Table, graph: MergedGraph | None = None) ->
 
     ``graph``: that of the model's inputs, where the caller has it.
     """
-    where = f"model {model.name}, label"
-    label = parse_arrow_type(_column(table, model.label, where))
-    if label is None or not any(conforms(label, kind) for kind in _LABEL_TYPES):
-        raise TypeMismatch("a label is a boolean or a number", where=where, value=str(label),
-                           allowed="bool, int, float")  # fmt: skip
+    _check_target(model.target, table, f"model {model.name}, label")
     graph = graph or _graph(model)
     columns = [node for node in graph.nodes if isinstance(node, RawColumn)]
     if all(_is_stored(table, column) for column in columns) and all(
@@ -217,6 +214,16 @@ def check_model(model: Model, table: Table, graph: MergedGraph | None = None) ->
         return  # every column was looked at once, however many inputs read it
     for item in model.inputs.values():
         check_component(item.component, table, f"model {model.name}, input {item.name}")
+
+
+def _check_target(target: Target, table: Table, where: str) -> None:
+    if target.component is not None:
+        check_component(target.component, table, where)
+        return
+    label = parse_arrow_type(_column(table, target.label, where))
+    if label is None or not any(conforms(label, kind) for kind in _LABEL_TYPES):
+        raise TypeMismatch("a label is a boolean or a number", where=where, value=str(label), allowed="bool, int, float",
+                           next_step='or an expression, such as label=hr.text("verdict") == "bought"')  # fmt: skip
 
 
 def _graph(model: Model) -> MergedGraph:
@@ -293,10 +300,13 @@ def _write_model(
     if before is not None:
         connection.execute(update(models).where(models.c.name == model.name).values(live=False))
         connection.execute(delete(schema.waits).where(schema.waits.c.model == before.id))
+    target = model.target
     connection.execute(insert(models).values(
         name=model.name, version=before.version + 1 if before else 1, client=model.client, priority=model.priority,
         label=model.label, table_name=table.name, table_version=table.version, digest=identity, live=True,
-        submitted_at=now, policy=policy or (before.policy if before else "all")))  # fmt: skip
+        submitted_at=now, policy=policy or (before.policy if before else "all"),
+        label_component=None if target.component is None else component_document(target.component),
+        task=target.task, classes=target.classes))  # fmt: skip
     record = get_model(connection, model.name)
     insert_rows(connection, schema.model_inputs, [
         {"model": record.id, "position": position, "name": item.name, "fingerprint": item.fingerprint}
@@ -308,4 +318,4 @@ def _write_model(
 def model_digest(model: Model, table: str) -> str:
     """What makes a version of a model: table, label, and the inputs in order. Its priority may change under way."""
     inputs = [[item.name, item.fingerprint] for item in model.inputs.values()]
-    return digest({"table": table, "label": model.label, "inputs": inputs})
+    return digest({"table": table, "label": model.target.identity, "inputs": inputs})

@@ -114,6 +114,7 @@ def list_(home: Home = "", as_json: AsJson = False) -> None:
                 priority=item.priority,
                 table=item.table,
                 label=item.label,
+                task=item.target.kind,
                 components=components,
                 memos=states,
             )
@@ -147,6 +148,8 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
         priority=model.priority,
         table=model.table,
         label=model.label,
+        task=model.target.kind,
+        classes=model.target.classes,
         live=model.live,
         inputs=tuple(inputs),
     )

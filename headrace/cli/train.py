@@ -26,10 +26,10 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.screens.training import EpochRow, MetricsRow
+    from headrace.screens.training import AnyMetricsRow, EpochRow
     from trainer.config import TrainConfig
     from trainer.loop import TrainEvent, TrainReport
-    from trainer.metrics import Scores
+    from trainer.metrics import AnyScores
     from warehouse.solution import ReadSolution, SolutionFragment
     from warehouse.warehouse import Warehouse
 
@@ -153,7 +153,7 @@ def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig) 
         return run_training(solution, _reader(warehouse, solution), settings, progress=follow)
 
 
-def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> Scores:
+def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> AnyScores:
     from trainer.trained import load_trained
 
     with progress_bar("testing", "events") as report:
@@ -180,9 +180,16 @@ def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> 
     return None if math.isnan(ranked) else ranked
 
 
-def _metrics(scores: Scores) -> MetricsRow:
-    from headrace.screens.training import MetricsRow
+def _metrics(scores: AnyScores) -> AnyMetricsRow:
+    from headrace.screens.training import ClassMetricsRow, MetricsRow, RegressionMetricsRow
+    from trainer.metrics import ClassScores, RegressionScores
 
+    if isinstance(scores, ClassScores):
+        return ClassMetricsRow(scores.events, scores.accuracy, scores.log_loss, scores.normalized_entropy)
+    if isinstance(scores, RegressionScores):
+        return RegressionMetricsRow(
+            scores.events, scores.mean_absolute_error, scores.mean_squared_error, scores.normalized_error
+        )
     return MetricsRow(scores.events, scores.auc, scores.log_loss, scores.normalized_entropy)
 
 
@@ -198,7 +205,7 @@ def _screen(
     solution: ReadSolution,
     settings: TrainConfig,
     report: TrainReport,
-    scores: Scores | None,
+    scores: AnyScores | None,
     baselines: dict[str, float | None],
     secs: float,
 ) -> Any:

@@ -92,6 +92,7 @@ class ModelRow:
     label: str
     components: int
     memos: dict[str, int]
+    task: str = "binary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +139,15 @@ class ModelScreen:
     label: str
     live: bool
     inputs: tuple[InputRow, ...]
+    task: str = "binary"
+    classes: int = 0
 
     def render(self) -> RenderableType:
         """Facts and inputs."""
         head = facts(
             (("model", self.name), ("version", f"{self.version}{'' if self.live else ', not live'}"),
-             ("client", self.client), ("priority", str(self.priority)), ("table", self.table), ("label", self.label))
+             ("client", self.client), ("priority", str(self.priority)), ("table", self.table), ("label", self.label),
+             ("task", f"{self.task}, {self.classes} classes" if self.classes else self.task))
         )  # fmt: skip
         rows = ((i.name, i.type, i.fingerprint[:12], i.expression) for i in self.inputs)
         return Group(head, "", grid(("input", "type", "fingerprint", "expression*"), rows))

@@ -10,6 +10,9 @@ from rich.console import Group, RenderableType
 from headrace.screens.grid import facts, grid
 from headrace.screens.units import count_text, secs_text
 
+#: Headings that are spelled out where there is room.
+_SPELLED = {"NE": "normalized entropy"}
+
 
 @dataclass(frozen=True, slots=True)
 class MetricsRow:
@@ -20,6 +23,41 @@ class MetricsRow:
     log_loss: float | None
     normalized_entropy: float | None
 
+    def figures(self) -> dict[str, float | None]:
+        """The figures by the heading that they have in a table."""
+        return {"AUC": self.auc, "log loss": self.log_loss, "NE": self.normalized_entropy}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMetricsRow:
+    """Quality of multi-class predictions on one set of events. A figure is None where it is undefined."""
+
+    events: int
+    accuracy: float | None
+    log_loss: float | None
+    normalized_entropy: float | None
+
+    def figures(self) -> dict[str, float | None]:
+        """The figures by the heading that they have in a table."""
+        return {"accuracy": self.accuracy, "log loss": self.log_loss, "NE": self.normalized_entropy}
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionMetricsRow:
+    """Quality of predicted numbers on one set of events. A figure is None where it is undefined."""
+
+    events: int
+    mean_absolute_error: float | None
+    mean_squared_error: float | None
+    normalized_error: float | None
+
+    def figures(self) -> dict[str, float | None]:
+        """The figures by the heading that they have in a table."""
+        return {"MAE": self.mean_absolute_error, "MSE": self.mean_squared_error, "MSE/variance": self.normalized_error}
+
+
+AnyMetricsRow = MetricsRow | ClassMetricsRow | RegressionMetricsRow
+
 
 @dataclass(frozen=True, slots=True)
 class EpochRow:
@@ -28,7 +66,7 @@ class EpochRow:
     epoch: int
     first_partition: str
     last_partition: str
-    metrics: MetricsRow
+    metrics: AnyMetricsRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +93,7 @@ class TrainedScreen:
     fewest_times: int | None
     most_times: int | None
     exact: bool | None
-    test: MetricsRow | None
+    test: AnyMetricsRow | None
     baselines: dict[str, float | None]
     training_secs: float
     secs: float
@@ -66,8 +104,9 @@ class TrainedScreen:
             (str(e.epoch + 1), e.first_partition, e.last_partition, count_text(e.metrics.events), *_quality(e.metrics))
             for e in self.epochs
         )
+        figures = self.epochs[0].metrics.figures() if self.epochs else {}
         table = grid(
-            ("epoch>", "from", "to", "events>", "AUC>", "log loss>", "NE>"),
+            ("epoch>", "from", "to", "events>", *(f"{name}>" for name in figures)),
             rows,
             title=f"{self.model} version {self.version}; each batch is scored before it is learned from",
         )
@@ -82,8 +121,8 @@ class TrainedScreen:
             pairs.append(("resumed", f"from {PurePath(self.resumed_from).name}"))
         pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))
         if self.test:
-            auc, log_loss, entropy = _quality(self.test)
-            quality = f"AUC {auc}, log loss {log_loss}, normalized entropy {entropy}"
+            named = (f"{_SPELLED.get(name, name)} {_number(value)}" for name, value in self.test.figures().items())
+            quality = ", ".join(named)
             pairs.append(("test", f"{count_text(self.test.events)} events: {quality}"))
         pairs += [("baseline", f"{column} alone: AUC {_number(auc)}") for column, auc in self.baselines.items()]
         pairs.append(("run", self.run_dir))
@@ -97,9 +136,11 @@ class TrainedScreen:
         return f"{count_text(self.counted)} events, each {how} (counted, not inferred)"
 
 
-def _quality(metrics: MetricsRow) -> tuple[str, str, str]:
-    return _number(metrics.auc), _number(metrics.log_loss), _number(metrics.normalized_entropy)
+def _quality(metrics: AnyMetricsRow) -> tuple[str, ...]:
+    return tuple(map(_number, metrics.figures().values()))
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if abs(value) < 1000 else f"{value:.5g}"
