@@ -448,3 +448,20 @@ analyses = Table(
     Column("secs", Float, nullable=False),
     Column("created_at", Float, nullable=False),
 )
+
+#: The analyses that each version of a model was resolved with. ``analysis`` is what is sought, where and over which range,
+#: whatever data that holds. A version that is not submitted yet is what ``headrace analyze`` made for the next one.
+model_analyses = Table(
+    "model_analyses",
+    metadata,
+    Column("model_name", _NAME, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("analysis", _HASH, primary_key=True),
+    Column("key", _HASH, nullable=False),  # that of ``analyses`` when it was made
+    Column("artifact", _HASH, nullable=False, index=True),
+    Column("operator", _NAME, nullable=False),
+    Column("expression", Text, nullable=False),
+    Column("start_at", Float, nullable=False),
+    Column("end_at", Float, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+)

@@ -27,6 +27,7 @@ from warehouse.errors import NameTaken
 from warehouse.keeping import Market
 from warehouse.manifests import current_fragments, get_table
 from warehouse.merged import MergedGraph
+from warehouse.model_analyses import UsedAnalysis, pin_analyses
 from warehouse.models import (
     ModelRecord,
     StoredInput,
@@ -55,6 +56,7 @@ class Submission:
     are queued or being computed already, ``failed`` are quarantined, ``computed`` are kept by nobody: the policy says
     that they are computed when they are read, and ``dropped`` were taken out of the queue for good. ``unchanged``: the model is
     what its newest version was, and no new version was made. ``changes``: what else was set anew, such as ``policy: all -> adaptive``.
+    ``analyses``: what the model is resolved with, and whether the ranges hold other data by now.
     """
 
     model: str
@@ -69,6 +71,7 @@ class Submission:
     computed: int
     dropped: int = 0
     changes: tuple[str, ...] = ()
+    analyses: tuple[UsedAnalysis, ...] = ()
 
     @property
     def misses(self) -> int:
@@ -83,7 +86,7 @@ def submit_model(
 
     ``policy`` names what is kept (:mod:`warehouse.policy`); default: what the model's newest version had, at first "all".
     Submitting the same model again makes no new version; if its table has new data, or memos were evicted, what is
-    missing is queued. Raises :class:`UnknownColumn` with the nearest names, :class:`TypeMismatch` for a column whose
+    missing is queued. Its full-pass operators keep what they were resolved with, until they are analyzed again. Raises :class:`UnknownColumn` with the nearest names, :class:`TypeMismatch` for a column whose
     stored type does not conform to the declared one, :class:`~warehouse.errors.NotAnalyzed` for full-pass operators that
     nobody analyzed, :class:`~warehouse.errors.UnknownTable` and :class:`NameTaken`.
     """
@@ -98,8 +101,9 @@ def submit_model(
         policy_named(policy)
     now = warehouse.clock()
     graph = _graph(model)
+    used: tuple[UsedAnalysis, ...] = ()
     if any(is_full_pass(node) for node in graph.nodes):
-        model = resolve_checked(warehouse, model, name)
+        model, used = resolve_with_analyses(warehouse, model, name)
         graph = _graph(model)
 
     def submit(connection: Connection) -> Submission:
@@ -107,12 +111,14 @@ def submit_model(
         check_model(model, known, graph)
         before = find_model(connection, model.name)
         record, unchanged = _write_model(connection, before, model, known, policy, now)
+        pin_analyses(connection, model.name, record.version, used)
         inputs = [StoredInput(item.name, item.fingerprint, item.component) for item in model.inputs.values()]
         counts = _match(connection, warehouse.config, record, inputs, graph, unchanged=unchanged, now=now)
         changes = _settings_changed(before, record)
         return Submission(
-            model.name, record.version, known.name, record.policy, unchanged, **asdict(counts), changes=changes
-        )
+            model.name, record.version, known.name, record.policy, unchanged, **asdict(counts), changes=changes,
+            analyses=used,
+        )  # fmt: skip
 
     return warehouse.catalog.run(submit, idempotent=True)
 
@@ -159,12 +165,18 @@ def blocks(fragments: int, inputs: int) -> Iterator[tuple[int, int]]:
 
 
 def resolve_checked(warehouse: Warehouse, model: Model, table: str) -> Model:
-    """``model`` without full-pass operators, checked as it was written before what stands for them is looked for.
+    """``model`` without full-pass operators: see :func:`resolve_with_analyses`."""
+    return resolve_with_analyses(warehouse, model, table)[0]
 
-    Raises what :func:`check_model` and :func:`~warehouse.analyses.resolve_model` raise.
+
+def resolve_with_analyses(warehouse: Warehouse, model: Model, table: str) -> tuple[Model, tuple[UsedAnalysis, ...]]:
+    """``model`` without full-pass operators, and the analyses that stand for them.
+
+    The model is checked as it was written first. Raises what :func:`check_model` and
+    :func:`~warehouse.analyses.resolve_model` raise.
     """
     if is_resolved(item.component for item in model.inputs.values()):
-        return model
+        return model, ()
     with warehouse.catalog.read() as connection:
         check_model(model, get_table(connection, table))
     return resolve_model(warehouse, model, table)
