@@ -132,7 +132,7 @@ _WRITERS = {"parquet": _parquet, "csv": _csv, "jsonl": _json_lines}
 
 
 def _is_nested(column_type: pa.DataType) -> bool:
-    return column_type.num_fields > 0
+    return bool(column_type.num_fields)
 
 
 def _as_json(column: pa.ChunkedArray) -> pa.Array:

@@ -114,7 +114,7 @@ def submit_model(
         pin_analyses(connection, model.name, record.version, used)
         inputs = [StoredInput(item.name, item.fingerprint, item.component) for item in model.inputs.values()]
         counts = _match(connection, warehouse.config, record, inputs, graph, unchanged=unchanged, now=now)
-        changes = _settings_changed(before, record)
+        changes = settings_changed(before, record)
         return Submission(
             model.name, record.version, known.name, record.policy, unchanged, **asdict(counts), changes=changes,
             analyses=used,
@@ -283,7 +283,7 @@ def _column(table: Table, name: str, where: str) -> str:
                             next_step=f"headrace table show {table.name} lists the columns") from None  # fmt: skip
 
 
-def _settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:
+def settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:
     """What of a model may change without a new version, where it did."""
     if before is None:
         return ()
@@ -292,13 +292,18 @@ def _settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str
     return (*changed, *(() if before.live else ("retired -> live",)))
 
 
+def check_client(before: ModelRecord | None, model: Model) -> None:
+    """Raise :class:`NameTaken` if the model's name is another client's."""
+    if before is not None and before.client != model.client:
+        raise NameTaken("another client has a model of this name", where=f"model {model.name}", value=model.client,
+                        allowed=before.client, next_step="choose another name")  # fmt: skip
+
+
 def _write_model(
     connection: Connection, before: ModelRecord | None, model: Model, table: Table, policy: str | None, now: float
 ) -> tuple[ModelRecord, bool]:
     """The record of this submission, and whether it is the newest version unchanged, which was ``before``."""
-    if before is not None and before.client != model.client:
-        raise NameTaken("another client has a model of this name", where=f"model {model.name}", value=model.client,
-                        allowed=before.client, next_step="choose another name")  # fmt: skip
+    check_client(before, model)
     identity = model_digest(model, table.name)
     models = schema.models
     if before is not None and before.digest == identity:

@@ -16,6 +16,7 @@ from headrace.cli.read import read
 from headrace.cli.session import AsJson, Home, open_warehouse
 
 if TYPE_CHECKING:
+    from headrace.screens.dry_run import DryRunScreen
     from transforms.model import Model
     from warehouse.warehouse import Warehouse
 
@@ -45,6 +46,9 @@ def submit(
     analyze: Annotated[
         bool, typer.Option("--analyze", help="First make the full passes that are missing, as headrace analyze does.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what submitting would do, input by input, and change nothing.")
+    ] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -54,6 +58,9 @@ def submit(
     from warehouse.submit import submit_model
 
     models = chosen_models(file, model)
+    if dry_run:
+        emit(_planned(models, table, policy, home), as_json=as_json)
+        return
     rows = []
     with open_warehouse(home) as warehouse:
         if analyze:
@@ -79,6 +86,37 @@ def submit(
             )
             rows.append(row)
     emit(SubmittedScreen(tuple(rows)), as_json=as_json)
+
+
+def _planned(models: Sequence[Model], table: str, policy: str, home: str) -> DryRunScreen:
+    from headrace.screens.dry_run import DryRunScreen, PlannedInputRow, PlannedRow
+    from warehouse.dry_run import plan_submissions
+
+    with open_warehouse(home) as warehouse:
+        planned = plan_submissions(warehouse, models, table=table or None, policy=policy or None)
+    rows = []
+    for one in planned:
+        inputs = tuple(
+            PlannedInputRow(each.name, **asdict(each.counts), changes=each.changes, reasons=dict(each.reasons))
+            for each in one.inputs
+        )
+        row = PlannedRow(
+            model=one.model,
+            version=one.version,
+            client=one.client,
+            table=one.table,
+            policy=one.policy,
+            unchanged=one.unchanged,
+            changes=one.changes,
+            inputs=inputs,
+            missing_analyses=one.missing_analyses,
+            queued_tasks=one.work.tasks,
+            queued_rows=one.work.rows,
+            queued_secs=one.work.secs,
+            queued_bytes=round(one.work.memo_bytes),
+        )
+        rows.append(row)
+    return DryRunScreen(tuple(rows))
 
 
 def _check_all(warehouse: Warehouse, models: Sequence[Model], table: str) -> None:

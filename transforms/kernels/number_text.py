@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from transforms.columns import Array, Column, Numbers, Strings
@@ -104,7 +106,8 @@ def _read_floats(data: Array, starts: Array, ends: Array, powers: Array) -> tupl
             down = at < end and data[at] == _MINUS
             if at < end and (data[at] == _MINUS or data[at] == _PLUS):
                 at += 1
-            exponent, first = 0, at
+            exponent: Any = 0
+            first = at
             while at < end and _ZERO <= data[at] <= _NINE:
                 if exponent < _EXPONENT_MAX:
                     exponent = exponent * 10 + np.int64(data[at]) - _ZERO
