@@ -94,6 +94,11 @@ class ModelRow:
     memos: dict[str, int]
     task: str = "binary"
 
+    @property
+    def label_text(self) -> str:
+        """The label, and the task unless it is the default."""
+        return self.label if self.task == "binary" else f"{self.label} ({self.task})"
+
 
 @dataclass(frozen=True, slots=True)
 class ModelsScreen:
@@ -106,7 +111,16 @@ class ModelsScreen:
         if not self.models:
             return "no model is live; next: headrace model submit FILE.py --table TABLE"
         rows = (
-            (m.name, str(m.version), m.client, str(m.priority), m.table, m.label, str(m.components), _states(m.memos))
+            (
+                m.name,
+                str(m.version),
+                m.client,
+                str(m.priority),
+                m.table,
+                m.label_text,
+                str(m.components),
+                _states(m.memos),
+            )
             for m in self.models
         )
         columns = ("model", "version>", "client", "priority>", "table", "label", "components>", "memos*")
@@ -142,12 +156,16 @@ class ModelScreen:
     task: str = "binary"
     classes: int = 0
 
+    def _task(self) -> tuple[tuple[str, str], ...]:
+        if self.task == "binary":
+            return ()
+        return (("task", f"{self.task}, {self.classes} classes" if self.classes else self.task),)
+
     def render(self) -> RenderableType:
         """Facts and inputs."""
         head = facts(
             (("model", self.name), ("version", f"{self.version}{'' if self.live else ', not live'}"),
-             ("client", self.client), ("priority", str(self.priority)), ("table", self.table), ("label", self.label),
-             ("task", f"{self.task}, {self.classes} classes" if self.classes else self.task))
+             ("client", self.client), ("priority", str(self.priority)), ("table", self.table), ("label", self.label), *self._task())
         )  # fmt: skip
         rows = ((i.name, i.type, i.fingerprint[:12], i.expression) for i in self.inputs)
         return Group(head, "", grid(("input", "type", "fingerprint", "expression*"), rows))

@@ -70,12 +70,28 @@ class EpochRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LateRow:
+    """What came since the checkpoint that a run goes on from, in events of partitions that were trained.
+
+    ``rows`` came late, ``labels`` were skipped and have a label now, ``restored`` were retracted: these are trained now.
+    ``retracted`` were trained and are retracted since. ``accepted``: what of trained data differs, accepted as it is.
+    """
+
+    rows: int
+    labels: int
+    restored: int
+    retracted: int
+    accepted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TrainedScreen:
     """What a training run did and how good the model is.
 
     ``table_version`` is the version of ``table`` that was read. ``columns_read`` counts (input, fragment) pairs by how they were read. ``counted`` events have a counter each, saved
     beside the weights; ``fewest_times`` and ``most_times`` are read off those counters. ``events_this_time`` were trained by this call, ``training_secs`` it took. ``baselines`` is the AUC of
-    raw columns, each alone, on the same test events.
+    raw columns, each alone, on the same test events. ``unlabelled`` events of the training range, ``test_unlabelled`` of the
+    test range, have no label yet and were skipped.
     """
 
     model: str
@@ -93,6 +109,11 @@ class TrainedScreen:
     fewest_times: int | None
     most_times: int | None
     exact: bool | None
+    unlabelled: int
+    late: LateRow
+    label: str
+    task: str
+    test_unlabelled: int
     test: AnyMetricsRow | None
     baselines: dict[str, float | None]
     training_secs: float
@@ -117,16 +138,53 @@ class TrainedScreen:
             ("table", f"{self.table} version {self.table_version}"),
             ("columns", f"{read} (inputs × fragments)"),
         ]
+        pairs += [("no label yet", text) for text in self._unlabelled()]
         if self.resumed_from:
             pairs.append(("resumed", f"from {PurePath(self.resumed_from).name}"))
+        pairs += [("late" if k == 0 else "", text) for k, text in enumerate(self._late())]
+        pairs += [("accepted", text) for text in self.late.accepted]
         pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))
         if self.test:
             named = (f"{_SPELLED.get(name, name)} {_number(value)}" for name, value in self.test.figures().items())
             quality = ", ".join(named)
             pairs.append(("test", f"{count_text(self.test.events)} events: {quality}"))
+            if self.test_unlabelled:
+                pairs.append(
+                    (
+                        "",
+                        f"{_events(self.test_unlabelled)} of the test range {_have(self.test_unlabelled)} no label yet",
+                    )
+                )
         pairs += [("baseline", f"{column} alone: AUC {_number(auc)}") for column, auc in self.baselines.items()]
         pairs.append(("run", self.run_dir))
         return Group(table, facts(pairs))
+
+    def _unlabelled(self) -> tuple[str, ...]:
+        skipped = self.unlabelled
+        return (
+            (
+                f"{_events(skipped)} {'is' if skipped == 1 else 'are'} skipped; the same command trains what has a label then",
+            )
+            if skipped
+            else ()
+        )
+
+    def _late(self) -> list[str]:
+        late = self.late
+        counted = (
+            (late.labels, f"{_events(late.labels)} whose label has come"),
+            (late.rows, f"{_events(late.rows)} that came late"),
+            (
+                late.restored,
+                f"{_events(late.restored)} that {'is' if late.restored == 1 else 'are'} no longer retracted",
+            ),
+        )
+        lines = [f"{text} {'is' if count == 1 else 'are'} trained now" for count, text in counted if count]
+        if late.retracted:
+            lines.append(
+                f"{_events(late.retracted)} that {'was' if late.retracted == 1 else 'were'} trained {_have(late.retracted)} been retracted since"
+            )
+        return lines
 
     def _counted(self) -> str:
         if self.counted is None or self.fewest_times is None or self.most_times is None:
@@ -134,6 +192,14 @@ class TrainedScreen:
         times = {1: "once", 2: "twice"}.get(self.passes, f"{self.passes} times")
         how = f"exactly {times}" if self.exact else f"{self.fewest_times} to {self.most_times} times"
         return f"{count_text(self.counted)} events, each {how} (counted, not inferred)"
+
+
+def _events(count: int) -> str:
+    return f"{count_text(count)} {'event' if count == 1 else 'events'}"
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
 
 
 def _quality(metrics: AnyMetricsRow) -> tuple[str, ...]:
