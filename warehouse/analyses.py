@@ -223,7 +223,7 @@ def _compared(connection: Connection, analysis: Analysis, table: str, pin: UsedA
         placed = place(connection, table, analysis)
     except InputError:  # no partition of the range is left, which changes nothing for a pinned analysis
         return replace(pin, rows_now=0, is_current=False)
-    return replace(pin, rows_now=placed.rows, is_current=placed.key == pin.key)
+    return replace(pin, rows_now=placed.rows, partitions=len(placed.partitions), is_current=placed.key == pin.key)
 
 
 def resolve_model(warehouse: Warehouse, model: Model, table: str) -> tuple[Model, tuple[UsedAnalysis, ...]]:

@@ -32,6 +32,7 @@ class UsedAnalysis:
         start: the first moment of the range, as text; ``end`` the moment that it ends before.
         rows: events of the range when it was analyzed.
         rows_now: events that it has now; None if no partition starts in it any more, or it was not looked at.
+        partitions: of the range, as far as they were looked at.
         is_current: the range holds the very data that was analyzed.
     """
 
@@ -44,6 +45,7 @@ class UsedAnalysis:
     end: str
     rows: int
     rows_now: int | None = None
+    partitions: int = 0
     is_current: bool = True
 
 
