@@ -20,6 +20,7 @@ from transforms.full_pass import Analysis, Finding, analyses, resolve
 from transforms.graph import Node, raw_columns
 from transforms.model import Model, ModelInput
 from transforms.render import expression_text
+from transforms.time_range import TimeRange
 from warehouse import schema
 from warehouse.artifacts import artifact_path, read_artifact
 from warehouse.catalog import insert_absent
@@ -68,9 +69,19 @@ class PlacedAnalysis:
         return f"{self.analysis.operator}({expression_text(self.analysis.expression, 100)}) over {self.analysis.over}"
 
 
-def place(connection: Connection, table: str, analysis: Analysis) -> PlacedAnalysis:
-    """An analysis over the partitions of ``table`` that start in its range. Raises :class:`InputError` if none does."""
-    placed = current_fragments(connection, table, analysis.over.start, analysis.over.end)
+#: The fragments of ranges that were looked up already.
+_Ranges = dict[TimeRange, tuple[PlacedFragment, ...]]
+
+
+def place(connection: Connection, table: str, analysis: Analysis, ranges: _Ranges | None = None) -> PlacedAnalysis:
+    """An analysis over the partitions of ``table`` that start in its range. Raises :class:`InputError` if none does.
+
+    ``ranges``: analyses of one range share its fragments.
+    """
+    ranges = {} if ranges is None else ranges
+    if analysis.over not in ranges:
+        ranges[analysis.over] = current_fragments(connection, table, analysis.over.start, analysis.over.end)
+    placed = ranges[analysis.over]
     if not placed:
         known = current_fragments(connection, table)
         there = f"{known[0].partition} to {known[-1].partition}" if known else "(no partition)"
@@ -86,7 +97,7 @@ def place(connection: Connection, table: str, analysis: Analysis) -> PlacedAnaly
 
 
 def _columns(analysis: Analysis) -> tuple[str, ...]:
-    roots = [root for root in (analysis.expression, analysis.label) if root is not None]
+    roots = [root for root in (analysis.expression, analysis.label, analysis.weight) if root is not None]
     return tuple(sorted({column.name for root in roots for column in raw_columns(root)}))
 
 
@@ -157,9 +168,10 @@ def resolve_components(warehouse: Warehouse, components: Mapping[str, Node], tab
     while True:
         missing: list[PlacedAnalysis] = []
         found: dict[str, Finding] = {}
+        ranges: _Ranges = {}
         with warehouse.catalog.read() as connection:
             for analysis in analyses(current.values()):
-                placed = place(connection, table, analysis)
+                placed = place(connection, table, analysis, ranges)
                 finding = find_analysis(connection, warehouse.storage, placed.key)
                 if finding is None:
                     missing.append(placed)

@@ -9,8 +9,6 @@ from rich.console import Group, RenderableType
 from headrace.screens.grid import grid
 from headrace.screens.units import count_text, secs_text
 
-_TERMS = frozenset({"vocabulary_ids", "labelled_vocabulary_ids"})
-
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedRow:
@@ -33,7 +31,11 @@ class AnalyzedRow:
     def result(self) -> str:
         """What was found, in words."""
         noun = (
-            "terms" if self.operator in _TERMS else "boundaries" if self.operator == "quantile_buckets" else "numbers"
+            "terms"
+            if self.operator.endswith("vocabulary_ids")
+            else "boundaries"
+            if self.operator == "quantile_buckets"
+            else "numbers"
         )
         return f"{count_text(self.size)} {noun}"
 
