@@ -154,7 +154,7 @@ def _record(
     complete: bool,
 ) -> tuple[ModelRecord, bool]:
     """The record that a submission would write, and whether the newest version is it already."""
-    resolved = Model(model.name, client=model.client, label=model.label, priority=model.priority, table=model.table)
+    resolved = model.without_inputs()
     for item in inputs:
         resolved.inputs[item.name] = replace(
             model.inputs[item.name], component=item.component, fingerprint=item.fingerprint
@@ -165,7 +165,7 @@ def _record(
     record = ModelRecord(
         id=before.id if before and unchanged else 0, name=model.name, version=version, client=model.client,
         priority=model.priority, label=model.label, table=table.name, table_version=table.version, digest=identity,
-        live=True, submitted_at=0.0, policy=policy or (before.policy if before else "all"))  # fmt: skip
+        live=True, submitted_at=0.0, policy=policy or (before.policy if before else "all"), target=model.target)  # fmt: skip
     return record, unchanged
 
 
