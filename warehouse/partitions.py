@@ -24,9 +24,9 @@ def partition_range(key: str, where: str = "") -> tuple[datetime, datetime]:
     try:
         year, month, date = (int(part) for part in day.groups())
         start = datetime(year, month, date, int(hour.group(1)) if hour else 0, tzinfo=UTC)
-    except ValueError as error:
+        return start, start + (timedelta(hours=1) if hour else timedelta(days=1))
+    except (ValueError, OverflowError) as error:  # the last partition of year 9999 ends after the calendar
         raise _not_a_partition(key, where) from error
-    return start, start + (timedelta(hours=1) if hour else timedelta(days=1))
 
 
 def is_partition_folder(name: str) -> bool:
