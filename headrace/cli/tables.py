@@ -10,9 +10,11 @@ import typer
 from headrace.cli.beam import Runner, split_beam_options
 from headrace.cli.changes import InvalidText, add_commands
 from headrace.cli.drop_table import drop
+from headrace.cli.infer import infer, missing_schema
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.text_files import keep_schema
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ app = typer.Typer(
 
 add_commands(app)
 app.command("drop")(drop)
+app.command("infer")(infer)
 
 
 @app.command("add")
@@ -105,7 +108,12 @@ def import_(
             help="TSV, CSV or JSONL files; gzip by the suffix .gz. After a --: options of Beam, as Beam takes them."
         ),
     ],
-    schema: Annotated[str, typer.Option(help="The schema file (JSON): format, columns, time, partition_by.")],
+    schema: Annotated[
+        str,
+        typer.Option(
+            help="The schema file (JSON): format, columns, time, partition_by. headrace table infer writes one."
+        ),
+    ] = "",
     output: Annotated[str, typer.Option(help="Folder of the Parquet files. Default: tables/NAME in the home.")] = "",
     max_reject_share: Annotated[
         float, typer.Option(help="Give up when more than this share of the rows is bad.")
@@ -126,6 +134,8 @@ def import_(
     files, beam_options = split_beam_options(files)
     options = RunnerOptions(runner, flags=beam_options)
     local = Path(home_folder(home, "importing logs"))
+    if not schema or not Path(schema).exists():
+        raise missing_schema(files, schema)
     log_schema = LogSchema.from_file(schema)
     root = _local_output(output) or str(local / "tables" / name)
     rejects = str(local / "rejects" / name)
@@ -145,6 +155,8 @@ def import_(
     if not imported.rows and not Path(root).is_dir():
         raise DataError("the logs hold no rows that could be read", value=f"{imported.rejected} rows set aside",
                         next_step=f"see {rejects}" if imported.rejected else "check the files")  # fmt: skip
+    if Path(root).is_dir():
+        keep_schema(root, schema)
     with open_warehouse(home) as warehouse:
         registered = register(warehouse, name, root, time_column)
     screen = ImportedScreen(
