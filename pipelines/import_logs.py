@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -41,6 +42,7 @@ from pipelines.progress import Progress, watched
 from pipelines.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.rejects import SideFile, check_share, side_files
 from pipelines.remote_runners import require_runnable
+from pipelines.row_order import check_file_times, first_rows_of
 from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
 
@@ -82,10 +84,20 @@ class ImportConfig:
         return self.schema.time.column if self.schema.time else ""
 
 
+def utc_now() -> datetime:
+    """The time of this machine, in UTC."""
+    return datetime.now(UTC)
+
+
 def import_logs(
-    config: ImportConfig, runner: RunnerOptions | None = None, progress: Progress | None = None
+    config: ImportConfig,
+    runner: RunnerOptions | None = None,
+    progress: Progress | None = None,
+    clock: Callable[[], datetime] = utc_now,
 ) -> ImportReport:
     """Import every file of ``config`` that the output does not hold yet.
+
+    Event times are plausible from 1970 until a year after ``clock``, unless the schema says otherwise.
 
     Raises :class:`~pipelines.errors.NoLogFiles`, :class:`~pipelines.errors.TruncatedLog`,
     :class:`~pipelines.errors.TooManyRejects`, or :class:`~transforms.errors.Busy` while another import writes to the
@@ -102,11 +114,14 @@ def import_logs(
         sources = new_sources(every, ledger.imports())
         if not sources:
             return _nothing_new(config, len(every))
+        schema = config.schema.bounded(clock())
+        check_file_times(schema, sources)
+        first_rows = first_rows_of(schema, sources, ledger.imports(), config.longest_line_bytes)
         import_id = digest([config.schema.digest(), [[s.name, s.sha256] for s in sources]])[:16]
         staging = ledger.stage(import_id)
         try:
             job = ImportJob(
-                config.schema, config.time_column, staging, ledger.output, import_id, config.longest_line_bytes
+                schema, config.time_column, staging, ledger.output, import_id, config.longest_line_bytes, first_rows
             )
             job.run(sources, side_files(sources, Path(config.rejects)), runner, progress)
             return _publish(job, config, sources, len(every) - len(sources), ledger)
@@ -130,6 +145,7 @@ class ImportJob:
     output: Path
     import_id: str
     longest_line_bytes: int = LONGEST_LINE_BYTES
+    first_rows: tuple[int, ...] = ()
 
     def run(
         self, sources: Sequence[LogSource], rejects: Sequence[str], runner: RunnerOptions, progress: Progress | None
@@ -162,23 +178,27 @@ class ImportJob:
         parts: list[tuple[str, str]] = []
         try:
             rows, side = 0, SideFile(entry["side_file"], source.path)
-            for run, table in enumerate(self._runs(source.path, side)):
+            notes: Counter[str] = Counter()
+            first_row = self.first_rows[index] if self.first_rows else 0
+            for run, table in enumerate(self._runs(source.path, side, notes, first_row)):
                 rows += table.num_rows
                 parts += self._stage_run(table, index, run)
             side.finish()
             outcome |= {"rows": rows, "rejected": side.reasons.total(), "reasons": dict(side.reasons),
-                        "side_file": entry["side_file"]}  # fmt: skip
+                        "side_file": entry["side_file"], "notes": dict(notes)}  # fmt: skip
         except HeadraceError as error:
             outcome["error"], parts = error_document(error), []
         write_outcome(self.staging, f"source-{index:06d}", outcome)
         return parts
 
-    def _runs(self, path: str, side: SideFile) -> Iterator[pa.Table]:
-        """A file's rows in pieces of bounded memory; rejects go to ``side``."""
+    def _runs(self, path: str, side: SideFile, notes: Counter[str], first_row: int) -> Iterator[pa.Table]:
+        """A file's rows in pieces of bounded memory; rejects go to ``side``, what was counted to ``notes``."""
         tables: list[pa.Table] = []
         held_bytes = 0
-        for block in parse_log(path, self.schema, longest_line_bytes=self.longest_line_bytes):
+        longest = self.longest_line_bytes
+        for block in parse_log(path, self.schema, longest_line_bytes=longest, first_row=first_row):
             side.add(block.rejects)
+            notes.update(block.notes)
             if block.table.num_rows:
                 tables.append(block.table)
                 held_bytes += block.table.nbytes
@@ -267,8 +287,10 @@ def _publish(
             raise error_from_document(cast(Document, outcome["error"]))
     rows, rejected = _total(read, "rows"), _total(read, "rejected")
     reasons: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
     for outcome in read:
         reasons.update(cast("dict[str, int]", outcome["reasons"]))
+        notes.update(cast("dict[str, int]", outcome["notes"]))
     check_share(rows, reasons, config.max_reject_share, config.rejects)
     report = ImportReport(
         output=config.output,
@@ -281,9 +303,12 @@ def _publish(
         written_files=len(written),
         written_bytes=_total(written, "size_bytes"),
         rejects=tuple(str(outcome["side_file"]) for outcome in read if outcome["rejected"]),
+        counts=dict(sorted(notes.items())),
     )
     files = [_staged_file(outcome) for outcome in written]
-    document = {"sources": [asdict(source) for source in sources], "report": report.to_document()}
+    document: dict[str, object] = {"sources": [asdict(source) for source in sources], "report": report.to_document()}
+    if job.first_rows:
+        document["next_row"] = job.first_rows[-1]
     ledger.publish(job.import_id, files, document)
     return report
 

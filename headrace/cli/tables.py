@@ -167,6 +167,7 @@ def import_(
         partitions=len(imported.partitions),
         rejects_folder=rejects,
         registered=registered,
+        counts=imported.counts,
     )
     emit(screen, as_json=as_json)
 
