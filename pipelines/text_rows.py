@@ -13,7 +13,7 @@ from pipelines.inference.dialect import split_rows
 from pipelines.inference.json_values import json_rows
 from pipelines.inference.sample import read_sample
 from pipelines.inference.text_encoding import decoded_lines
-from pipelines.log_columns import LogColumn, LogFormat
+from pipelines.log_columns import LogColumn, LogFormat, TimeUnit
 from pipelines.log_schema import LogSchema
 from pipelines.log_sources import expand_files, identify
 from pipelines.parse_log import parse_log
@@ -87,7 +87,7 @@ def table_log_schema(columns: Sequence[tuple[str, ColumnType | None]], log_forma
 
 
 def _column(name: str, kind: ColumnType, log_format: LogFormat) -> LogColumn | None:
-    unit = "iso8601" if kind.dtype is DType.TIMESTAMP else None
+    unit: TimeUnit | None = "iso8601" if kind.dtype is DType.TIMESTAMP else None
     if isinstance(kind, Dense):
         return LogColumn(name, kind.dtype, unit=unit)
     return LogColumn(name, kind.dtype, unit=unit, is_list=True) if log_format == "jsonl" else None

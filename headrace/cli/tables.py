@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.beam import Runner, split_beam_options
-from headrace.cli.changes import InvalidText, add_commands
+from headrace.cli.changes import InvalidText, UniqueBy, add_commands
 from headrace.cli.drop_table import drop
 from headrace.cli.infer import infer, missing_schema
 from headrace.cli.output import emit
@@ -119,6 +119,7 @@ def import_(
         float, typer.Option(help="Give up when more than this share of the rows is bad.")
     ] = 0.05,
     longest_line_bytes: Annotated[int, typer.Option(help="A longer line is one bad row, however long.")] = 16 << 20,
+    unique_by: UniqueBy = "",
     runner: Runner = "DirectRunner",
     home: Home = "",
     as_json: AsJson = False,
@@ -146,6 +147,7 @@ def import_(
         rejects=rejects,
         max_reject_share=max_reject_share,
         longest_line_bytes=longest_line_bytes,
+        unique_by=tuple(column for column in unique_by.split(",") if column),
     )
     with open_warehouse(home) as warehouse:
         _check_import(warehouse, name, root, log_schema, schema)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,15 +65,15 @@ def sources_of(
         if formats[file] is None:
             sources.append(file)
             continue
-        read_by = _schema_for(known, file, schema, whole_rows=whole_rows)
+        read_by = _schema_for(known, file, schema, datetime.now(UTC), whole_rows=whole_rows)
         found = read_text_rows([file], read_by, rejects=rejects, max_reject_share=max_reject_share)
         sources.append(GivenRows(file, found.rows))
         rejected, places = rejected + found.rejected, [*places, *found.rejects]
     where = f", with line and reason, in {places[0]}" + (" and others" if len(places) > 1 else "") if places else ""
-    return sources, (f"set aside{where}: {rejected:,} rows",) if rejected else ()
+    return sources, (f"rows set aside{where}: {rejected:,}",) if rejected else ()
 
 
-def _schema_for(table: Table, file: str, schema: str, *, whole_rows: bool) -> LogSchema:
+def _schema_for(table: Table, file: str, schema: str, now: datetime, *, whole_rows: bool) -> LogSchema:
     """How one file is read: by ``--schema``, by what the table was imported with, or by the table's own columns."""
     from pipelines.log_schema import LogSchema
     from pipelines.text_rows import held_columns, text_format
@@ -83,10 +84,10 @@ def _schema_for(table: Table, file: str, schema: str, *, whole_rows: bool) -> Lo
     if chosen is None or (not schema and chosen.format != log_format):
         chosen = _of_table(table, log_format or "csv", whole_rows=whole_rows)
     if whole_rows:
-        if chosen.time is not None and chosen.time.made_up is not None:
-            raise InputError("rows whose time is made up must be imported", where=file, value=chosen.time.column,
+        if chosen.time is not None and chosen.time.made_up is not None and chosen.time.made_up.start is not None:
+            raise InputError("rows whose time is made up by their order must be imported", where=file, value=chosen.time.column,
                              next_step=f"headrace table import {table.name} {file} --schema FILE")  # fmt: skip
-        return chosen
+        return chosen.bounded(now)
     if schema:
         return replace(chosen, time=None)
     names = held_columns(file, chosen)

@@ -181,7 +181,7 @@ def _time(name: str, filled: Sequence[str]) -> ColumnGuess | None:
     if not fitting:
         return None
     pattern = time_pattern(fitting[0])
-    unsure = () if pattern.has_offset else (_no_zone(),)
+    unsure: tuple[str, ...] = () if pattern.has_offset else (_no_zone(),)
     if len(fitting) > 1:
         unsure += (f"the values fit {fitting[1]!r} as well: choose by the order of day and month",)
     column = LogColumn(name, DType.TIMESTAMP, formats=(fitting[0],))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipelines.test_infer import LOGS
+from tests.pipelines.test_infer import LOGS, ROWS
 
 
 @pytest.fixture
@@ -33,3 +33,11 @@ def test_the_screen_shows_what_was_found(cli, schema, tmp_path):
     assert found["labels"] == ["PURCHASE_FLG"]
     printed = cli("table", "infer", tmp_path / "coupons.csv", "--output", "-", "--rows", "10").out
     assert printed.startswith("{\n  // 10 rows")
+
+
+@pytest.mark.parametrize("name", sorted(LOGS))
+def test_an_inferred_schema_is_imported_as_it_is(cli, tmp_path, name):
+    (tmp_path / name).write_bytes(LOGS[name]())
+    cli("table", "infer", tmp_path / name, "--output", tmp_path / "schema.json")
+    done = cli("table", "import", "log", tmp_path / name, "--schema", tmp_path / "schema.json", "--json").json
+    assert (done["rows"], done["rejected"]) == (len(ROWS), 0)

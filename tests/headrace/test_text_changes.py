@@ -39,7 +39,7 @@ def test_late_rows_of_a_csv_by_the_schema_of_the_import(cli, table, tmp_path):
     assert not (tmp_path / "home/rejects/log/late.csv.jsonl").exists()
     done = cli("table", "append", "log", tmp_path / "late.csv", "--max-reject-share", "0.5")
     assert "appended 2 rows in 2 fragments of 2 partitions" in done.out
-    assert f"set aside, with line and reason, in {tmp_path}/home/rejects/log/late.csv.jsonl: 1 rows" in done.out
+    assert f"rows set aside, with line and reason, in {tmp_path}/home/rejects/log/late.csv.jsonl: 1\n" in done.out
     assert cli("table", "history", "log", "--json").json["versions"][-1]["source"] == str(tmp_path / "late.csv")
     too_many = cli("table", "append", "log", tmp_path / "late.csv", status=3).err
     assert "1 of 3 rows were rejected" in too_many
@@ -49,7 +49,7 @@ def test_late_rows_twice_are_left_out_by_their_key(cli, table, tmp_path):
     (tmp_path / "late.csv.gz").write_bytes(gzip.compress("\n".join([HEADER, line(2), line(90), line(90)]).encode()))
     done = cli("table", "append", "log", tmp_path / "late.csv.gz", "--unique-by", "id")
     assert "appended 1 row in" in done.out
-    assert "has the same id: 2 rows" in done.out
+    assert "has the same id: 2\n" in done.out
     assert "nothing changed" in cli("table", "append", "log", tmp_path / "late.csv.gz", "--unique-by", "id").out
 
 
@@ -107,3 +107,34 @@ def test_what_is_wrong_is_said_in_one_error(cli, table, tmp_path):
     assert "joined by a key" in cli("table", "overlay", "log", tmp_path / "late.csv", status=2).err
     assert "for text files" in cli("table", "append", "log", tmp_path / "a.parquet", "--schema", "x", status=2).err
     assert "no such column" in cli("table", "append", "log", tmp_path / "log.csv", "--unique-by", "nr", status=2).err
+
+
+def test_an_import_leaves_out_known_keys_and_counts_them(cli, table, tmp_path):
+    schema = ("--schema", tmp_path / "schema.json")
+    (tmp_path / "more.csv").write_text(
+        "\n".join([HEADER, line(2), line(3), line(80), line(80), line(81, 1), line(2, 5)])
+    )
+    done = cli("table", "import", "log", tmp_path / "more.csv", *schema, "--unique-by", "id", "--json").json
+    # 2 is in hour 0 already; 3 is in hour 1 only, 80 comes twice; of other partitions nothing is known.
+    assert (done["rows"], done["registered"]["rows"]) == (4, 24)
+    assert done["counts"] == {"rows left out, since their key is in their partition already": 2}
+    (tmp_path / "again.csv").write_text("\n".join([HEADER, line(80), line(81, 1)]))
+    again = cli("table", "import", "log", tmp_path / "again.csv", *schema, "--unique-by", "id,at")
+    assert "imported 0 rows" in again.out
+    assert "partition already: 2" in again.out
+    error = cli("table", "import", "log", tmp_path / "more.csv", *schema, "--unique-by", "nr", status=2).err
+    assert "a key must be a column of the schema file" in error
+
+
+def test_one_sentinel_year_goes_to_the_side_file_and_the_table_stays_whole(cli, table, tmp_path):
+    rows = [line(70), "71,x,1,1,9999-12-31T00:00", "72,x,1,1,9999-12-31", *(line(i) for i in range(73, 83))]
+    (tmp_path / "sentinel.csv").write_text("\n".join([HEADER, *rows]))
+    options = ("--schema", tmp_path / "schema.json", "--max-reject-share", "0.5")
+    done = cli("table", "import", "log", tmp_path / "sentinel.csv", *options, "--json").json
+    assert (done["rows"], done["rejected"], done["registered"]["rows"]) == (11, 2, 31)
+    assert "9999-12-31" in (tmp_path / "home/rejects/log/sentinel.csv.jsonl").read_text()
+    (tmp_path / "late.csv").write_text("\n".join([HEADER, *(line(i) for i in range(90, 110)), rows[1]]))
+    appended = cli("table", "append", "log", tmp_path / "late.csv", "--max-reject-share", "0.5")
+    assert "appended 20 rows" in appended.out
+    assert "late.csv.jsonl: 1\n" in appended.out
+    assert cli("table", "add", "log", tmp_path / "home/tables/log", "--json").json["unchanged"] == 2
