@@ -158,7 +158,7 @@ def import_(
         raise DataError("the logs hold no rows that could be read", value=f"{imported.rejected} rows set aside",
                         next_step=f"see {rejects}" if imported.rejected else "check the files")  # fmt: skip
     if Path(root).is_dir():
-        keep_schema(root, schema)
+        keep_schema(root, log_schema)
     with open_warehouse(home) as warehouse:
         registered = register(warehouse, name, root, time_column)
     screen = ImportedScreen(

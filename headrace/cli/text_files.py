@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,15 +19,16 @@ if TYPE_CHECKING:
     from warehouse.table import Table
     from warehouse.warehouse import Warehouse
 
-#: Beside the journals of a table's imports: the schema file of the newest, as it was.
+#: Beside the journals of a table's imports, which end in .json: the schema of the newest.
 KEPT_SCHEMA = "schema.jsonc"
 
 
-def keep_schema(root: str, schema: str) -> None:
-    """Keep the schema file that a table was imported with, for text files that change it later."""
+def keep_schema(root: str, schema: LogSchema) -> None:
+    """Keep the schema that a table was imported with, for text files that change it later."""
     from pipelines.publication import write_atomic
 
-    write_atomic(Path(f"{root}.imports") / KEPT_SCHEMA, Path(schema).read_bytes())
+    content = json.dumps(schema.to_document(), indent=1, ensure_ascii=False)
+    write_atomic(Path(f"{root}.imports") / KEPT_SCHEMA, content.encode())
 
 
 def sources_of(

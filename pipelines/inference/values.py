@@ -173,19 +173,17 @@ def _time(name: str, filled: Sequence[str]) -> ColumnGuess | None:
         return _counted_time(name, filled)
     tried = list(dict.fromkeys(filled))[:_TIMES_TRIED]
     if _share_read(tried, ISO_8601) >= _ENOUGH:
-        unsure = () if any(re.search(r"(?:[Zz]|[+-]\d\d:?(?:\d\d)?)$", text[10:]) for text in tried) else (_no_zone(),)
-        return ColumnGuess(
-            LogColumn(name, DType.TIMESTAMP, unit="iso8601"), unsure=unsure, time_rank=_rank(name, filled)
-        )
+        zoned = any(re.search(r"(?:[Zz]|[+-]\d\d:?(?:\d\d)?)$", text[10:]) for text in tried)
+        column = LogColumn(name, DType.TIMESTAMP, unit="iso8601")
+        return ColumnGuess(column, unsure=() if zoned else (_no_zone(),), time_rank=_rank(name, filled))
     fitting = [text for text in WELL_KNOWN if _share_read(tried, (time_pattern(text),)) >= _ENOUGH]
     if not fitting:
         return None
-    pattern = time_pattern(fitting[0])
-    unsure: tuple[str, ...] = () if pattern.has_offset else (_no_zone(),)
+    unsure = [] if time_pattern(fitting[0]).has_offset else [_no_zone()]
     if len(fitting) > 1:
-        unsure += (f"the values fit {fitting[1]!r} as well: choose by the order of day and month",)
+        unsure.append(f"the values fit {fitting[1]!r} as well: choose by the order of day and month")
     column = LogColumn(name, DType.TIMESTAMP, formats=(fitting[0],))
-    return ColumnGuess(column, unsure=unsure, time_rank=_rank(name, filled))
+    return ColumnGuess(column, unsure=tuple(unsure), time_rank=_rank(name, filled))
 
 
 def _no_zone() -> str:
