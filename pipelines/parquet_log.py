@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import numpy as np
@@ -29,9 +30,7 @@ _TIME = ARROW_ELEMENT[DType.TIMESTAMP]
 _BATCH_ROWS = 131_072
 #: What a number of each unit is multiplied with, and then divided by, to be microseconds.
 _MICROSECONDS = {"day": (86_400_000_000, 1), "s": (10**6, 1), "ms": (10**3, 1), "us": (1, 1), "ns": (1, 10**3)}
-#: What an import takes for the time of an event, in microseconds since 1970: the years 1970 to 2199.
-_FIRST_US, _LAST_US = 0, 7_258_118_400_000_000
-_RANGE = "a time of the years 1970 to 2199"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STORAGE = Storage("/")
 
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -53,6 +52,10 @@ class ParquetLog:
     unit: EpochUnit | None
     invalid_text: str = "refuse"
 
+    def bounded(self, now: datetime) -> ParquetLog:
+        """The same log with a range of plausible event times: what an import at ``now`` takes."""
+        return replace(self, time=self.time.bounded(now))
+
     def digest(self) -> str:
         """SHA-256 over everything that decides how a file is read, as 64 hexadecimal digits."""
         columns = [[field.name, str(field.type)] for field in self.arrow_schema]
@@ -71,7 +74,7 @@ class ParquetLog:
     def _block(self, rows: pa.Table, first_row: int) -> ParsedBlock:
         at = rows.schema.get_field_index(self.time.column)
         stored = rows.column(at).combine_chunks()
-        times, missing, outside = event_times(stored, self.unit)
+        times, missing, outside = event_times(stored, self.unit, self.time.bounded_range_us)
         rejects = tuple(
             self._reject(rows, row, first_row, MISSING if missing[row] else OUT_OF_RANGE)
             for row in np.flatnonzero(missing | outside).tolist()
@@ -85,7 +88,9 @@ class ParquetLog:
     def _reject(self, rows: pa.Table, row: int, first_row: int, what: str) -> Reject:
         values = {name: _spelled(rows.column(name), row) for name in rows.column_names}
         raw = json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        return Reject(first_row + row, what, raw, self.time.column, values[self.time.column], _RANGE)
+        first, last = (_spelled_us(bound) for bound in self.time.bounded_range_us)
+        expected = f"a time from {first} until {last}"
+        return Reject(first_row + row, what, raw, self.time.column, values[self.time.column], expected)
 
 
 def parquet_log(
@@ -131,8 +136,8 @@ def _check_time_type(stored: pa.DataType, unit: EpochUnit | None, where: str) ->
                          next_step="leave --time-unit out")  # fmt: skip
 
 
-def event_times(stored: pa.Array, unit: EpochUnit | None) -> tuple[_Numbers, _Flags, _Flags]:
-    """Microseconds since 1970, finer ones rounded down; what is missing; and what lies outside of the years that are taken.
+def event_times(stored: pa.Array, unit: EpochUnit | None, range_us: tuple[int, int]) -> tuple[_Numbers, _Flags, _Flags]:
+    """Microseconds since 1970, finer ones rounded down; what is missing; and what lies outside of a range, end excluded.
 
     The first array is zero where either flag is set. Timestamps without a zone are UTC.
     """
@@ -140,10 +145,14 @@ def event_times(stored: pa.Array, unit: EpochUnit | None) -> tuple[_Numbers, _Fl
     counted = _counted(stored)
     multiply, divide = _MICROSECONDS["day" if pa.types.is_date32(stored.type) else unit or _unit_of(stored.type)]
     counts = np.asarray(counted.fill_null(0)).copy()
-    outside = (counts < _FIRST_US * divide // multiply) | (counts >= _LAST_US * divide // multiply)
-    outside &= ~missing
+    first, last = (-(-bound * divide // multiply) for bound in range_us)
+    outside = ((counts < first) | (counts >= last)) & ~missing
     counts[outside | missing] = 0
     return counts * multiply // divide, missing, outside
+
+
+def _spelled_us(time_us: int) -> str:
+    return f"{_EPOCH + timedelta(microseconds=time_us):%Y-%m-%dT%H:%MZ}"
 
 
 def _counted(stored: pa.Array) -> pa.Array:

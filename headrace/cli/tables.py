@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.beam import Runner, split_beam_options
-from headrace.cli.changes import InvalidText, add_commands
+from headrace.cli.changes import InvalidText, UniqueBy, add_commands
 from headrace.cli.drop_table import drop
+from headrace.cli.infer import infer, missing_schema
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.text_files import keep_schema
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ app = typer.Typer(
 
 add_commands(app)
 app.command("drop")(drop)
+app.command("infer")(infer)
 
 
 @app.command("add")
@@ -105,12 +108,18 @@ def import_(
             help="TSV, CSV or JSONL files; gzip by the suffix .gz. After a --: options of Beam, as Beam takes them."
         ),
     ],
-    schema: Annotated[str, typer.Option(help="The schema file (JSON): format, columns, time, partition_by.")],
+    schema: Annotated[
+        str,
+        typer.Option(
+            help="The schema file (JSON): format, columns, time, partition_by. headrace table infer writes one."
+        ),
+    ] = "",
     output: Annotated[str, typer.Option(help="Folder of the Parquet files. Default: tables/NAME in the home.")] = "",
     max_reject_share: Annotated[
         float, typer.Option(help="Give up when more than this share of the rows is bad.")
     ] = 0.05,
     longest_line_bytes: Annotated[int, typer.Option(help="A longer line is one bad row, however long.")] = 16 << 20,
+    unique_by: UniqueBy = "",
     runner: Runner = "DirectRunner",
     home: Home = "",
     as_json: AsJson = False,
@@ -126,6 +135,8 @@ def import_(
     files, beam_options = split_beam_options(files)
     options = RunnerOptions(runner, flags=beam_options)
     local = Path(home_folder(home, "importing logs"))
+    if not schema or not Path(schema).exists():
+        raise missing_schema(files, schema)
     log_schema = LogSchema.from_file(schema)
     root = _local_output(output) or str(local / "tables" / name)
     rejects = str(local / "rejects" / name)
@@ -136,6 +147,7 @@ def import_(
         rejects=rejects,
         max_reject_share=max_reject_share,
         longest_line_bytes=longest_line_bytes,
+        unique_by=tuple(column for column in unique_by.split(",") if column),
     )
     with open_warehouse(home) as warehouse:
         _check_import(warehouse, name, root, log_schema, schema)
@@ -145,6 +157,8 @@ def import_(
     if not imported.rows and not Path(root).is_dir():
         raise DataError("the logs hold no rows that could be read", value=f"{imported.rejected} rows set aside",
                         next_step=f"see {rejects}" if imported.rejected else "check the files")  # fmt: skip
+    if Path(root).is_dir():
+        keep_schema(root, log_schema)
     with open_warehouse(home) as warehouse:
         registered = register(warehouse, name, root, time_column)
     screen = ImportedScreen(
