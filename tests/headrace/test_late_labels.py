@@ -101,7 +101,7 @@ def test_labels_that_come_a_day_later(cli, log, train):
     cli("table", "append", "coupons", log / "late.parquet")
     assert "5 events are skipped" in train("--end", "2011-07-03").out
     cli("table", "overlay", "coupons", log / "late_spent.parquet", "--on", "coupon")
-    assert "5 events whose label has come are trained now" in train("--end", "2011-07-03").out
+    assert "5 events that came late are trained now" in train("--end", "2011-07-03").out
     overlay(cli, log, 2)
     cli("table", "delete", "coupons", "--where", "coupon=3")
     last = train("--json").json
