@@ -27,6 +27,7 @@ from warehouse.errors import NameTaken
 from warehouse.keeping import Market
 from warehouse.manifests import current_fragments, get_table
 from warehouse.merged import MergedGraph
+from warehouse.model_analyses import UsedAnalysis, pin_analyses
 from warehouse.models import (
     ModelRecord,
     StoredInput,
@@ -37,8 +38,9 @@ from warehouse.models import (
     write_components,
 )
 from warehouse.policy import policy_named
+from warehouse.readable_types import declared_types, unreadable_column
 from warehouse.row_sets import insert_rows
-from warehouse.table import Table
+from warehouse.table import ColumnSchema, Table
 from warehouse.warehouse import Warehouse
 
 #: Pairs of an input and a fragment that are matched at a time.
@@ -54,6 +56,7 @@ class Submission:
     are queued or being computed already, ``failed`` are quarantined, ``computed`` are kept by nobody: the policy says
     that they are computed when they are read, and ``dropped`` were taken out of the queue for good. ``unchanged``: the model is
     what its newest version was, and no new version was made. ``changes``: what else was set anew, such as ``policy: all -> adaptive``.
+    ``analyses``: what the model is resolved with, and whether the ranges hold other data by now.
     """
 
     model: str
@@ -68,6 +71,7 @@ class Submission:
     computed: int
     dropped: int = 0
     changes: tuple[str, ...] = ()
+    analyses: tuple[UsedAnalysis, ...] = ()
 
     @property
     def misses(self) -> int:
@@ -82,7 +86,7 @@ def submit_model(
 
     ``policy`` names what is kept (:mod:`warehouse.policy`); default: what the model's newest version had, at first "all".
     Submitting the same model again makes no new version; if its table has new data, or memos were evicted, what is
-    missing is queued. Raises :class:`UnknownColumn` with the nearest names, :class:`TypeMismatch` for a column whose
+    missing is queued. Its full-pass operators keep what they were resolved with, until they are analyzed again. Raises :class:`UnknownColumn` with the nearest names, :class:`TypeMismatch` for a column whose
     stored type does not conform to the declared one, :class:`~warehouse.errors.NotAnalyzed` for full-pass operators that
     nobody analyzed, :class:`~warehouse.errors.UnknownTable` and :class:`NameTaken`.
     """
@@ -97,8 +101,9 @@ def submit_model(
         policy_named(policy)
     now = warehouse.clock()
     graph = _graph(model)
+    used: tuple[UsedAnalysis, ...] = ()
     if any(is_full_pass(node) for node in graph.nodes):
-        model = resolve_checked(warehouse, model, name)
+        model, used = resolve_with_analyses(warehouse, model, name)
         graph = _graph(model)
 
     def submit(connection: Connection) -> Submission:
@@ -106,12 +111,14 @@ def submit_model(
         check_model(model, known, graph)
         before = find_model(connection, model.name)
         record, unchanged = _write_model(connection, before, model, known, policy, now)
+        pin_analyses(connection, model.name, record.version, used)
         inputs = [StoredInput(item.name, item.fingerprint, item.component) for item in model.inputs.values()]
         counts = _match(connection, warehouse.config, record, inputs, graph, unchanged=unchanged, now=now)
-        changes = _settings_changed(before, record)
+        changes = settings_changed(before, record)
         return Submission(
-            model.name, record.version, known.name, record.policy, unchanged, **asdict(counts), changes=changes
-        )
+            model.name, record.version, known.name, record.policy, unchanged, **asdict(counts), changes=changes,
+            analyses=used,
+        )  # fmt: skip
 
     return warehouse.catalog.run(submit, idempotent=True)
 
@@ -158,12 +165,18 @@ def blocks(fragments: int, inputs: int) -> Iterator[tuple[int, int]]:
 
 
 def resolve_checked(warehouse: Warehouse, model: Model, table: str) -> Model:
-    """``model`` without full-pass operators, checked as it was written before what stands for them is looked for.
+    """``model`` without full-pass operators: see :func:`resolve_with_analyses`."""
+    return resolve_with_analyses(warehouse, model, table)[0]
 
-    Raises what :func:`check_model` and :func:`~warehouse.analyses.resolve_model` raise.
+
+def resolve_with_analyses(warehouse: Warehouse, model: Model, table: str) -> tuple[Model, tuple[UsedAnalysis, ...]]:
+    """``model`` without full-pass operators, and the analyses that stand for them.
+
+    The model is checked as it was written first. Raises what :func:`check_model` and
+    :func:`~warehouse.analyses.resolve_model` raise.
     """
     if is_resolved(item.component for item in model.inputs.values()):
-        return model
+        return model, ()
     with warehouse.catalog.read() as connection:
         check_model(model, get_table(connection, table))
     return resolve_model(warehouse, model, table)
@@ -246,9 +259,20 @@ def check_component(component: Node, table: Table, where: str) -> None:
         stored = _column(table, column.name, where)
         found = parse_arrow_type(stored)
         if found is None or not conforms(found, column.type):
-            raise TypeMismatch(f"column {column.name!r} is not stored as it is declared", where=where,
-                               value=f"stored {stored}", allowed=f"declared {column.type}",
-                               next_step="declare the stored type and cast it, or store the declared type")  # fmt: skip
+            raise _not_as_declared(table.column(column.name), column, where)
+
+
+def _not_as_declared(stored: ColumnSchema, column: RawColumn, where: str) -> TypeMismatch:
+    """The error of a column that is declared as another type than it can be read as, with what to do about it."""
+    unreadable, kinds = unreadable_column(stored), declared_types(stored.arrow_type)
+    what = f"column {column.name!r} is not stored as it is declared"
+    step = "declare the stored type and cast it, or store the declared type"
+    if unreadable is not None:
+        what, step = f"column {column.name!r} cannot be read: {unreadable.why}", f"store {unreadable.cast}"
+    elif kinds:
+        step = f"declare it as {kinds[0]} and cast it, or store the declared type"
+    return TypeMismatch(what, where=where, value=f"stored {stored.arrow_type}", allowed=f"declared {column.type}",
+                        next_step=step)  # fmt: skip
 
 
 def _column(table: Table, name: str, where: str) -> str:
@@ -259,7 +283,7 @@ def _column(table: Table, name: str, where: str) -> str:
                             next_step=f"headrace table show {table.name} lists the columns") from None  # fmt: skip
 
 
-def _settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:
+def settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:
     """What of a model may change without a new version, where it did."""
     if before is None:
         return ()
@@ -268,13 +292,18 @@ def _settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str
     return (*changed, *(() if before.live else ("retired -> live",)))
 
 
+def check_client(before: ModelRecord | None, model: Model) -> None:
+    """Raise :class:`NameTaken` if the model's name is another client's."""
+    if before is not None and before.client != model.client:
+        raise NameTaken("another client has a model of this name", where=f"model {model.name}", value=model.client,
+                        allowed=before.client, next_step="choose another name")  # fmt: skip
+
+
 def _write_model(
     connection: Connection, before: ModelRecord | None, model: Model, table: Table, policy: str | None, now: float
 ) -> tuple[ModelRecord, bool]:
     """The record of this submission, and whether it is the newest version unchanged, which was ``before``."""
-    if before is not None and before.client != model.client:
-        raise NameTaken("another client has a model of this name", where=f"model {model.name}", value=model.client,
-                        allowed=before.client, next_step="choose another name")  # fmt: skip
+    check_client(before, model)
     identity = model_digest(model, table.name)
     models = schema.models
     if before is not None and before.digest == identity:
