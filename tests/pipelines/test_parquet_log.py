@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pipelines.import_logs import ImportConfig, import_logs
 from pipelines.parquet_log import event_times, parquet_log
+from tests.headrace.conftest import cli as cli
 from tests.support.mutations import mutated
 from transforms.errors import HeadraceError, InputError, TypeMismatch, UnknownColumn
 from warehouse.errors import CorruptFile, SchemaDrift
@@ -130,3 +131,32 @@ def test_damaged_files_are_one_error_or_rows(tmp_path):
         except HeadraceError:
             outcomes.add("error")
     assert outcomes >= {"rows", "error"}
+
+
+def test_without_options_the_only_timestamp_is_the_time_and_a_long_log_is_cut_into_days(tmp_path):
+    short = written(tmp_path / "short.parquet", pa.array([MARCH, MARCH.replace(day=9)]), n=[1, 2])
+    long = written(
+        tmp_path / "long.parquet",
+        pa.array([MARCH, MARCH.replace(day=29), datetime(9999, 1, 1, tzinfo=UTC)]),
+        n=[1, 2, 3],
+    )
+    assert [parquet_log([one]).partition_by for one in (short, long)] == ["hour", "day"]
+    assert parquet_log([long], partition_by="hour").partition_by == "hour"
+    two = written(tmp_path / "two.parquet", pa.array([MARCH]), other=[MARCH])
+    with pytest.raises(InputError, match="one column of event times"):
+        parquet_log([two])
+
+
+@pytest.mark.slow
+def test_parquet_is_imported_by_command(cli, tmp_path):
+    written(tmp_path / "a.parquet", pa.array([MARCH, MARCH.replace(hour=9)]), query=["shoes", "hats"])
+    (tmp_path / "b.csv").write_text("time,query\n", encoding="utf-8")
+    done = cli("table", "import", "log", tmp_path / "a.parquet", "--json").json
+    assert (done["rows"], done["partitions"], done["rejected"]) == (2, 2, 0)
+    assert "nothing new" in cli("table", "import", "log", tmp_path / "a.parquet").out
+    error = cli("table", "import", "log", tmp_path / "a.parquet", tmp_path / "b.csv", status=2).err
+    assert "all Parquet or all text" in error
+    error = cli("table", "import", "log", tmp_path / "b.csv", "--time-column", "time", status=2).err
+    assert "must go with Parquet files" in error
+    error = cli("table", "import", "log", tmp_path / "a.parquet", "--partition-by", "week", status=2).err
+    assert "hour, day" in error
