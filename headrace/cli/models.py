@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.analyze import make_analyses
+from headrace.cli.check import check
 from headrace.cli.explain import explain
 from headrace.cli.export import export
 from headrace.cli.output import emit
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
-    help="Submit models; list, show, explain, read, export and retire them.",
+    help="Check and submit models; list, show, explain, read, export and retire them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -192,6 +193,7 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
 
 
 app.command("explain")(explain)
+app.command("check")(check)
 app.command("read")(read)
 app.command("export")(export)
 
