@@ -6,20 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.checks.sample import sample_rows
-from headrace.checks.statistics import Statistics, plain_type, statistics_of
+from headrace.checks.statistics import Statistics, is_number, plain_type, statistics_of
 from headrace.checks.surprises import Surprise, surprises_of, surprises_of_label
 from transforms.errors import HeadraceError, InputError
-from transforms.full_pass import is_resolved
-from transforms.graph import Node, RawColumn, raw_columns
+from transforms.full_pass import is_full_pass
+from transforms.graph import Node, RawColumn, raw_columns, topological
 from transforms.plan import Artifacts, compile_plan, one_line
-from transforms.types import ColumnType
+from transforms.render import expression_text
+from transforms.target import Target
+from transforms.types import ColumnType, Dense, DType
 
 if TYPE_CHECKING:
+    from transforms.model import Model
     from warehouse.table import Table
     from warehouse.warehouse import Warehouse
+
+
+#: The label's key in a plan, which no input has.
+LABEL = "__label__"
 
 
 @dataclass(frozen=True)
@@ -51,8 +59,17 @@ class Check:
     label: CheckedInput
 
 
-def check_inputs(warehouse: Warehouse, components: Mapping[str, Node], label: str, table_name: str, rows: int) -> Check:
+def check_inputs(
+    warehouse: Warehouse,
+    components: Mapping[str, Node],
+    target: Target,
+    table_name: str,
+    rows: int,
+    refused: Mapping[str, str] | None = None,
+) -> Check:
     """Run every component over about ``rows`` events of the table. One that fails is said to, and the others go on.
+
+    ``refused``: inputs that are not tried, and why.
 
     Raises :class:`~transforms.errors.NotFound` for an unknown table and :class:`InputError` for one without events.
     """
@@ -66,10 +83,10 @@ def check_inputs(warehouse: Warehouse, components: Mapping[str, Node], label: st
         raise InputError("the table must hold events to be checked on", where=f"table {table.name}", value=0,
                          next_step="headrace table add, or append")  # fmt: skip
     artifacts = ArtifactSource(warehouse.storage.home)
-    ready, refused = _sorted_out(warehouse, components, table, artifacts)
-    label_error = _label_error(table, label)
+    ready, refused = _sorted_out(components, table, artifacts, dict(refused or {}))
+    label_error = _label_error(table, target)
     needed = {column.name for root in ready.values() for column in raw_columns(root)}
-    columns = sorted(needed | (set() if label_error else {label})) or [table.columns[0].name]
+    columns = sorted(needed.union(() if label_error else target.columns)) or [table.columns[0].name]
     sample, partitions = sample_rows(warehouse, fragments, columns, rows)
     inputs = _tried(components, ready, refused, sample, artifacts)
     return Check(
@@ -79,39 +96,57 @@ def check_inputs(warehouse: Warehouse, components: Mapping[str, Node], label: st
         rows=sample.num_rows,
         partitions=partitions,
         inputs=inputs,
-        label=_checked_label(label, label_error, sample),
+        label=_checked_label(target, label_error, sample),
     )
 
 
+def resolved_inputs(warehouse: Warehouse, model: Model, table: str) -> tuple[dict[str, Node], dict[str, str]]:
+    """The model's components with what full passes found in place, each by itself; and why one of them cannot be."""
+    from warehouse.dry_run import resolution_of
+    from warehouse.manifests import get_table
+    from warehouse.submit import check_component
+
+    with warehouse.catalog.read() as connection:
+        known = get_table(connection, table)
+    components, refused = {}, {}
+    for name, item in model.inputs.items():
+        components[name] = item.component
+        alone = model.without_inputs()
+        alone.inputs[name] = item
+        try:
+            check_component(item.component, known, "")
+            components[name] = resolution_of(warehouse, alone, table).components[name]
+        except HeadraceError as error:
+            refused[name] = one_line(error)
+    return components, refused
+
+
 def _sorted_out(
-    warehouse: Warehouse, components: Mapping[str, Node], table: Table, artifacts: Artifacts
+    components: Mapping[str, Node], table: Table, artifacts: Artifacts, refused: dict[str, str]
 ) -> tuple[dict[str, Node], dict[str, str]]:
     """The components that can be run, full passes in place, and why the others cannot."""
     from warehouse.submit import check_component
 
-    ready, refused = {}, {}
+    ready = {}
     for name, root in components.items():
+        if name in refused:
+            continue
         try:
             check_component(root, table, "")
-            resolved = _resolved(warehouse, name, root, table.name)
-            compile_plan({name: resolved}, artifacts)
-            ready[name] = resolved
+            _check_resolved(root)
+            compile_plan({name: root}, artifacts)
+            ready[name] = root
         except HeadraceError as error:
             refused[name] = one_line(error)
     return ready, refused
 
 
-def _resolved(warehouse: Warehouse, name: str, root: Node, table: str) -> Node:
-    """The component with what full passes found in place. Raises :class:`InputError` for one that was not made."""
-    from warehouse.analyses import resolve_components
-
-    if is_resolved([root]):
-        return root
-    resolution = resolve_components(warehouse, {name: root}, table)
-    if resolution.missing:
-        raise InputError("a full pass is missing", value="; ".join(one.describe() for one in resolution.missing),
-                         next_step="headrace analyze with this file")  # fmt: skip
-    return resolution.components[name]
+def _check_resolved(root: Node) -> None:
+    """Raise for a component with a full pass that was not made."""
+    for node in topological([root]):
+        if is_full_pass(node):
+            raise InputError("a full pass must be made first", value=expression_text(node, 100),
+                             next_step="headrace analyze with this file")  # fmt: skip
 
 
 def _tried(
@@ -153,20 +188,48 @@ def _untrainable(name: str, column_type: ColumnType) -> Sequence[Surprise]:
     return []
 
 
-def _label_error(table: Table, label: str) -> str:
+def _label_error(table: Table, target: Target) -> str:
+    from warehouse.submit import check_component
+
     try:
-        table.column(label)
+        if target.component is None:
+            table.column(target.label)
+        else:
+            check_component(target.component, table, "label")
     except HeadraceError as error:
         return one_line(error)
     return ""
 
 
-def _checked_label(label: str, error: str, sample: pa.Table) -> CheckedInput:
+def _checked_label(target: Target, error: str, sample: pa.Table) -> CheckedInput:
+    kind: ColumnType = Dense(DType.FLOAT64) if target.component is None else target.component.type
     if error:
-        return CheckedInput(label, plain_type(pa.float64()), None, error=error)
-    column = _one_array(sample.column(label))
-    found = statistics_of(column, plain_type(column.type))
-    return CheckedInput(label, plain_type(column.type), found, surprises_of_label(found))
+        return CheckedInput(target.label, kind, None, error=error)
+    if target.component is None:
+        column = _one_array(sample.column(target.label))
+        kind = plain_type(column.type)
+    else:
+        result = compile_plan({LABEL: target.component}).run(sample)
+        if LABEL in result.failures:
+            failure = result.failures[LABEL]
+            return CheckedInput(target.label, kind, None, error=f"operator {failure.operator}: {failure.error}")
+        column = result.columns[LABEL]
+    found = statistics_of(column, kind)
+    return CheckedInput(target.label, kind, found, (*surprises_of_label(found), *_wrong_labels(column, target)))
+
+
+def _wrong_labels(column: pa.Array, target: Target) -> Sequence[Surprise]:
+    """Labels that the model's task does not have, which training refuses."""
+    from trainer.heads import head_of
+
+    if not is_number(column.type):
+        return [Surprise("wrong_label", f"a label must be a boolean or a number, and is stored as {column.type}")]
+    head, values = head_of(target), np.asarray(column.drop_null()).astype(np.float64)
+    wrong = values[head.bad_labels(values)]
+    if not len(wrong):
+        return []
+    text = f"{len(wrong):,} of {len(values):,} labels are not {head.allowed}, such as {wrong[0]:g}: {head.remedy}"
+    return [Surprise("wrong_label", text)]
 
 
 def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

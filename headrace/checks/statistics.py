@@ -99,7 +99,8 @@ def plain_type(stored: pa.DataType) -> Dense:
     return Dense("float64" if pa.types.is_floating(stored) else "string")  # type: ignore[arg-type]
 
 
-def _is_number(column_type: pa.DataType) -> bool:
+def is_number(column_type: pa.DataType) -> bool:
+    """Whether an Arrow type is of booleans or numbers."""
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
     return any(is_kind(column_type) for is_kind in kinds)
 
@@ -111,7 +112,7 @@ def _not_finite(items: pa.Array) -> int:
 
 
 def _spread(items: pa.Array) -> Spread | None:
-    if not _is_number(items.type):
+    if not is_number(items.type):
         return None
     values = np.asarray(items.drop_null()).astype(np.float64)
     values = values[np.isfinite(values)]

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from headrace.checks.statistics import Spread
     from headrace.screens.check import CheckedModel, CheckedRow, SpreadRow
     from transforms.graph import Node
+    from transforms.target import Target
     from warehouse.warehouse import Warehouse
 
-_Subject = tuple[str, "Mapping[str, Node]", str, str]
+_Subject = tuple[str, "Mapping[str, Node]", "Mapping[str, str]", "Target", str]
 
 
 def check(
@@ -41,15 +42,16 @@ def check(
 
     with open_warehouse(home) as warehouse:
         models = tuple(
-            _checked(name, check_inputs(warehouse, components, label, where, rows))
-            for name, components, label, where in _subjects(warehouse, model, table, only or [])
+            _checked(name, check_inputs(warehouse, components, target, where, rows, refused))
+            for name, components, refused, target, where in _subjects(warehouse, model, table, only or [])
         )
     emit(CheckScreen(models), as_json=as_json)
 
 
 def _subjects(warehouse: Warehouse, model: str, table: str, only: list[str]) -> Iterator[_Subject]:
-    """Name, components, label and table of every model that is meant."""
+    """Name, components, inputs that are refused and why, target and table of every model that is meant."""
     if model.endswith(".py") or os.path.isfile(model):
+        from headrace.checks.check import resolved_inputs
         from headrace.model_file import chosen_models
 
         for each in chosen_models(model, only):
@@ -57,7 +59,8 @@ def _subjects(warehouse: Warehouse, model: str, table: str, only: list[str]) -> 
             if not name:
                 raise InputError("the model names no table", where=f"model {each.name}",
                                  next_step="Model(..., table=NAME), or check it with --table NAME")  # fmt: skip
-            yield each.name, {item.name: item.component for item in each.inputs.values()}, each.label, name
+            components, refused = resolved_inputs(warehouse, each, name)
+            yield each.name, components, refused, each.target, name
         return
     if only:
         raise InputError("--model chooses among the models of a file", where="--model", value=", ".join(only),
@@ -69,7 +72,7 @@ def _subjects(warehouse: Warehouse, model: str, table: str, only: list[str]) -> 
     with warehouse.catalog.read() as connection:
         record = get_model(connection, name, version)
         components = {item.name: item.component for item in stored_inputs(connection, record.id)}
-    yield record.name, components, record.label, table or record.table
+    yield record.name, components, {}, record.target, table or record.table
 
 
 def _checked(name: str, found: Check) -> CheckedModel:

@@ -105,6 +105,50 @@ def test_a_submitted_model_is_checked_by_name_without_a_change(submitted):
     assert "chooses among the models of a file" in cli("model", "check", "second", "--model", "second", status=2).err
 
 
+def test_a_label_is_checked_as_the_model_learns_it(cli, odd, tmp_path):
+    (tmp_path / "labels.py").write_text(
+        "import headrace as hr\n"
+        "def model(name, **kinds):\n"
+        '    made = hr.Model(name, client="search", table="odd", **kinds)\n'
+        '    made.input("user", hr.int64("user_id").hash_buckets(5000))\n'
+        "    return made\n"
+        'late = model("late", label=hr.int64("user_id") > 500)\n'
+        'grade = model("grade", label="user_id")\n'
+        'classes = model("classes", label="user_id", task="multiclass", classes=1000)\n'
+        'worth = model("worth", label="ratio", task="regression")\n'
+        'words = model("words", label="query")\n'
+        'gone = model("gone", label=hr.int64("none") > 5)\n',
+        encoding="utf-8",
+    )
+    models = {
+        row["model"]: row["label"] for row in cli("model", "check", tmp_path / "labels.py", "--json").json["models"]
+    }
+    codes = {name: [one["code"] for one in label["warnings"]] for name, label in models.items()}
+    assert codes == {"late": [], "grade": ["wrong_label"], "classes": [], "worth": ["wrong_label"], "words": ["wrong_label"],
+                     "gone": []}  # fmt: skip
+    assert models["late"]["type"] == "Dense[bool]"
+    assert "labels are not 0 or 1" in models["grade"]["warnings"][0]["text"]
+    assert "none" in models["gone"]["error"]
+
+
+def test_a_full_pass_that_was_not_made_is_that_inputs_error(cli, odd, tmp_path):
+    (tmp_path / "full.py").write_text(
+        "import headrace as hr\n"
+        'made = hr.Model("full", client="search", label="clicked", table="odd")\n'
+        'over = hr.between("2026-03-01", "2026-03-02")\n'
+        'made.input("word", hr.text("query").unigrams().vocabulary_ids(over=over))\n'
+        'made.input("user", hr.int64("user_id").hash_buckets(5000))\n'
+        'made.input("far", hr.text("query").vocabulary_ids(over=hr.between("2020-01-01", "2020-01-02")))\n'
+        'made.input("gone", hr.text("none").vocabulary_ids(over=over))\n',
+        encoding="utf-8",
+    )
+    (model,) = cli("model", "check", tmp_path / "full.py", "--json").json["models"]
+    assert "a full pass must be made first" in model["inputs"][0]["error"]
+    assert model["inputs"][1]["error"] == ""
+    assert "no partition starts in the range" in model["inputs"][2]["error"]
+    assert "no such column" in model["inputs"][3]["error"]
+
+
 def test_statistics_of_lists_with_weights():
     kind = Weighted(DType.INT64, 10)
     column = pa.array([[{"id": 1, "weight": 0.5}, {"id": 1, "weight": math.inf}], [], None], arrow_type(kind))
