@@ -23,7 +23,7 @@ from pipelines.errors import UnknownFormat
 from pipelines.log_blocks import BLOCK_BYTES, LONGEST_LINE_BYTES, LineBlock, LongLine, read_blocks
 from pipelines.log_columns import LogColumn
 from pipelines.log_schema import LogSchema
-from pipelines.log_text import original_bytes
+from pipelines.log_text import escape_bytes
 from pipelines.made_up_times import made_up_times
 from pipelines.parse_json_lines import parse_json_block
 from pipelines.quoted_records import whole_records
@@ -139,7 +139,7 @@ def _open_layout(block: LineBlock, schema: LogSchema, path: str) -> tuple[Layout
         raise _bad_header(path, printable(line)[:200], "column names on one line, quotes closed, no carriage return")
     if len(cells) > _MOST_COLUMNS:
         raise _bad_header(path, f"{len(cells)} columns", f"at most {_MOST_COLUMNS} columns")
-    names = [original_bytes(cell).decode("utf-8", "backslashreplace") for cell in cells]
+    names = [escape_bytes(cell).decode("utf-8", "backslashreplace") for cell in cells]
     counts = Counter(names)
     for name in schema.names:
         if counts[name] > 1:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pipelines.errors import TooManyRejects
 from pipelines.log_sources import LogSource
-from pipelines.log_text import original_bytes
+from pipelines.log_text import escape_bytes
 from pipelines.publication import make_folder, write_atomic
 from warehouse.storage_errors import explained
 
@@ -60,7 +60,7 @@ class Reject:
 
 def printable(raw: bytes) -> str:
     """``raw`` as text without loss of what matters: bytes that are not UTF-8 escaped, at most 4000 characters."""
-    return original_bytes(raw[:RAW_BYTES]).decode("utf-8", "backslashreplace")[:_RAW_CHARACTERS]
+    return escape_bytes(raw[:RAW_BYTES]).decode("utf-8", "backslashreplace")[:_RAW_CHARACTERS]
 
 
 class SideFile:
