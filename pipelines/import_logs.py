@@ -36,6 +36,7 @@ from pipelines.outcomes import (
     read_outcomes,
     write_outcome,
 )
+from pipelines.parquet_log import ParquetLog
 from pipelines.parse_log import parse_log
 from pipelines.partitions import content_id, parquet_bytes, sort_by_time, split_by_partition
 from pipelines.progress import Progress, watched
@@ -43,6 +44,7 @@ from pipelines.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.rejects import SideFile, check_share, side_files
 from pipelines.remote_runners import require_runnable
 from pipelines.row_order import check_file_times, first_rows_of
+from pipelines.typed_rows import ParsedBlock
 from pipelines.unique_rows import REPEATED, check_keys, without_known_keys
 from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
@@ -65,7 +67,7 @@ class ImportConfig:
     """
 
     files: tuple[str, ...]
-    schema: LogSchema
+    schema: LogSchema | ParquetLog
     output: str
     rejects: str
     max_reject_share: float = 0.05
@@ -118,9 +120,11 @@ def import_logs(
         sources = new_sources(every, ledger.imports())
         if not sources:
             return _nothing_new(config, len(every))
-        schema = config.schema.bounded(clock())
-        check_file_times(schema, sources)
-        first_rows = first_rows_of(schema, sources, ledger.imports(), config.longest_line_bytes)
+        schema, first_rows = config.schema, tuple[int, ...]()
+        if isinstance(schema, LogSchema):
+            schema = schema.bounded(clock())
+            check_file_times(schema, sources)
+            first_rows = first_rows_of(schema, sources, ledger.imports(), config.longest_line_bytes)
         import_id = digest([config.schema.digest(), [[s.name, s.sha256] for s in sources]])[:16]
         staging = ledger.stage(import_id)
         try:
@@ -144,7 +148,7 @@ def _nothing_new(config: ImportConfig, skipped: int) -> ImportReport:
 class ImportJob:
     """One run: what the two steps need to know, and nothing that a worker could not read from its fields."""
 
-    schema: LogSchema
+    schema: LogSchema | ParquetLog
     time_column: str
     staging: Path
     output: Path
@@ -201,8 +205,7 @@ class ImportJob:
         """A file's rows in pieces of bounded memory; rejects go to ``side``, what was counted to ``notes``."""
         tables: list[pa.Table] = []
         held_bytes = 0
-        longest = self.longest_line_bytes
-        for block in parse_log(path, self.schema, longest_line_bytes=longest, first_row=first_row):
+        for block in self._blocks(path, first_row):
             side.add(block.rejects)
             notes.update(block.notes)
             if block.table.num_rows:
@@ -213,6 +216,11 @@ class ImportJob:
                 tables, held_bytes = [], 0
         if tables:
             yield pa.concat_tables(tables)
+
+    def _blocks(self, path: str, first_row: int) -> Iterator[ParsedBlock]:
+        if isinstance(self.schema, ParquetLog):
+            return self.schema.blocks(path)
+        return parse_log(path, self.schema, longest_line_bytes=self.longest_line_bytes, first_row=first_row)
 
     def _stage_run(self, table: pa.Table, index: int, run: int) -> Iterator[tuple[str, str]]:
         """Write one Arrow file with a batch per partition."""

@@ -143,6 +143,28 @@ def read_whole(storage: Storage, path: str, on_invalid_text: OnInvalidText = ref
         return _checked(file.read(use_threads=True), path, 0, on_invalid_text)
 
 
+def read_arrow_schema(storage: Storage, path: str) -> pa.Schema:
+    """The names and types of a file's columns, without what else its writer noted. Reads the footer only.
+
+    Raises :class:`CorruptFile`.
+    """
+    with _opened(storage, path) as file:
+        schema = file.schema_arrow
+        return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+def row_batches(
+    storage: Storage, path: str, batch_rows: int, on_invalid_text: OnInvalidText = refuse_invalid_text
+) -> Iterator[pa.Table]:
+    """Every row of a file in order, at most ``batch_rows`` at a time. Raises as :func:`read_whole` does."""
+    first_row = 0
+    with _opened(storage, path) as file:
+        for batch in file.iter_batches(batch_size=batch_rows):
+            table = _checked(pa.Table.from_batches([batch]), path, first_row, on_invalid_text)
+            first_row += table.num_rows
+            yield table
+
+
 def row_count(storage: Storage, path: str) -> int:
     """The rows of a file. Reads the footer only. Raises :class:`CorruptFile`."""
     with _opened(storage, path) as file:

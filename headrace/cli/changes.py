@@ -233,7 +233,7 @@ def _screen(
         unknown_keys=done.unknown_keys,
         notes=(*notes, *done.notes, *_range_note(done, first, last)),
         recompute=tuple(
-            RecomputeRow(one.fingerprint, one.expression, one.columns, one.models, one.memos, one.rows)
+            RecomputeRow(one.fingerprint, one.expression, one.inputs, one.columns, one.models, one.memos, one.rows)
             for one in done.recompute
         ),
     )

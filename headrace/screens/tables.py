@@ -12,6 +12,8 @@ from headrace.screens.grid import facts, grid
 from headrace.screens.units import bytes_text, count_text, many, time_text
 
 _PLACES_SHOWN = 4
+#: Partitions that a person is shown, half of them the first ones and half the last; the JSON has all.
+_MOST_PARTITIONS = 24
 _TYPE_WIDTH = 60
 
 
@@ -150,15 +152,20 @@ class TableScreen:
         )
         # Most tables never change: the two columns appear with the first change.
         changed = any(p.deleted_rows or p.overlaid for p in self.partitions)
-        more = ("retracted>", "overlaid*") if changed else ()
+        extra = ("retracted>", "overlaid*") if changed else ()
+        shown = self.partitions
+        if len(shown) > _MOST_PARTITIONS:
+            shown = shown[: _MOST_PARTITIONS // 2] + shown[-_MOST_PARTITIONS // 2 :]
         partitions = grid(
-            ("partition", "version>", "fragments>", "rows>", "size>", *more),
+            ("partition", "version>", "fragments>", "rows>", "size>", *extra),
             ((p.partition, str(p.version), count_text(p.fragments), count_text(p.rows), bytes_text(p.size_bytes),
               *((count_text(p.deleted_rows), ", ".join(p.overlaid) or "-") if changed else ()))
-             for p in self.partitions),
+             for p in shown),
         )  # fmt: skip
+        left_out = len(self.partitions) - len(shown)
+        more = [f"{many(left_out, 'partition')} between them not shown: --json lists them all"] if left_out else []
         unread = [f"no model can read {c.name}: {c.unreadable}" for c in self.columns if c.unreadable]
-        return Group(head, "", columns, "", *([*unread, ""] if unread else []), partitions)
+        return Group(head, "", columns, "", *([*unread, ""] if unread else []), partitions, *more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +183,8 @@ class ImportedScreen:
 
     def render(self) -> RenderableType:
         """The import, then the registration."""
+        if not self.rows and not self.rejected:
+            return Group("nothing new: every row of these files was imported before", self.registered.render())
         text = (f"imported {many(self.rows, 'row')} into {many(self.partitions, 'partition')} under {self.output}; "
                 f"{count_text(self.late_rows)} of them late")  # fmt: skip
         if self.rejected:

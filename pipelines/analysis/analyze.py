@@ -7,19 +7,21 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
-from pipelines.analysis.analyzers import merged
-from pipelines.analysis.contributions import accumulators, is_known
+from pipelines.analysis.accumulators import merged
+from pipelines.analysis.contributions import known_contributions, read_contribution
 from pipelines.analysis.passes import run_passes
+from pipelines.analysis.preprocessing import preprocessing_graphs
 from pipelines.analysis.values import Part, PartitionWork
 from pipelines.beam_runner import RunnerOptions
 from pipelines.progress import Progress
-from transforms.errors import DataError, InputError
+from transforms.errors import DataError
+from transforms.full_pass import PreprocessingAnalysis
 from transforms.graph import Node, component_document
 from transforms.model import Model
-from transforms.render import expression_text
 from warehouse.analyses import PartitionData, PlacedAnalysis, record_written, resolve_components
 from warehouse.artifacts import write_artifact
 from warehouse.manifests import get_table
+from warehouse.model_analyses import prepare_analyses
 from warehouse.storage import Storage
 from warehouse.submit import check_model
 from warehouse.table import content_of
@@ -68,19 +70,43 @@ def analyze_model(
     while True:
         resolution = resolve_components(warehouse, components, name)
         if not resolution.missing:
+            action = partial(prepare_analyses, model=model.name, used=resolution.used)
+            warehouse.catalog.run(action, idempotent=True)
             return tuple(made)
-        made += _make(warehouse, resolution.missing, options, progress)
+        made += _make_all(warehouse, resolution.missing, options, progress)
         components = resolution.components
+
+
+def _make_all(
+    warehouse: Warehouse, missing: Sequence[PlacedAnalysis], options: RunnerOptions | None, progress: Progress | None
+) -> list[Analyzed]:
+    """The operators' analyses, then those of whole preprocessing functions, one after the other."""
+    whole = [placed for placed in missing if isinstance(placed.analysis, PreprocessingAnalysis)]
+    own = [placed for placed in missing if not isinstance(placed.analysis, PreprocessingAnalysis)]
+    made = _make(warehouse, own, options, progress) if own else []
+    return made + [_make_whole(warehouse, placed, options, progress) for placed in whole]
+
+
+def _make_whole(
+    warehouse: Warehouse, placed: PlacedAnalysis, options: RunnerOptions | None, progress: Progress | None
+) -> Analyzed:
+    """The analysis of a preprocessing_fn, which tf.Transform runs over all partitions of its range."""
+    begun = time.monotonic()
+    graphs = preprocessing_graphs(placed, warehouse.storage, options, progress)
+    while True:
+        artifact = write_artifact(warehouse.storage, graphs)
+        secs = time.monotonic() - begun
+        action = partial(record_written, storage=warehouse.storage, placed=placed, artifact=artifact, secs=secs,
+                         now=warehouse.clock())  # fmt: skip
+        if warehouse.catalog.run(action, idempotent=True):
+            read = {partition.contribution for partition in placed.partitions}
+            return _report(placed, read, artifact, len(graphs), secs)
 
 
 def _make(
     warehouse: Warehouse, missing: Sequence[PlacedAnalysis], options: RunnerOptions | None, progress: Progress | None
 ) -> list[Analyzed]:
     storage, begun = warehouse.storage, time.monotonic()
-    if not storage.is_local:
-        raise InputError("full passes need a home that is a local folder", where=storage.home,
-                         value="; ".join(one.describe() for one in missing),
-                         next_step="analyze in a local home, or use models without full-pass operators")  # fmt: skip
     works = missing_work(storage, missing)
     run_passes(works, storage.home, options, progress)
     read = {part.contribution for work in works for part in work.parts}
@@ -98,31 +124,31 @@ def _make(
 
 
 def missing_work(storage: Storage, missing: Sequence[PlacedAnalysis]) -> list[PartitionWork]:
-    """The partitions that have to be read, each once for all analyses that need it beside the same label."""
-    parts: dict[tuple[str, tuple[str, ...], str], dict[str, Part]] = {}
-    sources: dict[tuple[str, tuple[str, ...], str], tuple[PartitionData, Node | None]] = {}
+    """The partitions that have to be read, in time order, each once for all analyses that need it."""
+    parts: dict[tuple[str, tuple[str, ...]], dict[str, Part]] = {}
+    sources: dict[tuple[str, tuple[str, ...]], PartitionData] = {}
+    known = known_contributions(storage, (one.contribution for placed in missing for one in placed.partitions))
     for placed in missing:
-        analysis, label = placed.analysis, placed.analysis.label
-        document = component_document(analysis.expression)
+        roots = (placed.analysis.expression, placed.analysis.label, placed.analysis.weight)
+        expression, label, weight = (None if root is None else component_document(root) for root in roots)
+        assert expression is not None, "an analysis has values"
         for partition in placed.partitions:
-            if is_known(storage, partition.contribution):
-                continue
             content = tuple(content_of(fragment, fragment.digests) for fragment in partition.fragments)
-            source = (partition.partition, content, "" if label is None else label.identity)
-            sources[source] = (partition, label)
-            part = Part(partition.contribution, analysis.operator, document)
+            source = (partition.partition, content)
+            if partition.contribution in known:
+                continue
+            sources.setdefault(source, partition)
+            part = Part(partition.contribution, placed.analysis.operator, expression, label, weight)
             parts.setdefault(source, {})[partition.contribution] = part
     return [
-        PartitionWork(partition.partition, partition.fragments, tuple(parts[source].values()),
-                      None if label is None else component_document(label))
-        for source, (partition, label) in sources.items()
-    ]  # fmt: skip
+        PartitionWork(source.partition, source.fragments, tuple(parts[key].values())) for key, source in sources.items()
+    ]
 
 
 def _keep(storage: Storage, placed: PlacedAnalysis) -> tuple[str, int]:
     """The artifact of an analysis whose partitions are all known, written."""
     try:
-        values = merged(placed.analysis, (accumulators(storage, one.contribution) for one in placed.partitions))
+        values = merged(placed.analysis, (read_contribution(storage, one.contribution) for one in placed.partitions))
     except DataError as error:
         error.where = error.where or placed.describe()
         raise
@@ -133,7 +159,7 @@ def _report(placed: PlacedAnalysis, contributions: Set[str], artifact: str, size
     read = [partition for partition in placed.partitions if partition.contribution in contributions]
     return Analyzed(
         operator=placed.analysis.operator,
-        expression=expression_text(placed.analysis.expression),
+        expression=placed.analysis.text,
         over=str(placed.analysis.over),
         partitions=len(placed.partitions),
         partitions_read=len(read),
