@@ -195,7 +195,7 @@ class ImportJob:
                 parts += self._stage_run(table, index, run)
             side.finish()
             outcome |= {"rows": rows, "rejected": side.reasons.total(), "reasons": dict(side.reasons),
-                        "side_file": entry["side_file"], "notes": dict(notes)}  # fmt: skip
+                        "side_file": entry["side_file"], "notes": dict(notes), "example": side.example}  # fmt: skip
         except HeadraceError as error:
             outcome["error"], parts = error_document(error), []
         write_outcome(self.staging, f"source-{index:06d}", outcome)
@@ -314,7 +314,8 @@ def _publish(
     for outcome in read:
         reasons.update(cast("dict[str, int]", outcome["reasons"]))
         notes.update(cast("dict[str, int]", outcome["notes"]))
-    check_share(rows, reasons, config.max_reject_share, config.rejects)
+    example = next((str(outcome["example"]) for outcome in read if outcome["example"]), "")
+    check_share(rows, reasons, config.max_reject_share, config.rejects, example)
     repeated = _total(written, "repeated")
     if repeated:
         notes[REPEATED] = repeated

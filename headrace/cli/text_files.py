@@ -15,6 +15,7 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     from pipelines.log_columns import LogFormat
     from pipelines.log_schema import LogSchema
+    from pipelines.parquet_log import ParquetLog
     from warehouse.changes.values import Source
     from warehouse.table import Table
     from warehouse.warehouse import Warehouse
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
 KEPT_SCHEMA = "schema.jsonc"
 
 
-def keep_schema(root: str, schema: LogSchema) -> None:
-    """Keep the schema that a table was imported with, for text files that change it later."""
+def keep_schema(root: str, log: LogSchema | ParquetLog) -> None:
+    """Keep the schema that a table was imported with, for text files that change it later; Parquet has none."""
+    from pipelines.log_schema import LogSchema
     from pipelines.publication import write_atomic
 
-    content = json.dumps(schema.to_document(), indent=1, ensure_ascii=False)
+    if not isinstance(log, LogSchema):
+        return
+
+    content = json.dumps(log.to_document(), indent=1, ensure_ascii=False)
     write_atomic(Path(f"{root}.imports") / KEPT_SCHEMA, content.encode())
 
 

@@ -17,6 +17,7 @@ from pipelines.inference.values import ColumnGuess, guess_column
 from pipelines.log_columns import LogColumn, LogTime, MadeUpTime
 from pipelines.log_schema import LogSchema
 from pipelines.log_sources import expand_files
+from pipelines.partitions import MOST_DAYS_BY_HOUR
 from pipelines.time_formats import ISO_8601, read_times, time_pattern
 from transforms.errors import InputError
 from transforms.types import DType
@@ -26,8 +27,6 @@ _MOST_FILES = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_IN_NAME = (("%Y-%m-%d", r"\d{4}-[01]\d-[0-3]\d"), ("%Y%m%d", r"(?<!\d)20[0-4]\d[01]\d[0-3]\d(?!\d)"),
                 ("%Y_%m_%d", r"\d{4}_[01]\d_[0-3]\d"))  # fmt: skip
-#: A span of so many days in the sample, or more, is cut into days.
-_DAYS_BY_HOUR = 14
 _ROWS_PER_HOUR = 100_000
 
 
@@ -88,7 +87,7 @@ def _refuse_binary(sample: Sample) -> None:
     head = sample.head
     if head.startswith(b"PAR1"):
         raise UnknownFormat("a Parquet file needs no schema file", where=sample.path,
-                            next_step="lay it out as FOLDER/date=YYYY-MM-DD/*.parquet and register it: headrace table add NAME FOLDER; "
+                            next_step="import it by its time column: headrace table import NAME FILE --time-column COLUMN; "
                             "or add its rows to a table: headrace table append NAME FILE")  # fmt: skip
     known = {b"\x1f\x8b": "gzip: its name must end in .gz", b"PK\x03\x04": "zip: unpack it", b"BZh": "bzip2: unpack it",
              b"\xfd7zXZ": "xz: unpack it", b"\x28\xb5\x2f\xfd": "zstd: unpack it", b"Obj\x01": "Avro: convert it to JSON lines",
@@ -224,7 +223,7 @@ def _strings(texts: Sequence[str]) -> object:
 def _spans_days(best: ColumnGuess) -> bool:
     """Whether the event times lie many days apart; a log without any is cut into hours."""
     moments = [moment for text in best.times if (moment := _moment(text, best.column)) is not None]
-    return bool(moments) and max(moments) - min(moments) > timedelta(days=_DAYS_BY_HOUR)
+    return bool(moments) and max(moments) - min(moments) > timedelta(days=MOST_DAYS_BY_HOUR)
 
 
 def _moment(text: str, column: LogColumn) -> datetime | None:
