@@ -40,6 +40,7 @@ _SYMBOLS = {
 _WRITTEN_OTHERWISE = {
     "python_function": "hr.op(result=...)(function)(x, ...)",
     "tensorflow_graph": "hr.from_preprocessing_fn(...)",
+    "preprocessing_output": "hr.from_preprocessing_fn(..., over=...)",
     "vocabulary_lookup": "what an analysis puts in the place of vocabulary_ids",
 }
 _KINDS = ("Dense", "Ragged", "Weighted", "Vector", "artifact")
@@ -160,7 +161,7 @@ def _facts(operator: Operator) -> str:
 
 def _gives(operator: Operator) -> str:
     """The result type: one, the argument's, or all that there are, tried over every combination of argument types."""
-    if operator.family == "functions":
+    if operator.family == "functions" or operator.name == "preprocessing_output":
         return "what the function gives"
     results = dict(_signatures(operator))
     distinct = list(dict.fromkeys(_plain(result) for result in results.values()))
