@@ -258,7 +258,11 @@ def _model_changes(
     """What differs from the previous version besides settings and the inputs' expressions."""
     if before is None:
         return ()
-    pairs = (("label", before.label, model.label), ("table", before.table, table.name))
+    pairs = (
+        ("label", before.label, model.label),
+        ("task", before.target.task_text, model.target.task_text),
+        ("table", before.table, table.name),
+    )
     changes = [f"{what}: {old} -> {new}" for what, old, new in pairs if old != new]
     gone = [name for name in earlier if name not in model.inputs]
     changes += [f"input {name} is gone" for name in gone]
