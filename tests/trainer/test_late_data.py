@@ -12,7 +12,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.trainer.late_log import Log
+from tests.trainer.late_log import Log, at_stage
+from trainer.checkpoint import read_newest
 from trainer.document_field import DocumentField
 from trainer.due_events import counts_after
 from trainer.errors import BadLabel, RunMismatch
@@ -226,6 +227,37 @@ def test_the_batches_hold_each_late_event_once(log, tmp_path, monkeypatch):
     log.train(tmp_path, passes=2)
     assert set(seen.values()) == {2}
     assert len(seen) == sum(table.num_rows for table in log.stored.values())
+
+
+class Crash(Exception):
+    """Stands for a process that ends in the middle of an epoch."""
+
+
+def crash_after(batches: int):
+    left = iter(range(batches))
+
+    def progress(event) -> None:
+        if event.kind == "batch" and next(left, None) is None:
+            raise Crash
+
+    return progress
+
+
+def test_crashes_before_and_after_late_data_leave_no_trace(tmp_path):
+    """``test_chaos.py`` does so with SIGKILL; here every crash is in a stage where labels, rows or retractions just came."""
+    for stage, crashes in ((0, (3, 9)), (1, (0, 2, 6))):
+        log = at_stage(stage)
+        straight = log.train(tmp_path / "straight", passes=2)
+        for batches in crashes:
+            with pytest.raises(Crash):
+                log.train(tmp_path / "crashed", passes=2, progress=crash_after(batches))
+        resumed = log.train(tmp_path / "crashed", passes=2)
+        assert resumed.ledger == straight.ledger
+        assert resumed.ledger.exact
+        assert resumed.history == straight.history
+        one, other = (read_newest(tmp_path / name, on_skip=pytest.fail) for name in ("straight", "crashed"))
+        assert (one.path / MANIFEST).read_bytes() == (other.path / MANIFEST).read_bytes()
+    assert (straight.late.labels, straight.late.rows, straight.late.retracted) == (24, 400, 10)
 
 
 def as_an_older_release(checkpoint) -> None:
