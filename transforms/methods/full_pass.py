@@ -52,9 +52,9 @@ class FullPassMethods(Methods):
             **_range(over),
         }
         params = common | {option: value for option, value in sought.items() if value is not None}
-        if label is None and weights is None:
-            return self._apply("vocabulary_ids", **params)
         if label is None:
+            if weights is None:
+                return self._apply("vocabulary_ids", **params)
             return self._apply("weighted_vocabulary_ids", weights, **params)
         if weights is None:
             return self._apply("labelled_vocabulary_ids", label, **params)
