@@ -76,12 +76,12 @@ class SubmittedScreen:
              count_text(m.shared), count_text(m.queued), percent_text(m.covered_share), m.said)
             for m in self.models
         )  # fmt: skip
-        table = grid(
+        lines = grid(
             ("model", "version>", "client", "inputs>", "components×fragments>", "memoized>", "queued already>",
              "queued now>", "covered>", "*"),
             rows,
         )  # fmt: skip
-        table = Group(table, *self._analyses())
+        table = Group(lines, *self._analyses())
         waiting = sum(m.queued + m.shared for m in self.models)
         computed = sum(m.computed for m in self.models)
         dropped = sum(m.dropped for m in self.models)
@@ -196,7 +196,7 @@ class ModelScreen:
              ("client", self.client), ("priority", str(self.priority)), ("table", self.table), ("label", self.label))
         )  # fmt: skip
         rows = ((i.name, i.type, i.fingerprint[:12], i.expression) for i in self.inputs)
-        shown = [head, "", grid(("input", "type", "fingerprint", "expression*"), rows)]
+        shown: list[RenderableType] = [head, "", grid(("input", "type", "fingerprint", "expression*"), rows)]
         if self.analyses:
             pinned = (
                 (one.operator, one.expression, one.over, count_text(one.rows), one.artifact[:12])

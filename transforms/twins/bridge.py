@@ -99,7 +99,7 @@ def saved_function(path: str) -> tuple[Callable[[dict[str, Any]], Tensors], Mapp
 
 
 def _is_column(shape: tf.TensorShape) -> bool:
-    return shape.rank == 2 and shape[1] == 1
+    return bool(shape.rank == 2 and shape[1] == 1)
 
 
 def _transform_context(module: tf.Module) -> Any:
@@ -255,7 +255,7 @@ class _Tracing:
 
 
 #: The packages that an analysis depends on.
-_ANALYSING = ("tensorflow", "tensorflow-transform", "tfx-bsl")
+_ANALYSING = ("numpy", "python", "tensorflow", "tensorflow-transform", "tfx-bsl")
 
 
 def _type_of(column_type: ColumnType) -> dict[str, object]:
