@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import pyarrow.parquet as pq
 
-from benchmarks.harness import machine
+from benchmarks.harness import machine, peak_bytes
 from benchmarks.search_log import generate
 from warehouse.config import WarehouseConfig
 from warehouse.register import register_table
@@ -55,12 +55,6 @@ def main() -> int:
     return 0
 
 
-def _peak_bytes() -> int:
-    """The most memory this process ever held; unlike ``ru_maxrss`` without what its parent held. Linux only."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-
-
 def _peak(folder: Path) -> dict[str, int]:
     from benchmarks.transform_throughput import components
     from pipelines.fragment_run import PlanCache, memoize_fragment
@@ -79,9 +73,9 @@ def _peak(folder: Path) -> dict[str, int]:
         plans = PlanCache()
         (small,), (large,) = first.fragments, second.fragments
         memoize_fragment(warehouse.storage, FragmentWork(small, wanted, "memos/small.arrow"), plans)
-        before = _peak_bytes()
+        before = peak_bytes()
         memoize_fragment(warehouse.storage, FragmentWork(large, wanted, "memos/large.arrow"), plans)
-        after = _peak_bytes()
+        after = peak_bytes()
     return {"before_bytes": before, "after_bytes": after}
 
 

@@ -35,12 +35,14 @@ from pipelines.outcomes import (
     read_outcomes,
     write_outcome,
 )
+from pipelines.parquet_log import ParquetLog
 from pipelines.parse_log import parse_log
 from pipelines.partitions import content_id, parquet_bytes, sort_by_time, split_by_partition
 from pipelines.progress import Progress, watched
 from pipelines.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.rejects import SideFile, check_share, side_files
 from pipelines.remote_runners import require_runnable
+from pipelines.typed_rows import ParsedBlock
 from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
 
@@ -61,7 +63,7 @@ class ImportConfig:
     """
 
     files: tuple[str, ...]
-    schema: LogSchema
+    schema: LogSchema | ParquetLog
     output: str
     rejects: str
     max_reject_share: float = 0.05
@@ -124,7 +126,7 @@ def _nothing_new(config: ImportConfig, skipped: int) -> ImportReport:
 class ImportJob:
     """One run: what the two steps need to know, and nothing that a worker could not read from its fields."""
 
-    schema: LogSchema
+    schema: LogSchema | ParquetLog
     time_column: str
     staging: Path
     output: Path
@@ -177,7 +179,7 @@ class ImportJob:
         """A file's rows in pieces of bounded memory; rejects go to ``side``."""
         tables: list[pa.Table] = []
         held_bytes = 0
-        for block in parse_log(path, self.schema, longest_line_bytes=self.longest_line_bytes):
+        for block in self._blocks(path):
             side.add(block.rejects)
             if block.table.num_rows:
                 tables.append(block.table)
@@ -187,6 +189,11 @@ class ImportJob:
                 tables, held_bytes = [], 0
         if tables:
             yield pa.concat_tables(tables)
+
+    def _blocks(self, path: str) -> Iterator[ParsedBlock]:
+        if isinstance(self.schema, ParquetLog):
+            return self.schema.blocks(path)
+        return parse_log(path, self.schema, longest_line_bytes=self.longest_line_bytes)
 
     def _stage_run(self, table: pa.Table, index: int, run: int) -> Iterator[tuple[str, str]]:
         """Write one Arrow file with a batch per partition."""

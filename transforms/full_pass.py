@@ -17,7 +17,15 @@ from transforms.errors import DataError
 from transforms.graph import Artifact, Node, Operation, fold, topological
 from transforms.operators import REGISTRY
 from transforms.operators.declaration import Scalar
-from transforms.operators.full_pass import FULL_PASS, PREPROCESSING_OUTPUT, QUANTILE_EPSILON, not_analyzed
+from transforms.operators.full_pass import (
+    FULL_PASS,
+    LABELLED,
+    PREPROCESSING_OUTPUT,
+    QUANTILE_EPSILON,
+    VOCABULARIES,
+    WEIGHTED,
+    not_analyzed,
+)
 from transforms.render import expression_text
 from transforms.time_range import TimeRange, between
 from transforms.types import DType, Ragged, Vector
@@ -30,9 +38,13 @@ PREPROCESSING = PREPROCESSING_OUTPUT.name
 #: The parameters that decide what is found, not how it is used.
 _SOUGHT = {
     "vocabulary_ids": ("top_k", "min_frequency"),
+    "weighted_vocabulary_ids": ("top_k", "min_frequency"),
     "labelled_vocabulary_ids": ("top_k",),
+    "weighted_labelled_vocabulary_ids": ("top_k",),
     "quantile_buckets": ("n",),
 }
+#: Such parameters of later releases: part of an analysis's identity where they are not what they were before.
+_SOUGHT_SINCE = ("use_adjusted_mutual_info", "min_diff_from_avg", "min_information", "fingerprint_shuffle")
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class Analysis:
     @property
     def roots(self) -> tuple[Node, ...]:
         """Every analyzed expression."""
-        return tuple(node for node in (self.expression, self.label) if node is not None)
+        return tuple(node for node in (self.expression, self.label, self.weight) if node is not None)
 
     @cached_property
     def text(self) -> str:
@@ -77,19 +89,26 @@ class Analysis:
     @property
     def label(self) -> Node | None:
         """The label that values are compared with, if the operator takes one."""
-        return canonicalize(self.node.operands[1]) if len(self.node.operands) > 1 else None
+        return canonicalize(self.node.operands[1]) if self.operator in LABELLED else None
+
+    @property
+    def weight(self) -> Node | None:
+        """What an event weighs, if the operator takes weights."""
+        return canonicalize(self.node.operands[-1]) if self.operator in WEIGHTED else None
 
     @cached_property
     def partial(self) -> str:
         """The identity of what one partition contributes: operator and analyzed expressions, whatever is sought in it."""
-        analyzed = [node.identity for node in (self.expression, self.label) if node is not None]
+        analyzed = [node.identity for node in self.roots]
         epsilon = QUANTILE_EPSILON if self.operator == "quantile_buckets" else None
         return digest([_FORMAT, self.operator, self.node.version, epsilon, analyzed])
 
     @cached_property
     def fingerprint(self) -> str:
         """The identity of the analysis but for the data: :attr:`partial` and what is sought."""
-        return digest([self.partial, {name: self.params[name] for name in _SOUGHT.get(self.operator, ())}])
+        defaults = {param.name: param.default for param in REGISTRY[self.operator].params}
+        later = [name for name in _SOUGHT_SINCE if name in defaults and self.params[name] != defaults[name]]
+        return digest([self.partial, {name: self.params[name] for name in (*_SOUGHT.get(self.operator, ()), *later)}])
 
 
 @dataclass(frozen=True)
@@ -193,7 +212,7 @@ def resolve(root: Node, findings: Mapping[str, Finding]) -> Node:
 def _resolved(node: Operation, args: tuple[Node, ...], found: Finding) -> Operation:
     params = dict(node.params)
     match node.op:
-        case "vocabulary_ids" | "labelled_vocabulary_ids":
+        case name if name in VOCABULARIES:
             terms = Artifact(Vector(DType.STRING, found.size), found.digest)
             return _operation("vocabulary_lookup", (args[0], terms), {"oov_buckets": params["oov_buckets"]})
         case "quantile_buckets":

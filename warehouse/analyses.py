@@ -19,7 +19,7 @@ from transforms.errors import InputError
 from transforms.full_pass import PREPROCESSING, Analysis, Finding, analyses, resolve
 from transforms.graph import Node, raw_columns
 from transforms.model import Model, ModelInput
-from transforms.time_range import moment_text
+from transforms.time_range import TimeRange, moment_text
 from warehouse import schema
 from warehouse.artifacts import artifact_path, read_artifact
 from warehouse.catalog import insert_absent
@@ -81,9 +81,19 @@ def _shown(analysis: Analysis) -> str:
     return f"{analysis.operator}({text})"
 
 
-def place(connection: Connection, table: str, analysis: Analysis) -> PlacedAnalysis:
-    """An analysis over the partitions of ``table`` that start in its range. Raises :class:`InputError` if none does."""
-    placed = current_fragments(connection, table, analysis.over.start, analysis.over.end)
+#: The fragments of ranges that were looked up already.
+_Ranges = dict[TimeRange, tuple[PlacedFragment, ...]]
+
+
+def place(connection: Connection, table: str, analysis: Analysis, ranges: _Ranges | None = None) -> PlacedAnalysis:
+    """An analysis over the partitions of ``table`` that start in its range. Raises :class:`InputError` if none does.
+
+    ``ranges``: analyses of one range share its fragments.
+    """
+    ranges = {} if ranges is None else ranges
+    if analysis.over not in ranges:
+        ranges[analysis.over] = current_fragments(connection, table, analysis.over.start, analysis.over.end)
+    placed = ranges[analysis.over]
     if not placed:
         known = current_fragments(connection, table)
         there = f"{known[0].partition} to {known[-1].partition}" if known else "(no partition)"
@@ -190,11 +200,13 @@ def resolve_components(
         missing: dict[str, PlacedAnalysis] = {}
         found: dict[str, Finding] = {}
         known: dict[str, Finding] = {}
+        ranges: _Ranges = {}
         with warehouse.catalog.read() as connection:
             for analysis in analyses(current.values()):
                 identity = analysis_identity(analysis, table)
                 if identity not in known and identity not in missing:
-                    match _known(connection, warehouse.storage, analysis, table, (pinned or {}).get(identity)):
+                    pin = (pinned or {}).get(identity)
+                    match _known(connection, warehouse.storage, analysis, table, pin, ranges):
                         case PlacedAnalysis() as placed:
                             missing[identity] = placed
                         case one, finding:
@@ -207,20 +219,27 @@ def resolve_components(
 
 
 def _known(
-    connection: Connection, storage: Storage, analysis: Analysis, table: str, pin: UsedAnalysis | None
+    connection: Connection,
+    storage: Storage,
+    analysis: Analysis,
+    table: str,
+    pin: UsedAnalysis | None,
+    ranges: _Ranges,
 ) -> tuple[UsedAnalysis, Finding] | PlacedAnalysis:
     """What an analysis is resolved with, the pinned finding first; the analysis itself if it has to be made."""
     if pin is not None and (finding := _read_finding(storage, pin.artifact, pin.operator)) is not None:
-        return _compared(connection, analysis, table, pin), finding
-    placed = place(connection, table, analysis)
+        return _compared(connection, analysis, table, pin, ranges), finding
+    placed = place(connection, table, analysis, ranges)
     finding = find_analysis(connection, storage, placed.key)
     return placed if finding is None else (placed.used(finding.digest), finding)
 
 
-def _compared(connection: Connection, analysis: Analysis, table: str, pin: UsedAnalysis) -> UsedAnalysis:
+def _compared(
+    connection: Connection, analysis: Analysis, table: str, pin: UsedAnalysis, ranges: _Ranges
+) -> UsedAnalysis:
     """A pinned analysis, and whether its range holds the same data still."""
     try:
-        placed = place(connection, table, analysis)
+        placed = place(connection, table, analysis, ranges)
     except InputError:  # no partition of the range is left, which changes nothing for a pinned analysis
         return replace(pin, rows_now=0, is_current=False)
     return replace(pin, rows_now=placed.rows, partitions=len(placed.partitions), is_current=placed.key == pin.key)
@@ -240,7 +259,7 @@ def resolve_model(warehouse: Warehouse, model: Model, table: str) -> tuple[Model
         raise NotAnalyzed("a model has full-pass operators that nobody analyzed yet", where=f"model {model.name}",
                           value="; ".join(one.describe() for one in resolution.missing),
                           next_step="headrace analyze MODEL_FILE, or submit it with --analyze")  # fmt: skip
-    resolved = Model(model.name, client=model.client, label=model.label, priority=model.priority, table=model.table)
+    resolved = model.without_inputs()
     for name, root in resolution.components.items():
         resolved.inputs[name] = ModelInput(name, root, root.identity)
     return resolved, resolution.used

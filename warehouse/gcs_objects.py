@@ -141,7 +141,7 @@ class GcsObjects:
                 return attempts > 1
             return True
 
-    def publish(self, path: str, write: Writer) -> int:
+    def publish(self, path: str, write: Writer, synced: bool = True) -> int:
         """Put an object in its place, over another one if need be; its size in bytes."""
         with _Content(path, write) as content, explained_by_google(GCS + path, "write"):
             generation = 0

@@ -104,9 +104,9 @@ class LocalFiles:
                 return False
         return True
 
-    def publish(self, path: str, write: Writer) -> int:
+    def publish(self, path: str, write: Writer, synced: bool = True) -> int:
         """Put a file in its place, over another one if need be; its size in bytes."""
-        return _publish(path, write, os.replace)
+        return _publish(path, write, os.replace, synced)
 
     def create(self, path: str, write: Writer) -> bool:
         """Put a file in its place unless one is there."""
@@ -170,7 +170,7 @@ def _link(temporary: str, path: str) -> None:
     os.unlink(temporary)
 
 
-def _publish(path: str, write: Writer, put: Callable[[str, str], None]) -> int:
+def _publish(path: str, write: Writer, put: Callable[[str, str], None], synced: bool = True) -> int:
     folder, name = os.path.split(path)
     unique = f"{os.getpid()}-{threading.get_ident()}-{uuid.uuid4().hex[:8]}"
     temporary = os.path.join(folder, temporary_name(name, unique))
@@ -180,14 +180,16 @@ def _publish(path: str, write: Writer, put: Callable[[str, str], None]) -> int:
             with open(temporary, "xb") as file:
                 write(file)
                 file.flush()
-                os.fsync(file.fileno())
+                if synced:
+                    os.fsync(file.fileno())
                 size_bytes = os.fstat(file.fileno()).st_size
             put(temporary, path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
             raise
-        _sync_folder(folder)
+        if synced:
+            _sync_folder(folder)
     return size_bytes
 
 

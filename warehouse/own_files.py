@@ -19,7 +19,7 @@ from warehouse.stored_file import StoredFile, is_inside
 
 #: The folder of the home where Beam workers leave results for the worker that started them.
 JOBS = "jobs"
-#: The folder of the home where contributions to analyses are kept; ``jobs`` in it is where they were written.
+#: The folder of the home where contributions to analyses are kept; in its ``jobs`` workers say what they have done.
 ANALYSIS = "analysis"
 #: The folder of the home that holds the files of changes of tables.
 OVERLAYS = "overlays"
@@ -33,7 +33,7 @@ _FOLDERS = (MEMOS, JOBS, ARTIFACTS, ANALYSIS, OVERLAYS)
 _ID, _DIGEST = "[0-9a-f]{32}", "[0-9a-f]{64}"
 #: Of a memo file: the fragment, the lease or the compaction, the memos. Releases before leases had names left out the lease.
 _MEMO = rf"[0-9a-f]{{16}}-(?:(?:compaction)?{_ID}-[0-9a-f]{{16}}|{_ID})\.{SUFFIX}"
-#: What Beam and tf.Transform write of one partition.
+#: What Beam and tf.Transform wrote of one partition, in releases that ran them.
 _ACCUMULATED = r"(?:beam-temp-[^/]+/.+|(?:\d+|METADATA)-\d{5}-of-\d{5}(?:\.gz)?|MANIFEST)"
 _SHAPES: tuple[tuple[OwnKind, re.Pattern[str]], ...] = (
     ("memos", re.compile(rf"{MEMOS}/(?:[^/]+/)+{_MEMO}")),
@@ -41,7 +41,7 @@ _SHAPES: tuple[tuple[OwnKind, re.Pattern[str]], ...] = (
     ("artifacts", re.compile(rf"{ARTIFACTS}/{_DIGEST}\.arrow")),
     ("job results", re.compile(rf"{JOBS}/{_ID}-\d{{6,}}\.json")),
     ("analysis files", re.compile(rf"{ANALYSIS}/jobs/{_ID}/(?:done/{_DIGEST}\.json|{_DIGEST}/{_ACCUMULATED})")),
-    ("contributions", re.compile(rf"{ANALYSIS}/tft-[^/]+/{_DIGEST}\.json")),
+    ("contributions", re.compile(rf"{ANALYSIS}/(?:tft-[^/]+/{_DIGEST}\.json|sums-[^/]+/[0-9a-f]/{_DIGEST}\.arrow)")),
 )
 _UNFINISHED = re.compile(r"(?P<folder>.+/)\.(?P<name>[^/]+)\.[0-9a-f-]+\.tmp")
 

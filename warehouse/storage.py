@@ -130,14 +130,15 @@ class Storage:
         files, root, _ = self._place("")
         return files.delete_inner(root.rstrip("/"), inner)
 
-    def write_atomic(self, path: str, content: bytes | Writer) -> int:
+    def write_atomic(self, path: str, content: bytes | Writer, *, synced: bool = True) -> int:
         """Publish a file: all of it, or nothing. Replaces a file of the same name. Returns its size in bytes.
 
-        ``content`` is the bytes, or a function that writes them to the file it is given. Raises
+        ``content`` is the bytes, or a function that writes them to the file it is given. Without ``synced`` a local file
+        is not forced to disk: a power cut may tear it, so its reader verifies it and can do without it. Raises
         :class:`StorageError`, with the path, when the disk is full or refuses; nothing is left behind then.
         """
         files, full, _ = self._place(path)
-        return files.publish(full, content if callable(content) else _writer_of(content))
+        return files.publish(full, content if callable(content) else _writer_of(content), synced)
 
     def create(self, path: str, content: bytes | Writer) -> bool:
         """Publish a file where none is: of several writers exactly one gets True, and its file stays. Errors as above."""

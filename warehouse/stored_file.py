@@ -64,8 +64,8 @@ class Files(Protocol):
     def delete_inner(self, root: str, path: str) -> bool:
         """Remove the ordinary file at ``path`` of ``root``, through no link; False if there is none."""
 
-    def publish(self, path: str, write: Writer) -> int:
-        """Put a file in its place, over another one if need be; its size in bytes."""
+    def publish(self, path: str, write: Writer, synced: bool = True) -> int:
+        """Put a file in its place, over another one if need be; its size in bytes. See :meth:`Storage.write_atomic`."""
 
     def create(self, path: str, write: Writer) -> bool:
         """Put a file in its place unless one is there."""

@@ -187,7 +187,7 @@ def _screen(done: Change, first: datetime | None = None, last: datetime | None =
         unknown_keys=done.unknown_keys,
         notes=(*done.notes, *_range_note(done, first, last)),
         recompute=tuple(
-            RecomputeRow(one.fingerprint, one.expression, one.columns, one.models, one.memos, one.rows)
+            RecomputeRow(one.fingerprint, one.expression, one.inputs, one.columns, one.models, one.memos, one.rows)
             for one in done.recompute
         ),
     )

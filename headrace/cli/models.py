@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.analyze import DryRun, make_analyses, planned_analyses
+from headrace.cli.analyze import make_analyses, planned_analyses
 from headrace.cli.explain import explain
 from headrace.cli.export import export
 from headrace.cli.output import emit
+from headrace.cli.read import read
 from headrace.cli.session import AsJson, Home, open_warehouse
 
 if TYPE_CHECKING:
+    from headrace.screens.dry_run import DryRunScreen
     from transforms.model import Model
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
-    help="Submit models; list, show, explain, export and retire them.", no_args_is_help=True, rich_markup_mode=None
+    help="Submit models; list, show, explain, read, export and retire them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
@@ -47,20 +51,25 @@ def submit(
             "models keep what they are pinned to.",
         ),
     ] = False,
-    dry_run: DryRun = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what submitting would do, input by input, and with --analyze which analyses come first; change nothing.",
+        ),
+    ] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
     """Submit the models of a file: match what is memoized, queue what is missing."""
     from headrace.model_file import chosen_models
     from headrace.screens.models import PinnedRow, SubmittedRow, SubmittedScreen
-    from transforms.errors import InputError
     from warehouse.submit import submit_model
 
-    if dry_run and not analyze:
-        raise InputError("--dry-run of a submission goes with --analyze", next_step="headrace model submit FILE --analyze "
-                         "--dry-run; headrace model explain says what a submitted model finds")  # fmt: skip
     models = chosen_models(file, model)
+    if dry_run and not analyze:
+        emit(_planned(models, table, policy, home), as_json=as_json)
+        return
     rows = []
     with open_warehouse(home) as warehouse:
         if dry_run:
@@ -96,6 +105,37 @@ def submit(
     emit(SubmittedScreen(tuple(rows)), as_json=as_json)
 
 
+def _planned(models: Sequence[Model], table: str, policy: str, home: str) -> DryRunScreen:
+    from headrace.screens.dry_run import DryRunScreen, PlannedInputRow, PlannedRow
+    from warehouse.dry_run import plan_submissions
+
+    with open_warehouse(home) as warehouse:
+        planned = plan_submissions(warehouse, models, table=table or None, policy=policy or None)
+    rows = []
+    for one in planned:
+        inputs = tuple(
+            PlannedInputRow(each.name, **asdict(each.counts), changes=each.changes, reasons=dict(each.reasons))
+            for each in one.inputs
+        )
+        row = PlannedRow(
+            model=one.model,
+            version=one.version,
+            client=one.client,
+            table=one.table,
+            policy=one.policy,
+            unchanged=one.unchanged,
+            changes=one.changes,
+            inputs=inputs,
+            missing_analyses=one.missing_analyses,
+            queued_tasks=one.work.tasks,
+            queued_rows=one.work.rows,
+            queued_secs=one.work.secs,
+            queued_bytes=round(one.work.memo_bytes),
+        )
+        rows.append(row)
+    return DryRunScreen(tuple(rows))
+
+
 def _check_all(warehouse: Warehouse, models: Sequence[Model], table: str) -> None:
     """Raise for any of the models before the first is submitted: a file is submitted as a whole or not at all."""
     from warehouse.manifests import get_table
@@ -129,6 +169,7 @@ def list_(home: Home = "", as_json: AsJson = False) -> None:
                 priority=item.priority,
                 table=item.table,
                 label=item.label,
+                task=item.target.kind,
                 components=components,
                 memos=states,
             )
@@ -164,6 +205,8 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
         priority=model.priority,
         table=model.table,
         label=model.label,
+        task=model.target.kind,
+        classes=model.target.classes,
         live=model.live,
         inputs=tuple(inputs),
         analyses=tuple(
@@ -175,6 +218,7 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
 
 
 app.command("explain")(explain)
+app.command("read")(read)
 app.command("export")(export)
 
 

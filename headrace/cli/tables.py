@@ -9,15 +9,16 @@ import typer
 
 from headrace.cli.beam import Runner, split_beam_options
 from headrace.cli.changes import InvalidText, add_commands
+from headrace.cli.drop_table import drop
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from headrace.screens.tables import RegisteredScreen
+    from headrace.screens.tables import ColumnRow, RegisteredScreen
     from pipelines.log_schema import LogSchema
-    from warehouse.table import Manifest, Table
+    from warehouse.table import ColumnSchema, Manifest, Table
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 
 add_commands(app)
+app.command("drop")(drop)
 
 
 @app.command("add")
@@ -39,6 +41,9 @@ def add(
     time_column: Annotated[str, typer.Option(help="The column that holds the event's time.")] = "",
     move: Annotated[bool, typer.Option("--move", help="The table's files moved: take this folder instead.")] = False,
     invalid_text: InvalidText = "refuse",
+    outside_times: Annotated[
+        str, typer.Option(help="A time outside of its partition: refuse the file, or keep the row where it is.")
+    ] = "refuse",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -50,14 +55,19 @@ def add(
             known = find_table(connection, name)
         if known is not None and not move:
             _check_root(warehouse, known, folder)
-        emit(register(warehouse, name, folder, time_column, invalid_text), as_json=as_json)
+        emit(register(warehouse, name, folder, time_column, invalid_text, outside_times), as_json=as_json)
 
 
 def register(
-    warehouse: Warehouse, name: str, folder: str, time_column: str, invalid_text: str = "refuse"
+    warehouse: Warehouse,
+    name: str,
+    folder: str,
+    time_column: str,
+    invalid_text: str = "refuse",
+    outside_times: str = "keep",
 ) -> RegisteredScreen:
     """Register (again) and describe what was found."""
-    from headrace.screens.tables import RegisteredScreen
+    from headrace.screens.tables import RegisteredScreen, UnreadableRow
     from warehouse.register import register_table
 
     with progress_bar(f"registering {name}", "bytes") as report:
@@ -68,6 +78,7 @@ def register(
             time_column=time_column or None,
             progress=report,
             invalid_text=invalid_text,
+            outside_times=outside_times,
         )
     return RegisteredScreen(
         table=found.table.name,
@@ -80,6 +91,8 @@ def register(
         size_bytes=found.bytes,
         dropped=found.dropped,
         replaced=found.replaced,
+        unreadable=tuple(UnreadableRow(one.name, one.arrow_type, one.why, one.cast) for one in found.unreadable),
+        unfit=found.unfit,
     )
 
 
@@ -207,7 +220,7 @@ def show(
     name: Annotated[str, typer.Argument(help="Name of the table.")], home: Home = "", as_json: AsJson = False
 ) -> None:
     """Show a table's columns and partitions."""
-    from headrace.screens.tables import ColumnRow, PartitionRow, TableScreen
+    from headrace.screens.tables import PartitionRow, TableScreen
     from warehouse.manifests import get_table, table_manifests
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
@@ -218,7 +231,7 @@ def show(
         version=table.version,
         root=table.root,
         time_column=table.time_column,
-        columns=tuple(ColumnRow(column.name, column.arrow_type, column.overlay_only) for column in table.columns),
+        columns=tuple(_column_row(column) for column in table.columns),
         partitions=tuple(
             PartitionRow(
                 part.partition,
@@ -233,6 +246,15 @@ def show(
         ),
     )
     emit(screen, as_json=as_json)
+
+
+def _column_row(column: ColumnSchema) -> ColumnRow:
+    from headrace.screens.tables import ColumnRow
+    from warehouse.readable_types import unreadable_column
+
+    found = unreadable_column(column)
+    why = "" if found is None else f"{found.why}. Store {found.cast}"
+    return ColumnRow(column.name, column.arrow_type, column.overlay_only, why)
 
 
 def _overlaid(manifest: Manifest) -> tuple[str, ...]:

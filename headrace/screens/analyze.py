@@ -11,8 +11,6 @@ from headrace.screens.grid import grid
 from headrace.screens.units import count_text, many, more_rows, secs_text
 from transforms.full_pass import PREPROCESSING
 
-_TERMS = frozenset({"vocabulary_ids", "labelled_vocabulary_ids"})
-
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedRow:
@@ -37,7 +35,11 @@ class AnalyzedRow:
         if self.operator == PREPROCESSING:
             return many(self.size, "output")
         noun = (
-            "terms" if self.operator in _TERMS else "boundaries" if self.operator == "quantile_buckets" else "numbers"
+            "terms"
+            if self.operator.endswith("vocabulary_ids")
+            else "boundaries"
+            if self.operator == "quantile_buckets"
+            else "numbers"
         )
         return f"{count_text(self.size)} {noun}"
 

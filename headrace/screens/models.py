@@ -76,12 +76,12 @@ class SubmittedScreen:
              count_text(m.shared), count_text(m.queued), percent_text(m.covered_share), m.said)
             for m in self.models
         )  # fmt: skip
-        lines = grid(
-            ("model", "version>", "client", "inputs>", "components×fragments>", "memoized>", "queued already>",
-             "queued now>", "covered>", "*"),
+        models = grid(
+            ("model", "version>", "client", "inputs>", "memos needed>", "ready>", "queued already>", "queued now>",
+             "covered>", "changes*"),
             rows,
         )  # fmt: skip
-        table = Group(lines, *self._analyses())
+        table = Group(models, *self._analyses())
         waiting = sum(m.queued + m.shared for m in self.models)
         computed = sum(m.computed for m in self.models)
         dropped = sum(m.dropped for m in self.models)
@@ -130,6 +130,12 @@ class ModelRow:
     label: str
     components: int
     memos: dict[str, int]
+    task: str = "binary"
+
+    @property
+    def label_text(self) -> str:
+        """The label, and the task unless it is the default."""
+        return self.label if self.task == "binary" else f"{self.label} ({self.task})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,16 @@ class ModelsScreen:
         if not self.models:
             return "no model is live; next: headrace model submit FILE.py --table TABLE"
         rows = (
-            (m.name, str(m.version), m.client, str(m.priority), m.table, m.label, str(m.components), _states(m.memos))
+            (
+                m.name,
+                str(m.version),
+                m.client,
+                str(m.priority),
+                m.table,
+                m.label_text,
+                str(m.components),
+                _states(m.memos),
+            )
             for m in self.models
         )
         columns = ("model", "version>", "client", "priority>", "table", "label", "components>", "memos*")
@@ -187,13 +202,20 @@ class ModelScreen:
     label: str
     live: bool
     inputs: tuple[InputRow, ...]
+    task: str = "binary"
+    classes: int = 0
     analyses: tuple[AnalysisRow, ...] = ()
+
+    def _task(self) -> tuple[tuple[str, str], ...]:
+        if self.task == "binary":
+            return ()
+        return (("task", f"{self.task}, {self.classes} classes" if self.classes else self.task),)
 
     def render(self) -> RenderableType:
         """Facts and inputs, and the analyses that it is pinned to."""
         head = facts(
             (("model", self.name), ("version", f"{self.version}{'' if self.live else ', not live'}"),
-             ("client", self.client), ("priority", str(self.priority)), ("table", self.table), ("label", self.label))
+             ("client", self.client), ("priority", str(self.priority)), ("table", self.table), ("label", self.label), *self._task())
         )  # fmt: skip
         rows = ((i.name, i.type, i.fingerprint[:12], i.expression) for i in self.inputs)
         shown: list[RenderableType] = [head, "", grid(("input", "type", "fingerprint", "expression*"), rows)]
@@ -267,13 +289,17 @@ class ExplainScreen:
 
     def render(self) -> RenderableType:
         """Equal answers of one input are one line, unless asked for every partition."""
+        if not self.decisions and not self.misses:
+            return (
+                f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, 0 misses"
+            )
         head = (f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, "
                 f"{count_text(self.misses)} {'miss' if self.misses == 1 else 'misses'}")  # fmt: skip
         answers = self._summary() if self.summarised else self._every_partition()
         nearest = ["", self._nearest()] if self.nearest else []
         failed = any(one.reason_code == "failed" for one in self.decisions)
         next_step = ["", f"next: headrace tasks list --model {self.model} says what failed"] if failed else []
-        return Group(head, answers, *nearest, *next_step)
+        return Group(head, answers, *([_COSTS_MEAN] if self.decisions else []), *nearest, *next_step)
 
     def _nearest(self) -> RenderableType:
         rows = ((n.input, n.fingerprint[:12], ", ".join(n.models) or "-", n.text) for n in self.nearest)
@@ -302,6 +328,7 @@ class ExplainScreen:
 
 
 _COSTS = ("if loaded>", "if computed>", "if kept>")
+_COSTS_MEAN = "if loaded, if computed, if kept: CPU time for all the requests expected, obtained in that way"
 
 
 def _costs(decisions: Sequence[DecisionRow]) -> tuple[str, str, str]:

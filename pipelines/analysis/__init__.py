@@ -1,6 +1,6 @@
-"""Full passes: tf.Transform's analyzers over stated ranges of partitions, a partition at a time, none of them twice.
+"""Full passes over stated ranges of partitions, a partition at a time, none of them twice.
 
-``passes`` reads what is missing in one Beam job, ``analyzers`` says which analyzer an operator needs and merges what
-partitions contributed, ``contributions`` keeps that, and ``analyze`` does it all for models. The only place of this room
-that imports TensorFlow.
+``passes`` reads what is missing in one Beam job; ``accumulators`` says what an operator keeps of a partition and how that is
+merged (``terms``, ``labels``, ``moments``, ``quantiles``, ``extremes``); ``contributions`` stores it, and ``analyze`` does it
+all for models. The outcomes are tf.Transform's: tests hold them against it.
 """

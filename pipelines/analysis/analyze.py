@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
-from pipelines.analysis.analyzers import merged
-from pipelines.analysis.contributions import accumulators, is_known
+from pipelines.analysis.accumulators import merged
+from pipelines.analysis.contributions import known_contributions, read_contribution
 from pipelines.analysis.passes import run_passes
 from pipelines.analysis.preprocessing import preprocessing_graphs
 from pipelines.analysis.values import Part, PartitionWork
 from pipelines.beam_runner import RunnerOptions
 from pipelines.progress import Progress
-from transforms.errors import DataError, InputError
+from transforms.errors import DataError
 from transforms.full_pass import PreprocessingAnalysis
 from transforms.graph import Node, component_document
 from transforms.model import Model
@@ -107,10 +107,6 @@ def _make(
     warehouse: Warehouse, missing: Sequence[PlacedAnalysis], options: RunnerOptions | None, progress: Progress | None
 ) -> list[Analyzed]:
     storage, begun = warehouse.storage, time.monotonic()
-    if not storage.is_local:
-        raise InputError("full passes need a home that is a local folder", where=storage.home,
-                         value="; ".join(one.describe() for one in missing),
-                         next_step="analyze in a local home, or use models without full-pass operators")  # fmt: skip
     works = missing_work(storage, missing)
     run_passes(works, storage.home, options, progress)
     read = {part.contribution for work in works for part in work.parts}
@@ -128,31 +124,31 @@ def _make(
 
 
 def missing_work(storage: Storage, missing: Sequence[PlacedAnalysis]) -> list[PartitionWork]:
-    """The partitions that have to be read, each once for all analyses that need it beside the same label."""
-    parts: dict[tuple[str, tuple[str, ...], str], dict[str, Part]] = {}
-    sources: dict[tuple[str, tuple[str, ...], str], tuple[PartitionData, Node | None]] = {}
+    """The partitions that have to be read, in time order, each once for all analyses that need it."""
+    parts: dict[tuple[str, tuple[str, ...]], dict[str, Part]] = {}
+    sources: dict[tuple[str, tuple[str, ...]], PartitionData] = {}
+    known = known_contributions(storage, (one.contribution for placed in missing for one in placed.partitions))
     for placed in missing:
-        analysis, label = placed.analysis, placed.analysis.label
-        document = component_document(analysis.expression)
+        roots = (placed.analysis.expression, placed.analysis.label, placed.analysis.weight)
+        expression, label, weight = (None if root is None else component_document(root) for root in roots)
+        assert expression is not None, "an analysis has values"
         for partition in placed.partitions:
-            if is_known(storage, partition.contribution):
-                continue
             content = tuple(content_of(fragment, fragment.digests) for fragment in partition.fragments)
-            source = (partition.partition, content, "" if label is None else label.identity)
-            sources[source] = (partition, label)
-            part = Part(partition.contribution, analysis.operator, document)
+            source = (partition.partition, content)
+            if partition.contribution in known:
+                continue
+            sources.setdefault(source, partition)
+            part = Part(partition.contribution, placed.analysis.operator, expression, label, weight)
             parts.setdefault(source, {})[partition.contribution] = part
     return [
-        PartitionWork(partition.partition, partition.fragments, tuple(parts[source].values()),
-                      None if label is None else component_document(label))
-        for source, (partition, label) in sources.items()
-    ]  # fmt: skip
+        PartitionWork(source.partition, source.fragments, tuple(parts[key].values())) for key, source in sources.items()
+    ]
 
 
 def _keep(storage: Storage, placed: PlacedAnalysis) -> tuple[str, int]:
     """The artifact of an analysis whose partitions are all known, written."""
     try:
-        values = merged(placed.analysis, (accumulators(storage, one.contribution) for one in placed.partitions))
+        values = merged(placed.analysis, (read_contribution(storage, one.contribution) for one in placed.partitions))
     except DataError as error:
         error.where = error.where or placed.describe()
         raise

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from pipelines.analysis.contributions import is_known
+from pipelines.analysis.contributions import known_contributions
 from transforms.full_pass import PreprocessingAnalysis
 from transforms.model import Model
 from warehouse.analyses import PlacedAnalysis, resolve_components
@@ -69,7 +69,10 @@ def plan_analyses(warehouse: Warehouse, model: Model, table: str | None = None) 
     components = {item.name: item.component for item in model.inputs.values()}
     resolution = resolve_components(warehouse, components, name)
     known = [_known(one, pinned.get(one.analysis)) for one in resolution.used]
-    return (*known, *(_missing(warehouse.storage, placed, name, pinned) for placed in resolution.missing))
+    there = known_contributions(
+        warehouse.storage, (one.contribution for placed in resolution.missing for one in placed.partitions)
+    )
+    return (*known, *(_missing(there, placed, name, pinned) for placed in resolution.missing))
 
 
 def _known(used: UsedAnalysis, pin: UsedAnalysis | None) -> PlannedAnalysis:
@@ -80,11 +83,11 @@ def _known(used: UsedAnalysis, pin: UsedAnalysis | None) -> PlannedAnalysis:
 
 
 def _missing(
-    storage: Storage, placed: PlacedAnalysis, table: str, pinned: Mapping[str, UsedAnalysis]
+    there: Set[str], placed: PlacedAnalysis, table: str, pinned: Mapping[str, UsedAnalysis]
 ) -> PlannedAnalysis:
     pin = pinned.get(analysis_identity(placed.analysis, table))
     whole = isinstance(placed.analysis, PreprocessingAnalysis)
-    unread = [one for one in placed.partitions if whole or not is_known(storage, one.contribution)]
+    unread = [one for one in placed.partitions if whole or one.contribution not in there]
     return PlannedAnalysis(
         placed.analysis.operator, placed.analysis.text, str(placed.analysis.over), "new" if pin is None else "pinned",
         len(placed.partitions), len(unread), placed.rows, sum(one.rows for one in unread),

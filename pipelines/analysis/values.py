@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.analysis.batch import Batch
+from pipelines.fragment_work import ComponentList
 from transforms import documents
 from transforms.documents import parse_document
 from transforms.errors import DataError
@@ -23,46 +26,59 @@ from warehouse.reader import read_raw
 from warehouse.storage import Storage
 from warehouse.table import Fragment
 
-LABEL = "label"
-
-#: Events of a batch. TensorFlow reduces so few on one thread, in one order, whatever the machine has.
+#: Events of a batch. TensorFlow's sums of so few follow one order, which ``moments.ordered_sum`` follows too.
 BATCH_EVENTS = 4096
-_LABELS_MAX = 1000
+#: Compiled plans that a process keeps: the partitions of a job mostly have the same analyses.
+_PLANS = 16
+_LISTS_OF_EXPRESSIONS = 4
+
+_Document = Mapping[str, Any]
 
 
 class Part(NamedTuple):
-    """One analyzer over one partition: the operator it works for, its expression, and the name of what comes of it."""
+    """One analysis over one partition.
+
+    Attributes:
+        contribution: The name of what comes of it.
+        operator: The full-pass operator that it works for.
+        expression: The analysed values.
+        label: What they are compared with, if anything.
+        weight: What each event weighs, if not 1.
+    """
 
     contribution: str
     operator: str
-    expression: Mapping[str, Any]
+    expression: _Document
+    label: _Document | None = None
+    weight: _Document | None = None
 
 
 @dataclass(frozen=True)
 class PartitionWork:
-    """A partition to read once, and what is to be analyzed in it; all of it beside the same ``label``, or none."""
+    """A partition to read once, and all that is to be analyzed in it."""
 
     partition: str
     fragments: tuple[Fragment, ...]
     parts: tuple[Part, ...]
-    label: Mapping[str, Any] | None = None
 
-    def to_json(self) -> str:
-        """The work as Beam carries it."""
+    def to_json(self, listed: ComponentList) -> str:
+        """The work as Beam carries it; its expressions are put on the list of the job's."""
+        parts = [
+            (part.contribution, part.operator, *(None if one is None else listed.place_of(one) for one in part[2:]))
+            for part in self.parts
+        ]
         fragments = [fragment.to_document() for fragment in self.fragments]
-        document = {"partition": self.partition, "fragments": fragments, "parts": self.parts, "label": self.label}
-        return json.dumps(document, sort_keys=True)
+        return json.dumps({"partition": self.partition, "fragments": fragments, "parts": parts}, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str) -> PartitionWork:
+    def from_json(cls, text: str, listed: str) -> PartitionWork:
         """The inverse of :meth:`to_json`; expressions are looked at when they are compiled. Raises :class:`DataError`."""
-        whole = parse_document(text, "work on a partition").fields(("partition", "fragments", "parts", "label"))
-        label = whole.at("label")
+        whole = parse_document(text, "work on a partition").fields(("partition", "fragments", "parts"))
+        expressions = _expressions(listed)
         return cls(
             whole.at("partition").text(),
             tuple(Fragment.from_document(fragment) for fragment in whole.at("fragments").items()),
-            tuple(_part_from(part) for part in whole.at("parts").items()),
-            None if label.value is None else _expression(label),
+            tuple(_part_from(part, expressions) for part in whole.at("parts").items()),
         )
 
     @property
@@ -71,71 +87,108 @@ class PartitionWork:
         return sum(fragment.rows for fragment in self.fragments)
 
 
-def _part_from(document: documents.Part) -> Part:
-    contribution, operator, expression = document.items(least=3, most=3)
-    return Part(contribution.text(), operator.text(), _expression(expression))
+@lru_cache(maxsize=_LISTS_OF_EXPRESSIONS)
+def _expressions(listed: str) -> Sequence[_Document]:
+    items = parse_document(listed, "expressions of an analysis").items()
+    return tuple(cast("_Document", item.fields((), None).value) for item in items)
 
 
-def _expression(document: documents.Part) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", document.fields((), None).value)
+def _part_from(document: documents.Part, expressions: Sequence[_Document]) -> Part:
+    contribution, operator, *places = document.items(least=5, most=5)
+    values, label, weight = (
+        None if place.value is None else expressions[place.integer(most=len(expressions) - 1)] for place in places
+    )
+    if values is None:
+        raise places[0].refused("the place of an expression")
+    return Part(contribution.text(), operator.text(), values, label, weight)
 
 
-def values_name(position: int) -> str:
-    """The column that holds what the part at ``position`` is about."""
-    return f"values{position}"
+class _Columns(NamedTuple):
+    """The names of a part's columns."""
+
+    lists: str
+    label: str = ""
+    weight: str = ""
 
 
-def batches(home: str, work: PartitionWork) -> Iterator[pa.RecordBatch]:
-    """What the analyzers see: a list of values a part and event, and the label where there is one, of events that have one.
+@dataclass(frozen=True)
+class _Reading:
+    """A plan for the expressions of several parts, each expression once; and which columns are made of what it computes.
+
+    Attributes:
+        plan: Its outputs are named by numbers.
+        roots: The expressions, by those names.
+        columns: The names of each part's columns: a letter for the kind of column, then the name of an output.
+    """
+
+    plan: Plan
+    roots: Mapping[str, Node]
+    columns: tuple[_Columns, ...]
+
+
+def batches(home: str, work: PartitionWork) -> Iterator[tuple[Batch, ...]]:
+    """What the accumulators see, in order: a batch a part, of the same events.
 
     Batches are cut the same way whatever the fragments are. Raises what :func:`warehouse.reader.read_raw` raises, and
     :class:`DataError` when an expression fails.
     """
-    roots = {values_name(i): component_from_document(part.expression) for i, part in enumerate(work.parts)}
-    plan = compile_plan(roots | _label_root(work), ArtifactSource(home))
+    reading = _reading(home, tuple(_key(part) for part in work.parts))
     pending: list[pa.RecordBatch] = []
     for fragment in work.fragments:
-        computed = _computed(Storage(home), plan, fragment)
-        columns = {
-            name: _lists(computed[name], root, work.parts[i].operator) for i, (name, root) in enumerate(roots.items())
-        }
-        pending.append(_labelled(columns, computed[LABEL]) if work.label is not None else pa.record_batch(columns))
+        pending.append(_read(Storage(home), reading, fragment))
         whole = pa.Table.from_batches(pending)
         cut = whole.num_rows - whole.num_rows % BATCH_EVENTS
-        yield from _cut(whole.slice(0, cut))
+        yield from _cut(whole.slice(0, cut), reading)
         pending = whole.slice(cut).combine_chunks().to_batches()
     if pending:
-        yield from _cut(pa.Table.from_batches(pending))
+        yield from _cut(pa.Table.from_batches(pending), reading)
 
 
-def _label_root(work: PartitionWork) -> dict[str, Node]:
-    return {} if work.label is None else {LABEL: component_from_document(work.label)}
+def _key(part: Part) -> tuple[str, ...]:
+    kind = "t" if part.operator in VOCABULARIES else "n"
+    return kind, *("" if one is None else json.dumps(one, sort_keys=True) for one in part[2:])
 
 
-def _cut(whole: pa.Table) -> Iterator[pa.RecordBatch]:
+@lru_cache(maxsize=_PLANS)
+def _reading(home: str, keys: tuple[tuple[str, ...], ...]) -> _Reading:
+    names: dict[str, str] = {}
+    columns = []
+    for kind, *texts in keys:
+        places = [names.setdefault(text, str(len(names))) if text else "" for text in texts]
+        columns.append(
+            _Columns(*(letter + place if place else "" for letter, place in zip((kind, "l", "w"), places, strict=True)))
+        )
+    roots = {name: component_from_document(json.loads(text)) for text, name in names.items()}
+    return _Reading(compile_plan(roots, ArtifactSource(home)), roots, tuple(columns))
+
+
+def _cut(whole: pa.Table, reading: _Reading) -> Iterator[tuple[Batch, ...]]:
     for start in range(0, whole.num_rows, BATCH_EVENTS):
         (batch,) = whole.slice(start, BATCH_EVENTS).combine_chunks().to_batches()
-        yield batch
+        yield tuple(Batch(*(batch[name] if name else None for name in columns)) for columns in reading.columns)
 
 
-def _computed(storage: Storage, plan: Plan, fragment: Fragment) -> Mapping[str, pa.Array]:
-    names = sorted({column.name for column in plan.columns})
-    result = plan.run(read_raw(storage, fragment, names, coded=names), checked=True)
+def _read(storage: Storage, reading: _Reading, fragment: Fragment) -> pa.RecordBatch:
+    names = sorted({column.name for column in reading.plan.columns})
+    result = reading.plan.run(read_raw(storage, fragment, names, coded=names), checked=True)
     for failure in result.failures.values():
         raise DataError(f"operator {failure.operator} failed", where=f"{failure.expression}, {fragment.path}",
                         value=failure.error, next_step="repair the data or the expression")  # fmt: skip
-    return result.columns
+    columns: dict[str, pa.Array] = {}
+    for name in dict.fromkeys(name for names in reading.columns for name in names if name):
+        values = result.columns[name[1:]]
+        columns[name] = _dense(values, name[0]) if name[0] in "lw" else _lists(values, reading.roots[name[1:]], name[0])
+    return pa.record_batch(columns)
 
 
-def _lists(values: pa.Array, root: Node, operator: str) -> pa.Array:
+def _lists(values: pa.Array, root: Node, kind: str) -> pa.Array:
     """Lists of terms or of float64; null is no item, and neither are NaN and infinities among numbers."""
     if isinstance(root.type, Dense):
         offsets, items = np.arange(len(values) + 1), values
     else:
         offsets, items = np.asarray(values.offsets), values.values
         items = items.flatten()[0] if isinstance(root.type, Weighted) else items
-    if operator in VOCABULARIES:
-        items = items.cast(pa.string()).cast(pa.binary())
+    if kind == "t":
         kept = items.is_valid()
     else:
         items = items.cast(pa.float64(), safe=False)
@@ -144,12 +197,13 @@ def _lists(values: pa.Array, root: Node, operator: str) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(places), items.filter(kept))
 
 
-def _labelled(columns: Mapping[str, pa.Array], label: pa.Array) -> pa.RecordBatch:
-    """The values of every event that has a label, and the labels."""
-    label = label.cast(pa.int64())
-    rows = label.is_valid()
-    label = label.filter(rows)
-    if pc.any(pc.or_(pc.less(label, 0), pc.greater(label, _LABELS_MAX)), min_count=0).as_py():
-        raise DataError("a label is a class", value=pc.min_max(label).as_py(), allowed=f"0 to {_LABELS_MAX}")
-    ones = pa.ListArray.from_arrays(np.arange(len(label) + 1, dtype=np.int32), label)
-    return pa.record_batch({**{name: lists.filter(rows) for name, lists in columns.items()}, LABEL: ones})
+def _dense(values: pa.Array, kind: str) -> pa.Array:
+    """A label as int64; a weight as tf.Transform takes it, float32, in float64. Raises :class:`DataError` for others."""
+    if kind == "l":
+        return values.cast(pa.int64())
+    weights = values.cast(pa.float32(), safe=False).cast(pa.float64())
+    wrong = pc.invert(pc.and_(pc.is_finite(weights), pc.greater_equal(weights, 0.0)))
+    if pc.any(wrong).as_py():
+        raise DataError("a weight must be a finite number from 0 on", value=weights.filter(wrong)[0].as_py(),
+                        next_step="repair the data, or the expression of the weight")  # fmt: skip
+    return weights

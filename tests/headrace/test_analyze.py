@@ -140,7 +140,3 @@ def test_another_range_is_another_analysis(cli: Callable[..., Any], model_file: 
     model_file.write_text(model_file.read_text(encoding="utf-8").replace("T02:00", "T01:00"), encoding="utf-8")
     refused = cli("model", "submit", model_file, status=2)
     assert "standardize_over(price)" in refused.err
-
-
-def test_a_dry_run_of_a_submission_goes_with_analyze(cli: Callable[..., Any], model_file: Path) -> None:
-    assert "goes with --analyze" in cli("model", "submit", model_file, "--dry-run", status=2).err

@@ -138,14 +138,19 @@ def test_settings_of_another_store_than_the_homes_are_refused(
         register_table(warehouse, "log", gcs_server.home(bucket, "log"))
 
 
-def test_full_passes_say_that_they_need_a_local_home(gcs_server: GcsServer, bucket: str, tmp_path: Path) -> None:
+def test_full_passes_run_in_a_bucket(gcs_server: GcsServer, bucket: str, tmp_path: Path) -> None:
     with open_bucket(gcs_server, bucket, tmp_path) as warehouse:
-        register_table(warehouse, "log", f"gs://{bucket}/log")
+        fill(warehouse, f"gs://{bucket}/log", model())
         full = model()
         query = text("query").lower().unigrams()
-        full.input("ids", query.vocabulary_ids(over=between("2026-01-01", "2026-01-02"), top_k=10))
-        with pytest.raises(InputError, match="local folder"):
-            analyze_model(warehouse, full, table="log")
+        over = between("2026-01-01", "2026-01-02")
+        full.input("ids", query.vocabulary_ids(over=over, top_k=10))
+        (made,) = analyze_model(warehouse, full, table="log")
+        assert (made.partitions, made.partitions_read) == (3, 3)
+        again = model()
+        again.input("ids", query.vocabulary_ids(over=over, top_k=5))
+        (made,) = analyze_model(warehouse, again, table="log")
+        assert (made.partitions, made.partitions_read) == (3, 0)
 
 
 def test_a_log_that_changes_under_a_reader_is_an_error_that_names_it(

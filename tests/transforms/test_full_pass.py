@@ -66,7 +66,7 @@ def test_what_an_operator_does_not_take() -> None:
         QUERY.z_score(over=WEEK)
     with pytest.raises(TypeMismatch):
         PRICE.vocabulary_ids(over=WEEK)
-    with pytest.raises(InputError, match="top_k only"):
+    with pytest.raises(InputError, match="beside a label"):
         QUERY.vocabulary_ids(over=WEEK, label=hr.boolean("clicked"), min_frequency=3)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from transforms.errors import InputError
@@ -22,17 +23,42 @@ class FullPassMethods(Methods):
         *,
         over: TimeRange,
         top_k: int = 0,
-        min_frequency: int = 1,
+        min_frequency: float | None = None,
         oov_buckets: int = 1,
         label: Expr | None = None,
+        weights: Expr | None = None,
+        use_adjusted_mutual_info: bool | None = None,
+        min_diff_from_avg: float | None = None,
+        min_information: float | None = None,
+        fingerprint_shuffle: bool = False,
+        **others: object,
     ) -> Expr:
-        """Ids by frequency, or by mutual information with ``label``; values outside the vocabulary share ``oov_buckets``."""
+        """Ids by frequency, or by mutual information with ``label``; values outside the vocabulary share ``oov_buckets``.
+
+        The options are those of ``tft.compute_and_apply_vocabulary``; ``over``, ``label``, ``min_frequency`` and
+        ``min_information`` are its ``frequency_threshold`` and ``labels`` by clearer names. ``weights``: what an event
+        counts. Raises :class:`InputError` for an option of tf.Transform's that has no meaning here.
+        """
+        _refuse(others)
+        information = {"use_adjusted_mutual_info": use_adjusted_mutual_info, "min_diff_from_avg": min_diff_from_avg,
+                       "min_information": min_information}  # fmt: skip
+        frequency = {"min_frequency": min_frequency}
+        sought, other = (frequency, information) if label is None else (information, frequency)
+        _refuse_given(other, "without" if label is None else "beside")
+        common = {
+            "top_k": top_k,
+            "oov_buckets": oov_buckets,
+            "fingerprint_shuffle": fingerprint_shuffle,
+            **_range(over),
+        }
+        params = common | {option: value for option, value in sought.items() if value is not None}
+        if label is None and weights is None:
+            return self._apply("vocabulary_ids", **params)
         if label is None:
-            return self._apply("vocabulary_ids", top_k=top_k, min_frequency=min_frequency, oov_buckets=oov_buckets,
-                               **_range(over))  # fmt: skip
-        if min_frequency != 1:
-            raise InputError("a vocabulary by label is cut by top_k only", value=f"min_frequency={min_frequency}")
-        return self._apply("labelled_vocabulary_ids", label, top_k=top_k, oov_buckets=oov_buckets, **_range(over))
+            return self._apply("weighted_vocabulary_ids", weights, **params)
+        if weights is None:
+            return self._apply("labelled_vocabulary_ids", label, **params)
+        return self._apply("weighted_labelled_vocabulary_ids", label, weights, **params)
 
     def quantile_buckets(self, n: int, *, over: TimeRange) -> Expr:
         """The index of one of ``n`` intervals that hold about equally many values."""
@@ -49,6 +75,42 @@ class FullPassMethods(Methods):
     def min_max_over(self, *, over: TimeRange) -> Expr:
         """(x - least) / (greatest - least), held within [0, 1]."""
         return self._apply("min_max_over", **_range(over))
+
+
+#: Options of ``tft.compute_and_apply_vocabulary`` that are refused by name: why, and what to do.
+_REFUSED = {
+    "labels": ("the option is called label here", "label=hr.boolean(...)"),
+    "frequency_threshold": ("the option is called min_frequency here, and min_information beside a label", "min_frequency=N"),
+    "num_oov_buckets": ("the option is called oov_buckets here", "oov_buckets=N"),
+    "default_value": ("values outside the vocabulary have ids of their own, after its size", "oov_buckets=N"),
+    "store_frequency": ("an artifact holds terms only, so that equal vocabularies are one", "leave it out: ids are the same"),
+    "key_fn": ("a vocabulary with coverage calls Python for each term", "one vocabulary a key, each over if_else(...)"),
+    "coverage_top_k": ("a vocabulary with coverage calls Python for each term", "one vocabulary a key, each over if_else(...)"),
+    "coverage_frequency_threshold": ("a vocabulary with coverage calls Python for each term",
+                                     "one vocabulary a key, each over if_else(...)"),
+    "reserved_tokens": ("a vocabulary holds what the range holds", "an input of its own: one_of(...)"),
+    "file_format": ("empty text and text with line breaks are terms, as with file_format='tfrecord_gzip'",
+                    "leave it out"),
+    "vocab_filename": ("an artifact is named by its digest", "leave it out"),
+}  # fmt: skip
+
+
+def _refuse(others: Mapping[str, object]) -> None:
+    for name in others:
+        if name not in _REFUSED:
+            raise InputError("vocabulary_ids has no such option", value=name,
+                             allowed="top_k, min_frequency, oov_buckets, over, label, weights, use_adjusted_mutual_info, "
+                             "min_diff_from_avg, min_information, fingerprint_shuffle")  # fmt: skip
+        reason, instead = _REFUSED[name]
+        raise InputError(f"vocabulary_ids does not take {name}: {reason}", value=name, next_step=instead)
+
+
+def _refuse_given(options: Mapping[str, object], how: str) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"{name} has no meaning {how} a label", value=f"{name}={value}",
+                             allowed="a vocabulary by label is cut by top_k and min_information, "
+                             "one by frequency by top_k and min_frequency")  # fmt: skip
 
 
 def _range(over: TimeRange) -> dict[str, str]:

@@ -44,6 +44,7 @@ _RANGE = (
     Param("end", str, check=_moment, doc="the moment that the range ends before"),
 )
 _OOV = Param("oov_buckets", int, 1, check=at_least(1), doc="ids for values that are not in the vocabulary")
+_SHUFFLE = Param("fingerprint_shuffle", bool, False, doc="whether the terms kept are put in the order of their SHA-1")
 _TOP_K = Param("top_k", int, 0, check=at_least(0), doc="terms kept at most; 0 keeps all")
 
 
@@ -55,39 +56,64 @@ def _float_or_float64(types: Types, params: Params) -> ColumnType:
     return Dense(DType.FLOAT32 if types[0].dtype is DType.FLOAT32 else DType.FLOAT64)
 
 
-VOCABULARY_IDS = Operator(
-    name="vocabulary_ids",
-    version=1,
-    family="full pass",
-    summary="Ids by frequency over the range, most frequent first, ties by greater bytes first; others as vocabulary_lookup.",
-    args=(Arg("values", dense=HASHABLE, weighted=HASHABLE),),
-    result=_ids,
-    reference=not_analyzed,
-    kernel=_KERNEL,
-    params=(
-        _TOP_K,
-        Param("min_frequency", int, 1, check=at_least(1), doc="times a term occurs at least"),
-        _OOV,
-        *_RANGE,
-    ),
-    cost_ns=40,
-    lifts=True,
-    untwinned=UNTWINNED,
+def _vocabulary(name: str, summary: str, more: tuple[Arg, ...], params: tuple[Param, ...], *, lists: bool) -> Operator:
+    """An operator whose artifact is terms; without ``lists`` of weighted items."""
+    values = Arg("values", dense=HASHABLE, weighted=HASHABLE if lists else frozenset())
+    return Operator(
+        name=name,
+        version=1,
+        family="full pass",
+        summary=summary,
+        args=(values, *more),
+        result=_ids,
+        reference=not_analyzed,
+        kernel=_KERNEL,
+        params=(_TOP_K, *params, _OOV, *_RANGE, _SHUFFLE),
+        cost_ns=40,
+        lifts=True,
+        untwinned=UNTWINNED,
+    )
+
+
+_LABEL = Arg("label", dense=frozenset({DType.BOOL, DType.INT64}))
+_WEIGHT = Arg("weight", dense=NUMERIC)
+_BY_INFORMATION = (
+    Param("use_adjusted_mutual_info", bool, False, doc="whether the information that chance would give is taken off"),
+    Param("min_diff_from_avg", (float, int), -1.0, doc="events, or weight, that a term and a label must occur together "
+          "more or less often than by chance, or they count as 0; below 0: chosen from the number of events, 2 to 25"),
+    Param("min_information", (float, int), float("-inf"), doc="information that a term has at least"),
+)  # fmt: skip
+
+VOCABULARY_IDS = _vocabulary(
+    "vocabulary_ids",
+    "Ids by frequency over the range, most frequent first, ties by greater bytes first; others as vocabulary_lookup.",
+    (),
+    (Param("min_frequency", int, 1, check=at_least(1), doc="times a term occurs at least"),),
+    lists=True,
 )
 
-LABELLED_VOCABULARY_IDS = Operator(
-    name="labelled_vocabulary_ids",
-    version=1,
-    family="full pass",
-    summary="Ids by mutual information with a label over the range, most informative first, ties by greater bytes first.",
-    args=(Arg("values", dense=HASHABLE), Arg("label", dense=frozenset({DType.BOOL, DType.INT64}))),
-    result=_ids,
-    reference=not_analyzed,
-    kernel=_KERNEL,
-    params=(_TOP_K, _OOV, *_RANGE),
-    cost_ns=40,
-    lifts=True,
-    untwinned=UNTWINNED,
+WEIGHTED_VOCABULARY_IDS = _vocabulary(
+    "weighted_vocabulary_ids",
+    "Ids by the weight of the events a term occurs in, heaviest first, ties by greater bytes first.",
+    (_WEIGHT,),
+    (Param("min_frequency", (float, int), 0.0, doc="weight that a term has at least"),),
+    lists=False,
+)
+
+LABELLED_VOCABULARY_IDS = _vocabulary(
+    "labelled_vocabulary_ids",
+    "Ids by mutual information with a label over the range, most informative first, ties by greater bytes first.",
+    (_LABEL,),
+    _BY_INFORMATION,
+    lists=False,
+)
+
+WEIGHTED_LABELLED_VOCABULARY_IDS = _vocabulary(
+    "weighted_labelled_vocabulary_ids",
+    "Ids by mutual information with a label, each event counted by its weight, most informative first.",
+    (_LABEL, _WEIGHT),
+    _BY_INFORMATION,
+    lists=False,
 )
 
 QUANTILE_BUCKETS = Operator(
@@ -176,7 +202,9 @@ PREPROCESSING_OUTPUT = Operator(
 
 OPERATORS = (
     VOCABULARY_IDS,
+    WEIGHTED_VOCABULARY_IDS,
     LABELLED_VOCABULARY_IDS,
+    WEIGHTED_LABELLED_VOCABULARY_IDS,
     QUANTILE_BUCKETS,
     STANDARDIZE_OVER,
     MIN_MAX_OVER,
@@ -186,5 +214,9 @@ OPERATORS = (
 #: The names of these operators, which nothing can compute as they stand.
 FULL_PASS = frozenset(operator.name for operator in OPERATORS)
 
+#: Those whose values are compared with a label, their second argument.
+LABELLED = frozenset({LABELLED_VOCABULARY_IDS.name, WEIGHTED_LABELLED_VOCABULARY_IDS.name})
+#: Those whose last argument is the weight of an event.
+WEIGHTED = frozenset({WEIGHTED_VOCABULARY_IDS.name, WEIGHTED_LABELLED_VOCABULARY_IDS.name})
 #: Those whose artifact is terms; that of the others is numbers.
-VOCABULARIES = frozenset({VOCABULARY_IDS.name, LABELLED_VOCABULARY_IDS.name})
+VOCABULARIES = LABELLED | WEIGHTED | {VOCABULARY_IDS.name}

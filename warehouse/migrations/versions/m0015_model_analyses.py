@@ -6,19 +6,23 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0015"
-down_revision = "0012"
+down_revision = "0014"
+
+
+def _string(length: int) -> sa.String:
+    return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
 
 
 def upgrade() -> None:
     """Create the table of models' analyses; a model of before gets its rows when it is submitted again."""
     op.create_table(
         "model_analyses",
-        sa.Column("model_name", sa.String(length=255), nullable=False),
+        sa.Column("model_name", _string(255), nullable=False),
         sa.Column("version", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("analysis", sa.String(length=64), nullable=False),
-        sa.Column("key", sa.String(length=64), nullable=False),
-        sa.Column("artifact", sa.String(length=64), nullable=False),
-        sa.Column("operator", sa.String(length=255), nullable=False),
+        sa.Column("analysis", _string(64), nullable=False),
+        sa.Column("key", _string(64), nullable=False),
+        sa.Column("artifact", _string(64), nullable=False),
+        sa.Column("operator", _string(255), nullable=False),
         sa.Column("expression", sa.Text(), nullable=False),
         sa.Column("start_at", sa.Float(), nullable=False),
         sa.Column("end_at", sa.Float(), nullable=False),

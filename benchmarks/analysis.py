@@ -1,0 +1,220 @@
+"""How long full passes take, and how much memory: many analyses of many partitions, here and by tf.Transform itself.
+
+    python benchmarks/analysis.py [--partitions N] [--analyses N] [--rows N] [--without-tf-transform]
+
+The log is made up: text, integers, numbers and a label, an hourly partition a file. Each side runs in a process of its own
+and reports its peak. tf.Transform gets the same rows as one dataset (``AnalyzeDataset``); what it finds is compared:
+vocabularies and extremes must be equal, means and deviations to 12 digits, and boundaries must be within 0.0002 of each
+other in rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import transforms.expression as hr
+from benchmarks.harness import machine, peak_bytes
+from pipelines.analysis.analyze import analyze_model
+from transforms.model import Model
+from transforms.time_range import between
+from warehouse.artifacts import read_artifact
+from warehouse.config import WarehouseConfig
+from warehouse.register import register_table
+from warehouse.warehouse import Warehouse
+
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+_KINDS = ("vocabulary", "labelled", "quantiles", "mean", "extremes")
+_TERMS = 50_000
+_BUCKETS = 10
+
+
+def main() -> int:
+    """Write the log, run each side, compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partitions", type=int, default=1_000)
+    parser.add_argument("--analyses", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--without-tf-transform", action="store_true")
+    parser.add_argument("--side", choices=("headrace", "tf_transform"), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        run = _headrace if options.side == "headrace" else _tf_transform
+        print(json.dumps(run(options.folder, options.analyses, options.partitions)))
+        return 0
+    print(machine())
+    print(f"{options.partitions:,} partitions x {options.analyses} analyses, {options.rows:,} rows in all")
+    with tempfile.TemporaryDirectory() as name:
+        write_log(Path(name) / "log", options.partitions, options.rows)
+        ours = _side("headrace", name, options)
+        if not options.without_tf_transform:
+            theirs = _side("tf_transform", name, options)
+            _compare(Path(name), options.analyses, ours["found"], theirs["found"])
+    return 0
+
+
+def _side(side: str, folder: str, options: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--side", side, "--folder", folder, "--analyses", str(options.analyses),
+               "--partitions", str(options.partitions)]  # fmt: skip
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    print(f"{side:<12}  {found['secs']:8.1f} s   peak RSS {found['peak_bytes'] / 1e6:8.0f} MB", flush=True)
+    return found
+
+
+def column(position: int) -> str:
+    """The column of an analysis: every kind in turn, over columns of its own."""
+    return f"{_KINDS[position % len(_KINDS)]}{position}"
+
+
+def write_log(root: Path, partitions: int, rows: int) -> None:
+    """Hourly partitions of equal size; twenty columns and a label."""
+    random = np.random.default_rng(11)
+    terms = pa.array([f"term {i:05d}" for i in range(_TERMS)])
+    for hour in range(partitions):
+        size = rows * (hour + 1) // partitions - rows * hour // partitions
+        columns: dict[str, pa.Array] = {"clicked": pa.array(random.integers(0, 2, size))}
+        for position in range(20):
+            if _KINDS[position % len(_KINDS)] in ("vocabulary", "labelled"):
+                columns[column(position)] = terms.take(pa.array((random.zipf(1.2, size) - 1) % _TERMS))
+            else:
+                columns[column(position)] = pa.array(random.lognormal(position, 1.0, size))
+        folder = root / (_START + timedelta(hours=hour)).strftime("date=%Y-%m-%d/hour=%H")
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table(columns), folder / "part.parquet")
+
+
+def model(analyses: int, partitions: int) -> Model:
+    """The first ``analyses`` of the analyses, over all partitions."""
+    over = between(_START, _START + timedelta(hours=partitions))
+    made = Model("bench", client="bench", label="clicked", table="log")
+    for position in range(analyses):
+        name = column(position)
+        kind = _KINDS[position % len(_KINDS)]
+        made.input(name, {
+            "vocabulary": lambda name=name: hr.text(name).vocabulary_ids(over=over),
+            "labelled": lambda name=name: hr.text(name).vocabulary_ids(over=over, label=hr.int64("clicked")),
+            "quantiles": lambda name=name: hr.float64(name).quantile_buckets(_BUCKETS, over=over),
+            "mean": lambda name=name: hr.float64(name).z_score(over=over),
+            "extremes": lambda name=name: hr.float64(name).min_max_over(over=over),
+        }[kind]())  # fmt: skip
+    return made
+
+
+def _headrace(folder: Path, analyses: int, partitions: int) -> dict[str, Any]:
+    with Warehouse.open(WarehouseConfig(home=str(folder / "home"))) as warehouse:
+        register_table(warehouse, "log", str(folder / "log"))
+        begun = time.perf_counter()
+        made = analyze_model(warehouse, model(analyses, partitions))
+        secs = time.perf_counter() - begun
+        # In the order of the model's inputs: its columns name the analyses.
+        found = {one.expression: read_artifact(warehouse.storage, one.artifact).to_pylist() for one in made}
+    return {"secs": secs, "peak_bytes": peak_bytes(), "found": found}
+
+
+def _tf_transform(folder: Path, analyses: int, partitions: int) -> dict[str, Any]:
+    import apache_beam as beam
+    import tensorflow as tf
+    import tensorflow_transform as tft
+    import tensorflow_transform.beam as tft_beam
+    from tfx_bsl.tfxio.tensor_adapter import TensorAdapterConfig
+
+    names = [column(position) for position in range(analyses)]
+    kinds = [_KINDS[position % len(_KINDS)] for position in range(analyses)]
+
+    def preprocess(inputs: dict[str, Any]) -> dict[str, Any]:
+        outputs = {}
+        for name, kind in zip(names, kinds, strict=True):
+            values = inputs[name]
+            if kind in ("vocabulary", "labelled"):
+                labels = inputs["clicked"] if kind == "labelled" else None
+                tft.vocabulary(values, labels=labels, vocab_filename=name, file_format="tfrecord_gzip")
+            elif kind == "quantiles":
+                outputs[name] = tft.quantiles(values, _BUCKETS, epsilon=1e-4)
+            elif kind == "mean":
+                outputs[name] = tf.stack([tft.mean(values), tf.sqrt(tft.var(values))])
+            else:
+                outputs[name] = tf.stack([tft.min(values), tft.max(values)])
+        events = tf.shape(inputs["clicked"])[:1]
+        return {name: tf.repeat(tf.reshape(value, [1, -1]), events, axis=0) for name, value in outputs.items()} | {
+            "clicked": inputs["clicked"]
+        }
+
+    spec = {name: tf.io.FixedLenFeature([], tf.string if kind in ("vocabulary", "labelled") else tf.float64)
+            for name, kind in zip(names, kinds, strict=True)}  # fmt: skip
+    spec["clicked"] = tf.io.FixedLenFeature([], tf.int64)
+    begun = time.perf_counter()
+    batches = pa.Table.from_batches(
+        [batch for file in sorted((folder / "log").rglob("*.parquet"))
+         for batch in pq.read_table(file, partitioning=None, columns=list(spec)).to_batches()]
+    ).combine_chunks().to_batches(max_chunksize=4096)  # fmt: skip
+    lists = [pa.record_batch({name: pa.ListArray.from_arrays(np.arange(len(batch) + 1, dtype=np.int32),
+             batch[name].cast(pa.binary()) if batch[name].type == pa.string() else batch[name]) for name in spec})
+             for batch in batches]  # fmt: skip
+    metadata = tft.DatasetMetadata.from_feature_spec(spec)
+    from tfx_bsl.tfxio import tensor_representation_util
+
+    config = TensorAdapterConfig(
+        lists[0].schema, tensor_representation_util.InferTensorRepresentationsFromSchema(metadata.schema)
+    )
+    runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+    with beam.Pipeline(runner=runner) as pipeline, tft_beam.Context(temp_dir=str(folder / "tmp")):
+        data = pipeline | beam.Create(lists, reshuffle=False)
+        transform_fn = (data, config) | tft_beam.AnalyzeDataset(preprocess)
+        _ = transform_fn | tft_beam.WriteTransformFn(str(folder / "out"))
+    secs = time.perf_counter() - begun
+    output = tft.TFTransformOutput(str(folder / "out"))
+    example = {name: tf.constant([b"" if spec[name].dtype == tf.string else 0], spec[name].dtype) for name in spec}
+    transformed = output.transform_raw_features(example)
+    found = {
+        name: [term.decode() for term in output.vocabulary_by_name(name)] if kind in ("vocabulary", "labelled")
+        else transformed[name].numpy()[0].tolist()
+        for name, kind in zip(names, kinds, strict=True)
+    }  # fmt: skip
+    return {"secs": secs, "peak_bytes": peak_bytes(), "found": found}
+
+
+def _compare(folder: Path, analyses: int, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    data = pq.ParquetDataset(folder / "log", partitioning=None)
+    for position in range(analyses):
+        name, kind = column(position), _KINDS[position % len(_KINDS)]
+        mine, other = ours[name], theirs[name]
+        if kind in ("vocabulary", "labelled"):
+            said = "equal" if mine == other else f"DIFFERENT at {_first_difference(mine, other)}"
+            print(f"{name:<14} {len(mine):,} terms: {said}")
+        elif kind == "quantiles":
+            values = np.sort(pc.drop_null(data.read([name])[name]).to_numpy())
+            ranks = [np.searchsorted(values, found, "right") / len(values) for found in (mine, other)]
+            print(
+                f"{name:<14} {len(mine)} boundaries: farthest apart {np.max(np.abs(ranks[0] - ranks[1])):.6f} in rank"
+            )
+        else:
+            far = max(abs(a - b) / abs(b) for a, b in zip(mine, other, strict=True))
+            print(f"{name:<14} relative difference {far:.1e}")
+
+
+def _first_difference(mine: list[str], other: list[str]) -> int:
+    pairs = zip(mine, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(mine), len(other)))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

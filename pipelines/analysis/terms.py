@@ -1,0 +1,110 @@
+"""Terms counted: the sums of each term, merged in memory that grows with distinct terms and with nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.analysis.batch import Batch
+from transforms.operators.declaration import Scalar
+
+#: Rows that may wait before equal terms are added up, beside as many as there were distinct ones.
+_WAITING_ROWS = 1 << 20
+TERM = "term"
+
+
+class TermSums:
+    """Rows of ``keys`` (a term, or a term and a label) with the sums of ``summed`` columns, added up in their order."""
+
+    def __init__(self, keys: Sequence[str], summed: Sequence[str]) -> None:
+        self._keys, self._summed = list(keys), list(summed)
+        self._parts: list[pa.RecordBatch] = []
+        self._waiting = self._distinct = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """More rows; equal keys may repeat."""
+        if rows.num_rows:
+            self._parts.append(rows)
+            self._waiting += rows.num_rows
+        if self._waiting > _WAITING_ROWS + self._distinct:
+            self._add_up()
+
+    def whole(self, schema: pa.Schema) -> pa.RecordBatch:
+        """Every key once, in no order."""
+        if len(self._parts) > 1:
+            self._add_up()
+        return (
+            pa.Table.from_batches(self._parts, schema).combine_chunks().to_batches()[0]
+            if self._parts
+            else (pa.RecordBatch.from_pylist([], schema))
+        )
+
+    def _add_up(self) -> None:
+        whole = pa.Table.from_batches(self._parts)
+        # One thread: floating-point sums follow the order of the rows.
+        sums = whole.group_by(self._keys, use_threads=False).aggregate([(name, "sum") for name in self._summed])
+        columns = [sums[name] for name in self._keys] + [sums[f"{name}_sum"] for name in self._summed]
+        self._parts = pa.table(columns, names=self._keys + self._summed).to_batches()
+        self._waiting, self._distinct = 0, sums.num_rows
+
+
+def text_of(terms: pa.Array) -> pa.Array:
+    """Terms as bytes: text in UTF-8, integers by their decimal text."""
+    return terms.cast(pa.string()).cast(pa.binary())
+
+
+def by_term(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows sorted by term, so that equal contributions have equal bytes."""
+    keys = [(name, "ascending") for name in rows.schema.names if name in (TERM, "label")]
+    return rows.take(pc.sort_indices(rows, sort_keys=keys))
+
+
+class FrequencyAccumulator:
+    """How often each term occurs, or what the events in which it occurs weigh."""
+
+    def __init__(self, *, weighted: bool = False) -> None:
+        self._by = "weight" if weighted else "count"
+        self._schema = pa.schema({TERM: pa.binary(), self._by: pa.float64() if weighted else pa.int64()})
+        self._sums = TermSums([TERM], [self._by])
+
+    def add(self, batch: Batch) -> None:
+        """A batch of terms."""
+        batch = batch.weighed()
+        terms, sums = batch.items.value_counts().flatten() if batch.weight is None else _weigh(batch)
+        self._sums.add(pa.record_batch([text_of(terms), sums], schema=self._schema))
+
+    def contribution(self) -> pa.RecordBatch:
+        """Every term with its sum, by term."""
+        return by_term(self._sums.whole(self._schema))
+
+    def merge(self, contribution: pa.RecordBatch) -> None:
+        """What a later partition contributed."""
+        self._sums.add(contribution)
+
+    def extract(self, params: Mapping[str, Scalar]) -> pa.Array:
+        """Terms by falling sum, then by falling bytes: the order of ``tft.vocabulary``."""
+        found = pa.Table.from_batches([self._sums.whole(self._schema)])
+        return ranked(found.filter(pc.greater_equal(found[self._by], params["min_frequency"])), self._by, params)
+
+
+def _weigh(batch: Batch) -> tuple[pa.Array, pa.Array]:
+    assert batch.weight is not None, "a weighted analysis has weights"
+    coded = batch.items.dictionary_encode()
+    weights = batch.weight.to_numpy()[batch.events]
+    sums = np.bincount(np.asarray(coded.indices), weights, len(coded.dictionary))
+    return coded.dictionary, pa.array(sums)
+
+
+def ranked(found: pa.Table, by: str, params: Mapping[str, Scalar]) -> pa.Array:
+    """The first ``top_k`` terms by falling ``by``, then by falling bytes; by their fingerprints where that is asked for."""
+    order = pc.sort_indices(found, sort_keys=[(by, "descending"), (TERM, "descending")])
+    top_k = params["top_k"]
+    assert isinstance(top_k, int)
+    terms = found[TERM].take(order[:top_k] if top_k else order).combine_chunks()
+    if not params.get("fingerprint_shuffle"):
+        return terms
+    return pa.array(sorted(terms.to_pylist(), key=lambda term: hashlib.sha1(term).digest()), pa.binary())
