@@ -131,7 +131,7 @@ class _BadLabels:
 
     def __init__(self, head: Head) -> None:
         self._head = head
-        self._first: tuple[str, float] | None = None
+        self._first: tuple[str, float | int] | None = None
         self._events = self._fragments = 0
 
     def look(self, ref: FragmentRef, values: Array, labels: FragmentLabels) -> Array:
@@ -141,7 +141,8 @@ class _BadLabels:
             return bad
         row = int(np.flatnonzero(bad)[0])
         place = f"fragment {ref.key}, row {row}, {ref.fragment.path}"
-        self._first = self._first or (place, values[row].item())
+        value: float = values[row].item()
+        self._first = self._first or (place, int(value) if value.is_integer() else value)
         self._events += int(bad.sum())
         self._fragments += 1
         return bad
@@ -154,7 +155,7 @@ class _BadLabels:
         raise BadLabel(f"a {self._head.task} label must be {self._head.allowed}, got others in {self._events:,} "
                        f"{'event' if self._events == 1 else 'events'} of {self._fragments:,} "
                        f"{'fragment' if self._fragments == 1 else 'fragments'}, and {events:,} that fit",
-                       where=f"{place} is the first", value=value,
+                       where=f"{place}, is the first", value=value,
                        allowed=f"{self._head.allowed}; null where it has not come yet", next_step=self._head.remedy)  # fmt: skip
 
 

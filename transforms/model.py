@@ -30,7 +30,8 @@ class Model:
     (higher first), ``table`` is the table that it reads unless another is named.
 
     ``label`` is a raw column or an expression; an event whose label is null is not trained. ``task`` is "binary" (the
-    default: false and true, or 0 and 1), "multiclass" (0 to ``classes`` - 1) or "regression" (finite numbers).
+    default: false and true, or 0 and 1), "multiclass" (0 to ``classes`` - 1; the default where ``classes`` is given) or
+    "regression" (finite numbers).
 
     >>> model = Model("search_ctr", client="search", priority=10, label="clicked")
     >>> model.input("words", text("query").unigrams().hash_buckets(1000))
@@ -100,7 +101,9 @@ class Model:
 
 
 def _target(label: object, task: object, classes: int, where: str, forms: CanonicalForms) -> Target:
-    chosen = None if task is None and not classes else check_task(task, classes, where)
+    if task is None and classes:
+        task = "multiclass"
+    chosen = None if task is None else check_task(task, classes, where)
     if isinstance(label, Expr):
         component = forms.of(label.node)
         check_label(component, where)

@@ -276,7 +276,7 @@ def _alike(decision: DecisionRow) -> str:
 @dataclass(frozen=True, slots=True)
 class ExplainScreen:
     """Hit or miss for every input and partition of a model, with reasons. ``hits`` and ``misses`` count those that are
-    left out of ``decisions`` too; ``summarised`` only changes the table."""
+    left out of ``decisions`` too; ``summarised`` only changes the table. ``label_is_computed``: it is an expression."""
 
     model: str
     version: int
@@ -286,6 +286,8 @@ class ExplainScreen:
     decisions: tuple[DecisionRow, ...]
     nearest: tuple[NearestRow, ...]
     summarised: bool = True
+    label: str = ""
+    label_is_computed: bool = False
 
     def render(self) -> RenderableType:
         """Equal answers of one input are one line, unless asked for every partition."""
@@ -299,7 +301,8 @@ class ExplainScreen:
         nearest = ["", self._nearest()] if self.nearest else []
         failed = any(one.reason_code == "failed" for one in self.decisions)
         next_step = ["", f"next: headrace tasks list --model {self.model} says what failed"] if failed else []
-        return Group(head, answers, *([_COSTS_MEAN] if self.decisions else []), *nearest, *next_step)
+        label = [f"label {self.label}, computed when it is read"] if self.label_is_computed else []
+        return Group(head, *label, answers, *([_COSTS_MEAN] if self.decisions else []), *nearest, *next_step)
 
     def _nearest(self) -> RenderableType:
         rows = ((n.input, n.fingerprint[:12], ", ".join(n.models) or "-", n.text) for n in self.nearest)

@@ -106,7 +106,7 @@ def test_a_bad_label_is_found_before_any_step(tmp_path):
     data.tables["hour=01/1.parquet"] = good.set_column(good.num_columns - 1, "__label__", pa.array(labels))
     with pytest.raises(BadLabel, match="must be 0 or 1") as caught:
         train(data.solution, data.read, config(tmp_path))
-    assert caught.value.where == "fragment hour=01#1, row 42, hour=01/1.parquet is the first"
+    assert caught.value.where == "fragment hour=01#1, row 42, hour=01/1.parquet, is the first"
     assert "in 2 events of 1 fragment, and 649 that fit" in caught.value.what
     assert saved(tmp_path) is None
     data.tables["hour=01/1.parquet"] = good
