@@ -199,6 +199,10 @@ class Dlrm:
         kinds = {"weights": self._trainable, "random": random, "optimizer": self._optimizer.variables}
         return {f"{kind}/{k:03d}": variable for kind, group in kinds.items() for k, variable in enumerate(group)}
 
+    def tensors(self) -> list[Any]:
+        """TensorFlow's variables of the dense weights, for a module that is saved."""
+        return [variable.value for variable in self._trainable]
+
     def state(self) -> dict[str, Array]:
         """A copy of everything training changes, by name: dense weights, random state, optimizer slots."""
         return {name: np.array(variable.value.numpy()) for name, variable in self._variables().items()}

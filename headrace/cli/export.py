@@ -44,11 +44,15 @@ def export(
     skip_unservable: Annotated[
         bool, typer.Option("--skip-unservable", help="Leave out inputs that TensorFlow cannot compute.")
     ] = False,
+    trained: Annotated[
+        str,
+        typer.Option(help="Folder of a training run: the export gives its predictions.", show_default=False),
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace an export of the same version.")] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Write a SavedModel that maps raw columns to the model's inputs, bit-equal to the warehouse."""
+    """Write a SavedModel that maps raw columns to the model's inputs, or with --trained to its predictions."""
     from headrace.screens.export import ExportScreen, LeftOut
     from warehouse.artifacts import ArtifactSource
     from warehouse.models import get_model, stored_inputs
@@ -66,14 +70,16 @@ def export(
     from transforms.twins.export import SIGNATURES, Serving, unservable
 
     left_out = unservable(components)
-    _check(name, components, left_out, skip_unservable)
+    _check(name, components, left_out, skip_unservable and not trained)
+    finish = _predictions(trained, components) if trained else None
     served = {key: root for key, root in components.items() if key not in {each.name for each in left_out}}
-    serving = Serving(served, artifacts)
+    serving = Serving(served, artifacts, finish)
     document = {
         **serving.document,
         "model": name,
         "version": model.version,
         "table": model.table,
+        **({"run": trained, "outputs": ["prediction"]} if trained else {}),
         "left_out": [{"input": each.name, "operator": each.operator, "reason": each.reason} for each in left_out],
     }
     size_bytes = _publish(serving, document, target)
@@ -88,6 +94,21 @@ def export(
         left_out=tuple(LeftOut(each.name, each.operator, each.reason) for each in left_out),
     )
     emit(screen, as_json=as_json)
+
+
+def _predictions(run_dir: str, components: Mapping[str, Node]) -> Any:
+    """What turns the inputs into predictions. Raises :class:`InputError` where the run was trained on other inputs."""
+    from trainer.served import ServedModel
+    from trainer.trained import load_trained
+
+    trained = load_trained(run_dir)
+    known = {item["name"]: item["fingerprint"] for item in trained.identity.inputs}
+    given = {key: root.identity for key, root in components.items()}
+    if known != given:
+        differing = sorted(key for key in {*known, *given} if known.get(key) != given.get(key))
+        raise InputError("a run must be trained on the inputs of the exported version, got others", where=run_dir,
+                         value=", ".join(differing), next_step="name the version that was trained with --version")  # fmt: skip
+    return ServedModel(trained).predictions
 
 
 def _check(model: str, components: Mapping[str, Node], left_out: tuple[Unservable, ...], skip: bool) -> None:
