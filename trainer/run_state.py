@@ -160,7 +160,7 @@ def build_weights(layout: InputLayout, config: TrainConfig, head: Head = BINARY)
 
 
 def linear_features(layout: InputLayout, config: TrainConfig, head: Head) -> tuple[FeatureSpec, ...]:
-    """The tables of the linear part: a weight an output for every id, summed over a bag, zero at first."""
+    """The tables of the linear part: a weight an output for every id, zero at first; bags as the towers have them."""
     # Gradients are those of the mean over a batch; the option speaks of one event.
     start = config.linear_initial_accumulator / config.batch_rows**2
     return tuple(

@@ -38,8 +38,8 @@ class ServedModel(tf.Module):  # type: ignore[misc]
     def predictions(self, columns: Mapping[str, TensorColumn]) -> dict[str, Any]:
         """``prediction``: float32 [rows] probability of 1 or number, or [rows, classes] probabilities."""
         dense = self._numbers(columns)
-        activations = self._activations(columns, self._deep_tables, linear=False)
-        linear = self._activations(columns, self._linear_tables, linear=True)
+        activations = self._activations(columns, self._deep_tables)
+        linear = self._activations(columns, self._linear_tables)
         logits = tf.cast(self._dense.logits(activations, linear, dense), tf.float64)
         if self._head.task == "binary":
             found = tf.sigmoid(logits)
@@ -57,11 +57,11 @@ class ServedModel(tf.Module):  # type: ignore[misc]
         parts = [_number(columns[item.name]) for item in self._layout.dense]
         return tf.concat(parts, axis=1) if parts else tf.zeros([self._rows(columns), 0])
 
-    def _activations(self, columns: Mapping[str, TensorColumn], tables: Mapping[str, Any], *, linear: bool) -> Any:
+    def _activations(self, columns: Mapping[str, TensorColumn], tables: Mapping[str, Any]) -> Any:
         if not tables:
             return tf.zeros([self._rows(columns), 0])
         parts = [
-            _combined(columns[item.name], tables[feature.table.name], feature.table.combiner == "mean" and not linear)
+            _combined(columns[item.name], tables[feature.table.name], feature.table.combiner == "mean")
             for item, feature in zip(self._layout.embedded, self._layout.features, strict=True)
         ]
         return tf.concat(parts, axis=1)
