@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trainer.choosing import choose_config
     from trainer.config import TrainConfig
     from trainer.loop import TrainEvent, TrainReport, train
     from trainer.metrics import Scores
@@ -21,12 +22,23 @@ _HOMES = {
     "TrainEvent": "trainer.loop",
     "TrainReport": "trainer.loop",
     "Trained": "trainer.trained",
+    "choose_config": "trainer.choosing",
     "evaluate": "trainer.trained",
     "load_trained": "trainer.trained",
     "train": "trainer.loop",
 }
 
-__all__ = ["Scores", "TrainConfig", "TrainEvent", "TrainReport", "Trained", "evaluate", "load_trained", "train"]
+__all__ = [
+    "Scores",
+    "TrainConfig",
+    "TrainEvent",
+    "TrainReport",
+    "Trained",
+    "choose_config",
+    "evaluate",
+    "load_trained",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from trainer.errors import ConfigError
 from transforms.errors import nearest
@@ -20,7 +20,16 @@ _POSITIVE_RATES = (
     "embedding_initial_accumulator",
     "embedding_initial_stddev",
     "dense_learning_rate",
+    "linear_learning_rate",
+    "linear_initial_accumulator",
 )
+
+#: A logit of a rate that no log has: about 1e-13.
+_MOST_BIAS = 30
+
+#: Kind, mean and deviation of one dense number.
+DenseScale = tuple[str, float, float]
+SCALE_KINDS = ("plain", "log")
 
 #: A field with this metadata may differ between the run that wrote a checkpoint and the run that continues it,
 #: because it does not touch a single weight.
@@ -46,10 +55,18 @@ class TrainConfig:
     ``bottom_mlp``/``top_mlp``: hidden sizes; the bottom tower ends in ``dim``, the top one in one logit.
     ``dropout``: between the layers of the top tower, in [0, 1). Its random state is part of the checkpoint. With dropout,
     progressive validation costs a second forward pass.
-    ``partitions_per_epoch``: an epoch is so many partitions in time order and ends in a checkpoint.
+    ``deep``/``linear``: the parts of the model, at least one: the towers over embeddings, and a logistic regression over
+    the same inputs (a weight for every id and every number). ``linear_initial_accumulator`` is what Adagrad's slots of the
+    linear part start from, in squared gradients of *one* event.
+    ``initial_bias``: the logit that an event without any known input has at first.
+    ``dense_scaling``: by dense input, for each of its numbers a kind ("plain" or "log"), a mean and a deviation; the model
+    sees (f(x) - mean) / deviation, at most 8 either way. An input that is not named is taken as it is.
+    ``events_per_epoch``: an epoch is whole partitions in time order until they hold so many events, and ends in a checkpoint;
+    0: ``partitions_per_epoch`` of them.
     ``passes``: how often the whole range is trained, at most 255.
     ``threads``: TensorFlow's compute threads, part of what determinism means.
     ``count_events``: keep a count for every event of how often it was trained (1 byte an event).
+    ``chosen``: option name to the reason for its value, for the options that :mod:`trainer.choices` chose.
     """
 
     run_dir: str = field(metadata=MAY_CHANGE)
@@ -74,11 +91,19 @@ class TrainConfig:
     deterministic: bool = True
     threads: int = 1
     count_events: bool = True
+    deep: bool = True
+    linear: bool = False
+    linear_learning_rate: float = 0.1
+    linear_initial_accumulator: float = 1.0
+    initial_bias: float = 0.0
+    dense_scaling: Mapping[str, tuple[DenseScale, ...]] = field(default_factory=_no_overrides)
+    events_per_epoch: int = 0
+    chosen: Mapping[str, str] = field(default_factory=_no_overrides)
     keep_checkpoints: int = field(default=2, metadata=MAY_CHANGE)
     prefetch_fragments: int = field(default=1, metadata=MAY_CHANGE)
 
     def __post_init__(self) -> None:
-        for name in ("dims", "combiners", "tables"):
+        for name in ("dims", "combiners", "tables", "dense_scaling", "chosen"):
             if not isinstance(getattr(self, name), Mapping):
                 _refuse(name, getattr(self, name), "an object by input name")
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
@@ -88,6 +113,8 @@ class TrainConfig:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not isinstance(self.run_dir, str) or not self.run_dir:
             _refuse("run_dir", self.run_dir, "a path")
+        scaling = {name: _scales(name, scales) for name, scales in self.dense_scaling.items()}
+        object.__setattr__(self, "dense_scaling", MappingProxyType(scaling))
         self._check_counts()
         self._check_choices()
         self._check_rates()
@@ -96,6 +123,7 @@ class TrainConfig:
         for name in ("batch_rows", "dim", "partitions_per_epoch", "threads", "keep_checkpoints", "prefetch_fragments"):
             _check_count(name, getattr(self, name))
         _check_count("passes", self.passes, most=255)
+        _check_count("events_per_epoch", self.events_per_epoch, least=0, most=2**62)
         _check_count("seed", self.seed, least=0, most=2**31 - 1)
         for name, width in self.dims.items():
             _check_count(f"dims[{name!r}]", width)
@@ -112,9 +140,14 @@ class TrainConfig:
                 _refuse(f"tables[{name!r}]", table, "the name of a table")
         for name, combiner in self.combiners.items():
             _check_choice(f"combiners[{name!r}]", combiner, COMBINERS)
-        for name in ("deterministic", "count_events"):
+        for name in ("deterministic", "count_events", "deep", "linear"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(name, getattr(self, name), "true or false")
+        if not (self.deep or self.linear):
+            _refuse("deep", False, "true, or linear true: a model needs one of its parts")
+        for name, reason in self.chosen.items():
+            if not isinstance(reason, str):
+                _refuse(f"chosen[{name!r}]", reason, "the reason, a text")
 
     def _check_rates(self) -> None:
         for name in _POSITIVE_RATES:
@@ -123,6 +156,8 @@ class TrainConfig:
                 _refuse(name, value, "a finite number > 0")
         if not _is_real(self.dropout) or not 0 <= self.dropout < 1:
             _refuse("dropout", self.dropout, "a number in [0, 1)")
+        if not _is_real(self.initial_bias) or not abs(self.initial_bias) <= _MOST_BIAS:
+            _refuse("initial_bias", self.initial_bias, f"a number in [-{_MOST_BIAS}, {_MOST_BIAS}]")
 
     def to_document(self) -> dict[str, object]:
         """Every option that decides weights, as a JSON object; what may change between runs is left out."""
@@ -144,8 +179,27 @@ class TrainConfig:
 
 def _plain(value: Any) -> object:
     if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
+        return {name: _plain(member) for name, member in value.items()}
+    return [_plain(member) for member in value] if isinstance(value, tuple) else value
+
+
+def _scales(name: str, scales: object) -> tuple[DenseScale, ...]:
+    """The scales of one input, checked."""
+    where = f"dense_scaling[{name!r}]"
+    if not isinstance(scales, (list, tuple)):
+        _refuse(where, scales, "a list of [kind, mean, deviation]")
+    checked: list[DenseScale] = []
+    for scale in scales:
+        if not isinstance(scale, (list, tuple)) or len(scale) != 3:
+            _refuse(where, scale, "[kind, mean, deviation]")
+        kind, mean, deviation = scale
+        _check_choice(where, kind, SCALE_KINDS)
+        if not _is_real(mean) or not math.isfinite(mean):
+            _refuse(where, mean, "a finite mean")
+        if not _is_real(deviation) or not 0 < deviation < math.inf:
+            _refuse(where, deviation, "a finite deviation > 0")
+        checked.append((kind, float(mean), float(deviation)))
+    return tuple(checked)
 
 
 def _is_real(value: object) -> bool:
@@ -162,5 +216,5 @@ def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
         _refuse(name, value, ", ".join(allowed))
 
 
-def _refuse(name: str, value: object, allowed: str) -> None:
+def _refuse(name: str, value: object, allowed: str) -> NoReturn:
     raise ConfigError("a training option is out of range", where=name, value=value, allowed=allowed)

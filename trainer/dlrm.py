@@ -1,8 +1,9 @@
 """The dense part of the model and its train step: DLRM (Naumov et al., arXiv:1906.00091) with Keras 3 layers.
 
 Numbers go through a bottom tower to a vector of ``dim``; together with the embeddings they are vectors whose pairwise
-dot products, and the bottom vector itself, feed a top tower that ends in the head's logits. Embedding tables are not in here:
-activations come in, gradients by them go out.
+dot products, and the bottom vector itself, feed a top tower that ends in the head's logits. Beside them may stand a
+linear part (Cheng et al., arXiv:1606.07792), which adds to the logits a weight for every id and every number.
+Embedding tables are not in here: activations come in, gradients by them go out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.config import TrainConfig
+from trainer.dense_scaling import Scaling
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.heads import BINARY, Head
 from trainer.inputs import InputLayout
@@ -59,8 +61,25 @@ class Dlrm:
         self._config = config
         self._head = head
         self._dense_width = layout.dense_width
-        self._widths = [feature.table.dim for feature in layout.features]
+        self._scaling = Scaling(layout, config.dense_scaling)
+        self._widths = [feature.table.dim for feature in layout.features] if config.deep else []
+        self._linear_width = len(layout.features) * head.width if config.linear else 0
         self._layers_made = 0
+        self._deep_layers: list[Any] = []
+        self._dropout: list[Any] = []
+        if config.deep:
+            self._build_deep(layout, config)
+        self._linear = self._linear_variables() if config.linear else []
+        self._trainable = [
+            *(variable for layer in self._deep_layers for variable in layer.trainable_variables),
+            *self._linear,
+        ]
+        self._optimizer = _optimizer(config)
+        self._optimizer.build(self._trainable)
+        self._step = tf.function(self._train_step, input_signature=self._signature(5), autograph=False)
+        self._forward = tf.function(self._predict_step, input_signature=self._signature(3), autograph=False)
+
+    def _build_deep(self, layout: InputLayout, config: TrainConfig) -> None:
         self._projections = {
             f: self._dense_layer(config.dim, width, None, bias=False)
             for f, width in enumerate(self._widths)
@@ -72,12 +91,25 @@ class Dlrm:
         top_width = (self._pairs.count + (config.dim if layout.dense else 0)) or config.dim
         self._top = self._tower(list(config.top_mlp), top_width)
         self._dropout = [self._dropout_layer() for _ in self._top] if config.dropout else []
-        self._logit = self._dense_layer(head.width, [top_width, *config.top_mlp][-1], None)
-        self._trainable = [variable for layer in self._layers() for variable in layer.trainable_variables]
-        self._optimizer = _optimizer(config)
-        self._optimizer.build(self._trainable)
-        self._step = tf.function(self._train_step, input_signature=self._signature(4), autograph=False)
-        self._forward = tf.function(self._predict_step, input_signature=self._signature(2), autograph=False)
+        self._logit = self._logit_layer([top_width, *config.top_mlp][-1])
+        self._deep_layers = [*self._projections.values(), *self._bottom, *self._top, *self._dropout, self._logit]
+
+    def _logit_layer(self, width: int) -> Any:
+        """The towers' last layer. Beside a linear part it starts at zero: the first predictions are the rate alone."""
+        seed, linear = self._next_seed(), self._config.linear
+        layer = keras.layers.Dense(
+            self._head.width,
+            use_bias=not linear,
+            kernel_initializer="zeros" if linear else keras.initializers.GlorotUniform(seed=seed),
+            bias_initializer=keras.initializers.Constant(self._config.initial_bias),
+        )
+        layer.build((None, width))
+        return layer
+
+    def _linear_variables(self) -> list[Any]:
+        """A bias, and a weight for every dense number, of the linear part; the ids' weights are in tables."""
+        bias = keras.Variable(np.full(self._head.width, self._config.initial_bias, np.float32))
+        return [bias, keras.Variable(np.zeros((self._dense_width, self._head.width), np.float32))]
 
     def _dense_layer(self, units: int, width: int, activation: str | None, *, bias: bool = True) -> Any:
         initializer = keras.initializers.GlorotUniform(seed=self._next_seed())
@@ -98,15 +130,22 @@ class Dlrm:
         widths = [width, *sizes]
         return [self._dense_layer(after, before, "relu") for before, after in zip(widths, sizes, strict=False)]
 
-    def _layers(self) -> list[Any]:
-        return [*self._projections.values(), *self._bottom, *self._top, *self._dropout, self._logit]
-
     def _signature(self, inputs: int) -> list[Any]:
         rows = self._config.batch_rows
-        shapes = ([rows, sum(self._widths)], [rows, self._dense_width], [rows], [rows])
+        shapes = ([rows, sum(self._widths)], [rows, self._linear_width], [rows, self._dense_width], [rows], [rows])
         return [tf.TensorSpec(shape, tf.float32) for shape in shapes[:inputs]]
 
-    def _logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
+    def logits(self, activations: Any, linear: Any, dense: Any, *, training: bool = False) -> Any:
+        """Tensors to logits, [rows] or [rows, classes], for any number of rows."""
+        dense = self._scaling.scaled(dense)
+        logits: Any = self._deep_logits(activations, dense, training=training) if self._config.deep else 0.0
+        if self._linear:
+            bias, kernel = self._linear
+            logits += tf.reduce_sum(tf.reshape(linear, [tf.shape(linear)[0], -1, self._head.width]), axis=1)
+            logits += tf.matmul(dense, tf.convert_to_tensor(kernel)) + tf.convert_to_tensor(bias)
+        return logits[:, 0] if self._head.width == 1 else logits
+
+    def _deep_logits(self, activations: Any, dense: Any, *, training: bool) -> Any:
         vectors = tf.split(activations, self._widths, axis=1) if self._widths else []
         vectors = [self._projections[f](v) if f in self._projections else v for f, v in enumerate(vectors)]
         if self._bottom:
@@ -120,52 +159,49 @@ class Dlrm:
             hidden = layer(hidden)
             if self._dropout:
                 hidden = self._dropout[k](hidden, training=training)
-        logits = self._logit(hidden)
-        return logits[:, 0] if self._head.width == 1 else logits
+        return self._logit(hidden)
 
-    def _train_step(self, activations: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
+    def _train_step(self, activations: Any, linear: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]:
         with tf.GradientTape() as tape:
-            tape.watch(activations)
-            logits = self._logits(activations, dense, training=True)
+            tape.watch([activations, linear])
+            logits = self.logits(activations, linear, dense, training=True)
             losses = _losses(self._head, labels, logits)
             loss = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
-        sources = [activations, *self._trainable]
+        sources = [activations, linear, *self._trainable]
         gradients = tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        self._optimizer.apply(gradients[1:], self._trainable)
-        return logits, gradients[0]
+        self._optimizer.apply(gradients[2:], self._trainable)
+        return logits, gradients[0], gradients[1]
 
-    def _predict_step(self, activations: Any, dense: Any) -> Any:
-        return self._logits(activations, dense, training=False)
+    def _predict_step(self, activations: Any, linear: Any, dense: Any) -> Any:
+        return self.logits(activations, linear, dense)
 
-    def step(self, activations: Array, dense: Array, labels: Array, weights: Array) -> tuple[Array, Array]:
+    def step(
+        self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
+    ) -> tuple[Array, Array, Array]:
         """One update of the dense weights by the weighted mean loss of a full-shape batch.
 
         Returns the logits *before* the update (without dropout), float32 [batch_rows] or [batch_rows, classes], and the
-        loss's gradient by the activations, float32 of their shape.
+        loss's gradients by the activations of the towers' tables and of the linear part's, float32 of their shapes.
         """
         labels = self._head.targets(labels)
-        before = self.predict(activations, dense) if self._config.dropout else None
-        logits, gradient = self._step(activations, dense, labels, weights)
-        return (logits.numpy() if before is None else before), gradient.numpy()
+        before = self.predict(activations, linear, dense) if self._config.dropout else None
+        logits, by_activations, by_linear = self._step(activations, linear, dense, labels, weights)
+        return (logits.numpy() if before is None else before), by_activations.numpy(), by_linear.numpy()
 
-    def predict(self, activations: Array, dense: Array) -> Array:
+    def predict(self, activations: Array, linear: Array, dense: Array) -> Array:
         """Logits of a full-shape batch, float32 [batch_rows] or [batch_rows, classes]."""
-        logits: Array = self._forward(activations, dense).numpy()
+        logits: Array = self._forward(activations, linear, dense).numpy()
         return logits
-
-    def logits(self, activations: Any, dense: Any) -> Any:
-        """Logits of any number of events, float32 [rows] or [rows, classes], into the graph being traced."""
-        return self._logits(activations, dense, training=False)
-
-    def tensorflow_variables(self) -> list[Any]:
-        """The weights as TensorFlow's variables, for what saves them."""
-        return [variable.value for variable in self._trainable]
 
     def _variables(self) -> dict[str, Any]:
         """Everything that training changes, named by kind and order: weights, dropout's random state, optimizer slots."""
         random = [variable for layer in self._dropout for variable in layer.variables]
         kinds = {"weights": self._trainable, "random": random, "optimizer": self._optimizer.variables}
         return {f"{kind}/{k:03d}": variable for kind, group in kinds.items() for k, variable in enumerate(group)}
+
+    def tensors(self) -> list[Any]:
+        """TensorFlow's variables of the dense weights, for a module that is saved."""
+        return [variable.value for variable in self._trainable]
 
     def state(self) -> dict[str, Array]:
         """A copy of everything training changes, by name: dense weights, random state, optimizer slots."""

@@ -7,11 +7,14 @@ changes the order of what was already trained.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from trainer.document_field import DocumentField
+
+NO_ROWS: Mapping[str, int] = MappingProxyType({})
 
 Segments = tuple[tuple[str, ...], ...]
 
@@ -42,15 +45,43 @@ class DataPosition:
         return cls(field.at("epochs_done").count(), field.at("data_digest").text())
 
 
-def plan_epochs(segments: Sequence[Sequence[str]], *, partitions_per_epoch: int, passes: int) -> tuple[Epoch, ...]:
-    """All epochs of a run, in order: each segment ``passes`` times, in groups; the last group of a pass may be short."""
+def plan_epochs(
+    segments: Sequence[Sequence[str]],
+    *,
+    partitions_per_epoch: int,
+    passes: int,
+    events_per_epoch: int = 0,
+    rows: Mapping[str, int] = NO_ROWS,
+) -> tuple[Epoch, ...]:
+    """All epochs of a run, in order: each segment ``passes`` times, in groups; the last group of a pass may be smaller.
+
+    A group is whole partitions, until they hold ``events_per_epoch`` of the events in ``rows``; for 0, it is
+    ``partitions_per_epoch`` of them. A partition larger than that is an epoch of its own.
+    """
     epochs: list[Epoch] = []
     for segment in segments:
+        if events_per_epoch:
+            groups = _by_events(segment, events_per_epoch, rows)
+        else:
+            starts = range(0, len(segment), partitions_per_epoch)
+            groups = [tuple(segment[start : start + partitions_per_epoch]) for start in starts]
         for pass_number in range(passes):
-            for start in range(0, len(segment), partitions_per_epoch):
-                group = tuple(segment[start : start + partitions_per_epoch])
+            for group in groups:
                 epochs.append(Epoch(len(epochs), pass_number, group))
     return tuple(epochs)
+
+
+def _by_events(segment: Sequence[str], events: int, rows: Mapping[str, int]) -> list[tuple[str, ...]]:
+    groups: list[tuple[str, ...]] = []
+    group: list[str] = []
+    held = 0
+    for key in segment:
+        group.append(key)
+        held += rows.get(key, 0)
+        if held >= events:
+            groups.append(tuple(group))
+            group, held = [], 0
+    return [*groups, tuple(group)] if group else groups
 
 
 def extend_segments(segments: Segments, keys: Sequence[str]) -> Segments | None:

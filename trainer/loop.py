@@ -241,6 +241,8 @@ class _Run:
     def _plan(self) -> None:
         """What remains of the plan, with one more segment for what came late."""
         passes = self._config.passes
+        for key, refs in self._fragments.items():
+            self._progress.planned_rows.setdefault(key, sum(ref.fragment.rows for ref in refs))
         segments = self._progress.segments
         remaining = visits_of(self._epochs_of(segments)[self._progress.epochs_done :])
         late = late_segment(self._fragments, segments, remaining, self._due, passes)
@@ -261,7 +263,13 @@ class _Run:
         self._total_events = sum(self._planned(ref, visits[key]) for key in visits for ref in self._of(key))
 
     def _epochs_of(self, segments: Segments) -> tuple[Epoch, ...]:
-        return plan_epochs(segments, partitions_per_epoch=self._config.partitions_per_epoch, passes=self._config.passes)
+        return plan_epochs(
+            segments,
+            partitions_per_epoch=self._config.partitions_per_epoch,
+            passes=self._config.passes,
+            events_per_epoch=self._config.events_per_epoch,
+            rows=self._progress.planned_rows,
+        )
 
     def _planned(self, ref: FragmentRef, visits: Sequence[int]) -> int:
         if self._due is None:

@@ -203,6 +203,9 @@ def check_inputs(recorded: RunIdentity, current: RunIdentity) -> None:
 
 
 def _config_differences(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
+    # A checkpoint of an earlier release lacks later options, whose neutral values are what that release did.
+    neutral = TrainConfig("run").to_document()
+    recorded = {**{name: neutral[name] for name in current if name in neutral}, **recorded}
     return [
         f"option {name} is {current.get(name)!r}, was {recorded.get(name)!r}"
         for name in sorted({*recorded, *current})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from trainer.config import TrainConfig
 from trainer.document_field import DocumentField
 from trainer.embedding.engine import CpuEngine, TableState
+from trainer.embedding.spec import Adagrad, Constant, FeatureSpec
 from trainer.epochs import DataPosition, Segments
 from trainer.errors import TornCheckpoint
 from trainer.heads import BINARY, Head
@@ -56,12 +57,16 @@ class EpochScores:
 
 @dataclass
 class Progress:
-    """Where a run stands: optimizer ``step``, epochs done, segments planned so far, scores of past epochs."""
+    """Where a run stands: optimizer ``step``, epochs done, segments planned so far, scores of past epochs.
+
+    ``planned_rows``: the events that each partition had when it was planned; its epochs stay what they were if it grows.
+    """
 
     step: int = 0
     epochs_done: int = 0
     segments: Segments = ()
     history: list[EpochScores] = field(default_factory=list)
+    planned_rows: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, field: DocumentField) -> Progress:
@@ -73,52 +78,67 @@ class Progress:
             raise TornCheckpoint("a checkpoint must hold the scores of every epoch, got others",
                                  where=field.at("history").place, value=[item.epoch for item in history][-5:],
                                  allowed=f"epochs 0 to {position.epochs_done - 1}")  # fmt: skip
-        return cls(field.at("step").count(), position.epochs_done, segments, history)
+        rows = field.at("planned_rows").members() if "planned_rows" in field.members() else {}
+        planned = {key: count.count() for key, count in rows.items()}
+        return cls(field.at("step").count(), position.epochs_done, segments, history, planned)
 
 
 class Weights:
-    """The model as a whole: embedding tables and the dense part, predicting and learning together."""
+    """The model as a whole: embedding tables, those of the linear part, and the dense part, predicting and learning."""
 
-    def __init__(self, layout: InputLayout, engine: CpuEngine | None, dense: Dlrm, head: Head = BINARY) -> None:
-        self.head = head
+    def __init__(
+        self,
+        layout: InputLayout,
+        engine: CpuEngine | None,
+        dense: Dlrm,
+        head: Head = BINARY,
+        linear: CpuEngine | None = None,
+    ) -> None:
         self.layout = layout
         self.engine = engine
+        self.linear = linear
         self.dense = dense
+        self.head = head
 
     def train(self, batch: Batch) -> Array:
         """One step on a batch; returns the logits from before it, float32 [batch.rows] or [batch.rows, classes]."""
-        activations = self._activations(batch)
-        logits, gradients = self.dense.step(activations, batch.dense, batch.labels, batch.weights)
+        activations, linear = self._lookup(self.engine, batch), self._lookup(self.linear, batch)
+        logits, gradients, of_linear = self.dense.step(activations, linear, batch.dense, batch.labels, batch.weights)
         if self.engine is not None:
             self.engine.apply_gradients(batch.ids, gradients)
+        if self.linear is not None:
+            self.linear.apply_gradients(batch.ids, of_linear)
         return logits[: batch.rows]
 
     def predict(self, batch: Batch) -> Array:
         """Logits of a batch, float32 [batch.rows] or [batch.rows, classes]; changes nothing."""
-        return self.dense.predict(self._activations(batch), batch.dense)[: batch.rows]
+        activations, linear = self._lookup(self.engine, batch), self._lookup(self.linear, batch)
+        return self.dense.predict(activations, linear, batch.dense)[: batch.rows]
 
-    def _activations(self, batch: Batch) -> Array:
-        if self.engine is None:
+    def _lookup(self, engine: CpuEngine | None, batch: Batch) -> Array:
+        if engine is None:
             return np.zeros((len(batch.labels), 0), np.float32)
-        return self.engine.lookup(batch.ids)
+        return engine.lookup(batch.ids)
 
     def arrays(self) -> dict[str, Array]:
         """All weights, slots and random state, as a checkpoint stores them."""
         arrays = {f"dense/{name}": array for name, array in self.dense.state().items()}
-        for table, state in (self.engine.state() if self.engine else {}).items():
-            arrays[f"embedding/rows/{table}"] = state.rows
-            arrays[f"embedding/weights/{table}"] = state.weights
-            arrays[f"embedding/slots/{table}"] = state.slots
+        for kind, engine in (("embedding", self.engine), ("linear", self.linear)):
+            for table, state in (engine.state() if engine else {}).items():
+                arrays[f"{kind}/rows/{table}"] = state.rows
+                arrays[f"{kind}/weights/{table}"] = state.weights
+                arrays[f"{kind}/slots/{table}"] = state.slots
         return arrays
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Become what :meth:`arrays` was taken from. Raises :class:`TornCheckpoint` if something is missing or misfits."""
         self.dense.load_state(_under(arrays, "dense/"))
-        rows, weights, slots = (_under(arrays, f"embedding/{kind}/") for kind in ("rows", "weights", "slots"))
-        if not rows.keys() == weights.keys() == slots.keys():
-            raise TornCheckpoint("saved embedding tables lack a part", value=sorted(rows))
-        if self.engine is not None:
-            self.engine.load_state({name: TableState(rows[name], weights[name], slots[name]) for name in rows})
+        for kind, engine in (("embedding", self.engine), ("linear", self.linear)):
+            rows, weights, slots = (_under(arrays, f"{kind}/{part}/") for part in ("rows", "weights", "slots"))
+            if not rows.keys() == weights.keys() == slots.keys():
+                raise TornCheckpoint("saved embedding tables lack a part", value=sorted(rows))
+            if engine is not None:
+                engine.load_state({name: TableState(rows[name], weights[name], slots[name]) for name in rows})
 
 
 def _under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
@@ -130,8 +150,31 @@ def build_weights(layout: InputLayout, config: TrainConfig, head: Head = BINARY)
     from trainer.dlrm import Dlrm, prepare_tensorflow
 
     prepare_tensorflow(config)
-    engine = CpuEngine(layout.features, seed=config.seed) if layout.features else None
-    return Weights(layout, engine, Dlrm(layout, config, head), head)
+    engine = CpuEngine(layout.features, seed=config.seed) if layout.features and config.deep else None
+    linear = (
+        CpuEngine(linear_features(layout, config, head), seed=config.seed)
+        if layout.features and config.linear
+        else None
+    )
+    return Weights(layout, engine, Dlrm(layout, config, head), head, linear)
+
+
+def linear_features(layout: InputLayout, config: TrainConfig, head: Head) -> tuple[FeatureSpec, ...]:
+    """The tables of the linear part: a weight an output for every id, zero at first; bags as the towers have them."""
+    # Gradients are those of the mean over a batch; the option speaks of one event.
+    start = config.linear_initial_accumulator / config.batch_rows**2
+    return tuple(
+        FeatureSpec(
+            feature.name,
+            replace(
+                feature.table,
+                dim=head.width,
+                optimizer=Adagrad(config.linear_learning_rate, start),
+                initializer=Constant(0.0),
+            ),
+        )
+        for feature in layout.features
+    )
 
 
 def snapshot(
@@ -147,6 +190,7 @@ def snapshot(
         "step": progress.step,
         "segments": [list(segment) for segment in progress.segments],
         "history": [item.to_document() for item in progress.history],
+        "planned_rows": dict(progress.planned_rows),
         "identity": identity.to_document(),
         "ledger": None if counts is None else counts.to_document(),
         "head": weights.head.to_document(),

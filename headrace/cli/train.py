@@ -26,7 +26,7 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.screens.training import AnyMetricsRow, EpochRow
+    from headrace.screens.training import AnyMetricsRow, EpochRow, OptionRow
     from trainer.config import TrainConfig
     from trainer.loop import TrainEvent, TrainReport
     from trainer.metrics import AnyScores
@@ -78,12 +78,13 @@ def train(
         folder = run_dir or str(
             Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}"
         )
-        settings = _settings(config, folder)
+        options = _options(config)
         for column in baseline or ():
             _check_baseline(warehouse, solution, column)
         if held_out:
             _check_test_labels(warehouse, held_out)
         import_tensorflow_quietly()
+        settings = _choose(warehouse, solution, options, folder)
         report = _train(warehouse, solution, settings, accept_changed)
         scores = _evaluate(warehouse, held_out, folder) if held_out else None
         raw = {column: _score_column(warehouse, held_out, column) for column in baseline or ()} if held_out else {}
@@ -137,9 +138,8 @@ def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionF
     return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record, rows=True)
 
 
-def _settings(path: str, run_dir: str) -> TrainConfig:
-    from trainer.config import TrainConfig
-
+def _options(path: str) -> Mapping[str, Any]:
+    """The options of a file; none without one."""
     options: object = {}
     if path:
         try:
@@ -150,7 +150,14 @@ def _settings(path: str, run_dir: str) -> TrainConfig:
             ) from None
     if not isinstance(options, Mapping):
         raise InputError("training options are one JSON object", where=path, value=type(options).__name__)
-    return TrainConfig.from_document(options, run_dir=run_dir)
+    return options
+
+
+def _choose(warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str) -> TrainConfig:
+    """The options to train with: those that are given, and those that suit the data."""
+    from trainer.choosing import choose_config
+
+    return choose_config(solution, _reader(warehouse, solution), options, run_dir=run_dir, tell=say)
 
 
 def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, accept_changed: bool) -> TrainReport:
@@ -229,6 +236,17 @@ def _epoch_rows(report: TrainReport) -> tuple[EpochRow, ...]:
     )
 
 
+def _option_rows(settings: TrainConfig) -> tuple[OptionRow, ...]:
+    """The chosen options; those of one reason are one row."""
+    from headrace.screens.training import OptionRow
+
+    values = settings.to_document()
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in settings.chosen.items():
+        by_reason.setdefault(reason, []).append(name)
+    return tuple(OptionRow({name: values[name] for name in names}, reason) for reason, names in by_reason.items())
+
+
 def _screen(
     solution: ReadSolution,
     held_out: ReadSolution | None,
@@ -252,6 +270,7 @@ def _screen(
         events_this_time=report.events,
         events_in_range=solution.rows,
         columns_read={action: solution.count(action) for action in ("load", "compute", "raw")},
+        options=_option_rows(settings),
         passes=settings.passes,
         counted=None if ledger is None else ledger.events,
         fewest_times=None if ledger is None else ledger.least,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
 from rich.console import Group, RenderableType
 
@@ -70,6 +71,21 @@ class EpochRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OptionRow:
+    """Training options that were chosen from the data, by name, and the reason."""
+
+    values: dict[str, Any]
+    reason: str
+
+    def cells(self) -> tuple[str, str, str]:
+        """Names, values and the reason; an option that is long is left to the JSON."""
+        shown = (str(v).lower() if isinstance(v, bool) else str(v) for v in self.values.values())
+        if any(isinstance(value, dict) for value in self.values.values()):
+            return ", ".join(self.values), "by input", self.reason
+        return ", ".join(self.values), ", ".join(shown), self.reason
+
+
+@dataclass(frozen=True, slots=True)
 class LateRow:
     """What came since the checkpoint that a run goes on from, in events of partitions that were trained.
 
@@ -104,6 +120,7 @@ class TrainedScreen:
     events_this_time: int
     events_in_range: int
     columns_read: dict[str, int]
+    options: tuple[OptionRow, ...]
     passes: int
     counted: int | None
     fewest_times: int | None
@@ -158,7 +175,12 @@ class TrainedScreen:
                 )
         pairs += [("baseline", f"{column} alone: AUC {_number(auc)}") for column, auc in self.baselines.items()]
         pairs.append(("run", self.run_dir))
-        return Group(table, facts(pairs))
+        chosen = grid(
+            ("option*", "value*", "why*"),
+            (row.cells() for row in self.options),
+            title="Options chosen from the data; an option in --config replaces its choice",
+        )
+        return Group(*((chosen, "") if self.options else ()), table, facts(pairs))
 
     def _unlabelled(self) -> tuple[str, ...]:
         skipped = self.unlabelled

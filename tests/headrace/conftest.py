@@ -13,6 +13,14 @@ from headrace.sample_log import SampleLogConfig, write_sample_log
 
 SMALL = SampleLogConfig(hours=4, mean_rows_per_hour=150, users=500, vocabulary_words=800, late_share=0.05)
 
+#: Options that leave a trial nothing to choose: training starts at once.
+UNTRIED = {
+    "deep": False,
+    "linear": True,
+    "linear_learning_rate": 0.05,
+    "dense_learning_rate": 0.003,
+    "passes": 1,
+}
 
 MODELS = """
 import headrace as hr

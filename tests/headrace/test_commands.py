@@ -14,7 +14,7 @@ import pytest
 
 from headrace.cli.main import run
 from headrace.sample_log import write_sample_log
-from tests.headrace.conftest import SMALL
+from tests.headrace.conftest import SMALL, UNTRIED
 
 GOLDENS = Path(__file__).parent / "goldens"
 #: What differs from run to run: durations, folders, sizes on disk, ids of plans.
@@ -64,7 +64,7 @@ def test_from_a_folder_of_parquet_to_a_trained_model(cli, small_log, models_file
     check_golden("status", cli("status").out)
     check_golden("work_idle", cli("work", "--until-idle").out)
     settings = tmp_path / "training.json"
-    settings.write_text('{"partitions_per_epoch": 1, "batch_rows": 64}', encoding="utf-8")
+    settings.write_text(json.dumps({"partitions_per_epoch": 1, "batch_rows": 64, **UNTRIED}), encoding="utf-8")
     train = (
         "train",
         "first",
@@ -81,6 +81,7 @@ def test_from_a_folder_of_parquet_to_a_trained_model(cli, small_log, models_file
     assert (trained["table"], trained["table_version"]) == ("log", 1)
     assert trained["counted"] == trained["events_in_range"] == trained["events_this_time"] > 100
     assert len(trained["epochs"]) == 3
+    assert {name for row in trained["options"] for name in row["values"]} == {"initial_bias", "dense_scaling"}
     assert 0 < trained["test"]["auc"] < 1
     assert sum(trained["columns_read"].values()) == 9, "three inputs over three hours, loaded or computed"
     assert "log version 1" in cli(*train[:-1]).out

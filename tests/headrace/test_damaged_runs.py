@@ -15,7 +15,11 @@ from trainer.checkpoint import checkpoints_dir
 
 pytest.importorskip("tensorflow")
 
-OPTIONS = {"deterministic": False, "dim": 2, "bottom_mlp": [2], "top_mlp": [2], "dropout": 0.1}
+OPTIONS = {
+    **{"deterministic": False, "dim": 2, "bottom_mlp": [2], "top_mlp": [2], "dropout": 0.1},
+    **{"partitions_per_epoch": 1, "passes": 1, "deep": True, "linear": False},
+    **{"embedding_learning_rate": 0.01, "dense_learning_rate": 0.003},
+}
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.sample_log import write_sample_log
-from tests.headrace.conftest import SMALL
+from tests.headrace.conftest import SMALL, UNTRIED
 
 
 @pytest.fixture
 def trained(submitted, tmp_path):
     settings = tmp_path / "training.json"
-    settings.write_text('{"batch_rows": 64}', encoding="utf-8")
+    settings.write_text(json.dumps({"batch_rows": 64, **UNTRIED}), encoding="utf-8")
     submitted("train", "first", "--end", "2026-03-02T02:00", "--config", settings)
     return submitted
 

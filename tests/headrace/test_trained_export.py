@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
+from tests.headrace.conftest import UNTRIED
 from tests.headrace.test_export import tensors_of
 from transforms.columns import conform
 from transforms.graph import raw_columns
@@ -39,6 +40,9 @@ other = hr.Model("other", client="search", table="log", label="clicked")
 other.input("user", hr.int64("user_id").hash_buckets(500))
 """
 OPTIONS = {
+    **UNTRIED,
+    "deep": True,
+    "embedding_learning_rate": 0.03,
     "deterministic": False,
     "batch_rows": 64,
     "dim": 8,

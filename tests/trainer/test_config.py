@@ -37,6 +37,15 @@ from trainer.errors import ConfigError
         {"count_events": "yes"},
         {"threads": 0},
         {"keep_checkpoints": 0},
+        {"deep": False},
+        {"linear": 1},
+        {"linear_learning_rate": 0},
+        {"initial_bias": 31},
+        {"events_per_epoch": -1},
+        {"dense_scaling": {"a": [["cube", 0.0, 1.0]]}},
+        {"dense_scaling": {"a": [["log", 0.0, 0.0]]}},
+        {"dense_scaling": {"a": 3}},
+        {"chosen": {"deep": 3}},
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options):
@@ -48,7 +57,8 @@ def test_options_out_of_range_are_refused_by_name(options):
 
 
 def test_document_round_trips_through_json():
-    config = TrainConfig("run", dims={"b": 4, "a": 8}, combiners={"a": "sum"}, tables={"a": "t"}, top_mlp=[8, 4])
+    config = TrainConfig("run", dims={"b": 4, "a": 8}, combiners={"a": "sum"}, tables={"a": "t"}, top_mlp=[8, 4],
+                         dense_scaling={"x": [["log", 1.5, 2]]}, chosen={"dim": "so"})  # fmt: skip
     document = json.loads(json.dumps(config.to_document()))
     again = TrainConfig.from_document(document, run_dir="elsewhere")
     assert dataclasses.replace(again, run_dir="run") == config

@@ -13,6 +13,7 @@ pytest.importorskip("tensorflow")
 from trainer.dlrm import Dlrm
 
 NUMBERS = [TypedInput("x", Dense(DType.FLOAT32)), TypedInput("y", Dense(DType.FLOAT32))]
+NO_LINEAR = np.zeros((6, 0), np.float32)
 IDS = [TypedInput(name, Dense(DType.INT64, 10)) for name in ("a", "b", "c")]
 
 
@@ -45,11 +46,13 @@ def test_logits_equal_the_paper_written_out_in_numpy():
     dots = [(vectors[i] * vectors[j]).sum(axis=1) for i in range(4) for j in range(i)]
     hidden = relu_tower(np.concatenate([bottom, np.stack(dots, axis=1)], axis=1), pairs[2:3])
     (kernel, bias) = pairs[3]
-    np.testing.assert_allclose(model.predict(activations, dense), (hidden @ kernel + bias)[:, 0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        model.predict(activations, NO_LINEAR, dense), (hidden @ kernel + bias)[:, 0], rtol=1e-4, atol=1e-5
+    )
 
 
 def mean_loss(model, activations, dense, labels, weights):
-    logits = model.predict(activations, dense).astype(np.float64)
+    logits = model.predict(activations, NO_LINEAR, dense).astype(np.float64)
     losses = np.logaddexp(0.0, logits) - labels * logits
     return (losses * weights).sum() / weights.sum()
 
@@ -66,7 +69,7 @@ def test_activation_gradients_equal_central_differences(inputs):
         down[at] -= 1e-3
         ends = [mean_loss(model, moved, dense, labels, weights) for moved in (up, down)]
         numeric[at] = (ends[0] - ends[1]) / (up[at] - down[at])
-    _, gradients = model.step(activations, dense, labels, weights)
+    _, gradients, _ = model.step(activations, NO_LINEAR, dense, labels, weights)
     np.testing.assert_allclose(gradients, numeric, atol=3e-3)
     assert np.abs(gradients[:5]).max() > 1e-3
     assert not gradients[5].any()
@@ -79,11 +82,11 @@ def test_steps_lower_the_loss(inputs, optimizer):
     activations, dense, labels = batch_for(inputs, seed=3)
     ones = np.ones(6, np.float32)
     before = mean_loss(model, activations, dense, labels, ones)
-    logits, _ = model.step(activations, dense, labels, ones)
+    logits, _, _ = model.step(activations, NO_LINEAR, dense, labels, ones)
     fresh = model_of(inputs, dense_optimizer=optimizer, dense_learning_rate=0.05)
-    np.testing.assert_array_equal(logits, fresh.predict(activations, dense))  # from before the update
+    np.testing.assert_array_equal(logits, fresh.predict(activations, NO_LINEAR, dense))  # from before the update
     for _ in range(30):
-        model.step(activations, dense, labels, ones)
+        model.step(activations, NO_LINEAR, dense, labels, ones)
     assert mean_loss(model, activations, dense, labels, ones) < before
 
 
@@ -92,7 +95,7 @@ def test_an_input_of_another_width_is_projected():
     rng = np.random.default_rng(0)
     _, dense, labels = batch_for([*IDS, *NUMBERS])
     activations = rng.normal(size=(6, 4 + 7 + 4)).astype(np.float32)
-    _, gradients = model.step(activations, dense, labels, np.ones(6, np.float32))
+    _, gradients, _ = model.step(activations, NO_LINEAR, dense, labels, np.ones(6, np.float32))
     assert gradients.shape == (6, 15)
     assert model.state()["weights/000"].shape == (7, 4)
 
@@ -102,7 +105,7 @@ def test_a_restored_model_continues_bit_for_bit(dropout):
     def run(model, steps):
         for seed in steps:
             activations, dense, labels = batch_for([*IDS, *NUMBERS], seed=seed)
-            model.step(activations, dense, labels, np.ones(6, np.float32))
+            model.step(activations, NO_LINEAR, dense, labels, np.ones(6, np.float32))
         return model
 
     straight = run(model_of([*IDS, *NUMBERS], dropout=dropout), range(8)).state()
@@ -118,8 +121,8 @@ def test_a_restored_model_continues_bit_for_bit(dropout):
 def test_dropout_is_off_where_events_are_predicted():
     model = model_of([*IDS, *NUMBERS], dropout=0.5)
     activations, dense, labels = batch_for([*IDS, *NUMBERS])
-    expected = model.predict(activations, dense)
-    logits, _ = model.step(activations, dense, labels, np.ones(6, np.float32))
+    expected = model.predict(activations, NO_LINEAR, dense)
+    logits, _, _ = model.step(activations, NO_LINEAR, dense, labels, np.ones(6, np.float32))
     np.testing.assert_array_equal(logits, expected)
 
 
@@ -132,3 +135,20 @@ def test_weights_of_another_model_are_refused():
     with pytest.raises(TornCheckpoint) as caught:
         model_of(IDS).load_state(model_of([*IDS, *NUMBERS]).state())
     assert "weights/000" in caught.value.value
+
+
+def test_the_linear_part_adds_a_weight_for_every_id_and_number():
+    model = model_of([*IDS, *NUMBERS], linear=True, initial_bias=-2.0)
+    activations, dense, labels = batch_for([*IDS, *NUMBERS])
+    linear = np.random.default_rng(3).normal(size=(6, 3)).astype(np.float32)
+    np.testing.assert_allclose(model.predict(activations, linear, dense), -2.0 + linear.sum(axis=1), rtol=1e-5)
+    _, _, by_linear = model.step(activations, linear, dense, labels, np.ones(6, np.float32))
+    expected = (1 / (1 + np.exp(2.0 - linear.sum(axis=1))) - labels) / 6
+    np.testing.assert_allclose(by_linear, np.repeat(expected[:, None], 3, axis=1), rtol=1e-4, atol=1e-7)
+
+
+def test_a_linear_model_has_no_towers():
+    model = model_of([*IDS, *NUMBERS], linear=True, deep=False)
+    none, dense = np.zeros((6, 0), np.float32), batch_for([*IDS, *NUMBERS])[1]
+    assert sum(name.startswith("weights/") for name in model.state()) == 2
+    np.testing.assert_array_equal(model.predict(none, np.ones((6, 3), np.float32), dense), np.full(6, 3.0, np.float32))

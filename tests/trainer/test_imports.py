@@ -29,6 +29,7 @@ def test_the_public_surface():
         "TrainEvent",
         "TrainReport",
         "Trained",
+        "choose_config",
         "evaluate",
         "load_trained",
         "train",

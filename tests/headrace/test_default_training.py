@@ -1,0 +1,39 @@
+"""``headrace train`` with no option: what was chosen is said, kept, and can be replaced."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headrace.sample_log import write_sample_log
+from tests.headrace.conftest import SMALL
+
+TRAIN = ("train", "first", "--end", "2026-03-02T03:00", "--test-end", "2026-03-02T04:00")
+
+
+@pytest.fixture
+def submitted(cli, models_file, tmp_path):
+    write_sample_log(tmp_path / "log", SMALL, late=False)
+    cli("table", "add", "log", tmp_path / "log", "--time-column", "time")
+    cli("model", "submit", models_file, "--table", "log", "--model", "first")
+    return cli
+
+
+@pytest.mark.slow
+def test_the_choices_are_said_and_kept(submitted, tmp_path):
+    first = submitted(*TRAIN, "--json")
+    chosen = {name: value for row in first.json["options"] for name, value in row["values"].items()}
+    assert chosen["batch_rows"] == 64
+    assert chosen["events_per_epoch"] == 10_000
+    assert set(chosen) >= {"deep", "linear", "passes", "initial_bias", "dense_scaling"}
+    assert first.json["test"]["normalized_entropy"] < 1.05
+    assert len(first.json["epochs"]) == first.json["passes"], "three small hours are one epoch"
+    assert first.err.count("trying") == 4
+    again = submitted(*TRAIN)
+    assert "Options chosen from the data" in again.out
+    assert "128 steps a pass" in again.out
+    assert "trying" not in again.err
+    settings = tmp_path / "training.json"
+    settings.write_text(json.dumps({"batch_rows": 32}), encoding="utf-8")
+    assert "option batch_rows is 32, was 64" in submitted(*TRAIN, "--config", settings, status=2).err
