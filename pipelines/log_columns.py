@@ -174,14 +174,19 @@ class LogTime:
 
     def bounded(self, now: datetime) -> LogTime:
         """The same with both ends of the plausible range set."""
+        if self.made_up is not None:
+            return self
         latest = min(now + _AHEAD, _LAST)
         return LogTime(self.column, self.unit, self.earliest or _EPOCH, self.until or latest, self.made_up)
 
     @property
     def range_us(self) -> tuple[int, int] | None:
         """The plausible times, as microseconds since 1970, the second excluded; None where no end is set."""
-        if self.earliest is None and self.until is None:
-            return None
+        return None if self.earliest is None and self.until is None else self.bounded_range_us
+
+    @property
+    def bounded_range_us(self) -> tuple[int, int]:
+        """The plausible times; where an end is not set, what a partition can have."""
         return micros(self.earliest or _FIRST), micros(self.until or _LAST)
 
     def to_document(self, column: LogColumn | None) -> dict[str, object]:

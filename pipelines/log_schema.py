@@ -11,7 +11,7 @@ A schema is a JSON document::
      "time": {"column": "time", "unit": "ms"},
      "partition_by": "hour"}                hour (the default) or day
 
-Types are those of :class:`transforms.types.DType`; docs/importing.md lists every entry. A log that holds no time says
+A line that begins with ``//`` is a comment. Types are those of :class:`transforms.types.DType`; docs/importing.md lists every entry. A log that holds no time says
 in ``time`` where one comes from; its column is then added after the others.
 """
 
@@ -48,6 +48,8 @@ PartitionBy = Literal["hour", "day"]
 
 _SCHEMA_KEYS = ("format", "header", "null", "columns", "time", "partition_by", "encoding", "delimiter", "quote")
 _MOST_BYTES = 16 << 20
+#: A line whose first characters are slashes; no text goes over the end of a line in JSON.
+_COMMENT = re.compile(r"^[ \t]*//[^\r\n]*", re.MULTILINE)
 #: Codecs that decode text without escape states, as Python names them.
 ENCODINGS = frozenset(
     {"utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "gb2312", "gbk", "gb18030",
@@ -227,7 +229,7 @@ def _parse_json(content: bytes, path: str) -> object:
     if len(content) > _MOST_BYTES:
         raise LogSchemaError("the schema file is too long", where=path, allowed=f"at most {_MOST_BYTES} bytes")
     try:
-        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_unique_keys)
+        return json.loads(_COMMENT.sub("", content.decode("utf-8-sig")), object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
         raise LogSchemaError("the schema file is not JSON", where=f"{path}, line {error.lineno}, "
                              f"column {error.colno}", value=error.msg) from None  # fmt: skip

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from pipelines.log_schema import LogTime, PartitionBy
+from pipelines.partitions import MOST_DAYS_BY_HOUR
 from pipelines.rejects import Reject
 from pipelines.typed_rows import MISSING, ParsedBlock
 from transforms.encoding import digest
@@ -29,9 +31,10 @@ _TIME = ARROW_ELEMENT[DType.TIMESTAMP]
 _BATCH_ROWS = 131_072
 #: What a number of each unit is multiplied with, and then divided by, to be microseconds.
 _MICROSECONDS = {"day": (86_400_000_000, 1), "s": (10**6, 1), "ms": (10**3, 1), "us": (1, 1), "ns": (1, 10**3)}
-#: What an import takes for the time of an event, in microseconds since 1970: the years 1970 to 2199.
-_FIRST_US, _LAST_US = 0, 7_258_118_400_000_000
-_RANGE = "a time of the years 1970 to 2199"
+_DAY_US = 86_400_000_000
+_LAST_US = 7_258_118_400_000_000
+_CENTURIES_US = (0, _LAST_US)  # 1970 to 2199: times beyond it say nothing of a log's span
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STORAGE = Storage("/")
 
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -53,6 +56,10 @@ class ParquetLog:
     unit: EpochUnit | None
     invalid_text: str = "refuse"
 
+    def bounded(self, now: datetime) -> ParquetLog:
+        """The same log with a range of plausible event times: what an import at ``now`` takes."""
+        return replace(self, time=self.time.bounded(now))
+
     def digest(self) -> str:
         """SHA-256 over everything that decides how a file is read, as 64 hexadecimal digits."""
         columns = [[field.name, str(field.type)] for field in self.arrow_schema]
@@ -71,7 +78,7 @@ class ParquetLog:
     def _block(self, rows: pa.Table, first_row: int) -> ParsedBlock:
         at = rows.schema.get_field_index(self.time.column)
         stored = rows.column(at).combine_chunks()
-        times, missing, outside = event_times(stored, self.unit)
+        times, missing, outside = event_times(stored, self.unit, self.time.bounded_range_us)
         rejects = tuple(
             self._reject(rows, row, first_row, MISSING if missing[row] else OUT_OF_RANGE)
             for row in np.flatnonzero(missing | outside).tolist()
@@ -85,18 +92,23 @@ class ParquetLog:
     def _reject(self, rows: pa.Table, row: int, first_row: int, what: str) -> Reject:
         values = {name: _spelled(rows.column(name), row) for name in rows.column_names}
         raw = json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        return Reject(first_row + row, what, raw, self.time.column, values[self.time.column], _RANGE)
+        first, last = (_spelled_us(bound) for bound in self.time.bounded_range_us)
+        expected = f"a time from {first} until {last}"
+        return Reject(first_row + row, what, raw, self.time.column, values[self.time.column], expected)
 
 
 def parquet_log(
     paths: Sequence[str],
-    time_column: str,
+    time_column: str = "",
     *,
     unit: EpochUnit | None = None,
-    partition_by: PartitionBy = "hour",
+    partition_by: PartitionBy | None = None,
     invalid_text: str = "refuse",
 ) -> ParquetLog:
     """The log in the Parquet files at ``paths``, whose columns are those of the first one.
+
+    Without a ``time_column`` it is the only column of timestamps. Without ``partition_by`` partitions are days where the events
+    span more than a fortnight, else hours.
 
     Raises :class:`~warehouse.errors.CorruptFile` for a file that is not Parquet, :class:`~warehouse.errors.SchemaDrift` for one
     with other columns, :class:`UnknownColumn` or :class:`TypeMismatch` for a time column that is absent or holds no times, and
@@ -106,6 +118,7 @@ def parquet_log(
     columns = read_schema(_STORAGE, paths[0])
     for path in paths[1:]:
         check_drift(columns, read_schema(_STORAGE, path), path, "this import")
+    time_column = time_column or _only_time(schema, paths[0])
     where = f"{paths[0]}, column {time_column}"
     if time_column not in schema.names:
         raise UnknownColumn("the time column must be one of the file's", where=paths[0], value=time_column,
@@ -114,7 +127,29 @@ def parquet_log(
     stored = schema.field(time_column).type
     _check_time_type(stored, unit, where)
     fields = [pa.field(field.name, _TIME if field.name == time_column else field.type) for field in schema]
-    return ParquetLog(pa.schema(fields), LogTime(time_column, "us"), partition_by, unit, invalid_text)
+    log = ParquetLog(pa.schema(fields), LogTime(time_column, "us"), partition_by or "hour", unit, invalid_text)
+    return log if partition_by else replace(log, partition_by=_partitioning(log, paths))
+
+
+def _only_time(schema: pa.Schema, path: str) -> str:
+    found = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    if len(found) != 1:
+        raise InputError("an import must have one column of event times", where=path,
+                         value=f"columns of timestamps: {', '.join(found) or 'none'}", allowed=", ".join(schema.names)[:300],
+                         next_step="name it with --time-column")  # fmt: skip
+    return found[0]
+
+
+def _partitioning(log: ParquetLog, paths: Sequence[str]) -> PartitionBy:
+    """Days where plausible times span more than a fortnight, so that no log becomes thousands of small files."""
+    name, first, last = log.time.column, _LAST_US, 0
+    for path in paths:
+        for rows in row_batches(_STORAGE, path, _BATCH_ROWS, invalid_text_rule(log.invalid_text, []), [name]):
+            times, missing, outside = event_times(rows.column(name).combine_chunks(), log.unit, _CENTURIES_US)
+            known = times[~(missing | outside)]
+            if len(known):
+                first, last = min(int(known.min()), first), max(int(known.max()), last)
+    return "day" if last - first > MOST_DAYS_BY_HOUR * _DAY_US else "hour"
 
 
 def _check_time_type(stored: pa.DataType, unit: EpochUnit | None, where: str) -> None:
@@ -131,8 +166,8 @@ def _check_time_type(stored: pa.DataType, unit: EpochUnit | None, where: str) ->
                          next_step="leave --time-unit out")  # fmt: skip
 
 
-def event_times(stored: pa.Array, unit: EpochUnit | None) -> tuple[_Numbers, _Flags, _Flags]:
-    """Microseconds since 1970, finer ones rounded down; what is missing; and what lies outside of the years that are taken.
+def event_times(stored: pa.Array, unit: EpochUnit | None, range_us: tuple[int, int]) -> tuple[_Numbers, _Flags, _Flags]:
+    """Microseconds since 1970, finer ones rounded down; what is missing; and what lies outside of a range, end excluded.
 
     The first array is zero where either flag is set. Timestamps without a zone are UTC.
     """
@@ -140,10 +175,14 @@ def event_times(stored: pa.Array, unit: EpochUnit | None) -> tuple[_Numbers, _Fl
     counted = _counted(stored)
     multiply, divide = _MICROSECONDS["day" if pa.types.is_date32(stored.type) else unit or _unit_of(stored.type)]
     counts = np.asarray(counted.fill_null(0)).copy()
-    outside = (counts < _FIRST_US * divide // multiply) | (counts >= _LAST_US * divide // multiply)
-    outside &= ~missing
+    first, last = (-(-bound * divide // multiply) for bound in range_us)
+    outside = ((counts < first) | (counts >= last)) & ~missing
     counts[outside | missing] = 0
     return counts * multiply // divide, missing, outside
+
+
+def _spelled_us(time_us: int) -> str:
+    return f"{_EPOCH + timedelta(microseconds=time_us):%Y-%m-%dT%H:%MZ}"
 
 
 def _counted(stored: pa.Array) -> pa.Array:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from pipelines.log_columns import LogColumn, LogFormat
+from pipelines.inference.dialect import split_rows
+from pipelines.inference.json_values import json_rows
+from pipelines.inference.sample import read_sample
+from pipelines.inference.text_encoding import decoded_lines
+from pipelines.log_columns import LogColumn, LogFormat, TimeUnit
 from pipelines.log_schema import LogSchema
 from pipelines.log_sources import expand_files, identify
 from pipelines.parse_log import parse_log
@@ -18,6 +22,9 @@ from transforms.errors import InputError
 from transforms.types import ColumnType, Dense, DType, Ragged
 
 _FORMATS: dict[str, LogFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+
+_HEADER_CHARACTERS = 1 << 16
+_LINES_LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True)
@@ -80,12 +87,27 @@ def table_log_schema(columns: Sequence[tuple[str, ColumnType | None]], log_forma
 
 
 def _column(name: str, kind: ColumnType, log_format: LogFormat) -> LogColumn | None:
-    unit = "iso8601" if kind.dtype is DType.TIMESTAMP else None
+    unit: TimeUnit | None = "iso8601" if kind.dtype is DType.TIMESTAMP else None
     if isinstance(kind, Dense):
         return LogColumn(name, kind.dtype, unit=unit)
     return LogColumn(name, kind.dtype, unit=unit, is_list=True) if log_format == "jsonl" else None
 
 
-def only_columns(schema: LogSchema, names: Sequence[str]) -> LogSchema:
-    """The schema for a file that holds only the columns ``names``, and no event time."""
-    return replace(schema, columns=tuple(column for column in schema.columns if column.name in names), time=None)
+def held_columns(path: str, schema: LogSchema) -> list[str]:
+    """The columns that a file names: those of its header, or the keys of its first JSON lines, by the schema's names."""
+    text = decoded_lines(read_sample(path).head, schema.encoding, first=True)
+    if schema.format != "jsonl":
+        rows = split_rows(text[:_HEADER_CHARACTERS], schema.cell_delimiter, quoted=schema.quoted)
+        return rows[0] if rows else []
+    found = json_rows(text.splitlines()[:_LINES_LOOKED_AT])
+    held = [column.name for column in schema.columns if any(_holds(row, column.keys) for row in found)]
+    known = {column.keys[0] for column in schema.columns}
+    return held + [key for key in dict.fromkeys(key for row in found for key in row) if key not in known]
+
+
+def _holds(row: object, keys: Sequence[str]) -> bool:
+    for key in keys:
+        if not isinstance(row, dict) or key not in row:
+            return False
+        row = row[key]
+    return True

@@ -13,6 +13,7 @@ from transforms.errors import InputError
 from transforms.full_pass import is_resolved
 from transforms.graph import component_document
 from transforms.model import Model
+from transforms.target import Target
 from warehouse.analyses import Resolution, resolve_components
 from warehouse.causes import find_causes
 from warehouse.coverage import find_coverage
@@ -23,6 +24,7 @@ from warehouse.keeping import Market
 from warehouse.manifests import current_fragments, get_table
 from warehouse.matching import Action, Match
 from warehouse.merged import MergedGraph
+from warehouse.model_analyses import UsedAnalysis, pinned_analyses
 from warehouse.models import ModelRecord, StoredInput, find_model, stored_inputs
 from warehouse.policy import policy_named
 from warehouse.submit import blocks, check_client, check_model, model_digest, settings_changed
@@ -75,6 +77,7 @@ class PlannedSubmission:
         changes: what else differs from the previous version: settings, label, table, inputs that are gone.
         inputs: those that can be matched; without those that ``missing_analyses`` stand in the way of.
         missing_analyses: full passes to be made first; with any, submitting is refused.
+        pinned: analyses that the model keeps although their ranges hold other data now.
         work: what would be queued, subgraphs that the policy keeps included.
     """
 
@@ -87,6 +90,7 @@ class PlannedSubmission:
     changes: tuple[str, ...]
     inputs: tuple[PlannedInput, ...]
     missing_analyses: tuple[str, ...]
+    pinned: tuple[str, ...]
     work: PlannedWork
 
 
@@ -114,11 +118,12 @@ def _plan(
                          next_step='model.input("name", expression)')  # fmt: skip
     with warehouse.catalog.read() as connection:
         check_model(model, get_table(connection, name))
-    resolution = _resolved(warehouse, model, name)
+    resolution = resolution_of(warehouse, model, name)
     inputs = [
         StoredInput(key, root.identity, root) for key, root in resolution.components.items() if is_resolved([root])
     ]
     missing = tuple(one.describe() for one in resolution.missing)
+    pinned = tuple(_outdated(one) for one in resolution.used if not one.is_current)
     with warehouse.catalog.read() as connection:
         known = get_table(connection, name)
         before = find_model(connection, model.name)
@@ -134,14 +139,22 @@ def _plan(
     )
     changes = (*settings_changed(before, record), *_model_changes(model, known, before, earlier))
     return PlannedSubmission(model.name, record.version, model.client, known.name, record.policy, unchanged, changes,
-                             tuple(planned), missing, found.work)  # fmt: skip
+                             tuple(planned), missing, pinned, found.work)  # fmt: skip
 
 
-def _resolved(warehouse: Warehouse, model: Model, table: str) -> Resolution:
+def resolution_of(warehouse: Warehouse, model: Model, table: str) -> Resolution:
+    """The model's inputs with what submitting would put in place of full passes, as far as they were made."""
     components = {item.name: item.component for item in model.inputs.values()}
     if is_resolved(components.values()):
         return Resolution(components, ())
-    return resolve_components(warehouse, components, table)
+    with warehouse.catalog.read() as connection:
+        pinned = pinned_analyses(connection, model.name)
+    return resolve_components(warehouse, components, table, pinned)
+
+
+def _outdated(one: UsedAnalysis) -> str:
+    return (f"{one.operator}({one.expression}) over {one.start} .. {one.end}: {one.rows:,} events were analyzed, "
+            f"{one.rows_now or 0:,} are there now")  # fmt: skip
 
 
 def _record(
@@ -252,6 +265,10 @@ def _input_changes(
     return difference(earlier[item.name].component, item.component).sentences
 
 
+def _task_text(target: Target) -> str:
+    return f"{target.kind}, {target.classes} classes" if target.classes else target.kind
+
+
 def _model_changes(
     model: Model, table: Table, before: ModelRecord | None, earlier: Mapping[str, StoredInput]
 ) -> tuple[str, ...]:
@@ -260,7 +277,7 @@ def _model_changes(
         return ()
     pairs = (
         ("label", before.label, model.label),
-        ("task", before.target.task_text, model.target.task_text),
+        ("task", _task_text(before.target), _task_text(model.target)),
         ("table", before.table, table.name),
     )
     changes = [f"{what}: {old} -> {new}" for what, old, new in pairs if old != new]

@@ -154,12 +154,16 @@ def read_arrow_schema(storage: Storage, path: str) -> pa.Schema:
 
 
 def row_batches(
-    storage: Storage, path: str, batch_rows: int, on_invalid_text: OnInvalidText = refuse_invalid_text
+    storage: Storage,
+    path: str,
+    batch_rows: int,
+    on_invalid_text: OnInvalidText = refuse_invalid_text,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[pa.Table]:
-    """Every row of a file in order, at most ``batch_rows`` at a time. Raises as :func:`read_whole` does."""
+    """Every row of a file in order, at most ``batch_rows`` at a time, of all columns or some. Raises as :func:`read_whole` does."""
     first_row = 0
     with _opened(storage, path) as file:
-        for batch in file.iter_batches(batch_size=batch_rows):
+        for batch in file.iter_batches(batch_size=batch_rows, columns=columns):
             table = _checked(pa.Table.from_batches([batch]), path, first_row, on_invalid_text)
             first_row += table.num_rows
             yield table

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.analyze import make_analyses, planned_analyses
+from headrace.cli.check import check
 from headrace.cli.explain import explain
 from headrace.cli.export import export
 from headrace.cli.output import emit
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
-    help="Submit models; list, show, explain, read, export and retire them.",
+    help="Check and submit models; list, show, explain, read, export and retire them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -127,6 +128,7 @@ def _planned(models: Sequence[Model], table: str, policy: str, home: str) -> Dry
             changes=one.changes,
             inputs=inputs,
             missing_analyses=one.missing_analyses,
+            pinned=one.pinned,
             queued_tasks=one.work.tasks,
             queued_rows=one.work.rows,
             queued_secs=one.work.secs,
@@ -218,6 +220,7 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
 
 
 app.command("explain")(explain)
+app.command("check")(check)
 app.command("read")(read)
 app.command("export")(export)
 

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.beam import Runner, split_beam_options
-from headrace.cli.changes import InvalidText, add_commands
+from headrace.cli.changes import InvalidText, UniqueBy, add_commands
 from headrace.cli.drop_table import drop
+from headrace.cli.imported_log import ParquetOptions, log_of
+from headrace.cli.infer import infer
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.text_files import keep_schema
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from headrace.screens.tables import ColumnRow, RegisteredScreen
-    from pipelines.log_schema import LogSchema
     from warehouse.table import ColumnSchema, Manifest, Table
     from warehouse.warehouse import Warehouse
 
@@ -27,6 +31,7 @@ app = typer.Typer(
 
 add_commands(app)
 app.command("drop")(drop)
+app.command("infer")(infer)
 
 
 @app.command("add")
@@ -102,51 +107,69 @@ def import_(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="TSV, CSV or JSONL files; gzip by the suffix .gz. After a --: options of Beam, as Beam takes them."
+            help="TSV, CSV or JSONL files, gzip by the suffix .gz; or Parquet files of any layout. After a --: options of "
+            "Beam, as Beam takes them."
         ),
     ],
-    schema: Annotated[str, typer.Option(help="The schema file (JSON): format, columns, time, partition_by.")],
+    schema: Annotated[
+        str,
+        typer.Option(
+            help="The schema file (JSON) of text: format, columns, time, partition_by. headrace table infer writes one."
+        ),
+    ] = "",
+    time_column: Annotated[
+        str, typer.Option(help="Parquet: the column of the event's time. Default: the only column of timestamps.")
+    ] = "",
+    time_unit: Annotated[
+        str, typer.Option(help="Parquet: s, ms, us or ns, of a time column of whole numbers since 1970.")
+    ] = "",
+    partition_by: Annotated[
+        str, typer.Option(help="Parquet: hour or day. Default: day where the events span over a fortnight, else hour.")
+    ] = "",
+    invalid_text: InvalidText = "refuse",
     output: Annotated[str, typer.Option(help="Folder of the Parquet files. Default: tables/NAME in the home.")] = "",
     max_reject_share: Annotated[
         float, typer.Option(help="Give up when more than this share of the rows is bad.")
     ] = 0.05,
     longest_line_bytes: Annotated[int, typer.Option(help="A longer line is one bad row, however long.")] = 16 << 20,
+    unique_by: UniqueBy = "",
     runner: Runner = "DirectRunner",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Import text logs as hourly or daily Parquet and register the result. Bad rows go to a side file with the reason."""
+    """Import logs as hourly or daily Parquet and register the result. Bad rows go to a side file with the reason."""
     from headrace.screens.tables import ImportedScreen
     from pipelines.beam_runner import RunnerOptions
     from pipelines.import_logs import ImportConfig, import_logs
-    from pipelines.log_schema import LogSchema
     from warehouse.register import check_table_name
 
     check_table_name(name)
     files, beam_options = split_beam_options(files)
     options = RunnerOptions(runner, flags=beam_options)
     local = Path(home_folder(home, "importing logs"))
-    log_schema = LogSchema.from_file(schema)
+    log = log_of(files, schema, ParquetOptions(time_column, time_unit, partition_by, invalid_text))
     root = _local_output(output) or str(local / "tables" / name)
     rejects = str(local / "rejects" / name)
     config = ImportConfig(
         tuple(files),
-        log_schema,
+        log,
         output=root,
         rejects=rejects,
         max_reject_share=max_reject_share,
         longest_line_bytes=longest_line_bytes,
+        unique_by=tuple(column for column in unique_by.split(",") if column),
     )
     with open_warehouse(home) as warehouse:
-        _check_import(warehouse, name, root, log_schema, schema)
+        _check_import(warehouse, name, root, log.arrow_schema, schema or files[0])
     with progress_bar(f"importing {name}", "files") as report:
         imported = import_logs(config, options, progress=report)
-    time_column = log_schema.time.column if log_schema.time else ""
     if not imported.rows and not Path(root).is_dir():
         raise DataError("the logs hold no rows that could be read", value=f"{imported.rejected} rows set aside",
                         next_step=f"see {rejects}" if imported.rejected else "check the files")  # fmt: skip
+    if Path(root).is_dir():
+        keep_schema(root, log)
     with open_warehouse(home) as warehouse:
-        registered = register(warehouse, name, root, time_column)
+        registered = register(warehouse, name, root, config.time_column, invalid_text)
     screen = ImportedScreen(
         output=root,
         rows=imported.rows,
@@ -155,11 +178,12 @@ def import_(
         partitions=len(imported.partitions),
         rejects_folder=rejects,
         registered=registered,
+        counts=imported.counts,
     )
     emit(screen, as_json=as_json)
 
 
-def _check_import(warehouse: Warehouse, name: str, root: str, log_schema: LogSchema, schema: str) -> None:
+def _check_import(warehouse: Warehouse, name: str, root: str, schema: pa.Schema, where: str) -> None:
     """Raise, before anything is written, if a known table would not take what this import is about to write."""
     from warehouse.manifests import find_table
     from warehouse.parquet_files import check_drift
@@ -170,8 +194,8 @@ def _check_import(warehouse: Warehouse, name: str, root: str, log_schema: LogSch
     if table is None:
         return
     _check_root(warehouse, table, root)
-    columns = [ColumnSchema(field.name, str(field.type)) for field in log_schema.arrow_schema]
-    check_drift(table.file_columns, columns, schema, name)
+    columns = [ColumnSchema(field.name, str(field.type)) for field in schema]
+    check_drift(table.file_columns, columns, where, name)
 
 
 def _local_output(output: str) -> str:

@@ -48,6 +48,7 @@ class PlannedRow:
     changes: tuple[str, ...]
     inputs: tuple[PlannedInputRow, ...]
     missing_analyses: tuple[str, ...]
+    pinned: tuple[str, ...]
     queued_tasks: int
     queued_rows: int
     queued_secs: float
@@ -85,6 +86,7 @@ def _parts(model: PlannedRow) -> tuple[RenderableType, ...]:
     pairs = [("client, table, policy", f"{model.client}, {model.table}, {model.policy}")]
     pairs += [("changes", "; ".join(model.changes))] if model.changes else []
     pairs += [("to be analyzed first", one) for one in model.missing_analyses]
+    pairs += [("stays as analyzed", one) for one in model.pinned]
     pairs.append(("queued now", _queued(model)))
     rows = (
         (one.input, *map(count_text, (one.hits, one.shared, one.queued)), _others(one), one.why) for one in model.inputs

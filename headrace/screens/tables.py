@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from rich.console import Group, RenderableType
@@ -178,6 +179,7 @@ class ImportedScreen:
     partitions: int
     rejects_folder: str
     registered: RegisteredScreen
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def render(self) -> RenderableType:
         """The import, then the registration."""
@@ -187,4 +189,5 @@ class ImportedScreen:
                 f"{count_text(self.late_rows)} of them late")  # fmt: skip
         if self.rejected:
             text += f"\nset aside, with line and reason, under {self.rejects_folder}: {many(self.rejected, 'row')}"
+        text += "".join(f"\n{what}: {count_text(count)}" for what, count in self.counts.items())
         return Group(text, self.registered.render())

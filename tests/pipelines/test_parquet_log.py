@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 
 from pipelines.import_logs import ImportConfig, import_logs
 from pipelines.parquet_log import event_times, parquet_log
+from tests.headrace.conftest import cli as cli
 from tests.support.mutations import mutated
 from transforms.errors import HeadraceError, InputError, TypeMismatch, UnknownColumn
 from warehouse.errors import CorruptFile, SchemaDrift
 
 MARCH = datetime(2026, 3, 2, 7, 50, tzinfo=UTC)
+#: The years 1970 to 2199.
+CENTURIES = (0, 7_258_118_400_000_000)
 MARCH_US = 1_772_437_800_000_000
 
 
@@ -76,19 +79,19 @@ def test_a_sentinel_year_and_a_null_go_to_the_side_file(tmp_path):
     ],
 )
 def test_every_way_to_store_a_time(times, unit):
-    found, missing, outside = event_times(times, unit)
+    found, missing, outside = event_times(times, unit, CENTURIES)
     assert (found.tolist(), missing.tolist(), outside.tolist()) == ([MARCH_US], [False], [False])
 
 
 def test_days_are_their_midnight():
     for stored in (pa.date32(), pa.date64()):
-        found, _, _ = event_times(pa.array([date(2026, 3, 2)], stored), None)
+        found, _, _ = event_times(pa.array([date(2026, 3, 2)], stored), None, CENTURIES)
         assert found.tolist() == [MARCH_US - 7 * 3_600_000_000 - 50 * 60_000_000]
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=20), st.sampled_from(["s", "ms", "us", "ns"]))
 def test_times_are_what_python_makes_of_them_or_flagged(counts, unit):
-    found, missing, outside = event_times(pa.array(counts, pa.int64()), unit)
+    found, missing, outside = event_times(pa.array(counts, pa.int64()), unit, CENTURIES)
     per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     for count, us, is_missing, is_outside in zip(counts, found.tolist(), missing, outside, strict=True):
         inside = count is not None and 0 <= count // per_second < 7_258_118_400
@@ -128,3 +131,32 @@ def test_damaged_files_are_one_error_or_rows(tmp_path):
         except HeadraceError:
             outcomes.add("error")
     assert outcomes >= {"rows", "error"}
+
+
+def test_without_options_the_only_timestamp_is_the_time_and_a_long_log_is_cut_into_days(tmp_path):
+    short = written(tmp_path / "short.parquet", pa.array([MARCH, MARCH.replace(day=9)]), n=[1, 2])
+    long = written(
+        tmp_path / "long.parquet",
+        pa.array([MARCH, MARCH.replace(day=29), datetime(9999, 1, 1, tzinfo=UTC)]),
+        n=[1, 2, 3],
+    )
+    assert [parquet_log([one]).partition_by for one in (short, long)] == ["hour", "day"]
+    assert parquet_log([long], partition_by="hour").partition_by == "hour"
+    two = written(tmp_path / "two.parquet", pa.array([MARCH]), other=[MARCH])
+    with pytest.raises(InputError, match="one column of event times"):
+        parquet_log([two])
+
+
+@pytest.mark.slow
+def test_parquet_is_imported_by_command(cli, tmp_path):
+    written(tmp_path / "a.parquet", pa.array([MARCH, MARCH.replace(hour=9)]), query=["shoes", "hats"])
+    (tmp_path / "b.csv").write_text("time,query\n", encoding="utf-8")
+    done = cli("table", "import", "log", tmp_path / "a.parquet", "--json").json
+    assert (done["rows"], done["partitions"], done["rejected"]) == (2, 2, 0)
+    assert "nothing new" in cli("table", "import", "log", tmp_path / "a.parquet").out
+    error = cli("table", "import", "log", tmp_path / "a.parquet", tmp_path / "b.csv", status=2).err
+    assert "all Parquet or all text" in error
+    error = cli("table", "import", "log", tmp_path / "b.csv", "--time-column", "time", status=2).err
+    assert "must go with Parquet files" in error
+    error = cli("table", "import", "log", tmp_path / "a.parquet", "--partition-by", "week", status=2).err
+    assert "hour, day" in error

@@ -149,7 +149,7 @@ def _repeated_note(repeated: int, unique_by: Sequence[str]) -> tuple[str, ...]:
     if not repeated:
         return ()
     return (
-        f"left out, since their partition or an earlier row has the same {', '.join(unique_by)}: {repeated:,} rows",
+        f"rows left out, since their partition or an earlier row has the same {', '.join(unique_by)}: {repeated:,}",
     )
 
 

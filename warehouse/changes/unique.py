@@ -46,5 +46,5 @@ def _codes(column: pa.ChunkedArray) -> Ints:
 def _fold(folded: Ints, codes: Ints) -> Ints:
     """One integer for each pair of integers, small again."""
     pairs = folded * (int(codes.max(initial=0)) + 1) + codes
-    _, small = np.unique(pairs, return_inverse=True)
-    return small.astype(np.int64)
+    small: Ints = np.unique(pairs, return_inverse=True)[1].astype(np.int64)
+    return small
