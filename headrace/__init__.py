@@ -5,6 +5,8 @@
     model = hr.Model("search_ctr", client="search", label="clicked")
     model.input("words", hr.text("query").unigrams().hash_buckets(100_000))
 
+    hr.read("search_ctr", "2026-03-01", "2026-03-08")  # what it computes, as a table
+
 Names are resolved on first use, so that importing this package is cheap.
 """
 
@@ -14,6 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.reading import read as read
+    from headrace.reading import scan as scan
     from transforms.errors import HeadraceError as HeadraceError
     from transforms.expression import Expr as Expr
     from transforms.expression import boolean as boolean
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from transforms.expression import literal as literal
     from transforms.expression import maximum as maximum
     from transforms.expression import minimum as minimum
+    from transforms.expression import moment as moment
     from transforms.expression import ragged as ragged
     from transforms.expression import text as text
     from transforms.expression import timestamp as timestamp
@@ -48,11 +53,12 @@ _HOME = {
     "Model": "transforms.model",
     "between": "transforms.time_range",
     "op": "transforms.functions",
+    **dict.fromkeys(("read", "scan"), "headrace.reading"),
     **dict.fromkeys(("from_preprocessing_fn", "from_transform_output"), "transforms.preprocessing"),
     **dict.fromkeys(("Dense", "Ragged", "Vector", "Weighted"), "transforms.types"),
     **dict.fromkeys(
         ("Expr", "boolean", "coalesce", "column", "concat", "cross", "float32", "float64", "if_else", "int64",
-         "literal", "maximum", "minimum", "ragged", "text", "timestamp", "vector", "weighted"),
+         "literal", "maximum", "minimum", "moment", "ragged", "text", "timestamp", "vector", "weighted"),
         "transforms.expression",
     ),
 }  # fmt: skip

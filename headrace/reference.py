@@ -59,6 +59,12 @@ Unless an entry says otherwise:
   null. An operator that **sees nulls** says itself what it makes of them.
 * **Lists.** "Also item by item" means that a list may stand for one of the `Dense` arguments: the operator then works on
   each of its items, beside the row's other values, and items whose result is null are left out.
+* **int64.** `x + y`, `x - y`, `x * y`, `-x` and `abs(x)` of int64 wrap around at 64 bits, in a kernel and in TensorFlow
+  alike: 2**63 - 1 and 1 add up to -2**63, and nothing raises. Where numbers may grow so large, cast them to float64 first,
+  as `x / y` and whatever mixes int64 with a float does. A cast of a float or a text that int64 cannot hold is null.
+* **Moments.** Beside a timestamp, a date, a `datetime` or ISO 8601 text is a constant timestamp: `time >= "2026-03-01"`, or
+  `hr.moment("2026-03-01T09:00+01:00")` by itself. What states no offset is UTC; after `in_zone` it is what the wall clock
+  shows, and an offset is refused. Equal moments are one constant and one fingerprint, however they are written.
 * **NaN.** There is one: columns are read with every NaN the quiet one, whatever its bits, and every result has it.
 * **Laws** are what the canonical form relies on: brackets, order and repetition of arguments that they allow do not show
   in a fingerprint, of numbers of several types neither.

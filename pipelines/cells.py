@@ -8,6 +8,7 @@ texts here too, and what Arrow converts by itself in JSON is held equal to it by
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,19 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.log_schema import LogColumn
+from pipelines.log_columns import LogColumn
+from pipelines.number_cells import number_cells
+from pipelines.time_cells import time_cells
 from transforms.types import ARROW_ELEMENT, DType, arrow_type
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Cast = Callable[[pa.Array], pa.Array]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 _TEXT = pa.string()
-_MICROSECONDS = pa.timestamp("us", tz="UTC")
-_PER_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
-# Year 1 to year 9999: what every consumer of a timestamp can print.
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 _ONE_BY_ONE = 16
-_INFINITY = "^[+-]?(?i:inf|infinity)$"
+#: What "surrounding spaces" are: also the tab and the no-break spaces that people paste.
+_SPACES = " \t\u00a0\u202f"
 
 
 def text_cells(raw: pa.Array) -> tuple[pa.Array, Mask]:
@@ -35,69 +36,46 @@ def text_cells(raw: pa.Array) -> tuple[pa.Array, Mask]:
     return cast_where_possible(raw, lambda cells: cells.cast(_TEXT), _TEXT)
 
 
-def null_spellings(text: pa.Array, spellings: Sequence[str]) -> pa.Array:
-    """``text`` with every cell that is one of ``spellings`` made null."""
+def null_spellings(text: pa.Array, spellings: Sequence[str], *, trim: bool = False) -> pa.Array:
+    """``text`` with every cell that is one of ``spellings`` made null, without surrounding spaces if ``trim`` is set."""
+    if trim:
+        text = pc.utf8_trim(text, _SPACES)
     if not spellings:
         return text
     missing = pc.is_in(text, value_set=pa.array(spellings, _TEXT))
     return pc.if_else(missing, pa.scalar(None, _TEXT), text)
 
 
-def typed_cells(text: pa.Array, column: LogColumn) -> tuple[pa.Array, Mask]:
-    """Text cells as the column's Arrow type, and which rows could not be cast (their cells become null)."""
+def typed_cells(text: pa.Array, column: LogColumn, notes: Counter[str] | None = None) -> tuple[pa.Array, Mask]:
+    """Text cells as the column's Arrow type, and which rows could not be cast (their cells become null).
+
+    Of a list column, the cells are lists of texts.
+    ``notes`` counts what was read otherwise than written: local times that the clock skipped, digits that were dropped.
+    """
+    notes = Counter() if notes is None else notes
+    if column.is_list:
+        return cast_where_possible(text, lambda cells: _item_cells(cells, column, notes), arrow_type(column.type))
     if column.separator is not None:
-        return cast_where_possible(text, lambda cells: _list_cells(cells, column), arrow_type(column.type))
-    return cast_where_possible(text, scalar_cast(column), ARROW_ELEMENT[column.dtype])
-
-
-def scalar_cast(column: LogColumn) -> Cast:
-    """The cast of one text column without nulls of its own making: it raises ``pa.ArrowInvalid`` on a bad cell."""
+        return cast_where_possible(text, lambda cells: _list_cells(cells, column, notes), arrow_type(column.type))
     if column.dtype is DType.TIMESTAMP:
-        if column.unit == "iso8601":
-            return _iso8601_cells
-        return lambda text: epoch_times(text.cast(pa.int64()), str(column.unit))
+        return time_cells(text, column, notes)
+    return cast_where_possible(text, lambda cells: scalar_cells(cells, column, notes), ARROW_ELEMENT[column.dtype])
+
+
+def scalar_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.Array:
+    """Texts as values, or items, of the column. Raises ``pa.ArrowInvalid`` for a text that is none."""
+    if column.dtype is DType.TIMESTAMP:
+        seen: Counter[str] = Counter()
+        times, bad = time_cells(text, column, seen)
+        if bad.any():
+            raise pa.ArrowInvalid("a text that is no time of this column")
+        notes.update(seen)
+        return times
     if column.dtype is DType.STRING:
-        return lambda text: text
-    target = ARROW_ELEMENT[column.dtype]
-    if column.dtype in (DType.FLOAT32, DType.FLOAT64):
-        return lambda text: _float_cells(text, target)
-    return lambda text: text.cast(target)
-
-
-def _float_cells(text: pa.Array, target: pa.DataType) -> pa.Array:
-    """The nearest float of each decimal; only what spells infinity is infinite."""
-    array = text.cast(target)
-    if has_infinity(array):
-        spelled = text.filter(pc.fill_null(pc.is_inf(array), False))
-        if not pc.all(pc.match_substring_regex(spelled, _INFINITY)).as_py():
-            raise pa.ArrowInvalid("a number too large for its type")
-    return array
-
-
-def has_infinity(array: pa.Array) -> bool:
-    """Whether any value of a float array is infinite."""
-    return bool(pc.any(pc.is_inf(array), min_count=0).as_py())
-
-
-def epoch_times(counts: pa.Array, unit: str) -> pa.Array:
-    """int64 counts since 1970 as UTC microseconds. Raises ``pa.ArrowInvalid`` outside the years 1 to 9999."""
-    per_unit = _PER_UNIT_US[unit]
-    low, high = -(-_FIRST_US // per_unit), _LAST_US // per_unit
-    inside = pc.all(pc.and_(pc.greater_equal(counts, low), pc.less_equal(counts, high)), min_count=0)
-    if not inside.as_py():
-        raise pa.ArrowInvalid("a time outside the years 1 to 9999")
-    return pc.multiply(counts, per_unit).cast(_MICROSECONDS)
-
-
-def _iso8601_cells(text: pa.Array) -> pa.Array:
-    # Arrow casts either cells that all carry an offset or cells that all lack one; a mixed column meets both casts
-    # through the search by halving.
-    try:
-        times = text.cast(_MICROSECONDS)
-    except pa.ArrowInvalid:
-        times = text.cast(pa.timestamp("us")).cast(_MICROSECONDS)
-    epoch_times(times.cast(pa.int64()), "us")  # an offset reaches the year 0 and the year 10000
-    return times
+        return text
+    if column.dtype is DType.BOOL:
+        return text.cast(pa.bool_())
+    return number_cells(text, column)
 
 
 def cast_where_possible(cells: pa.Array, cast: Cast, target: pa.DataType) -> tuple[pa.Array, Mask]:
@@ -123,15 +101,28 @@ def _cast_halves(
         _cast_halves(cells.slice(middle), start + middle, cast, target, bad, pieces)
 
 
-def _list_cells(text: pa.Array, column: LogColumn) -> pa.Array:
+def _list_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.Array:
     """Each cell's items; a missing or empty cell has none. Raises ``pa.ArrowInvalid`` for an item of another type."""
     text = pc.fill_null(text, "")
     lists = pc.split_pattern(text, column.separator)
     empty = np.asarray(pc.equal(pc.binary_length(text), 0))
-    bounds: np.ndarray[Any, np.dtype[np.int64]] = np.asarray(lists.offsets).astype(np.int64)
+    bounds: Integers = np.asarray(lists.offsets).astype(np.int64)
     lengths = bounds[1:] - bounds[:-1]
     items = pc.list_flatten(lists)
     items = items.filter(pa.array(np.repeat(~empty, lengths))) if empty.any() else items
-    offsets = np.concatenate([[0], np.cumsum(np.where(empty, 0, lengths))]).astype(np.int32)
-    values = scalar_cast(LogColumn(column.name, column.dtype))(items)
+    if column.trim:
+        items = pc.utf8_trim(items, _SPACES)
+    values = scalar_cells(items, column, notes)
+    return list_array(np.where(empty, 0, lengths), values, column)
+
+
+def _item_cells(cells: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.Array:
+    """Lists of texts as lists of values; a missing list has none."""
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(cells), 0)).astype(np.int64)
+    return list_array(lengths, scalar_cells(pc.list_flatten(cells), column, notes), column)
+
+
+def list_array(lengths: Integers, values: pa.Array, column: LogColumn) -> pa.Array:
+    """Lists of ``lengths`` items each, taken from ``values`` in order, as the table holds them."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=arrow_type(column.type))

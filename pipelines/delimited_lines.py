@@ -1,11 +1,11 @@
-"""What a line of a TSV or CSV log means: how it is cut into cells, as a function of its bytes alone.
+"""What a record of a TSV or CSV log means: how it is cut into cells, as a function of its bytes alone.
 
-In TSV a tab ends a cell, and no character quotes. In CSV a comma ends a cell, and a cell that begins with a quote runs
-to its closing quote, with doubled quotes for quotes inside; a quote inside any other cell stands for itself. A carriage
-return belongs to the line's end or makes the line bad.
+The delimiter ends a cell. Where cells may be quoted, one that begins with a quote runs to its closing quote, with doubled
+quotes for quotes inside; a quote inside any other cell stands for itself. Outside quotes a carriage return belongs to
+the line's end or makes the record bad. :mod:`pipelines.quoted_records` says where a record ends.
 
 :func:`split_line` is the meaning. :func:`quoted_plainly` finds whole blocks that Arrow's reader cuts alike, and
-:func:`good_lines` rewrites every other line into a form that it cuts alike.
+:func:`good_lines` rewrites every other record into a form that it cuts alike.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from pipelines.rejects import Reject
 
 Positions = np.ndarray[Any, np.dtype[np.int64]]
 
-_BESIDE_QUOTES = np.isin(np.arange(256), np.frombuffer(b',\n\r"', np.uint8))
+
+def _one_of(characters: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return np.isin(np.arange(256), np.frombuffer(characters, np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,87 +36,103 @@ class Layout:
     positions: tuple[int, ...]
 
 
-def split_line(line: bytes, delimiter: str, quoted: bool) -> list[bytes] | None:
-    """The cells of a line without its line end; None where text follows a closing quote, or there is none."""
-    if not quoted or b'"' not in line:
-        return line.split(delimiter.encode())
-    cells, at = [], 0
+def split_line(record: bytes, delimiter: str, quoted: bool) -> list[bytes] | None:
+    """The cells of a record without its line end; None where text follows a closing quote, or there is none."""
+    if not quoted or b'"' not in record:
+        return record.split(delimiter.encode())
+    found = _split_quoted(record, delimiter.encode())
+    return None if found is None else [cell for cell, _ in found]
+
+
+def _split_quoted(record: bytes, delimiter: bytes) -> list[tuple[bytes, bool]] | None:
+    """Each cell, and whether it was quoted."""
+    cells: list[tuple[bytes, bool]] = []
+    at = 0
     while True:
-        if line.startswith(b'"', at):
-            end = _closing_quote(line, at + 1)
-            if end < 0 or line[end + 1 : end + 2] not in (b"", b","):
+        if record.startswith(b'"', at):
+            end = closing_quote(record, at + 1)
+            if end < 0 or record[end + 1 : end + 2] not in (b"", delimiter):
                 return None
-            cells.append(line[at + 1 : end].replace(b'""', b'"'))
+            cells.append((record[at + 1 : end].replace(b'""', b'"'), True))
             at = end + 1
         else:
-            end = line.find(b",", at)
-            end = len(line) if end < 0 else end
-            cells.append(line[at:end])
+            end = record.find(delimiter, at)
+            end = len(record) if end < 0 else end
+            cells.append((record[at:end], False))
             at = end
-        if at == len(line):
+        if at == len(record):
             return cells
         at += 1
 
 
-def _closing_quote(line: bytes, at: int) -> int:
+def closing_quote(text: bytes, at: int) -> int:
     """Where the quoted value that begins at ``at`` ends; -1 if it does not."""
-    while (at := line.find(b'"', at)) >= 0 and line.startswith(b'"', at + 1):
+    while (at := text.find(b'"', at)) >= 0 and text.startswith(b'"', at + 1):
         at += 2
     return at
 
 
-def quoted_plainly(data: bytes) -> bool:
-    """Whether every quote of a CSV block opens or closes a whole cell, or is doubled inside one, on one line."""
+def quoted_plainly(data: bytes, delimiter: str = ",", ends: Positions | None = None) -> bool:
+    """Whether every quote opens or closes a whole cell, or is doubled inside one, of a record that ends at ``ends``.
+
+    Without ``ends`` each line is a record.
+    """
     if b'"' not in data:
         return True
-    ends = line_ends(data)
+    ends = line_ends(data) if ends is None else ends
     padded = np.frombuffer(b"\n" + data + b"\n", np.uint8)
     quotes = np.flatnonzero(padded[1:-1] == ord('"'))
-    before = np.searchsorted(quotes, np.concatenate([[0], ends]))  # quotes before the start of each line
-    in_line = np.diff(before)
-    if (in_line % 2).any():
+    before = np.searchsorted(quotes, np.concatenate([[0], ends]))  # quotes before the start of each record
+    in_record = np.diff(before)
+    if (in_record % 2).any():
         return False
-    rank = np.arange(len(quotes)) - np.repeat(before[:-1], in_line)
+    rank = np.arange(len(quotes)) - np.repeat(before[:-1], in_record)
     # Of each pair the first follows a cell's start or the quote that it doubles, the second precedes an end or its double.
-    neighbour = np.where(rank % 2 == 0, padded[quotes], padded[quotes + 2])
-    return bool(_BESIDE_QUOTES[neighbour].all())
+    first = _one_of(delimiter.encode() + b'\n"')[padded[quotes]]
+    second = _one_of(delimiter.encode() + b'\n\r"')[padded[quotes + 2]]
+    return bool(np.where(rank % 2 == 0, first, second).all())
 
 
 def good_lines(block: LineBlock, layout: Layout) -> tuple[Positions, bytes, list[Reject]]:
-    """The lines that are rows: their numbers, their bytes as Arrow reads them, and a reject for each other line.
+    """The records that are rows: their places in the block, their bytes as Arrow reads them, and a reject for each other.
 
     Blank lines are neither.
     """
-    numbers: list[int] = []
+    places: list[int] = []
     kept: list[bytes] = []
     rejects: list[Reject] = []
-    for number, line in numbered_lines(block):
-        if not line:
+    for place, (number, record) in enumerate(numbered_lines(block)):
+        if not record:
             continue
-        row = _plain_row(number, line, layout)
+        row = _plain_row(number, record, layout)
         if isinstance(row, Reject):
             rejects.append(row)
             continue
-        numbers.append(number)
+        places.append(place)
         kept.append(row)
-    return np.array(numbers, np.int64), b"".join(row + b"\n" for row in kept), rejects
+    return np.array(places, np.int64), b"".join(row + b"\n" for row in kept), rejects
 
 
 def numbered_lines(block: LineBlock) -> Iterator[tuple[int, bytes]]:
-    """Every line with its number, without its line feed and one carriage return before it."""
-    lines = block.data.split(b"\n")
-    for number, line in enumerate(lines[: block.lines], block.first_line):
-        yield number, line.removesuffix(b"\r")
+    """Every record with the number of its first line, without its line feed and one carriage return before it."""
+    for number, record in zip(block.numbers.tolist(), block.each(), strict=True):
+        yield number, record.removesuffix(b"\r")
 
 
-def _plain_row(number: int, line: bytes, layout: Layout) -> bytes | Reject:
-    if b"\r" in line:
-        return Reject(number, "a carriage return inside the line", line, expected="one row a line")
-    cells = split_line(line, layout.delimiter, layout.quoted)
-    if cells is None:
-        return Reject(number, "a quoted value does not end on its line", line, expected="doubled or closing quotes")
+def _plain_row(number: int, record: bytes, layout: Layout) -> bytes | Reject:
+    delimiter = layout.delimiter.encode()
+    if not layout.quoted or b'"' not in record:
+        cells = [(cell, False) for cell in record.split(delimiter)]
+    else:
+        found = _split_quoted(record, delimiter)
+        if found is None:
+            return Reject(number, "a quoted value does not end", record,
+                          expected="a closing quote before the delimiter or the line's end; quotes inside doubled")  # fmt: skip
+        cells = found
+    if b"\r" in record and any(b"\r" in cell for cell, quoted in cells if not quoted):
+        return Reject(number, "a carriage return inside the line", record, expected="one row a line")
     if len(cells) != layout.width:
-        return Reject(number, "wrong number of columns", line, value=str(len(cells)), expected=str(layout.width))
-    if layout.quoted and b'"' in line:
-        return b",".join(b'"' + cell.replace(b'"', b'""') + b'"' for cell in cells)
-    return line
+        return Reject(number, "wrong number of columns", record, value=str(len(cells)), expected=str(layout.width))
+    if layout.quoted and b'"' in record:
+        return delimiter.join(b'"' + cell.replace(b'"', b'""') + b'"' for cell, _ in cells)
+    return record

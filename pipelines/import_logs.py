@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import apache_beam as beam
 import pyarrow as pa
@@ -35,12 +36,16 @@ from pipelines.outcomes import (
     read_outcomes,
     write_outcome,
 )
+from pipelines.parquet_log import ParquetLog
 from pipelines.parse_log import parse_log
 from pipelines.partitions import content_id, parquet_bytes, sort_by_time, split_by_partition
 from pipelines.progress import Progress, watched
 from pipelines.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.rejects import SideFile, check_share, side_files
 from pipelines.remote_runners import require_runnable
+from pipelines.row_order import check_file_times, first_rows_of
+from pipelines.typed_rows import ParsedBlock
+from pipelines.unique_rows import REPEATED, check_keys, without_known_keys
 from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
 
@@ -57,17 +62,20 @@ class ImportConfig:
     """``files``: paths, folders or glob patterns. ``output``: the table's folder. ``rejects``: where side files go.
 
     ``max_reject_share``: above this share of rejected rows nothing is published. ``longest_line_bytes``: a longer line
-    is one rejected row, of which only the start is kept; reading takes memory in proportion to it.
+    is one rejected row, of which only the start is kept; reading takes memory in proportion to it. ``unique_by``: of
+    rows with equal values in these columns one partition takes the first, in time order, and none that it has already.
     """
 
     files: tuple[str, ...]
-    schema: LogSchema
+    schema: LogSchema | ParquetLog
     output: str
     rejects: str
     max_reject_share: float = 0.05
     longest_line_bytes: int = LONGEST_LINE_BYTES
+    unique_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_keys(self.unique_by, self.schema.arrow_schema)
         if not 0 <= self.max_reject_share <= 1:
             raise InputError("max_reject_share is a share", value=self.max_reject_share, allowed="0 to 1")
         if not 1 <= self.longest_line_bytes <= _LONGEST_LINE_LIMIT:
@@ -82,10 +90,20 @@ class ImportConfig:
         return self.schema.time.column if self.schema.time else ""
 
 
+def utc_now() -> datetime:
+    """The time of this machine, in UTC."""
+    return datetime.now(UTC)
+
+
 def import_logs(
-    config: ImportConfig, runner: RunnerOptions | None = None, progress: Progress | None = None
+    config: ImportConfig,
+    runner: RunnerOptions | None = None,
+    progress: Progress | None = None,
+    clock: Callable[[], datetime] = utc_now,
 ) -> ImportReport:
     """Import every file of ``config`` that the output does not hold yet.
+
+    Event times are plausible from 1970 until a year after ``clock``, unless the schema says otherwise.
 
     Raises :class:`~pipelines.errors.NoLogFiles`, :class:`~pipelines.errors.TruncatedLog`,
     :class:`~pipelines.errors.TooManyRejects`, or :class:`~transforms.errors.Busy` while another import writes to the
@@ -102,12 +120,16 @@ def import_logs(
         sources = new_sources(every, ledger.imports())
         if not sources:
             return _nothing_new(config, len(every))
+        schema = config.schema.bounded(clock())
+        check_file_times(schema, sources)
+        first_rows = first_rows_of(schema, sources, ledger.imports(), config.longest_line_bytes)
         import_id = digest([config.schema.digest(), [[s.name, s.sha256] for s in sources]])[:16]
         staging = ledger.stage(import_id)
         try:
             job = ImportJob(
-                config.schema, config.time_column, staging, ledger.output, import_id, config.longest_line_bytes
-            )
+                schema, config.time_column, staging, ledger.output, import_id, config.longest_line_bytes, first_rows,
+                config.unique_by,
+            )  # fmt: skip
             job.run(sources, side_files(sources, Path(config.rejects)), runner, progress)
             return _publish(job, config, sources, len(every) - len(sources), ledger)
         except BaseException:
@@ -124,12 +146,14 @@ def _nothing_new(config: ImportConfig, skipped: int) -> ImportReport:
 class ImportJob:
     """One run: what the two steps need to know, and nothing that a worker could not read from its fields."""
 
-    schema: LogSchema
+    schema: LogSchema | ParquetLog
     time_column: str
     staging: Path
     output: Path
     import_id: str
     longest_line_bytes: int = LONGEST_LINE_BYTES
+    first_rows: tuple[int, ...] = ()
+    unique_by: tuple[str, ...] = ()
 
     def run(
         self, sources: Sequence[LogSource], rejects: Sequence[str], runner: RunnerOptions, progress: Progress | None
@@ -162,23 +186,26 @@ class ImportJob:
         parts: list[tuple[str, str]] = []
         try:
             rows, side = 0, SideFile(entry["side_file"], source.path)
-            for run, table in enumerate(self._runs(source.path, side)):
+            notes: Counter[str] = Counter()
+            first_row = self.first_rows[index] if self.first_rows else 0
+            for run, table in enumerate(self._runs(source.path, side, notes, first_row)):
                 rows += table.num_rows
                 parts += self._stage_run(table, index, run)
             side.finish()
             outcome |= {"rows": rows, "rejected": side.reasons.total(), "reasons": dict(side.reasons),
-                        "side_file": entry["side_file"]}  # fmt: skip
+                        "side_file": entry["side_file"], "notes": dict(notes)}  # fmt: skip
         except HeadraceError as error:
             outcome["error"], parts = error_document(error), []
         write_outcome(self.staging, f"source-{index:06d}", outcome)
         return parts
 
-    def _runs(self, path: str, side: SideFile) -> Iterator[pa.Table]:
-        """A file's rows in pieces of bounded memory; rejects go to ``side``."""
+    def _runs(self, path: str, side: SideFile, notes: Counter[str], first_row: int) -> Iterator[pa.Table]:
+        """A file's rows in pieces of bounded memory; rejects go to ``side``, what was counted to ``notes``."""
         tables: list[pa.Table] = []
         held_bytes = 0
-        for block in parse_log(path, self.schema, longest_line_bytes=self.longest_line_bytes):
+        for block in self._blocks(path, first_row):
             side.add(block.rejects)
+            notes.update(block.notes)
             if block.table.num_rows:
                 tables.append(block.table)
                 held_bytes += block.table.nbytes
@@ -187,6 +214,11 @@ class ImportJob:
                 tables, held_bytes = [], 0
         if tables:
             yield pa.concat_tables(tables)
+
+    def _blocks(self, path: str, first_row: int) -> Iterator[ParsedBlock]:
+        if isinstance(self.schema, ParquetLog):
+            return self.schema.blocks(path)
+        return parse_log(path, self.schema, longest_line_bytes=self.longest_line_bytes, first_row=first_row)
 
     def _stage_run(self, table: pa.Table, index: int, run: int) -> Iterator[tuple[str, str]]:
         """Write one Arrow file with a batch per partition."""
@@ -204,17 +236,26 @@ class ImportJob:
         outcome: Document
         try:
             places = sorted((json.loads(part) for part in parts), key=lambda place: (place["index"], place["run"]))
-            table = sort_by_time(pa.Table.from_batches([_read_batch(place) for place in places]), self.time_column)
-            content = parquet_bytes(table)
+            every = sort_by_time(pa.Table.from_batches([_read_batch(place) for place in places]), self.time_column)
             folder = self.output / partition
+            table = without_known_keys(every, folder, self.unique_by)
+            repeated = every.num_rows - table.num_rows
+            if not table.num_rows:
+                return self._report(partition, {"repeated": repeated})
+            content = parquet_bytes(table)
             late = folder.is_dir() and any(folder.glob("*.parquet"))
             name = f"{'late' if late else 'part'}-{content_id(self.import_id.encode() + content)}.parquet"
             staged = self.staging / "table" / partition / name
             write_atomic(staged, content)
             file = StagedFile(str(staged), f"{partition}/{name}", table.num_rows, len(content), late)
-            outcome = {"partition": partition, **asdict(file)}
+            outcome = {"file": asdict(file), "repeated": repeated}
         except HeadraceError as error:
-            outcome = {"partition": partition, "error": error_document(error)}
+            outcome = {"error": error_document(error)}
+        return self._report(partition, outcome)
+
+    def _report(self, partition: str, found: Document) -> str:
+        """Leave what came of a partition in the staging folder; the result is the same as text."""
+        outcome = {"partition": partition, **found}
         write_outcome(self.staging, f"partition-{partition.replace('/', '-')}", outcome)
         return json.dumps(outcome, sort_keys=True)
 
@@ -267,30 +308,37 @@ def _publish(
             raise error_from_document(cast(Document, outcome["error"]))
     rows, rejected = _total(read, "rows"), _total(read, "rejected")
     reasons: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
     for outcome in read:
         reasons.update(cast("dict[str, int]", outcome["reasons"]))
+        notes.update(cast("dict[str, int]", outcome["notes"]))
     check_share(rows, reasons, config.max_reject_share, config.rejects)
+    repeated = _total(written, "repeated")
+    if repeated:
+        notes[REPEATED] = repeated
+    files = {str(outcome["partition"]): _staged_file(outcome) for outcome in written if "file" in outcome}
     report = ImportReport(
         output=config.output,
-        rows=rows,
+        rows=rows - repeated,
         rejected=rejected,
-        partitions=tuple(sorted(str(outcome["partition"]) for outcome in written)),
-        late_rows=_total([outcome for outcome in written if outcome["late"]], "rows"),
+        partitions=tuple(sorted(files)),
+        late_rows=sum(file.rows for file in files.values() if file.late),
         files=len(sources),
         skipped_files=skipped,
-        written_files=len(written),
-        written_bytes=_total(written, "size_bytes"),
+        written_files=len(files),
+        written_bytes=sum(file.size_bytes for file in files.values()),
         rejects=tuple(str(outcome["side_file"]) for outcome in read if outcome["rejected"]),
+        counts=dict(sorted(notes.items())),
     )
-    files = [_staged_file(outcome) for outcome in written]
-    document = {"sources": [asdict(source) for source in sources], "report": report.to_document()}
-    ledger.publish(job.import_id, files, document)
+    document: dict[str, object] = {"sources": [asdict(source) for source in sources], "report": report.to_document()}
+    if job.first_rows:
+        document["next_row"] = job.first_rows[-1]
+    ledger.publish(job.import_id, files.values(), document)
     return report
 
 
 def _staged_file(outcome: Document) -> StagedFile:
-    fields = {name: value for name, value in outcome.items() if name != "partition"}
-    return StagedFile(**fields)  # type: ignore[arg-type]  # written by asdict in write_partition
+    return StagedFile(**cast("dict[str, Any]", outcome["file"]))  # written by asdict in write_partition
 
 
 def _total(outcomes: Iterable[Document], name: str) -> int:

@@ -1,4 +1,4 @@
-"""The bytes of a log file as blocks of whole lines, gunzipped by suffix, with the line numbers kept.
+"""The text of a log file as blocks of whole lines in UTF-8, gunzipped by suffix, with the line numbers kept.
 
 Memory is bounded by the block size and the longest line, not by the file: a longer line is counted and passed over,
 and only its first bytes are kept. A gzip stream that stops short is an error that says how much could be read: half a
@@ -7,6 +7,7 @@ log must not pass for a whole one.
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import IO
 import numpy as np
 
 from pipelines.errors import NoLogFiles, TruncatedLog
+from pipelines.log_text import line_feed_pieces, utf8_pieces
 from pipelines.rejects import RAW_BYTES
 from warehouse.storage_errors import storage_error
 
@@ -31,15 +33,54 @@ _GZIP_WINDOW_BITS = 31
 
 @dataclass(frozen=True, slots=True)
 class LineBlock:
-    """``data``: whole lines (the last one of a file may lack its line feed); ``first_line`` counts from 1."""
+    """Whole lines of a file, or whole records.
+
+    Attributes:
+        first_line: the number of the first line, from 1.
+        data: the lines; the last one of a file may lack its line feed.
+        starts: where each record begins, when some hold line breaks; None when each line is a record.
+        plain: whether every quote is known to open, close or be doubled inside a quoted cell.
+    """
 
     first_line: int
     data: bytes
+    starts: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None
+    plain: bool = False
 
     @property
     def lines(self) -> int:
         """How many lines there are, blank ones included."""
         return self.data.count(b"\n") + (not self.data.endswith(b"\n") and bool(self.data))
+
+    @property
+    def records(self) -> int:
+        """How many records there are, blank lines included."""
+        return self.lines if self.starts is None else len(self.starts)
+
+    @property
+    def numbers(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The line on which each record begins."""
+        if self.starts is None:
+            return np.arange(self.first_line, self.first_line + self.lines)
+        return self.first_line + np.searchsorted(line_ends(self.data), self.starts)
+
+    def each(self) -> list[bytes]:
+        """Every record, without its line feed."""
+        if self.starts is None:
+            return self.data.split(b"\n")[: self.lines]
+        bounds = [*self.starts.tolist(), len(self.data)]
+        return [self.data[start:end].removesuffix(b"\n") for start, end in itertools.pairwise(bounds)]
+
+    def after_first(self) -> tuple[bytes, LineBlock]:
+        """The first record without its line feed, and the block of the others."""
+        end = self.data.find(b"\n") + 1 or len(self.data)
+        starts = None
+        if self.starts is not None:
+            end = int(self.starts[1]) if len(self.starts) > 1 else len(self.data)
+            starts = self.starts[1:] - end
+        first = self.data[:end]
+        rest = LineBlock(self.first_line + first.count(b"\n"), self.data[end:], starts, self.plain)
+        return first.removesuffix(b"\n"), rest
 
     def pieces(self, most_lines: int) -> Iterator[LineBlock]:
         """The block in order as blocks of at most ``most_lines`` lines."""
@@ -72,16 +113,17 @@ def line_ends(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def read_blocks(
-    path: str, block_bytes: int = BLOCK_BYTES, longest_line_bytes: int = LONGEST_LINE_BYTES
+    path: str, block_bytes: int = BLOCK_BYTES, longest_line_bytes: int = LONGEST_LINE_BYTES, encoding: str = "utf-8"
 ) -> Iterator[LineBlock | LongLine]:
-    """The file's lines in order, in blocks of about ``block_bytes`` and at most 65,536 lines.
+    """The file's lines in order, as UTF-8 in blocks of about ``block_bytes`` and at most 65,536 lines.
 
     What is a :class:`LongLine` depends on the line alone, not on where blocks are cut. Raises :class:`TruncatedLog`
     when a gzip file ends early or is damaged, after the blocks that could be read, :class:`NoLogFiles` when there is
     no such file, and :class:`~transforms.errors.StorageError` when it cannot be read.
     """
     cutter = _Cutter(block_bytes, longest_line_bytes)
-    for piece in _pieces(path, min(block_bytes, _PIECE_BYTES)):
+    pieces = utf8_pieces(_pieces(path, min(block_bytes, _PIECE_BYTES)), encoding)
+    for piece in line_feed_pieces(pieces):
         for found in cutter.take(piece):
             yield from _within_limits(found, longest_line_bytes)
     for found in cutter.end():

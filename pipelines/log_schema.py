@@ -11,65 +11,54 @@ A schema is a JSON document::
      "time": {"column": "time", "unit": "ms"},
      "partition_by": "hour"}                hour (the default) or day
 
-Types are those of :class:`transforms.types.DType`. ``separator`` makes a list column. A timestamp that is not the
-event time names its own ``unit``: s, ms, us or iso8601; a time without an offset is UTC. In tsv and csv a row is a line:
-a quoted csv value may hold commas and doubled quotes, but no line break.
+A line that begins with ``//`` is a comment. Types are those of :class:`transforms.types.DType`; docs/importing.md lists every entry. A log that holds no time says
+in ``time`` where one comes from; its column is then added after the others.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal, cast
 
 import pyarrow as pa
 
 from pipelines.errors import LogSchemaError
+from pipelines.log_columns import LogColumn, LogFormat, LogTime, MadeUpTime, TimeUnit, read_column, read_time
+from pipelines.schema_entries import (
+    character_entry,
+    choice_entry,
+    flag_entry,
+    list_entry,
+    needed,
+    object_entry,
+    text_entry,
+)
 from transforms.encoding import digest
-from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
+from transforms.types import Dense, DType, arrow_type
 
-LogFormat = Literal["tsv", "csv", "jsonl"]
-TimeUnit = Literal["s", "ms", "us", "iso8601"]
+__all__ = ["LogColumn", "LogFormat", "LogSchema", "LogTime", "MadeUpTime", "PartitionBy", "TimeUnit"]
+
 PartitionBy = Literal["hour", "day"]
 
-_SCHEMA_KEYS = ("format", "header", "null", "columns", "time", "partition_by")
-_COLUMN_KEYS = ("name", "type", "separator", "required", "unit")
-_TIME_KEYS = ("column", "unit")
+_SCHEMA_KEYS = ("format", "header", "null", "columns", "time", "partition_by", "encoding", "delimiter", "quote")
 _MOST_BYTES = 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class LogColumn:
-    """One column: ``separator`` splits a cell into a list; ``unit`` is set exactly for timestamps."""
-
-    name: str
-    dtype: DType
-    separator: str | None = None
-    required: bool = False
-    unit: TimeUnit | None = None
-
-    @property
-    def type(self) -> ColumnType:
-        """The column type that expressions read it as."""
-        return Dense(self.dtype) if self.separator is None else Ragged(self.dtype)
-
-    @property
-    def expected(self) -> str:
-        """What a cell must be, as a reject's reason says it."""
-        if self.dtype is DType.TIMESTAMP:
-            return "an ISO 8601 time" if self.unit == "iso8601" else f"a time in whole {self.unit} since 1970"
-        item = {DType.BOOL: "0, 1, true or false", DType.STRING: "UTF-8 text"}.get(self.dtype, str(self.dtype))
-        return item if self.separator is None else f"{item}, separated by {self.separator!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class LogTime:
-    """Which column holds the event time, and its unit."""
-
-    column: str
-    unit: TimeUnit
+#: A line whose first characters are slashes; no text goes over the end of a line in JSON.
+_COMMENT = re.compile(r"^[ \t]*//[^\r\n]*", re.MULTILINE)
+#: Codecs that decode text without escape states, as Python names them.
+ENCODINGS = frozenset(
+    {"utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "gb2312", "gbk", "gb18030",
+     "big5", "big5hkscs", "shift_jis", "shift_jisx0213", "shift_jis_2004", "euc_jp", "euc_jisx0213", "euc_jis_2004",
+     "euc_kr", "johab", "koi8-r", "koi8-u", "koi8-t", "kz1048", "ptcp154", "mac-roman", "mac-cyrillic", "mac-greek",
+     "mac-latin2", "mac-turkish", "mac-iceland", "tis-620", "hp-roman8", "cp932", "cp949", "cp950"}
+    | {f"iso8859-{part}" for part in range(1, 17) if part != 12} | {f"cp{page}" for page in range(1250, 1259)}
+    | {f"cp{page}" for page in (437, 720, 737, 775, 850, 852, 855, 857, 858, 860, 861, 862, 863, 864, 865, 866, 869, 874, 1125)}
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +66,17 @@ class LogSchema:
     """A log's format, columns and event time. Build it with :meth:`from_file`.
 
     ``time`` is None only for logs that carry no time: they can be read, but not be imported.
+
+    Attributes:
+        format: how a line is written.
+        columns: what is read of it, in order.
+        time: which column holds the event time, or where it comes from.
+        header: whether the first line names the columns.
+        null: spellings of a missing value.
+        partition_by: the length of a partition.
+        encoding: the text encoding of the files, as Python names it.
+        delimiter: what ends a cell; a tab in TSV.
+        quote: whether a cell may be quoted; None for the format's rule: in CSV, but not in TSV.
     """
 
     format: LogFormat
@@ -85,6 +85,9 @@ class LogSchema:
     header: bool = False
     null: tuple[str, ...] = ("",)
     partition_by: PartitionBy = "hour"
+    encoding: str = "utf-8"
+    delimiter: str = ""
+    quote: bool | None = None
 
     @classmethod
     def from_file(cls, path: str) -> LogSchema:
@@ -103,50 +106,130 @@ class LogSchema:
     @classmethod
     def from_document(cls, document: object, *, where: str = "schema") -> LogSchema:
         """The schema a JSON document describes; ``where`` prefixes the place named by errors."""
-        top = _object(document, where, _SCHEMA_KEYS)
-        time = _object(_need(top, "time", where), f"{where}, time", _TIME_KEYS)
-        time_column = _text(_need(time, "column", f"{where}, time"), f"{where}, time.column")
-        unit = _choice(time.get("unit", "iso8601"), TimeUnit, f"{where}, time.unit")
-        columns = _columns(_need(top, "columns", where), where, time_column, unit)
-        schema = cls(
-            format=cast(LogFormat, _choice(_need(top, "format", where), LogFormat, f"{where}, format")),
+        top = object_entry(document, where, _SCHEMA_KEYS)
+        time, form = read_time(needed(top, "time", where), f"{where}, time")
+        log_format = cast(LogFormat, choice_entry(needed(top, "format", where), LogFormat, f"{where}, format"))
+        columns = _columns(needed(top, "columns", where), where, time, form, log_format)
+        nulls = list_entry(top.get("null", [""]), f"{where}, null")
+        by = choice_entry(top.get("partition_by", "hour"), PartitionBy, f"{where}, partition_by")
+        return cls(
+            format=log_format,
             columns=columns,
-            time=LogTime(time_column, cast(TimeUnit, unit)),
-            header=_flag(top.get("header", False), f"{where}, header"),
-            null=tuple(
-                _text(spelling, f"{where}, null") for spelling in _list(top.get("null", [""]), f"{where}, null")
-            ),
-            partition_by=cast(
-                PartitionBy, _choice(top.get("partition_by", "hour"), PartitionBy, f"{where}, partition_by")
-            ),
+            time=_time_of(columns, time, where),
+            header=flag_entry(top.get("header", False), f"{where}, header"),
+            null=tuple(text_entry(spelling, f"{where}, null") for spelling in nulls),
+            partition_by=cast(PartitionBy, by),
+            encoding=_encoding(top.get("encoding", "utf-8"), f"{where}, encoding"),
+            delimiter=_delimiter(top, where, log_format),
+            quote=_quote(top, where, log_format),
         )
-        if time_column not in schema.names:
-            raise LogSchemaError("the time column is not among the columns", where=f"{where}, time.column",
-                                 value=time_column, allowed=", ".join(schema.names))  # fmt: skip
-        return schema
+
+    def to_document(self) -> dict[str, object]:
+        """The JSON document of the schema, which :meth:`from_document` reads; what has its default is left out."""
+        document: dict[str, object] = {"format": self.format}
+        options = {"encoding": self.encoding if self.encoding != "utf-8" else "", "delimiter": self.delimiter,
+                   "header": self.header}  # fmt: skip
+        document |= {key: value for key, value in options.items() if value}
+        document |= {} if self.quote is None else {"quote": self.quote}
+        document |= {} if self.null == ("",) else {"null": list(self.null)}
+        document["columns"] = [column.to_document() for column in self.columns]
+        if self.time is not None:
+            named = (column for column in self.columns if self.time.made_up is None and column.name == self.time.column)
+            document["time"] = self.time.to_document(next(named, None))
+        return document | ({} if self.partition_by == "hour" else {"partition_by": self.partition_by})
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The column names, in order."""
+        """The names of the columns that the log holds, in order."""
         return tuple(column.name for column in self.columns)
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema of the imported table."""
+        """The Arrow schema of the imported table: the log's columns, and the time where it is made up."""
+        fields = [(column.name, arrow_type(column.type)) for column in self.columns]
+        if self.time is not None and self.time.made_up is not None:
+            fields.append((self.time.column, arrow_type(Dense(DType.TIMESTAMP))))
+        return pa.schema(fields)
+
+    @property
+    def read_schema(self) -> pa.Schema:
+        """The Arrow schema of what the log itself holds."""
         return pa.schema([(column.name, arrow_type(column.type)) for column in self.columns])
+
+    @property
+    def cell_delimiter(self) -> str:
+        """What ends a cell of a TSV or CSV log."""
+        return self.delimiter or ("\t" if self.format == "tsv" else ",")
+
+    @property
+    def quoted(self) -> bool:
+        """Whether a cell may be quoted."""
+        return self.quote if self.quote is not None else self.format == "csv"
+
+    def bounded(self, now: datetime) -> LogSchema:
+        """The same schema with a range of plausible event times: what an import at ``now`` takes."""
+        return self if self.time is None else replace(self, time=self.time.bounded(now))
 
     def digest(self) -> str:
         """SHA-256 over everything that decides how a file is read, as 64 hexadecimal digits."""
-        columns = [[c.name, str(c.dtype), c.separator, c.required, c.unit] for c in self.columns]
-        time = None if self.time is None else [self.time.column, self.time.unit]
-        return digest([self.format, self.header, list(self.null), columns, time, self.partition_by])
+        return digest([json.dumps(self.to_document(), sort_keys=True)])
+
+
+def _time_of(columns: tuple[LogColumn, ...], time: LogTime, where: str) -> LogTime:
+    """The event time, written as its column is. Raises :class:`LogSchemaError` where no column is the event time."""
+    named = [column for column in columns if column.name == time.column]
+    if time.made_up is not None:
+        if named:
+            raise LogSchemaError("a made-up time must have a column of its own", where=f"{where}, time.column",
+                                 value=time.column, allowed="a name that no column has")  # fmt: skip
+        return time
+    if not named:
+        raise LogSchemaError("the time column is not among the columns", where=f"{where}, time.column",
+                             value=time.column, allowed=", ".join(column.name for column in columns))  # fmt: skip
+    return replace(time, unit=named[0].unit)
+
+
+def _encoding(value: object, where: str) -> str:
+    name = text_entry(value, where)
+    try:
+        found = codecs.lookup(name).name if re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", name) else ""
+    except LookupError:
+        found = ""
+    found = "utf-8" if found == "utf-8-sig" else found
+    if found not in ENCODINGS:
+        raise LogSchemaError("unknown text encoding", where=where, value=name,
+                             allowed="utf-8, latin-1, cp1252, utf-16, gb18030, big5, shift_jis, euc-jp, euc-kr, "
+                             "and other text encodings by their Python names")  # fmt: skip
+    return found
+
+
+def _delimiter(top: Mapping[str, object], where: str, log_format: LogFormat) -> str:
+    if "delimiter" not in top:
+        return ""
+    if log_format != "csv":
+        raise LogSchemaError(
+            "a delimiter is for CSV", where=f"{where}, delimiter", value=top["delimiter"], allowed="csv"
+        )
+    delimiter = character_entry(top["delimiter"], f"{where}, delimiter", '"\r\n')
+    if not delimiter.isascii():
+        raise LogSchemaError("a delimiter must be an ASCII character", where=f"{where}, delimiter", value=delimiter)
+    return "" if delimiter == "," else delimiter
+
+
+def _quote(top: Mapping[str, object], where: str, log_format: LogFormat) -> bool | None:
+    if "quote" not in top:
+        return None
+    quote = flag_entry(top["quote"], f"{where}, quote")
+    if log_format == "jsonl":
+        raise LogSchemaError("quoting is for TSV and CSV", where=f"{where}, quote", value=quote, allowed="tsv, csv")
+    return None if quote == (log_format == "csv") else quote
 
 
 def _parse_json(content: bytes, path: str) -> object:
     if len(content) > _MOST_BYTES:
         raise LogSchemaError("the schema file is too long", where=path, allowed=f"at most {_MOST_BYTES} bytes")
     try:
-        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_unique_keys)
+        return json.loads(_COMMENT.sub("", content.decode("utf-8-sig")), object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
         raise LogSchemaError("the schema file is not JSON", where=f"{path}, line {error.lineno}, "
                              f"column {error.colno}", value=error.msg) from None  # fmt: skip
@@ -163,10 +246,12 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return entries
 
 
-def _columns(value: object, where: str, time_column: str, time_unit: str) -> tuple[LogColumn, ...]:
+def _columns(
+    value: object, where: str, time: LogTime, form: Mapping[str, object], log_format: LogFormat
+) -> tuple[LogColumn, ...]:
     columns = tuple(
-        _column(item, f"{where}, columns[{position}]", time_column, time_unit)
-        for position, item in enumerate(_list(value, f"{where}, columns"))
+        read_column(item, f"{where}, columns[{position}]", time, form, log_format)
+        for position, item in enumerate(list_entry(value, f"{where}, columns"))
     )
     if not columns:
         raise LogSchemaError("a log needs at least one column", where=f"{where}, columns")
@@ -175,72 +260,3 @@ def _columns(value: object, where: str, time_column: str, time_unit: str) -> tup
         if name in names[:position]:
             raise LogSchemaError("two columns have one name", where=f"{where}, columns[{position}].name", value=name)
     return columns
-
-
-def _column(value: object, where: str, time_column: str, time_unit: str) -> LogColumn:
-    entry = _object(value, where, _COLUMN_KEYS)
-    name = _text(_need(entry, "name", where), f"{where}.name")
-    dtype = _text(_need(entry, "type", where), f"{where}.type")
-    if dtype not in set(DType):
-        raise LogSchemaError("unknown column type", where=f"{where}.type", value=dtype, allowed=", ".join(DType))
-    is_time = name == time_column
-    if is_time and dtype != DType.TIMESTAMP:
-        raise LogSchemaError("the time column must be a timestamp", where=f"{where}.type", value=dtype,
-                             allowed="timestamp")  # fmt: skip
-    separator = entry.get("separator")
-    if separator is not None and (not _text(separator, f"{where}.separator") or dtype == DType.TIMESTAMP):
-        raise LogSchemaError("a separator must be non-empty text, and not on a timestamp",
-                             where=f"{where}.separator", value=separator)  # fmt: skip
-    unit = entry.get("unit", time_unit if is_time else "iso8601")
-    return LogColumn(
-        name=name,
-        dtype=DType(dtype),
-        separator=cast("str | None", separator),
-        required=_flag(entry.get("required", False), f"{where}.required") or is_time,
-        unit=cast(TimeUnit, _choice(unit, TimeUnit, f"{where}.unit")) if dtype == DType.TIMESTAMP else None,
-    )
-
-
-def _object(value: object, where: str, keys: Sequence[str]) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise LogSchemaError("expected a JSON object", where=where, value=value)
-    for key in value:
-        if key not in keys:
-            raise LogSchemaError(f"unknown entry {key!r}", where=where, allowed=", ".join(keys))
-    return value
-
-
-def _need(entry: Mapping[str, object], key: str, where: str) -> object:
-    if key not in entry:
-        raise LogSchemaError(f"the entry {key!r} is missing", where=where)
-    return entry[key]
-
-
-def _list(value: object, where: str) -> list[object]:
-    if not isinstance(value, list):
-        raise LogSchemaError("expected a JSON list", where=where, value=value)
-    return value
-
-
-def _text(value: object, where: str) -> str:
-    if not isinstance(value, str):
-        raise LogSchemaError("expected text", where=where, value=value)
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise LogSchemaError("text must be valid Unicode, got a lone surrogate", where=where,
-                             value=ascii(value)) from None  # fmt: skip
-    return value
-
-
-def _flag(value: object, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise LogSchemaError("expected true or false", where=where, value=value)
-    return value
-
-
-def _choice(value: object, choices: object, where: str) -> str:
-    allowed = get_args(choices)
-    if value not in allowed:
-        raise LogSchemaError("not a choice here", where=where, value=value, allowed=", ".join(allowed))
-    return str(value)

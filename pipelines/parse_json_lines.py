@@ -4,27 +4,44 @@ The line-by-line reader is the meaning; Arrow's is used only for blocks that bot
 against each other), and only for lines that begin and end as objects: a block that begins with a bare ``null`` crashes
 it. Types are strict: ``"5"`` is not an int64 and ``1.5`` is not either; ``null`` and an absent key are missing.
 Numbers are converted from their digits by :mod:`pipelines.cells`, like the cells of other formats.
+:mod:`pipelines.json_values` says what a JSON value is as the text of a column.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from pipelines.cells import epoch_times, has_infinity, null_spellings, typed_cells
+from pipelines.cells import list_array, null_spellings, scalar_cells, typed_cells
 from pipelines.delimited_lines import numbered_lines
+from pipelines.json_values import (
+    DECODER,
+    NO_TEXT,
+    TWICE,
+    JsonObject,
+    arrow_fields,
+    at_path,
+    column_text,
+    is_text,
+    spelled,
+    value_at,
+)
 from pipelines.log_blocks import BLOCK_LINES, LineBlock, line_ends
-from pipelines.log_schema import LogColumn, LogSchema
+from pipelines.log_columns import LogColumn
+from pipelines.log_schema import LogSchema
+from pipelines.number_cells import finite
 from pipelines.rejects import Reject
-from pipelines.typed_rows import NOT_ITS_TYPE, ParsedBlock, RowLines, TextColumn, typed_rows
-from transforms.types import ARROW_ELEMENT, DType
+from pipelines.time_cells import epoch_times
+from pipelines.typed_rows import NOT_ITS_TYPE, ParsedBlock, RowLines, TextColumn, implausible, typed_rows
+from transforms.types import DType
 
 #: How many lines are read at once; where some line is bad, the fewer are tried next, and after the last come single lines.
 _PIECES = (BLOCK_LINES, 4096, 256)
@@ -43,29 +60,35 @@ def parse_json_block(block: LineBlock, schema: LogSchema, pieces: Sequence[int] 
 
     Around a bad line ever smaller pieces are tried, so that few good lines are read one by one.
     """
-    if not pieces:
+    if not pieces or arrow_fields(schema.columns) is None:
         return slow_block(block, schema)
-    parsed = []
+    parsed, places, before = [], [], 0
     for piece in block.pieces(pieces[0]):
-        table = fast_block(piece, schema)
-        parsed.append(ParsedBlock(table, ()) if table is not None else parse_json_block(piece, schema, pieces[1:]))
-    tables = [one.table for one in parsed] or [schema.arrow_schema.empty_table()]
-    return ParsedBlock(pa.concat_tables(tables).combine_chunks(), tuple(bad for one in parsed for bad in one.rejects))
-
-
-def _json_type(column: LogColumn) -> pa.DataType:
-    """How a value stands in JSON, before times and separated lists are read."""
-    if column.dtype is DType.TIMESTAMP:
-        return _TEXT if column.unit == "iso8601" else pa.int64()
-    if column.separator is not None:
-        return _TEXT
-    return ARROW_ELEMENT[column.dtype]
+        one = _fast_rows(piece, schema) or parse_json_block(piece, schema, pieces[1:])
+        places.append((np.arange(one.table.num_rows) if one.places is None else one.places) + before)
+        before += piece.lines
+        parsed.append(one)
+    tables = [one.table for one in parsed] or [schema.read_schema.empty_table()]
+    notes: Counter[str] = Counter()
+    for one in parsed:
+        notes.update(one.notes)
+    return ParsedBlock(
+        pa.concat_tables(tables).combine_chunks(),
+        tuple(bad for one in parsed for bad in one.rejects),
+        dict(notes),
+        np.concatenate(places) if places else None,
+    )
 
 
 def fast_block(block: LineBlock, schema: LogSchema) -> pa.Table | None:
     """What :func:`slow_block` reads, where it rejects nothing and Arrow can be trusted with the lines; else None."""
-    fields = pa.schema([(column.name, _json_type(column)) for column in schema.columns])
-    if not _is_plain(block.data):
+    parsed = _fast_rows(block, schema)
+    return None if parsed is None else parsed.table
+
+
+def _fast_rows(block: LineBlock, schema: LogSchema) -> ParsedBlock | None:
+    fields = arrow_fields(schema.columns)
+    if fields is None or not _is_plain(block.data):
         return None
     try:
         block.data.decode("utf-8")
@@ -78,10 +101,11 @@ def fast_block(block: LineBlock, schema: LogSchema) -> pa.Table | None:
         return None
     if raw.num_rows != block.lines:
         return None
-    arrays = [_finished(raw.column(column.name).combine_chunks(), column, schema) for column in schema.columns]
+    notes: Counter[str] = Counter()
+    arrays = [_finished(value_at(raw, column.keys), column, schema, notes) for column in schema.columns]
     if any(array is None for array in arrays):
         return None
-    return pa.Table.from_arrays(arrays, schema=schema.arrow_schema)
+    return ParsedBlock(pa.Table.from_arrays(arrays, schema=schema.read_schema), (), dict(notes))
 
 
 def _is_plain(data: bytes) -> bool:
@@ -104,30 +128,46 @@ def _is_plain(data: bytes) -> bool:
     return _MANY_OPENING.search(data.translate(None, _NOT_OPENING)) is None
 
 
-def _finished(array: pa.Array, column: LogColumn, schema: LogSchema) -> pa.Array | None:
+def _finished(array: pa.Array, column: LogColumn, schema: LogSchema, notes: Counter[str]) -> pa.Array | None:
     """The column as the table holds it; None where some row is at fault."""
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
     if pa.types.is_string(array.type):
-        array = null_spellings(array, schema.null)
+        array = null_spellings(array, schema.null, trim=column.trim)
     if column.required and array.null_count:
         return None
+    seen: Counter[str] = Counter()
+    try:
+        if column.is_list:
+            items = pc.list_flatten(array)
+            lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0)).astype(np.int64)
+            array = None if items.null_count else list_array(lengths, _finished_values(items, column, seen), column)
+        elif pa.types.is_string(array.type):
+            array, bad = typed_cells(array, column, seen)
+            array = None if bad.any() else array
+        else:
+            array = _finished_values(array, column, seen)
+    except pa.ArrowInvalid:
+        return None
+    if array is None or implausible(array, column, schema):
+        return None
+    notes.update({f"{column.name}: {what}": count for what, count in seen.items()})
+    return array
+
+
+def _finished_values(array: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.Array:
+    """Values, or items, as the column's type. Raises ``pa.ArrowInvalid`` where one is at fault."""
     if pa.types.is_string(array.type):
-        array, bad = typed_cells(array, column)
-        return None if bad.any() else array
+        return scalar_cells(array, column, notes)
     if column.dtype is DType.TIMESTAMP:
-        try:
-            return epoch_times(array, str(column.unit))
-        except pa.ArrowInvalid:
-            return None
-    return None if pa.types.is_floating(array.type) and has_infinity(array) else array
+        return epoch_times(array, str(column.unit), notes)
+    return finite(array, column) if pa.types.is_floating(array.type) else array
 
 
 def slow_block(block: LineBlock, schema: LogSchema) -> ParsedBlock:
     """Each line by itself: its row, or why it is none."""
     rows: list[_Line] = []
+    places: list[int] = []
     rejects: list[Reject] = []
-    for number, line in numbered_lines(block):
+    for place, (number, line) in enumerate(numbered_lines(block)):
         if not line.strip(_WHITE):
             continue
         read = _read_line(number, line, schema)
@@ -135,10 +175,17 @@ def slow_block(block: LineBlock, schema: LogSchema) -> ParsedBlock:
             rejects.append(read)
         else:
             rows.append(read)
+            places.append(place)
     lines = RowLines(lambda row: rows[row].number, lambda row: rows[row].raw)
     columns = [_text_column(at, rows, column, schema) for at, column in enumerate(schema.columns)]
     parsed = typed_rows(columns, schema, lines)
-    return ParsedBlock(parsed.table, tuple(sorted([*rejects, *parsed.rejects], key=lambda reject: reject.line)))
+    every = np.array(places, np.int64)
+    return ParsedBlock(
+        parsed.table,
+        tuple(sorted([*rejects, *parsed.rejects], key=lambda reject: reject.line)),
+        parsed.notes,
+        every if parsed.places is None else every[parsed.places],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,41 +197,27 @@ class _Line:
     values: tuple[object, ...]
 
 
-class _Number(str):
-    """A JSON number as it is written."""
-
-    __slots__ = ()
-    __repr__ = str.__str__
-
-
-class _Object(list[tuple[str, object]]):
-    """The keys and values of a JSON object, in order."""
-
-    __slots__ = ()
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
-
-
 def _read_line(number: int, line: bytes, schema: LogSchema) -> _Line | Reject:
     try:
         text = line.decode("utf-8")
         if _is_deep(text):
             return Reject(number, "not a JSON object", line, expected=f"at most {_DEEPEST} levels of objects and lists")
-        document = _DECODER.decode(text)
+        document = DECODER.decode(text)
     except UnicodeDecodeError:
         return Reject(number, "not UTF-8", line, expected="UTF-8 text")
     except json.JSONDecodeError as error:
         return Reject(number, "not a JSON object", line, value=str(error)[:200], expected="one JSON object a line")
-    if not isinstance(document, _Object):
-        return Reject(number, "not a JSON object", line, value=_spell(document), expected="one JSON object a line")
-    given = dict(document)
-    if len(given) != len(document):
-        names = [key for key, _ in document]
-        for name in schema.names:
-            if names.count(name) > 1:
-                return Reject(number, "not a JSON object", line, name, "a key appears twice", "each key once")
-    return _Line(number, line, tuple(given.get(name) for name in schema.names))
+    if not isinstance(document, JsonObject):
+        return Reject(number, "not a JSON object", line, value=spelled(document), expected="one JSON object a line")
+    values = []
+    alone = dict(document)
+    for column in schema.columns:
+        at_once = len(column.keys) == 1 and len(alone) == len(document)
+        value = alone.get(column.keys[0]) if at_once else at_path(document, column.keys)
+        if value is TWICE:
+            return Reject(number, "not a JSON object", line, column.name, "a key appears twice", "each key once")
+        values.append(value)
+    return _Line(number, line, tuple(values))
 
 
 def _is_deep(text: str) -> bool:
@@ -202,41 +235,15 @@ def _is_deep(text: str) -> bool:
 
 
 def _text_column(at: int, rows: Sequence[_Line], column: LogColumn, schema: LogSchema) -> TextColumn:
-    kind = _json_type(column)
-    texts: list[str | None] = []
+    texts: list[object] = []
     unread: dict[int, str] = {}
     for row, line in enumerate(rows):
         value = line.values[at]
-        text = None if value is None else _as_text(value, kind)
+        text = None if value is None else column_text(value, column, schema.null)
+        if text is NO_TEXT:
+            unread[row], text = NOT_ITS_TYPE, None
         texts.append(text)
-        if value is not None and text is None:
-            unread[row] = NOT_ITS_TYPE
-    array = pa.array(texts, _TEXT)
-    text_column = null_spellings(array, schema.null) if pa.types.is_string(kind) else array
-    return TextColumn(text_column, unread, lambda row: _spell(rows[row].values[at]))
-
-
-def _as_text(value: object, kind: pa.DataType) -> str | None:
-    """The text that stands for a JSON value of the right kind; None for another kind."""
-    if pa.types.is_boolean(kind):
-        return ("true" if value else "false") if isinstance(value, bool) else None
-    if not pa.types.is_string(kind):
-        return str(value) if isinstance(value, _Number) and value[-1:].isdigit() else None
-    if not isinstance(value, str) or isinstance(value, _Number):
-        return None
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        return None  # an escaped lone surrogate is no text
-    return value
-
-
-def _spell(value: object) -> str:
-    """A JSON value as a reject shows it: at most 200 characters."""
-    if isinstance(value, _Object):
-        return "an object"
-    if isinstance(value, str) and not isinstance(value, _Number):
-        return json.dumps(value[:200], ensure_ascii=False)[:200]
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    return str(value)[:200] if isinstance(value, _Number) or len(cast("list[object]", value)) < 100 else "a long list"
+    array = pa.array(texts, pa.list_(_TEXT) if column.is_list else _TEXT)
+    if is_text(column):
+        array = null_spellings(array, schema.null, trim=column.trim)
+    return TextColumn(array, unread, lambda row: spelled(rows[row].values[at]))

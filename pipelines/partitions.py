@@ -17,6 +17,8 @@ from pyarrow import parquet
 from pipelines.log_schema import PartitionBy
 
 ROW_GROUP_ROWS = 131_072
+#: A log whose events span more days than this is cut into days, unless it is said otherwise.
+MOST_DAYS_BY_HOUR = 14
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTITION_US: dict[PartitionBy, int] = {"hour": 3_600_000_000, "day": 86_400_000_000}
 

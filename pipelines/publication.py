@@ -75,7 +75,9 @@ class ImportLedger:
         return len(pending)
 
     def imports(self) -> tuple[Mapping[str, object], ...]:
-        """The documents of the finished imports, by import id."""
+        """The documents of the finished imports, by import id; none where the table's folder was removed since."""
+        if not self.output.is_dir():
+            return ()
         journals = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
         return tuple(_read_json(journal) for journal in journals)
 

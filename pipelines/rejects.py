@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pipelines.errors import TooManyRejects
 from pipelines.log_sources import LogSource
+from pipelines.log_text import escape_bytes
 from pipelines.publication import make_folder, write_atomic
 from warehouse.storage_errors import explained
 
@@ -24,9 +25,16 @@ RAW_BYTES = 4 * _RAW_CHARACTERS
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One row left out: ``line`` counts from 1; ``column`` is empty where the whole row is at fault.
+    """One row left out.
 
-    Of ``raw``, the line, only the first 16,000 bytes are kept.
+    Attributes:
+        line: the line it begins on, from 1.
+        what: what is wrong with it.
+        raw: the row; only its first 16,000 bytes are kept.
+        column: the column at fault; empty where the whole row is.
+        value: the value at fault.
+        expected: what it should be.
+        last_line: the line it ends on, where that is another one; else 0.
     """
 
     line: int
@@ -35,20 +43,24 @@ class Reject:
     column: str = ""
     value: str | None = None
     expected: str = ""
+    last_line: int = 0
 
     def __post_init__(self) -> None:
+        if not self.last_line and b"\n" in self.raw:
+            object.__setattr__(self, "last_line", self.line + self.raw.count(b"\n"))
         object.__setattr__(self, "raw", self.raw[:RAW_BYTES])
 
     def to_json(self, file: str) -> str:
         """One line of the side file. Bytes that are not UTF-8 appear as ``\\xNN``; long rows are cut."""
         reason = {"what": self.what, "column": self.column, "value": self.value, "expected": self.expected}
         raw = printable(self.raw)
-        return json.dumps({"file": file, "line": self.line, "reason": reason, "raw": raw}, ensure_ascii=False)
+        lines = {"line": self.line} | ({"last_line": self.last_line} if self.last_line else {})
+        return json.dumps({"file": file, **lines, "reason": reason, "raw": raw}, ensure_ascii=False)
 
 
 def printable(raw: bytes) -> str:
     """``raw`` as text without loss of what matters: bytes that are not UTF-8 escaped, at most 4000 characters."""
-    return raw[:RAW_BYTES].decode("utf-8", "backslashreplace")[:_RAW_CHARACTERS]
+    return escape_bytes(raw[:RAW_BYTES]).decode("utf-8", "backslashreplace")[:_RAW_CHARACTERS]
 
 
 class SideFile:

@@ -257,8 +257,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
     arrays = {}
     for k, (name, stored) in enumerate(manifest.arrays):
         place = path / array_file(k)
-        arrays[name] = array_from_npy(_read_verified(place, stored, purpose_digest("array", name)), str(place))
-    state = _read_verified(path / STATE, manifest.state, purpose_digest("state"))
+        arrays[name] = array_from_npy(
+            _read_verified(place, stored, purpose_digest("array", name, manifest.format)), str(place)
+        )
+    state = _read_verified(path / STATE, manifest.state, purpose_digest("state", form=manifest.format))
     return Checkpoint(path, manifest.epochs_done, parse_json(state, str(path / STATE)), arrays)
 
 

@@ -1,7 +1,7 @@
 """The dense part of the model and its train step: DLRM (Naumov et al., arXiv:1906.00091) with Keras 3 layers.
 
 Numbers go through a bottom tower to a vector of ``dim``; together with the embeddings they are vectors whose pairwise
-dot products, and the bottom vector itself, feed a top tower that ends in one logit. Embedding tables are not in here:
+dot products, and the bottom vector itself, feed a top tower that ends in the head's logits. Embedding tables are not in here:
 activations come in, gradients by them go out.
 """
 
@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.heads import BINARY, Head
 from trainer.inputs import InputLayout
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -54,8 +55,9 @@ class Dlrm:
     Initial weights depend on ``config.seed`` alone.
     """
 
-    def __init__(self, layout: InputLayout, config: TrainConfig) -> None:
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: Head = BINARY) -> None:
         self._config = config
+        self._head = head
         self._dense_width = layout.dense_width
         self._widths = [feature.table.dim for feature in layout.features]
         self._layers_made = 0
@@ -70,7 +72,7 @@ class Dlrm:
         top_width = (self._pairs.count + (config.dim if layout.dense else 0)) or config.dim
         self._top = self._tower(list(config.top_mlp), top_width)
         self._dropout = [self._dropout_layer() for _ in self._top] if config.dropout else []
-        self._logit = self._dense_layer(1, [top_width, *config.top_mlp][-1], None)
+        self._logit = self._dense_layer(head.width, [top_width, *config.top_mlp][-1], None)
         self._trainable = [variable for layer in self._layers() for variable in layer.trainable_variables]
         self._optimizer = _optimizer(config)
         self._optimizer.build(self._trainable)
@@ -118,13 +120,14 @@ class Dlrm:
             hidden = layer(hidden)
             if self._dropout:
                 hidden = self._dropout[k](hidden, training=training)
-        return self._logit(hidden)[:, 0]
+        logits = self._logit(hidden)
+        return logits[:, 0] if self._head.width == 1 else logits
 
     def _train_step(self, activations: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
         with tf.GradientTape() as tape:
             tape.watch(activations)
             logits = self._logits(activations, dense, training=True)
-            losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+            losses = _losses(self._head, labels, logits)
             loss = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
         sources = [activations, *self._trainable]
         gradients = tape.gradient(loss, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
@@ -135,17 +138,18 @@ class Dlrm:
         return self._logits(activations, dense, training=False)
 
     def step(self, activations: Array, dense: Array, labels: Array, weights: Array) -> tuple[Array, Array]:
-        """One update of the dense weights by the weighted mean cross entropy of a full-shape batch.
+        """One update of the dense weights by the weighted mean loss of a full-shape batch.
 
-        Returns the logits *before* the update (without dropout), float32 [batch_rows], and the loss's gradient by the
-        activations, float32 of their shape.
+        Returns the logits *before* the update (without dropout), float32 [batch_rows] or [batch_rows, classes], and the
+        loss's gradient by the activations, float32 of their shape.
         """
+        labels = self._head.targets(labels)
         before = self.predict(activations, dense) if self._config.dropout else None
         logits, gradient = self._step(activations, dense, labels, weights)
         return (logits.numpy() if before is None else before), gradient.numpy()
 
     def predict(self, activations: Array, dense: Array) -> Array:
-        """Logits of a full-shape batch, float32 [batch_rows]."""
+        """Logits of a full-shape batch, float32 [batch_rows] or [batch_rows, classes]."""
         logits: Array = self._forward(activations, dense).numpy()
         return logits
 
@@ -169,6 +173,15 @@ class Dlrm:
             raise TornCheckpoint("saved dense weights do not fit the model", value=differing)
         for name, variable in variables.items():
             variable.assign(state[name])
+
+
+def _losses(head: Head, labels: Any, logits: Any) -> Any:
+    """The loss of each event, float32 [rows]."""
+    if head.task == "binary":
+        return tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+    if head.task == "multiclass":
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(labels, tf.int32), logits=logits)
+    return tf.math.squared_difference(labels, logits)
 
 
 class _Pairs:

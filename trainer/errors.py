@@ -8,7 +8,7 @@ InputError
 TypeMismatch
 └── UntrainableInput      a model input of a type that no part of the model takes
 DataError
-├── BadLabel              a label is null or neither 0 nor 1
+├── BadLabel              a label is none that the model's task learns
 ├── BadFeature            a dense value is NaN or infinite, or a column is missing or of another length
 ├── BadBatch              an embedding batch with an id outside its table, or offsets that do not fit
 ├── NonFiniteLoss         training diverged
@@ -43,7 +43,7 @@ class UntrainableInput(TypeMismatch):
 
 
 class BadLabel(DataError):
-    """A label is null or neither 0 nor 1."""
+    """A label is none that the model's task learns."""
 
 
 class BadFeature(DataError):

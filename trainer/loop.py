@@ -18,13 +18,18 @@ import numpy as np
 
 from trainer.checkpoint import remove_leftovers, write_checkpoint
 from trainer.config import TrainConfig
-from trainer.epochs import Epoch, plan_epochs
-from trainer.errors import ConfigError, NonFiniteLoss
+from trainer.data_changes import DataChanges, compare_data
+from trainer.due_events import DueEvents
+from trainer.epochs import Epoch, Segments, plan_epochs
+from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, RunMismatch
+from trainer.heads import Head, head_of
 from trainer.inputs import InputLayout, lay_out
+from trainer.label_scan import TrainableEvents, scan_labels
+from trainer.late_data import NOTHING_LATE, LateData, TrainedLabels, count_late, late_segment, visits_of
 from trainer.ledger import Ledger, LedgerSummary
-from trainer.metrics import Collector, Scores
+from trainer.metrics import AnyScores
 from trainer.readers import DecodedFragment, FragmentRef, ReadFragment, batches, fragment_stream
-from trainer.run_identity import RunIdentity, continue_segments, identity_of, in_time_order
+from trainer.run_identity import RunIdentity, check_options, identity_of, in_time_order
 from trainer.run_lock import run_lock
 from trainer.run_state import (
     EpochScores,
@@ -52,7 +57,7 @@ class TrainEvent:
     events: int
     total_events: int
     message: str = ""
-    scores: Scores | None = None
+    scores: AnyScores | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class TrainReport:
     ``epochs`` and ``events`` are those of this process, ``seconds`` its wall-clock time of training (set-up left out);
     ``history`` covers the run from its first epoch. ``resumed_from``: the checkpoint it began from, or "". ``finished``:
     False when ``stop`` ended it early. ``ledger``: None if events are not counted. ``checkpoint``: the last one, or "".
+    ``unlabelled``: events of the range that have no label yet and were skipped; ``late``: what came since the checkpoint.
     """
 
     epochs: int
@@ -73,9 +79,11 @@ class TrainReport:
     finished: bool
     checkpoint: str
     skipped_checkpoints: tuple[str, ...]
+    unlabelled: int = 0
+    late: LateData = NOTHING_LATE
 
     @property
-    def final(self) -> Scores | None:
+    def final(self) -> AnyScores | None:
         """Progressive validation of the run's last epoch."""
         return self.history[-1].scores if self.history else None
 
@@ -91,6 +99,8 @@ class TrainReport:
             "finished": self.finished,
             "checkpoint": self.checkpoint,
             "skipped_checkpoints": list(self.skipped_checkpoints),
+            "unlabelled": self.unlabelled,
+            "late": self.late.to_document(),
         }
 
 
@@ -102,11 +112,15 @@ def train(
     progress: Callable[[TrainEvent], None] | None = None,
     stop: Callable[[], bool] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    read_labels: ReadFragment | None = None,
+    accept_changed: bool = False,
 ) -> TrainReport:
     """Train (or go on training) the model of ``solution`` in ``config.run_dir``.
 
     ``read`` gives one fragment's columns and label; it runs in a background thread. ``progress`` is told of every batch.
-    ``stop`` is asked after every checkpoint whether to leave. Deterministic: see :class:`TrainConfig`.
+    ``stop`` is asked after every checkpoint whether to leave. ``read_labels`` gives the labels of all stored events of a
+    fragment (:func:`warehouse.reader.read_labels`); they are looked at before the first step, by ``read`` without it. With
+    ``accept_changed`` a run goes on where values of trained events are other ones now, without training them again. Deterministic: see :class:`TrainConfig`.
 
     Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to something else,
     :class:`ConfigError`/:class:`UntrainableInput` for what cannot be trained, :class:`BadLabel`/:class:`BadFeature` for
@@ -122,7 +136,7 @@ def train(
     with run_lock(run_dir):
         remove_leftovers(run_dir)
         run = _Run(solution, config, identity, layout, progress or _ignore)
-        run.begin()
+        run.begin(read_labels or read, accept_changed)
         return run.finish(clock, read, stop or _never)
 
 
@@ -145,6 +159,7 @@ class _Run:
         layout: InputLayout,
         tell: Callable[[TrainEvent], None],
     ) -> None:
+        self._solution = solution
         self._config = config
         self._identity = identity
         self._layout = layout
@@ -155,44 +170,115 @@ class _Run:
         self._events = 0
         self._total_events = 0
         self._resumed_from = self._checkpoint = ""
+        self._late = NOTHING_LATE
 
-    def begin(self) -> None:
+    def begin(self, read_labels: ReadFragment, accept: bool) -> None:
         """Take over the newest checkpoint, or start anew; check that it is this run's before TensorFlow is loaded."""
         saved = read_newest_run(self._run_dir, on_skip=self._skip)
-        self._progress = self._take_over(saved) if saved else Progress(segments=(tuple(self._fragments),))
-        self._epochs = plan_epochs(
-            self._progress.segments,
-            partitions_per_epoch=self._config.partitions_per_epoch,
-            passes=self._config.passes,
-        )
-        self._remaining = self._epochs[self._progress.epochs_done :]
-        self._total_events = sum(ref.fragment.live_rows for ref in self._refs(self._remaining))
-        self._weights = build_weights(self._layout, self._config)
-        self._ledger: Ledger | None = None
-        if self._config.count_events:
-            every = [ref for refs in self._fragments.values() for ref in refs]
-            self._ledger = Ledger({ref.key: ref.fragment.live_rows for ref in every})
+        refs = [ref for refs in self._fragments.values() for ref in refs]
+        self._ledger = Ledger({ref.key: ref.fragment.rows for ref in refs}) if self._config.count_events else None
+        changes = DataChanges()
+        self._progress = Progress(segments=(tuple(self._fragments),))
+        if saved:
+            changes = self._take_over(saved, accept)
+        head = saved.head if saved else head_of(self._solution.target)
+        self._trainable, trained = self._scan(refs, changes, head, read_labels)
+        changed = trained.differences() if trained else ()
+        if changed and not accept:
+            raise _mismatch(changed)
+        if trained:
+            trained.accept()
+        if not saved:
+            head = head.fitted(self._trainable.figures)
+        self._due = DueEvents(self._ledger, self._trainable) if self._ledger else None
+        if self._due and trained:
+            accepted = (*changes.accepted, *changed)
+            self._late = count_late(changes, refs, self._due, trained.retracted, accepted)
+        self._plan()
+        self._weights = build_weights(self._layout, self._config, head)
         if saved:
             self._weights.load(saved.arrays)
-            if self._ledger and saved.counts:
-                self._ledger.load(saved.counts)
         self._say("started", message=self._resumed_from or "the beginning")
+
+    def _take_over(self, saved: SavedRun, accept: bool) -> DataChanges:
+        """Go on from a checkpoint. Raises :class:`RunMismatch` listing everything that differs and must not."""
+        counted = None if saved.counts is None else {one.key for one in saved.counts.fragments}
+        changes = compare_data(
+            saved.identity,
+            self._identity,
+            trained=trained_partitions(saved.progress.history),
+            trained_fragments=counted,
+            accept=accept,
+        )
+        if differences := (*check_options(saved.identity, self._identity), *changes.refused):
+            raise _mismatch(differences)
+        self._progress = saved.progress
+        if self._ledger and saved.counts:
+            self._ledger.load(saved.counts, changes.now)
+        self._resumed_from = self._checkpoint = str(saved.path)
+        return changes
+
+    def _scan(
+        self, refs: Sequence[FragmentRef], changes: DataChanges, head: Head, read_labels: ReadFragment
+    ) -> tuple[TrainableEvents, TrainedLabels | None]:
+        """The labels of the fragments that are not wholly trained, or whose labels or retractions are other ones."""
+        ledger, done = self._ledger, trained_partitions(self._progress.history)
+        if ledger is None:
+            needed = [ref for ref in refs if ref.partition not in done]
+            return scan_labels(refs, needed, read_labels, head), None
+        differing = changes.relabelled | changes.retracted
+        needed = [ref for ref in refs if ref.key in differing or not ledger.of(ref.key).all()]
+        trained = TrainedLabels(changes, ledger)
+        found = scan_labels(refs, needed, read_labels, head, on_labels=trained.look)
+        if not found.figures.events and not self._progress.epochs_done:
+            raise BadLabel("at least one event of the range must have a label, got none", where=self._solution.table,
+                           value=f"{found.figures.unlabelled:,} events without one",
+                           next_step="overlay the labels: headrace table overlay, or train on an earlier range")  # fmt: skip
+        return found, trained
+
+    def _plan(self) -> None:
+        """What remains of the plan, with one more segment for what came late."""
+        passes = self._config.passes
+        segments = self._progress.segments
+        remaining = visits_of(self._epochs_of(segments)[self._progress.epochs_done :])
+        late = late_segment(self._fragments, segments, remaining, self._due, passes)
+        self._progress.segments = (*segments, late) if late else segments
+        self._epochs = self._epochs_of(self._progress.segments)
+        self._remaining = self._epochs[self._progress.epochs_done :]
+        visits = visits_of(self._remaining)
+        # Decided once: what is due when the plan is made is due when its turn comes.
+        self._refs_of = {
+            epoch.number: tuple(
+                ref
+                for key in epoch.partitions
+                for ref in self._of(key)
+                if self._due is None or self._due.is_due(ref.key, epoch.pass_number)
+            )
+            for epoch in self._remaining
+        }
+        self._total_events = sum(self._planned(ref, visits[key]) for key in visits for ref in self._of(key))
+
+    def _epochs_of(self, segments: Segments) -> tuple[Epoch, ...]:
+        return plan_epochs(segments, partitions_per_epoch=self._config.partitions_per_epoch, passes=self._config.passes)
+
+    def _planned(self, ref: FragmentRef, visits: Sequence[int]) -> int:
+        if self._due is None:
+            return len(visits) * (ref.fragment.live_rows - self._trainable.unlabelled.get(ref.key, 0))
+        return self._due.planned(ref.key, visits)
+
+    def _of(self, key: str) -> tuple[FragmentRef, ...]:
+        """The fragments of a partition; none of one that is gone."""
+        return self._fragments.get(key, ())
 
     def _skip(self, reason: str) -> None:
         self._skipped.append(reason)
         self._tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason))
 
-    def _take_over(self, saved: SavedRun) -> Progress:
-        progress = saved.progress
-        trained = trained_partitions(progress.history)
-        progress.segments = continue_segments(saved.identity, progress.segments, self._identity, trained=trained)
-        self._resumed_from = self._checkpoint = str(saved.path)
-        return progress
-
     def _refs(self, epochs: Sequence[Epoch]) -> list[FragmentRef]:
-        return [ref for epoch in epochs for key in epoch.partitions for ref in self._fragments[key]]
+        """The fragments that some epochs read; fragments of which nothing is due are left out."""
+        return [ref for epoch in epochs for ref in self._refs_of[epoch.number]]
 
-    def _say(self, kind: str, *, message: str = "", scores: Scores | None = None) -> None:
+    def _say(self, kind: str, *, message: str = "", scores: AnyScores | None = None) -> None:
         event = TrainEvent(
             kind, self._progress.epochs_done, len(self._epochs), self._events, self._total_events, message, scores
         )
@@ -202,7 +288,13 @@ class _Run:
         """Train every remaining epoch, or until ``stop``."""
         started = clock()
         first = self._progress.epochs_done
-        stream = fragment_stream(self._refs(self._remaining), read, self._layout, ahead=self._config.prefetch_fragments)
+        stream = fragment_stream(
+            self._refs(self._remaining),
+            read,
+            self._layout,
+            ahead=self._config.prefetch_fragments,
+            head=self._weights.head,
+        )
         finished = True
         with closing(stream):  # type: ignore[type-var]
             for epoch in self._remaining:
@@ -220,12 +312,15 @@ class _Run:
             finished=finished,
             checkpoint=self._checkpoint,
             skipped_checkpoints=tuple(self._skipped),
+            unlabelled=sum(self._trainable.unlabelled.values()),
+            late=self._late,
         )
 
     def _epoch(self, epoch: Epoch, stream: Iterator[DecodedFragment]) -> None:
-        collector = Collector()
-        decoded = islice(stream, len(self._refs([epoch])))
-        for batch in batches(decoded, self._layout, batch_rows=self._config.batch_rows):
+        collector = self._weights.head.collector()
+        decoded: Iterator[DecodedFragment] = islice(stream, len(self._refs([epoch])))
+        due = decoded if self._due is None else self._due.select(decoded, epoch.pass_number)
+        for batch in batches(due, self._layout, batch_rows=self._config.batch_rows):
             logits = self._weights.train(batch)
             if not np.isfinite(logits).all():
                 raise NonFiniteLoss(
@@ -235,13 +330,13 @@ class _Run:
                 )
             collector.add(batch.labels[: batch.rows], logits)
             if self._ledger:
-                self._ledger.count(batch.spans)
+                self._ledger.count(batch.spans, batch.labels)
             self._progress.step += 1
             self._events += batch.rows
             self._say("batch")
         self._commit(epoch, collector.scores())
 
-    def _commit(self, epoch: Epoch, scores: Scores) -> None:
+    def _commit(self, epoch: Epoch, scores: AnyScores) -> None:
         self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores))
         self._progress.epochs_done = epoch.number + 1
         self._say("epoch", scores=scores)
@@ -258,10 +353,20 @@ class _Run:
         self._say("checkpoint", message=self._checkpoint)
 
     def _summary(self) -> LedgerSummary:
-        """The ledger over every partition that is to be trained: early in a run, its least count is 0."""
+        """The ledger over every event that is to be trained: early in a run, its least count is 0."""
         assert self._ledger is not None
         keys = [ref.key for refs in self._fragments.values() for ref in refs]
-        return self._ledger.summary(keys, expected=self._config.passes)
+        return self._ledger.summary(keys, expected=self._config.passes, of=self._trainable.of)
+
+
+def _mismatch(differences: Sequence[str]) -> RunMismatch:
+    return RunMismatch(
+        "this run directory was trained with something else",
+        value="; ".join(differences),
+        allowed="the same options and inputs, and data that was trained as it was; new data is trained",
+        next_step="train in another run directory, give what the run was started with, or for data alone "
+        "go on without training it again: --accept-changed",
+    )
 
 
 def fragment_refs(partition: str, fragments: Sequence[Any]) -> tuple[FragmentRef, ...]:

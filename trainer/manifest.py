@@ -16,7 +16,9 @@ from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from transforms.encoding import encode
 
-FORMAT = "headrace.checkpoint/2"
+FORMAT = "headrace.checkpoint/3"
+#: Formats that are read. Since 3 a checkpoint says its task and each fragment's content, and counts every stored event.
+READABLE = (FORMAT, "headrace.checkpoint/2")
 #: Its manifest had no digest of itself.
 _UNVERIFIED_FORMAT = "headrace.checkpoint/1"
 
@@ -49,16 +51,18 @@ class Manifest:
         epochs_done: the number that the folder's name holds too.
         state: the JSON document, ``state.json``.
         arrays: names, each with its file, in the order of the files' numbers.
+        format: the checkpoint's format, one of :data:`READABLE`.
     """
 
     epochs_done: int
     state: StoredFile
     arrays: tuple[tuple[str, StoredFile], ...]
+    format: str = FORMAT
 
     def to_bytes(self) -> bytes:
         """The text of ``manifest.json``: equal manifests give equal bytes."""
         body = {
-            "format": FORMAT,
+            "format": self.format,
             "epochs_done": self.epochs_done,
             "state": self.state.to_document(),
             "arrays": [{"name": name, **file.to_document()} for name, file in self.arrays],
@@ -78,12 +82,13 @@ class Manifest:
             raise _other_format(_UNVERIFIED_FORMAT, where)
         if recorded != _body_digest(body) or data != canonical_json(document.value):
             raise TornCheckpoint("a manifest must match the digest it records, got other bytes", where=where)
-        if document.at("format").text() != FORMAT:
-            raise _other_format(document.at("format").text(), where)
+        form = document.at("format").text()
+        if form not in READABLE:
+            raise _other_format(form, where)
         arrays = tuple((item.at("name").text(), StoredFile.read(item)) for item in document.at("arrays").items())
         if len(dict(arrays)) != len(arrays):
             raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
-        return cls(document.at("epochs_done").count(), StoredFile.read(document.at("state")), arrays)
+        return cls(document.at("epochs_done").count(), StoredFile.read(document.at("state")), arrays, form)
 
 
 def array_file(position: int) -> str:
@@ -91,9 +96,9 @@ def array_file(position: int) -> str:
     return f"array-{position:04d}.npy"
 
 
-def purpose_digest(purpose: str, name: str = "") -> hashlib._Hash:
+def purpose_digest(purpose: str, name: str = "", form: str = FORMAT) -> hashlib._Hash:
     """SHA-256 begun with what a file is for; the file's bytes follow. ``purpose`` is "state" or "array"."""
-    return hashlib.sha256(encode([FORMAT, purpose, name]))
+    return hashlib.sha256(encode([form, purpose, name]))
 
 
 def canonical_json(document: object) -> bytes:
@@ -122,9 +127,9 @@ def _body_digest(body: object) -> str:
 
 def _other_format(found: str, where: str) -> OtherFormat:
     return OtherFormat(
-        f"a checkpoint must have the format {FORMAT}, got {found}",
+        f"a checkpoint must have the format {' or '.join(READABLE)}, got {found}",
         where=where,
         value=found,
-        allowed=FORMAT,
+        allowed=" or ".join(READABLE),
         next_step="go on with the release of Headrace that wrote it, or train from the beginning in another run directory",
     )

@@ -77,6 +77,11 @@ class Scores:
     log_loss: float | None
     normalized_entropy: float | None
 
+    @property
+    def normalized_loss(self) -> float | None:
+        """The loss over that of the best constant: below 1 is better than knowing only the labels' distribution."""
+        return self.normalized_entropy
+
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
         return asdict(self)
@@ -85,9 +90,88 @@ class Scores:
     def read(cls, field: DocumentField) -> Scores:
         """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
         events = field.at("events").count()
-        figures = (field.at(name) for name in ("auc", "log_loss", "normalized_entropy"))
-        return cls(events, field.at("positives").count(most=events),
-                   *(None if figure.value is None else figure.number() for figure in figures))  # fmt: skip
+        figures = (_figure(field, name) for name in ("auc", "log_loss", "normalized_entropy"))
+        return cls(events, field.at("positives").count(most=events), *figures)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassScores:
+    """The figures of multi-class predictions; None where one is undefined.
+
+    Attributes:
+        events: events that were predicted.
+        accuracy: the share whose most probable class is their own; of equal ones the lowest counts.
+        log_loss: mean of ``-ln`` of the probability of the own class, in nats.
+        normalized_entropy: log loss over that of always predicting these events' own class frequencies.
+    """
+
+    events: int
+    accuracy: float | None
+    log_loss: float | None
+    normalized_entropy: float | None
+
+    @property
+    def normalized_loss(self) -> float | None:
+        """The loss over that of the best constant: below 1 is better than knowing only the class frequencies."""
+        return self.normalized_entropy
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, field: DocumentField) -> ClassScores:
+        """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
+        figures = (_figure(field, name) for name in ("accuracy", "log_loss", "normalized_entropy"))
+        return cls(field.at("events").count(), *figures)
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionScores:
+    """The figures of predicted numbers, in the label's own unit; None where one is undefined.
+
+    Attributes:
+        events: events that were predicted.
+        mean_absolute_error: mean distance of prediction and label.
+        mean_squared_error: mean of its square.
+        normalized_error: mean squared error over the labels' variance.
+    """
+
+    events: int
+    mean_absolute_error: float | None
+    mean_squared_error: float | None
+    normalized_error: float | None
+
+    @property
+    def normalized_loss(self) -> float | None:
+        """The loss over that of the best constant: below 1 is better than knowing only the mean."""
+        return self.normalized_error
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, field: DocumentField) -> RegressionScores:
+        """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
+        figures = (_figure(field, name) for name in ("mean_absolute_error", "mean_squared_error", "normalized_error"))
+        return cls(field.at("events").count(), *figures)
+
+
+AnyScores = Scores | ClassScores | RegressionScores
+
+
+def read_scores(field: DocumentField) -> AnyScores:
+    """The figures at ``field``, of the task whose names it has."""
+    names = field.members()
+    if "accuracy" in names:
+        return ClassScores.read(field)
+    return RegressionScores.read(field) if "mean_squared_error" in names else Scores.read(field)
+
+
+def _figure(field: DocumentField, name: str) -> float | None:
+    figure = field.at(name)
+    return None if figure.value is None else figure.number()
 
 
 class Collector:
@@ -119,6 +203,70 @@ class Collector:
             log_loss=_defined(log_loss(labels, probabilities)),
             normalized_entropy=_defined(normalized_entropy(labels, probabilities)),
         )
+
+
+class ClassCollector:
+    """Multi-class predictions gathered batch by batch: a loss, a hit and a class an event, whatever the classes."""
+
+    def __init__(self, classes: int) -> None:
+        self._classes = classes
+        self._labels: list[Array] = []
+        self._losses: list[Array] = []
+        self._hits: list[Array] = []
+
+    def add(self, labels: Array, logits: Array) -> None:
+        """Take one batch: classes [rows] and logits [rows, classes]."""
+        own = np.array(labels, np.int32)
+        at = np.arange(len(own))
+        self._labels.append(own)
+        self._losses.append(-np.log(np.maximum(softmax(logits)[at, own], EPSILON)))
+        self._hits.append(np.argmax(logits, axis=1) == own)
+
+    def scores(self) -> ClassScores:
+        """The figures over everything taken so far."""
+        labels = np.concatenate([np.zeros(0, np.int32), *self._labels])
+        if not len(labels):
+            return ClassScores(0, None, None, None)
+        loss = float(np.concatenate(self._losses).mean())
+        share = np.bincount(labels, minlength=self._classes) / len(labels)
+        entropy = float(-np.sum(share[share > 0] * np.log(share[share > 0])))
+        hits = float(np.concatenate(self._hits).mean())
+        return ClassScores(len(labels), hits, loss, loss / entropy if entropy > 0 else None)
+
+
+class RegressionCollector:
+    """Predicted numbers gathered batch by batch; ``center`` and ``scale`` lead from an output to the label's unit."""
+
+    def __init__(self, center: float, scale: float) -> None:
+        self._center = center
+        self._scale = scale
+        self._labels: list[Array] = []
+        self._outputs: list[Array] = []
+
+    def add(self, labels: Array, logits: Array) -> None:
+        """Take (and copy) one batch: labels in their own unit, and the outputs for them."""
+        self._labels.append(np.array(labels, np.float64))
+        self._outputs.append(np.array(logits, np.float64))
+
+    def scores(self) -> RegressionScores:
+        """The figures over everything taken so far."""
+        labels = np.concatenate([np.zeros(0), *self._labels])
+        if not len(labels):
+            return RegressionScores(0, None, None, None)
+        errors = np.concatenate(self._outputs) * self._scale + self._center - labels
+        squared, variance = float(np.mean(errors**2)), float(labels.var())
+        normalized = squared / variance if variance > 0 else None
+        return RegressionScores(len(labels), float(np.abs(errors).mean()), squared, normalized)
+
+
+AnyCollector = Collector | ClassCollector | RegressionCollector
+
+
+def softmax(logits: Array) -> Array:
+    """``e^x / sum(e^x)`` of each row of [rows, classes], in float64, without overflow."""
+    x = np.asarray(logits, np.float64)
+    powers = np.exp(x - x.max(axis=-1, keepdims=True, initial=-np.inf)) if x.size else x
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 def sigmoid(logits: Array) -> Array:

@@ -3,7 +3,7 @@
 A fragment is decoded whole, in a background thread, one or a few ahead of training and across epoch boundaries.
 Batches are then slices; events keep the order in which they are stored. Loads neither TensorFlow nor Beam.
 
-Written rules: a null id is the empty bag; a null number is 0; a number that is NaN or infinite (in float32) is an
+Written rules: an event whose label is null is skipped and counted; a null id is the empty bag; a null number is 0; a number that is NaN or infinite (in float32) is an
 error that names its row, since it would spread over every weight, and so is the weight of an id: handle it in the expression (``if_else(x == x, x, 0.0)`` for NaN, ``clip`` for infinities).
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from trainer.embedding.engine import IdBatch
 from trainer.errors import BadFeature, BadLabel
+from trainer.heads import BINARY, Head
 from trainer.inputs import InputLayout, TypedInput, width_of
 from transforms.columns import Numbers, RaggedItems, Vectors, WeightedItems, conform, from_arrow
 from transforms.errors import DataError
@@ -33,6 +34,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 ReadFragment = Callable[[SolutionFragment], pa.Table]
 
 LABEL_COLUMN = "__label__"
+#: Which stored event each row is, where a reader leaves events out.
+ROW_COLUMN = "__row__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,11 @@ class FragmentRef:
 class DecodedFragment:
     """One fragment in memory. Per embedded input ``ids`` (int64), ``offsets`` (int64, rows + 1 of them) and ``weights``
     (float32 beside the ids, or None if they have none); ``dense`` is float32 [rows, width of the dense inputs],
-    ``labels`` float32 [rows]."""
+    ``labels`` float32 [rows].
+
+    ``positions``: which stored event of the fragment each row is, int64, ascending; None where row i is event i.
+    ``unlabelled``: events that were left out because their label is null.
+    """
 
     key: str
     rows: int
@@ -62,15 +69,23 @@ class DecodedFragment:
     weights: tuple[Array | None, ...]
     dense: Array
     labels: Array
+    positions: Array | None = None
+    unlabelled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Events ``start`` to ``stop`` of the fragment at ``key``."""
+    """Events ``start`` to ``stop`` of the fragment at ``key``; of its ``positions``, where they are given."""
 
     key: str
     start: int
     stop: int
+    positions: Array | None = None
+
+    @property
+    def events(self) -> slice | Array:
+        """The stored events, as an index."""
+        return slice(self.start, self.stop) if self.positions is None else self.positions[self.start : self.stop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +104,7 @@ class Batch:
 
 
 def fragment_stream(
-    fragments: Sequence[FragmentRef], read: ReadFragment, layout: InputLayout, *, ahead: int
+    fragments: Sequence[FragmentRef], read: ReadFragment, layout: InputLayout, *, ahead: int, head: Head = BINARY
 ) -> Iterator[DecodedFragment]:
     """The fragments, decoded, in order; up to ``ahead`` of them are read by a thread while one is being used.
 
@@ -100,7 +115,7 @@ def fragment_stream(
         waiting: deque[Future[DecodedFragment]] = deque()
 
         def submit(count: int) -> None:
-            waiting.extend(pool.submit(_load, ref, read, layout) for ref in islice(remaining, count))
+            waiting.extend(pool.submit(_load, ref, read, layout, head) for ref in islice(remaining, count))
 
         submit(ahead)
         try:
@@ -113,16 +128,24 @@ def fragment_stream(
                 future.cancel()
 
 
-def _load(ref: FragmentRef, read: ReadFragment, layout: InputLayout) -> DecodedFragment:
+def _load(ref: FragmentRef, read: ReadFragment, layout: InputLayout, head: Head) -> DecodedFragment:
     table = read(ref.fragment)
     if table.num_rows != ref.fragment.live_rows:
         raise BadFeature("a fragment has another number of rows than the read solution says", where=_where(ref.key),
                          value=table.num_rows, allowed=str(ref.fragment.live_rows))  # fmt: skip
-    return decode(table, layout, ref.key)
+    if ROW_COLUMN not in table.column_names and table.num_rows != ref.fragment.rows:
+        raise BadFeature("a reader that leaves retracted events out must say which events it gives",
+                         where=_where(ref.key), allowed=f"a column {ROW_COLUMN}",
+                         next_step="read_fragment(..., rows=True)")  # fmt: skip
+    return decode(table, layout, ref.key, head=head)
 
 
-def decode(table: pa.Table, layout: InputLayout, key: str, *, labelled: bool = True) -> DecodedFragment:
+def decode(
+    table: pa.Table, layout: InputLayout, key: str, *, labelled: bool = True, head: Head = BINARY
+) -> DecodedFragment:
     """A fragment's columns as arrays; ``key`` names the fragment in errors. Without ``labelled``, labels are zeros.
+
+    Events whose label is null are left out.
 
     Raises :class:`BadFeature` or :class:`BadLabel` naming the fragment, the input and the row.
     """
@@ -133,9 +156,48 @@ def decode(table: pa.Table, layout: InputLayout, key: str, *, labelled: bool = T
         width = width_of(item.type)
         dense[:, at : at + width] = _numbers(_column(table, item, key), item, key).reshape(-1, width)
         at += width
-    labels = _labels(table, key) if labelled else np.zeros(table.num_rows, np.float32)
+    labels, present = label_values(table, key, head) if labelled else (np.zeros(table.num_rows, np.float32), None)
     ids, offsets = tuple(bag[0] for bag in bags), tuple(bag[1] for bag in bags)
-    return DecodedFragment(key, table.num_rows, ids, offsets, tuple(bag[2] for bag in bags), dense, labels)
+    weights = tuple(bag[2] for bag in bags)
+    whole = DecodedFragment(key, table.num_rows, ids, offsets, weights, dense, labels, _positions(table))
+    if present is None:
+        return whole
+    kept = take_events(whole, np.flatnonzero(present))
+    return replace(kept, unlabelled=whole.rows - kept.rows)
+
+
+def _positions(table: pa.Table) -> Array | None:
+    if ROW_COLUMN not in table.column_names:
+        return None
+    positions: Array = table.column(ROW_COLUMN).to_numpy().astype(np.int64)
+    return positions
+
+
+def take_events(decoded: DecodedFragment, rows: Array) -> DecodedFragment:
+    """The given rows of a fragment, int64, ascending; all of them cost nothing."""
+    if len(rows) == decoded.rows:
+        return decoded
+    positions = rows if decoded.positions is None else decoded.positions[rows]
+    taken = [_take_bags(ids, offsets, rows) for ids, offsets in zip(decoded.ids, decoded.offsets, strict=True)]
+    return DecodedFragment(
+        key=decoded.key,
+        rows=len(rows),
+        ids=tuple(ids[at] for ids, (at, _) in zip(decoded.ids, taken, strict=True)),
+        offsets=tuple(offsets for _, offsets in taken),
+        weights=tuple(None if w is None else w[at] for w, (at, _) in zip(decoded.weights, taken, strict=True)),
+        dense=decoded.dense[rows],
+        labels=decoded.labels[rows],
+        positions=positions,
+        unlabelled=decoded.unlabelled,
+    )
+
+
+def _take_bags(ids: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
+    """Which ids the bags of ``rows`` hold, as a mask, and the offsets of these bags."""
+    lengths = np.diff(offsets)
+    kept = np.zeros(len(lengths), bool)
+    kept[rows] = True
+    return np.repeat(kept, lengths), np.concatenate([[0], np.cumsum(lengths[rows])]).astype(np.int64)
 
 
 _Stored = Numbers | RaggedItems | WeightedItems | Vectors
@@ -205,7 +267,23 @@ def _numbers(column: _Stored, item: TypedInput, key: str) -> Array:
     return values
 
 
-def _labels(table: pa.Table, key: str) -> Array:
+def label_values(table: pa.Table, key: str, head: Head = BINARY) -> tuple[Array, Array | None]:
+    """The labels, float32 [rows], and which events have one, bool [rows] or None if all have; without one it is 0.
+
+    Raises :class:`BadLabel` with the row for a label that ``head`` does not learn.
+    """
+    values, present = stored_labels(table, key)
+    bad = head.bad_labels(values) if present is None else head.bad_labels(values) & present
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise BadLabel(f"a {head.task} label must be {head.allowed}", where=f"{_where(key)}, row {row}",
+                       value=values[row].item(), allowed=f"{head.allowed}; null where it has not come yet",
+                       next_step=head.remedy)  # fmt: skip
+    return values.astype(np.float32), present
+
+
+def stored_labels(table: pa.Table, key: str) -> tuple[Array, Array | None]:
+    """Labels as float64, 0 where null, and which are not null."""
     if LABEL_COLUMN not in table.column_names:
         raise BadFeature("a fragment lacks its label", where=_where(key), allowed=", ".join(table.column_names))
     stored = table.column(LABEL_COLUMN)
@@ -216,16 +294,10 @@ def _labels(table: pa.Table, key: str) -> Array:
     else:
         raise BadLabel("a label is a bool or a number", where=_where(key), value=str(stored.type))
     assert isinstance(column, Numbers)
-    if column.valid is not None:
-        row = int(np.flatnonzero(~column.valid)[0])
-        raise BadLabel("a label is null", where=f"{_where(key)}, row {row}", allowed="0 or 1",
-                       next_step="leave events without a label out of the table")  # fmt: skip
-    bad = (column.values != 0) & (column.values != 1)
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise BadLabel("a label is neither 0 nor 1", where=f"{_where(key)}, row {row}",
-                       value=column.values[row].item(), allowed="0 or 1")  # fmt: skip
-    return column.values.astype(np.float32)
+    values: Array = column.values.astype(np.float64)
+    if column.valid is None:
+        return values, None
+    return np.where(column.valid, values, 0.0), column.valid
 
 
 def _where(key: str) -> str:
@@ -262,7 +334,7 @@ def _assemble(
         at += stop - start
     weights = np.zeros(batch_rows, np.float32)
     weights[:rows] = 1.0
-    spans = tuple(Span(fragment.key, start, stop) for fragment, start, stop in pieces)
+    spans = tuple(Span(fragment.key, start, stop, fragment.positions) for fragment, start, stop in pieces)
     return Batch(rows, _assemble_ids(pieces, batch_rows, layout), dense, labels, weights, spans)
 
 

@@ -1,21 +1,21 @@
 """What a run was started with, and whether it may go on with what it is given now. Pure.
 
 A run may go on when nothing that decides its weights has changed: the options, the inputs, the label and, for every
-partition it has trained, the *content* of the columns the model reads. Data appended after the last partition continues
-the run. Whether a column is loaded or computed, where files lie and how many memos are ready makes no difference.
+event it has trained, the *content* of the columns the model reads (:mod:`trainer.data_changes`). Whether a column is
+loaded or computed, where files lie and how many memos are ready makes no difference.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from dataclasses import field as attribute
 from typing import Any
 
 from trainer.config import TrainConfig
 from trainer.document_field import DocumentField
-from trainer.epochs import Segments, extend_segments
 from trainer.errors import RunMismatch, TornCheckpoint
 from trainer.inputs import TypedInput
 from transforms.errors import DataError, InputError
@@ -25,19 +25,51 @@ from warehouse.solution import ReadSolution, SolutionPartition
 from warehouse.table import Fragment
 
 
+@dataclass(frozen=True, slots=True)
+class FragmentIdentity:
+    """What of a fragment decides what is trained of it.
+
+    Attributes:
+        rows: its stored events, retracted ones too.
+        inputs: a digest of the columns that the inputs read.
+        label: a digest of the columns that the label reads.
+        deleted: a digest of which events are retracted; "" if none is.
+    """
+
+    rows: int
+    inputs: str
+    label: str
+    deleted: str
+
+
 @dataclass(frozen=True)
 class RunIdentity:
-    """``config`` and ``inputs`` are documents; ``partitions`` maps keys, in time order, to a digest of their content."""
+    """What a run is given.
+
+    Attributes:
+        config: the options, as a document.
+        table: the table's name.
+        label: the label's raw column, or its expression in one line.
+        inputs: documents, in order.
+        partitions: keys, in time order, to a digest of their content.
+        fragments: the fragments of each partition; empty where a checkpoint of an older release was read.
+        target: what the label is besides a raw column of 0 and 1, as :attr:`transforms.target.Target.identity`; or "".
+    """
 
     config: Mapping[str, Any]
     table: str
     label: str
     inputs: tuple[Mapping[str, Any], ...]
     partitions: Mapping[str, str]
+    fragments: Mapping[str, tuple[FragmentIdentity, ...]] = attribute(default_factory=dict)
+    target: str = ""
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`. Partitions are a list: their order counts."""
+        listed = {key: [list(astuple(one)) for one in part] for key, part in self.fragments.items()}
         return {
+            **({"fragments": listed} if listed else {}),
+            **({"target": self.target} if self.target else {}),
             "config": dict(self.config),
             "table": self.table,
             "label": self.label,
@@ -56,7 +88,10 @@ class RunIdentity:
         by_key = {pair[0]: pair[1] for pair in partitions}
         if len(by_key) != len(partitions) or len({item["name"] for item in inputs}) != len(inputs):
             raise TornCheckpoint("inputs and partitions must have distinct names", where=field.place)
-        return cls(config, field.at("table").text(), field.at("label").text(), inputs, by_key)
+        members = field.members()
+        fragments = _read_fragments(members["fragments"], by_key) if "fragments" in members else {}
+        target = members["target"].text() if "target" in members else ""
+        return cls(config, field.at("table").text(), field.at("label").text(), inputs, by_key, fragments, target)
 
     @property
     def data_digest(self) -> str:
@@ -68,6 +103,19 @@ class RunIdentity:
     def typed_inputs(self) -> tuple[TypedInput, ...]:
         """The inputs' names and types."""
         return tuple(TypedInput(item["name"], type_from_document(item["type"])) for item in self.inputs)
+
+
+def _read_fragments(field: DocumentField, partitions: Mapping[str, str]) -> dict[str, tuple[FragmentIdentity, ...]]:
+    if field.members().keys() != partitions.keys():
+        raise TornCheckpoint("the fragments must be those of the partitions, got others", where=field.place)
+    return {key: tuple(map(_read_fragment, part.items())) for key, part in field.members().items()}
+
+
+def _read_fragment(field: DocumentField) -> FragmentIdentity:
+    parts = field.items()
+    if len(parts) != 4:
+        raise TornCheckpoint("a fragment must be four values, got another list", where=field.place)
+    return FragmentIdentity(parts[0].count(), *(part.text() for part in parts[1:]))
 
 
 def _read_input(field: DocumentField) -> Mapping[str, Any]:
@@ -82,15 +130,27 @@ def _read_input(field: DocumentField) -> Mapping[str, Any]:
 
 def identity_of(solution: ReadSolution, config: TrainConfig) -> RunIdentity:
     """The identity of training ``solution`` with ``config``."""
-    columns = {solution.label}
-    for item in solution.inputs:
-        columns.update(column.name for column in raw_columns(component_from_document(item.component)))
+    read = {column.name for item in solution.inputs for column in raw_columns(component_from_document(item.component))}
+    columns = {*solution.target.columns, *read}
     inputs = tuple(
         {"name": item.name, "fingerprint": item.fingerprint, "type": type_document(item.type)}
         for item in solution.inputs
     )
-    partitions = {part.key: _content_digest(part, sorted(columns)) for part in in_time_order(solution)}
-    return RunIdentity(config.to_document(), solution.table, solution.label, inputs, partitions)
+    ordered = in_time_order(solution)
+    partitions = {part.key: _content_digest(part, sorted(columns)) for part in ordered}
+    fragments = {
+        part.key: tuple(_fragment_identity(one, sorted(read), solution.target.columns) for one in part.fragments)
+        for part in ordered
+    }
+    target = "" if solution.target.is_plain else json.dumps(solution.target.identity)
+    return RunIdentity(config.to_document(), solution.table, solution.label, inputs, partitions, fragments, target)
+
+
+def _fragment_identity(fragment: Fragment, inputs: Sequence[str], label: Sequence[str]) -> FragmentIdentity:
+    def short(columns: Sequence[str]) -> str:
+        return _sha256([fragment.digests.get(name) for name in columns])[:32]
+
+    return FragmentIdentity(fragment.rows, short(inputs), short(label), "".join(_deleted(fragment))[:32])
 
 
 def in_time_order(solution: ReadSolution) -> list[SolutionPartition]:
@@ -113,35 +173,17 @@ def _sha256(document: object) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def continue_segments(
-    recorded: RunIdentity, segments: Segments, current: RunIdentity, *, trained: Collection[str]
-) -> Segments:
-    """The segments to go on with: ``segments``, and what was appended since.
-
-    ``trained`` are the partitions that some epoch has seen: only their content must be what it was.
-    Raises :class:`RunMismatch` listing everything that differs.
-    """
+def check_options(recorded: RunIdentity, current: RunIdentity) -> list[str]:
+    """What options differ, one text each. Raises :class:`RunMismatch` for another table, label or inputs."""
     check_inputs(recorded, current)
-    differences = _config_differences(recorded.config, current.config)
-    differences += _data_differences(recorded, current, trained)
-    extended = extend_segments(segments, list(current.partitions))
-    if extended is None and not differences:
-        differences.append("partitions appeared before the last one that was trained")
-    if differences or extended is None:
-        raise RunMismatch(
-            "this run directory was trained with something else",
-            value="; ".join(differences),
-            allowed="the same options, inputs and past data; new partitions only after the last",
-            next_step="train in another run directory, or give what the run was started with",
-        )
-    return extended
+    return _config_differences(recorded.config, current.config)
 
 
 def check_inputs(recorded: RunIdentity, current: RunIdentity) -> None:
     """Raises :class:`RunMismatch` unless the table, the label and the inputs, in order, are the recorded ones."""
     differences = [
         f"{name} is {getattr(current, name)!r}, was {getattr(recorded, name)!r}"
-        for name in ("table", "label")
+        for name in ("table", "label", "target")
         if getattr(current, name) != getattr(recorded, name)
     ]
     before, now = ({item["name"]: item for item in each.inputs} for each in (recorded, current))
@@ -166,13 +208,3 @@ def _config_differences(recorded: Mapping[str, Any], current: Mapping[str, Any])
         for name in sorted({*recorded, *current})
         if recorded.get(name) != current.get(name)
     ]
-
-
-def _data_differences(recorded: RunIdentity, current: RunIdentity, trained: Collection[str]) -> list[str]:
-    gone = [f"partition {key} is gone" for key in recorded.partitions if key not in current.partitions]
-    changed = [
-        f"partition {key} has other content than when it was trained"
-        for key, digest in recorded.partitions.items()
-        if key in trained and current.partitions.get(key, digest) != digest
-    ]
-    return gone + changed

@@ -13,9 +13,10 @@ from trainer.document_field import DocumentField
 from trainer.embedding.engine import CpuEngine, TableState
 from trainer.epochs import DataPosition, Segments
 from trainer.errors import TornCheckpoint
+from trainer.heads import BINARY, Head
 from trainer.inputs import InputLayout
 from trainer.ledger import Ledger
-from trainer.metrics import Scores
+from trainer.metrics import AnyScores, read_scores
 from trainer.readers import Batch
 from trainer.run_identity import RunIdentity
 
@@ -35,7 +36,7 @@ class EpochScores:
     epoch: int
     pass_number: int
     partitions: tuple[str, ...]
-    scores: Scores
+    scores: AnyScores
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""
@@ -50,7 +51,7 @@ class EpochScores:
     def read(cls, field: DocumentField) -> EpochScores:
         """The scores at ``field``."""
         epoch, pass_number = field.at("epoch").count(), field.at("pass_number").count()
-        return cls(epoch, pass_number, field.at("partitions").texts(), Scores.read(field.at("scores")))
+        return cls(epoch, pass_number, field.at("partitions").texts(), read_scores(field.at("scores")))
 
 
 @dataclass
@@ -78,13 +79,14 @@ class Progress:
 class Weights:
     """The model as a whole: embedding tables and the dense part, predicting and learning together."""
 
-    def __init__(self, layout: InputLayout, engine: CpuEngine | None, dense: Dlrm) -> None:
+    def __init__(self, layout: InputLayout, engine: CpuEngine | None, dense: Dlrm, head: Head = BINARY) -> None:
+        self.head = head
         self.layout = layout
         self.engine = engine
         self.dense = dense
 
     def train(self, batch: Batch) -> Array:
-        """One step on a batch; returns the logits from before it, float32 [batch.rows]."""
+        """One step on a batch; returns the logits from before it, float32 [batch.rows] or [batch.rows, classes]."""
         activations = self._activations(batch)
         logits, gradients = self.dense.step(activations, batch.dense, batch.labels, batch.weights)
         if self.engine is not None:
@@ -92,7 +94,7 @@ class Weights:
         return logits[: batch.rows]
 
     def predict(self, batch: Batch) -> Array:
-        """Logits of a batch, float32 [batch.rows]; changes nothing."""
+        """Logits of a batch, float32 [batch.rows] or [batch.rows, classes]; changes nothing."""
         return self.dense.predict(self._activations(batch), batch.dense)[: batch.rows]
 
     def _activations(self, batch: Batch) -> Array:
@@ -123,13 +125,13 @@ def _under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def build_weights(layout: InputLayout, config: TrainConfig) -> Weights:
+def build_weights(layout: InputLayout, config: TrainConfig, head: Head = BINARY) -> Weights:
     """A model in its initial state. Loads TensorFlow and sets it up for ``config``."""
     from trainer.dlrm import Dlrm, prepare_tensorflow
 
     prepare_tensorflow(config)
     engine = CpuEngine(layout.features, seed=config.seed) if layout.features else None
-    return Weights(layout, engine, Dlrm(layout, config))
+    return Weights(layout, engine, Dlrm(layout, config, head), head)
 
 
 def snapshot(
@@ -147,6 +149,7 @@ def snapshot(
         "history": [item.to_document() for item in progress.history],
         "identity": identity.to_document(),
         "ledger": None if counts is None else counts.to_document(),
+        "head": weights.head.to_document(),
     }
     return document, arrays
 

@@ -13,6 +13,7 @@ from trainer.checkpoint import Checkpoint, newest_intact, read_checkpoint
 from trainer.document_field import DocumentField
 from trainer.epochs import DataPosition
 from trainer.errors import TornCheckpoint
+from trainer.heads import BINARY, Head
 from trainer.ledger import SavedCounts
 from trainer.manifest import STATE
 from trainer.run_identity import RunIdentity
@@ -31,6 +32,7 @@ class SavedRun:
         progress: where it stood.
         counts: how often events were trained; None if the run does not count them.
         arrays: weights, slots and random state, by name.
+        head: the model's task; earlier releases had one only.
     """
 
     path: Path
@@ -38,6 +40,7 @@ class SavedRun:
     progress: Progress
     counts: SavedCounts | None
     arrays: Mapping[str, Array]
+    head: Head = BINARY
 
 
 def read_newest_run(run_dir: Path, *, on_skip: Callable[[str], None]) -> SavedRun | None:
@@ -61,4 +64,5 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     if (counts.value is not None, uneven is not None) != (wanted, wanted):
         raise TornCheckpoint("a checkpoint must hold a ledger if and only if the run counts events", where=counts.place)
     saved = None if uneven is None else SavedCounts.read(counts, uneven)
-    return SavedRun(checkpoint.path, identity, progress, saved, arrays)
+    head = field.members().get("head")
+    return SavedRun(checkpoint.path, identity, progress, saved, arrays, BINARY if head is None else Head.read(head))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from trainer.config import TrainConfig
 from trainer.inputs import lay_out
 from trainer.loop import fragment_refs
-from trainer.metrics import Collector, Scores, sigmoid
+from trainer.metrics import AnyScores
 from trainer.readers import ReadFragment, batches, decode, fragment_stream
 from trainer.run_identity import RunIdentity, check_inputs, identity_of, in_time_order
 from trainer.run_state import Progress, Weights, build_weights
@@ -36,26 +36,31 @@ class Trained:
     weights: Weights
 
     def predict(self, table: pa.Table) -> Array:
-        """Probabilities, float64 [rows], for a table with one column an input, laid out as in training; no label needed.
+        """What the model says of a table with one column an input, laid out as in training; no label needed.
+
+        float64: [rows] probabilities of 1; [rows, classes] probabilities; or [rows] numbers, by the model's task.
 
         Raises :class:`BadFeature` naming the input and the row.
         """
         layout = self.weights.layout
         decoded = decode(table, layout, "given to predict", labelled=False)
         parts = [self.weights.predict(batch) for batch in batches([decoded], layout, batch_rows=self.config.batch_rows)]
-        return sigmoid(np.concatenate([np.zeros(0, np.float32), *parts]))
+        head = self.weights.head
+        none = np.zeros((0, head.width) if head.width > 1 else 0, np.float32)
+        return head.predictions(np.concatenate([none, *parts]))
 
     def evaluate(
         self, solution: ReadSolution, read: ReadFragment, *, progress: Callable[[int, int], None] | None = None
-    ) -> Scores:
-        """Figures over all events of ``solution``. ``progress(events done, events in all)`` is called every batch.
+    ) -> AnyScores:
+        """Figures over all events of ``solution`` that have a label. ``progress(events done, events in all)`` is called every batch.
 
         Raises :class:`RunMismatch` if the solution's inputs are not those the model was trained on.
         """
         check_inputs(self.identity, identity_of(solution, self.config))
-        layout, collector, done = self.weights.layout, Collector(), 0
+        layout, head, done = self.weights.layout, self.weights.head, 0
+        collector = head.collector()
         refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
-        stream = fragment_stream(refs, read, layout, ahead=self.config.prefetch_fragments)
+        stream = fragment_stream(refs, read, layout, ahead=self.config.prefetch_fragments, head=head)
         with closing(stream):  # type: ignore[type-var]
             for batch in batches(stream, layout, batch_rows=self.config.batch_rows):
                 collector.add(batch.labels[: batch.rows], self.weights.predict(batch))
@@ -76,7 +81,7 @@ def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) 
     identity = saved.identity
     config = TrainConfig.from_document(identity.config, run_dir=run_dir)
     # Predicting needs no determinism of the process, and must work where TensorFlow already runs with other threads.
-    weights = build_weights(lay_out(identity.typed_inputs, config), replace(config, deterministic=False))
+    weights = build_weights(lay_out(identity.typed_inputs, config), replace(config, deterministic=False), saved.head)
     weights.load(saved.arrays)
     return Trained(config, identity, saved.progress, str(saved.path), weights)
 
@@ -87,7 +92,7 @@ def evaluate(
     read: ReadFragment,
     *,
     progress: Callable[[int, int], None] | None = None,
-) -> Scores:
+) -> AnyScores:
     """Figures of the run's newest checkpoint over ``solution``: see :class:`Trained`."""
     return load_trained(run_dir).evaluate(solution, read, progress=progress)
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from transforms.errors import DataError
 from transforms.nans import with_one_nan
 from transforms.positions import as_positions, check_positions
+from transforms.stored_types import cast_stored, reads_as
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -238,9 +239,8 @@ def _strings_to_arrow(column: Strings) -> pa.Array:
 def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Array | pa.ChunkedArray:
     """``array`` cast to the layout of ``column_type`` where that loses nothing; null items of a list are dropped.
 
-    Integers widen to int64, float16/32 to the declared float, any string, binary or dictionary of strings becomes string,
-    timestamps become microseconds in UTC (a finer unit is truncated), every NaN becomes the quiet one.
-    Raises :class:`DataError` otherwise.
+    :mod:`transforms.stored_types` has the casts; a dictionary is read as its values are, timestamps become microseconds
+    in UTC (a finer unit is truncated), every NaN becomes the quiet one. Raises :class:`DataError` otherwise.
     """
     target = arrow_type(column_type)
     if isinstance(array, pa.ChunkedArray):
@@ -261,7 +261,7 @@ def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Ar
         return _conform_vector(array, column_type)
     if pa.types.is_dictionary(array.type):
         return conform(_without_codes(array), column_type)
-    return with_one_nan(array.cast(target, safe=column_type.dtype is not DType.TIMESTAMP))
+    return with_one_nan(cast_stored(array, column_type.dtype))
 
 
 def _unlike(stored: pa.DataType, target: pa.DataType) -> DataError:
@@ -355,19 +355,7 @@ def conforms(stored: pa.DataType, column_type: ColumnType) -> bool:
             return (fixed or _is_list(stored)) and conforms(stored.value_type, element)
     if pa.types.is_dictionary(stored):
         return conforms(stored.value_type, column_type)
-    match column_type.dtype:
-        case DType.BOOL:
-            return bool(pa.types.is_boolean(stored))
-        case DType.INT64:
-            return bool(pa.types.is_integer(stored) and stored != pa.uint64())
-        case DType.FLOAT32:
-            return bool(pa.types.is_float16(stored) or pa.types.is_float32(stored))
-        case DType.FLOAT64:
-            return bool(pa.types.is_floating(stored))
-        case DType.STRING:
-            return bool(pa.types.is_string(stored) or pa.types.is_large_string(stored))
-        case DType.TIMESTAMP:
-            return bool(pa.types.is_timestamp(stored))
+    return reads_as(stored, column_type.dtype)
 
 
 def _is_list(stored: pa.DataType) -> bool:

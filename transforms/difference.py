@@ -16,7 +16,7 @@ from transforms.alignment import WORK_MAX, Alignment, Step, Way, changed_params,
 from transforms.encoding import digest
 from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.programs import PROGRAMS, program_params
-from transforms.render.text import column_text, expression_texts, node_params, param_text
+from transforms.render.text import column_text, expression_texts, literal_text, node_params, param_text
 
 _TEXT_CHARACTERS = 80
 
@@ -311,7 +311,7 @@ def _leaf_change(before: Node, after: Node, where: str) -> Change:
             texts = column_text(before.name), column_text(after.name)
             return Change(ChangeKind.COLUMN, where, *_typed(*texts, before, after), name=after.name)
         case Literal(), Literal():
-            texts = repr(before.value), repr(after.value)
+            texts = literal_text(before), literal_text(after)
             return Change(ChangeKind.LITERAL, where, *_typed(*texts, before, after))
         case Artifact(), Artifact():
             texts = before.digest[:12], after.digest[:12]

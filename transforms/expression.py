@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import NoReturn
 
 from transforms.documents import MOST_CHARACTERS
@@ -27,9 +28,10 @@ from transforms.methods.web import WebMethods
 from transforms.methods.weighted import WeightedMethods
 from transforms.operators import REGISTRY
 from transforms.operators.plain_values import as_float64, as_text, plain
+from transforms.time_range import Moment, has_offset, microseconds
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
-Value = bool | int | float | str
+Value = bool | int | float | str | date
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -91,19 +93,59 @@ def _is_float(column_type: ColumnType) -> bool:
 
 
 def operand(value: Expr | Value, other: Expr) -> Expr:
-    """An expression as it is, a plain value as a literal; a plain number beside a float column is a float of that width, so that ``price + 1`` is ``price + 1.0``."""
+    """An expression as it is, a plain value as a literal of a type that fits.
+
+    A plain number beside a float column is a float of that width, so that ``price + 1`` is ``price + 1.0``; a date, a time or
+    its text beside a timestamp is a :func:`moment`.
+    """
     if isinstance(value, Expr):
         return value
+    if isinstance(value, str | date) and other.type.dtype is DType.TIMESTAMP:
+        return _moment_beside(value, other)
     if isinstance(value, int | float) and not isinstance(value, bool) and _is_float(other.type):
         return Expr(Literal(Dense(other.type.dtype), as_float64(value, f"a constant beside {other.type}")))
     return literal(value)
 
 
+def _moment_beside(value: str | date, other: Expr) -> Expr:
+    """A written moment as a literal. Raises :class:`InputError` for an offset beside a wall clock, which has none."""
+    literal_moment = moment(value)
+    if has_offset(value) and _is_wall_clock(other.node):
+        raise InputError("a moment beside a wall clock must be written without an offset", where="in_zone", value=str(value),
+                         allowed="what the wall clock shows, such as 2026-03-01T09:00",
+                         next_step="compare the time itself, before in_zone, with a moment that has an offset")  # fmt: skip
+    return literal_moment
+
+
+def _is_wall_clock(node: Node) -> bool:
+    """Whether a timestamp is what :meth:`in_zone` gives, or is taken from it."""
+    ahead = [node]
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, Operation):
+            if node.op == "in_zone":
+                return True
+            ahead += [arg for arg in node.operands if arg.type.dtype is DType.TIMESTAMP]
+    return False
+
+
+def moment(value: Moment) -> Expr:
+    """A constant timestamp: a date, a time or its ISO 8601 text, in UTC unless it states an offset.
+
+    Equal moments are one constant, however they are written. What is finer than a microsecond is cut off.
+    """
+    return Expr(Literal(Dense(DType.TIMESTAMP), microseconds(value)))
+
+
 def literal(value: Value) -> Expr:
-    """A constant: bool, int64, float64 or string."""
+    """A constant: bool, int64, float64, string, or a timestamp of a date or time."""
+    if isinstance(value, date):
+        return moment(value)
     kinds = {bool: DType.BOOL, int: DType.INT64, float: DType.FLOAT64, str: DType.STRING}
     if type(value) not in kinds:
-        raise InputError("a literal of this type is not supported", value=value, allowed="bool, int, float, str")
+        raise InputError(
+            "a literal of this type is not supported", value=value, allowed="bool, int, float, str, date, datetime"
+        )
     plain(value, "a literal")
     return Expr(Literal(Dense(kinds[type(value)]), value))
 

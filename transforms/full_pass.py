@@ -9,12 +9,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from transforms.analyzed_functions import AnalyzedFunction, kept_function
 from transforms.canonical import canonicalize
+from transforms.documents import MOST_BYTES, parse_document
 from transforms.encoding import digest
+from transforms.errors import DataError
 from transforms.graph import Artifact, Node, Operation, fold, topological
 from transforms.operators import REGISTRY
 from transforms.operators.declaration import Scalar
-from transforms.operators.full_pass import FULL_PASS, LABELLED, QUANTILE_EPSILON, VOCABULARIES, WEIGHTED, not_analyzed
+from transforms.operators.full_pass import (
+    FULL_PASS,
+    LABELLED,
+    PREPROCESSING_OUTPUT,
+    QUANTILE_EPSILON,
+    VOCABULARIES,
+    WEIGHTED,
+    not_analyzed,
+)
+from transforms.render import expression_text
 from transforms.time_range import TimeRange, between
 from transforms.types import DType, Ragged, Vector
 
@@ -22,6 +34,7 @@ __all__ = ["Analysis", "Finding", "analyses", "is_resolved", "not_analyzed", "re
 
 #: Raise it when what is kept of one partition changes its meaning.
 _FORMAT = "headrace.analysis/1"
+PREPROCESSING = PREPROCESSING_OUTPUT.name
 #: The parameters that decide what is found, not how it is used.
 _SOUGHT = {
     "vocabulary_ids": ("top_k", "min_frequency"),
@@ -69,6 +82,16 @@ class Analysis:
         return canonicalize(values)
 
     @property
+    def roots(self) -> tuple[Node, ...]:
+        """Every analyzed expression."""
+        return tuple(node for node in (self.expression, self.label, self.weight) if node is not None)
+
+    @cached_property
+    def text(self) -> str:
+        """The analyzed expression, as it is printed."""
+        return expression_text(self.expression)
+
+    @property
     def label(self) -> Node | None:
         """The label that values are compared with, if the operator takes one."""
         return canonicalize(self.node.operands[1]) if self.operator in LABELLED else None
@@ -81,7 +104,7 @@ class Analysis:
     @cached_property
     def partial(self) -> str:
         """The identity of what one partition contributes: operator and analyzed expressions, whatever is sought in it."""
-        analyzed = [node.identity for node in (self.expression, self.label, self.weight) if node is not None]
+        analyzed = [node.identity for node in self.roots]
         epsilon = QUANTILE_EPSILON if self.operator == "quantile_buckets" else None
         return digest([_FORMAT, self.operator, self.node.version, epsilon, analyzed])
 
@@ -92,17 +115,64 @@ class Analysis:
         return digest([self.partial, {name: self.params[name] for name in (*_SOUGHT.get(self.operator, ()), *later)}])
 
 
+@dataclass(frozen=True)
+class PreprocessingAnalysis(Analysis):
+    """What tf.Transform finds for a preprocessing_fn: one analysis for all of its outputs."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The keys of the columns that the outputs are given, in order."""
+        return _texts(self.params["columns"])
+
+    @cached_property
+    def operands(self) -> Mapping[str, Node]:
+        """The columns that the outputs are given, canonical, by key; the analyzers read some of them."""
+        return {key: canonicalize(node) for key, node in zip(self.columns, self.node.operands, strict=True)}
+
+    @property
+    def function(self) -> AnalyzedFunction:
+        """The function. Raises :class:`~transforms.errors.InputError` in a process that did not describe it."""
+        return kept_function(str(self.params["function"]))
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        """Every analyzed expression."""
+        return tuple(self.operands[key] for key in self.function.analyzed)
+
+    @cached_property
+    def text(self) -> str:
+        """What the function calls, and what it analyzes."""
+        return f"{self.function.analyzers} of {', '.join(expression_text(root, 60) for root in self.roots)}"
+
+    @cached_property
+    def partial(self) -> str:
+        """The identity of the function and of the columns that it is given."""
+        given = [[key, node.identity] for key, node in sorted(self.operands.items())]
+        return digest([_FORMAT, self.operator, self.node.version, self.params["function"], given])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The identity of the analysis but for the data."""
+        return self.partial
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What an analysis found: an artifact of ``size`` values. Those of a statistic of numbers are ``numbers``."""
+    """What an analysis found: an artifact of ``size`` values.
+
+    Those of a statistic of numbers are ``numbers``, those of a preprocessing_fn ``graphs``: a document for each output.
+    """
 
     digest: str
     size: int
     numbers: tuple[float, ...] = ()
+    graphs: tuple[str, ...] = ()
 
 
 def analyses(roots: Iterable[Node]) -> tuple[Analysis, ...]:
-    """The analyses that components need before they can be computed, each once.
+    """The analyses that components need before they can be computed, one for each full-pass operator.
+
+    Outputs of one preprocessing_fn have one fingerprint.
 
     Those whose expressions wait for another analysis come with the next call, after :func:`resolve`.
     """
@@ -113,7 +183,7 @@ def analyses(roots: Iterable[Node]) -> tuple[Analysis, ...]:
             waiting.add(node.identity)
         elif isinstance(node, Operation) and node.op in FULL_PASS:
             waiting.add(node.identity)
-            found.append(Analysis(node))
+            found.append(PreprocessingAnalysis(node) if node.op == PREPROCESSING else Analysis(node))
     return tuple(found)
 
 
@@ -157,8 +227,34 @@ def _resolved(node: Operation, args: tuple[Node, ...], found: Finding) -> Operat
         case "min_max_over":
             low, high = found.numbers
             return _operation("min_max", args, {"low": low, "high": high})
+        case "preprocessing_output":
+            return _resolved_output(node, args, found)
         case _:
             raise AssertionError(f"no ordinary operator stands for {node.op}")
+
+
+def _resolved_output(node: Operation, args: tuple[Node, ...], found: Finding) -> Operation:
+    """The graph of one output over the columns that it reads."""
+    params = dict(node.params)
+    given = dict(zip(_texts(params["columns"]), args, strict=True))
+    for text in found.graphs:
+        whole = parse_document(text, "analyzed output").fields(("output", "columns", "graph"))
+        if whole.at("output").text() == params["output"]:
+            columns = [each.text() for each in whole.at("columns").items(least=1)]
+            if unknown := sorted(set(columns) - given.keys()):
+                raise DataError("an analyzed output reads columns that it is not given", where=str(params["output"]),
+                                value=", ".join(unknown), allowed=", ".join(given))  # fmt: skip
+            return _operation(
+                "tensorflow_graph",
+                tuple(given[key] for key in columns),
+                {"graph": whole.at("graph").text(most=MOST_BYTES)},
+            )
+    raise DataError("an artifact does not hold the output of a preprocessing_fn", where=f"artifact {found.digest}",
+                    value=params["output"], next_step="headrace analyze MODEL_FILE")  # fmt: skip
+
+
+def _texts(value: Scalar) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, tuple) else ()
 
 
 def _operation(name: str, args: tuple[Node, ...], params: Mapping[str, Scalar]) -> Operation:

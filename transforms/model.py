@@ -9,6 +9,7 @@ from transforms.canonical import CanonicalForms
 from transforms.errors import DuplicateInput, InputError, TypeMismatch
 from transforms.expression import Expr
 from transforms.graph import Node
+from transforms.target import Target, check_label, check_task
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
@@ -26,13 +27,28 @@ class Model:
     """What a team submits. Inputs keep the order in which they were given.
 
     ``client`` owns the queue that the model's missing features are computed from, ``priority`` orders that queue
-    (higher first), ``label`` is a raw column of 0/1 or booleans, ``table`` the table it reads unless told otherwise.
+    (higher first), ``table`` is the table that it reads unless another is named.
+
+    ``label`` is a raw column or an expression; an event whose label is null is not trained. ``task`` is "binary" (the
+    default: false and true, or 0 and 1), "multiclass" (0 to ``classes`` - 1; the default where ``classes`` is given) or
+    "regression" (finite numbers).
 
     >>> model = Model("search_ctr", client="search", priority=10, label="clicked")
     >>> model.input("words", text("query").unigrams().hash_buckets(1000))
+    >>> relevant = Model("relevance", client="search", label=float32("relevance") > 2.3)
     """
 
-    def __init__(self, name: str, *, client: str, label: str, priority: int = 0, table: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: str,
+        label: str | Expr,
+        priority: int = 0,
+        table: str | None = None,
+        task: str | None = None,
+        classes: int = 0,
+    ) -> None:
         for what, value in (("model", name), ("client", client)):
             if not isinstance(value, str) or not _NAME.fullmatch(value):
                 raise InputError(f"not a name for a {what}", value=value,
@@ -40,15 +56,24 @@ class Model:
         if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > 1_000_000:
             raise InputError("a priority is a whole number", where=f"model {name}", value=priority,
                              allowed="-1000000 to 1000000; higher goes first")  # fmt: skip
-        if not isinstance(label, str) or not label:
-            raise InputError("a label is the name of a raw column", where=f"model {name}", value=label)
         self.name = name
         self.client = client
         self.priority = priority
-        self.label = label
         self.table = table
         self.inputs: dict[str, ModelInput] = {}
         self.forms = CanonicalForms()  # inputs share prefixes, whose form is found once
+        self.target = _target(label, task, classes, f"model {name}, label", self.forms)
+
+    @property
+    def label(self) -> str:
+        """The label's raw column, or its expression in one line."""
+        return self.target.label
+
+    def without_inputs(self) -> Model:
+        """A model that is the same but for its inputs, of which it has none."""
+        same = Model(self.name, client=self.client, label=self.label, priority=self.priority, table=self.table)
+        same.target = self.target
+        return same
 
     def _repr_html_(self) -> str:
         from transforms.render import model_svg
@@ -73,3 +98,19 @@ class Model:
                                next_step='start from a column, as in hr.text("query")')  # fmt: skip
         component = self.forms.of(expression.node)
         self.inputs[name] = ModelInput(name, component, component.identity)
+
+
+def _target(label: object, task: object, classes: int, where: str, forms: CanonicalForms) -> Target:
+    if task is None and classes:
+        task = "multiclass"
+    chosen = None if task is None else check_task(task, classes, where)
+    if isinstance(label, Expr):
+        component = forms.of(label.node)
+        check_label(component, where)
+        from transforms.render import expression_text
+
+        return Target(expression_text(component), component, chosen, classes)
+    if not isinstance(label, str) or not label:
+        raise InputError("a label must be a raw column's name or an expression", where=where, value=label,
+                         next_step='such as label="clicked", or label=hr.float32("relevance") > 2.3')  # fmt: skip
+    return Target(label, None, chosen, classes)

@@ -24,6 +24,7 @@ from transforms.pattern_terms import (
     Column,
     Constant,
     Fingerprint,
+    Moment,
     Several,
     Term,
     Value,
@@ -31,6 +32,7 @@ from transforms.pattern_terms import (
 )
 from transforms.programs import PROGRAMS, program_keywords, program_params
 from transforms.programs import Constant as Found
+from transforms.types import DType
 
 _Known = dict[tuple[int, str], bool]
 
@@ -124,6 +126,8 @@ def _is_like(term: Term, node: Node, known: _Known) -> bool:
             return isinstance(node, RawColumn) and node.name == name
         case Constant(value=value):
             return isinstance(node, Literal) and _equal(value, node.value)
+        case Moment(microseconds=microseconds):
+            return isinstance(node, Literal) and node.type.dtype is DType.TIMESTAMP and node.value == microseconds
         case Fingerprint(prefix=prefix):
             return node.identity.startswith(prefix)
         case ArtifactDigest(prefix=prefix):

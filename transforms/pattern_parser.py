@@ -1,6 +1,6 @@
 """The text of a pattern, read. Nothing in it is evaluated.
 
-    term      _ | name | column("name") | literal | @digits | artifact digits | call
+    term      _ | name | column("name") | moment("2026-03-01") | literal | @digits | artifact digits | call
     call      (operator | _) [@version] ( [part, …] )
     part      term | ... | parameter = value | function v-digits
     value     _ | literal | (value, …) | (value, … n in all)
@@ -27,11 +27,13 @@ from transforms.pattern_terms import (
     Column,
     Constant,
     Fingerprint,
+    Moment,
     Several,
     Term,
     Value,
 )
-from transforms.programs import PROGRAMS
+from transforms.programs import OWN_KEYWORDS, PROGRAMS
+from transforms.time_range import microseconds
 
 NESTING_MAX = 100
 LENGTH_MAX = 20_000
@@ -117,18 +119,29 @@ class _Parser:
         following = self._peek()
         versioned = following.kind == "at" and following.start == token.start + len(token.text)
         if versioned or following.text == "(":
-            return self._column() if token.text == "column" else self._call(token, depth)
+            return self._written(token.text) if token.text in ("column", "moment") else self._call(token, depth)
         if token.text in ("True", "False"):
             return Constant(token.text == "True")
         return Anything() if token.text == "_" else Column(token.text)
 
-    def _column(self) -> Column:
+    def _written(self, what: str) -> Column | Moment:
+        """A column or a moment by its text in quotes; a moment that no calendar has by its number."""
         self._expect("(")
         token = self._take()
-        if token.kind != "string":
-            raise self._unexpected(token, "a column's name in quotes")
+        is_number = what == "moment" and token.kind == "number" and re.fullmatch(r"-?[0-9]{1,19}", token.text)
+        if token.kind != "string" and not is_number:
+            raise self._unexpected(token, "a column's name in quotes" if what == "column" else "a time in quotes")
         self._expect(")")
-        return Column(self._string(token))
+        if is_number:
+            return Moment(int(token.text))
+        text = self._string(token)
+        return Column(text) if what == "column" else Moment(self._microseconds(token, text))
+
+    def _microseconds(self, token: _Token, text: str) -> int:
+        try:
+            return microseconds(text)
+        except InputError as error:
+            raise self._refusal(error.what, token.start, value=text, allowed=error.allowed) from None
 
     def _call(self, token: _Token, depth: int) -> Call:
         operator = None if token.text == "_" else token.text
@@ -165,13 +178,13 @@ class _Parser:
         self._expect("=")
         at, name = self._peek(), token.text
         value = self.value(depth + 1)
-        is_version = name == "version" and operator not in PROGRAMS  # a function may have a parameter of this name
+        is_version = name == "version" and operator not in OWN_KEYWORDS  # a function may have a parameter of this name
         if name in parts.params or (is_version and parts.version is not None):
             raise self._refusal("a parameter is named twice", token.start, value=name)
         if is_version:
             parts.version = self._version(at, at.text)
             return
-        if operator not in PROGRAMS:
+        if operator not in OWN_KEYWORDS:
             self._check_parameter(token, at, operator, value)
         parts.params[name] = value
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from transforms.render.text import column_text
+from transforms.time_range import timestamp_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,13 @@ class Constant:
     """
 
     value: bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """``moment("2026-03-01")``: a constant timestamp, in microseconds since 1970-01-01 in UTC."""
+
+    microseconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ class Call:
 
 
 Value = Anything | Constant | Several
-Term = Anything | Column | Constant | Fingerprint | ArtifactDigest | Call
+Term = Anything | Column | Constant | Moment | Fingerprint | ArtifactDigest | Call
 
 
 def term_text(term: Term) -> str:
@@ -81,6 +89,8 @@ def term_text(term: Term) -> str:
             return column_text(name)
         case Constant(value=value):
             return repr(value)
+        case Moment(microseconds=microseconds):
+            return f"moment({timestamp_text(microseconds)})"
         case Fingerprint(prefix=prefix):
             return f"@{prefix}"
         case ArtifactDigest(prefix=prefix):

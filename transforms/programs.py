@@ -1,4 +1,4 @@
-"""Operators whose parameters are whole programs, as people read them: a name, and a version that the text gives it."""
+"""Operators whose parameters are whole programs or tables, as people read them: a name, and a version by their content."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from transforms.encoding import digest
 
 Constant = bool | int | float | str | None | tuple["Constant", ...]
 
-#: The operators, each with the parameter that is the program.
-PROGRAMS = {"python_function": "bundle", "tensorflow_graph": "graph"}
+#: The operators, each with the parameter that is the program; of a zone's clock, its changes.
+PROGRAMS = {"python_function": "bundle", "tensorflow_graph": "graph", "in_zone": "starts"}
+#: Those whose printed parameters are not the operator's, but of a user's own naming.
+OWN_KEYWORDS = frozenset({"python_function", "tensorflow_graph"})
 
 
 def program_params(op: str, params: Mapping[str, object]) -> list[str] | None:
@@ -24,12 +26,20 @@ def program_params(op: str, params: Mapping[str, object]) -> list[str] | None:
             return [f"{_name(bundle)} v-{digest(bundle)[:8]}", *(f"{key}={_spelled(value)}" for key, value in given)]
         case "tensorflow_graph":
             return [f"graph v-{digest(params['graph'])[:8]}"]
+        case "in_zone":
+            changes = [params["starts"], params["offsets_secs"]]
+            return [f"clock v-{digest(changes)[:8]}", f"zone={params['zone']!r}"]
         case _:
             return None
 
 
 def program_keywords(op: str, params: Mapping[str, object]) -> dict[str, Constant]:
-    """The parameters of a user's own function that are not at its defaults: constants, or tuples of them."""
+    """The parameters that a pattern may name beside the program: constants, or tuples of them.
+
+    Of a user's own function, those that are not at its defaults.
+    """
+    if op == "in_zone":
+        return {name: cast(Constant, value) for name, value in params.items()}
     if op != "python_function":
         return {}
     return {name: _constant(document) for name, document in json.loads(str(params["keywords"])).items()}

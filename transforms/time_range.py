@@ -1,13 +1,16 @@
-"""A stated range of time, as full-pass operators are given one."""
+"""Written moments, and stated ranges of time, as full-pass operators are given one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from transforms.errors import InputError
 
 Moment = str | date | datetime
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,29 @@ def moment(value: Moment) -> datetime:
     if not isinstance(value, date):
         raise InputError("not a date or a time", value=value, allowed="a date, a datetime or ISO 8601 text")
     whole = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-    return whole.replace(tzinfo=UTC) if whole.tzinfo is None else whole.astimezone(UTC)
+    try:
+        return whole.replace(tzinfo=UTC) if whole.tzinfo is None else whole.astimezone(UTC)
+    except OverflowError:
+        raise InputError("a moment must lie in the years 1 to 9999 of UTC", value=str(value)) from None
+
+
+def has_offset(value: Moment) -> bool:
+    """Whether a moment that :func:`moment` takes names its time zone."""
+    written = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return isinstance(written, datetime) and written.tzinfo is not None
+
+
+def microseconds(value: Moment) -> int:
+    """A moment as a timestamp holds it: microseconds since 1970-01-01 in UTC, the rest cut off."""
+    return (moment(value) - _EPOCH) // _MICROSECOND
+
+
+def timestamp_text(time: int) -> str:
+    """The one spelling of a timestamp in microseconds; the number itself for years that no calendar of Python has."""
+    try:
+        return repr(moment_text(_EPOCH + timedelta(microseconds=time)))
+    except OverflowError:
+        return str(time)
 
 
 def moment_text(value: datetime) -> str:

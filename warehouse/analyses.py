@@ -7,7 +7,7 @@ partition. So it is asked again exactly when its range got other data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -16,16 +16,16 @@ from sqlalchemy import Connection, select
 
 from transforms.encoding import digest
 from transforms.errors import InputError
-from transforms.full_pass import Analysis, Finding, analyses, resolve
+from transforms.full_pass import PREPROCESSING, Analysis, Finding, analyses, resolve
 from transforms.graph import Node, raw_columns
 from transforms.model import Model, ModelInput
-from transforms.render import expression_text
-from transforms.time_range import TimeRange
+from transforms.time_range import TimeRange, moment_text
 from warehouse import schema
 from warehouse.artifacts import artifact_path, read_artifact
 from warehouse.catalog import insert_absent
 from warehouse.errors import ArtifactDamaged, NotAnalyzed
 from warehouse.manifests import PlacedFragment, current_fragments
+from warehouse.model_analyses import UsedAnalysis, analysis_identity, pinned_analyses
 from warehouse.storage import Storage
 from warehouse.table import Fragment
 from warehouse.warehouse import Warehouse
@@ -66,7 +66,19 @@ class PlacedAnalysis:
 
     def describe(self) -> str:
         """The operator, its expression and its range, as an error lists them."""
-        return f"{self.analysis.operator}({expression_text(self.analysis.expression, 100)}) over {self.analysis.over}"
+        return f"{_shown(self.analysis)} over {self.analysis.over}"
+
+    def used(self, artifact: str) -> UsedAnalysis:
+        """The analysis with what it found in the data that its range has now."""
+        over = self.analysis.over
+        return UsedAnalysis(analysis_identity(self.analysis, self.table), self.key, artifact, self.analysis.operator,
+                            self.analysis.text, moment_text(over.start), moment_text(over.end), self.rows,
+                            self.rows)  # fmt: skip
+
+
+def _shown(analysis: Analysis) -> str:
+    text = analysis.text if len(analysis.text) <= 100 else f"{analysis.text[:99]}…"
+    return f"{analysis.operator}({text})"
 
 
 #: The fragments of ranges that were looked up already.
@@ -86,7 +98,7 @@ def place(connection: Connection, table: str, analysis: Analysis, ranges: _Range
         known = current_fragments(connection, table)
         there = f"{known[0].partition} to {known[-1].partition}" if known else "(no partition)"
         raise InputError("no partition starts in the range of an analysis",
-                         where=f"table {table}, {analysis.operator}({expression_text(analysis.expression, 100)})",
+                         where=f"table {table}, {_shown(analysis)}",
                          value=str(analysis.over), allowed=there)  # fmt: skip
     columns = _columns(analysis)
     partitions = tuple(
@@ -97,8 +109,7 @@ def place(connection: Connection, table: str, analysis: Analysis, ranges: _Range
 
 
 def _columns(analysis: Analysis) -> tuple[str, ...]:
-    roots = [root for root in (analysis.expression, analysis.label, analysis.weight) if root is not None]
-    return tuple(sorted({column.name for root in roots for column in raw_columns(root)}))
+    return tuple(sorted({column.name for root in analysis.roots for column in raw_columns(root)}))
 
 
 def _partition(
@@ -116,7 +127,7 @@ def record_analysis(connection: Connection, placed: PlacedAnalysis, artifact: st
     connection.execute(schema.analyses.delete().where(schema.analyses.c.key == placed.key))
     insert_absent(connection, schema.analyses, [{
         "key": placed.key, "fingerprint": analysis.fingerprint, "operator": analysis.operator,
-        "expression": expression_text(analysis.expression), "table_name": placed.table,
+        "expression": analysis.text, "table_name": placed.table,
         "start_at": over.start.timestamp(), "end_at": over.end.timestamp(),
         "partitions": [[one.partition, one.contribution] for one in placed.partitions], "rows": placed.rows,
         "artifact": artifact, "secs": secs, "created_at": now,
@@ -139,61 +150,116 @@ def record_written(
 
 def find_analysis(connection: Connection, storage: Storage, key: str) -> Finding | None:
     """What an analysis found; None if nobody made it, or its artifact is damaged, so that it must be made again."""
-    row: Any = connection.execute(select(schema.analyses.c.artifact).where(schema.analyses.c.key == key)).first()
+    row: Any = connection.execute(
+        select(schema.analyses.c.artifact, schema.analyses.c.operator).where(schema.analyses.c.key == key)
+    ).first()
     if row is None:
         return None
+    return _read_finding(storage, row.artifact, row.operator)
+
+
+def _read_finding(storage: Storage, artifact: str, operator: str) -> Finding | None:
     try:
-        return finding_of(row.artifact, read_artifact(storage, row.artifact))
+        return finding_of(artifact, read_artifact(storage, artifact), operator)
     except ArtifactDamaged:
         return None
 
 
-def finding_of(artifact: str, values: pa.Array) -> Finding:
-    """An artifact as :func:`transforms.full_pass.resolve` takes it."""
+def finding_of(artifact: str, values: pa.Array, operator: str = "") -> Finding:
+    """An artifact of ``operator`` as :func:`transforms.full_pass.resolve` takes it."""
     numbers = tuple(values.to_pylist()) if pa.types.is_floating(values.type) else ()
-    return Finding(artifact, len(values), numbers)
+    graphs = tuple(values.to_pylist()) if operator == PREPROCESSING else ()
+    return Finding(artifact, len(values), numbers, graphs)
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """Components as far as known analyses resolve them, and the analyses that are missing next."""
+    """Components as far as known analyses resolve them.
+
+    Attributes:
+        components: by name, with ordinary operators in the place of what is known.
+        missing: the analyses that are missing next.
+        used: those that were put in place, in the order in which they were needed.
+    """
 
     components: Mapping[str, Node]
     missing: tuple[PlacedAnalysis, ...]
+    used: tuple[UsedAnalysis, ...] = ()
 
 
-def resolve_components(warehouse: Warehouse, components: Mapping[str, Node], table: str) -> Resolution:
-    """Put in place what is known. An analysis over another one's outcome is asked for once that one is known."""
+def resolve_components(
+    warehouse: Warehouse, components: Mapping[str, Node], table: str, pinned: Mapping[str, UsedAnalysis] | None = None
+) -> Resolution:
+    """Put in place what is ``pinned``, by identity, and what else is known for the data that there is now.
+
+    An analysis over another one's outcome is asked for once that one is known.
+    """
     current = dict(components)
+    used: dict[str, UsedAnalysis] = {}
     while True:
-        missing: list[PlacedAnalysis] = []
+        missing: dict[str, PlacedAnalysis] = {}
         found: dict[str, Finding] = {}
+        known: dict[str, Finding] = {}
         ranges: _Ranges = {}
         with warehouse.catalog.read() as connection:
             for analysis in analyses(current.values()):
-                placed = place(connection, table, analysis, ranges)
-                finding = find_analysis(connection, warehouse.storage, placed.key)
-                if finding is None:
-                    missing.append(placed)
-                else:
-                    found[analysis.node.identity] = finding
+                identity = analysis_identity(analysis, table)
+                if identity not in known and identity not in missing:
+                    pin = (pinned or {}).get(identity)
+                    match _known(connection, warehouse.storage, analysis, table, pin, ranges):
+                        case PlacedAnalysis() as placed:
+                            missing[identity] = placed
+                        case one, finding:
+                            used[identity], known[identity] = one, finding
+                if identity in known:
+                    found[analysis.node.identity] = known[identity]
         if not found:
-            return Resolution(current, tuple(missing))
+            return Resolution(current, tuple(missing.values()), tuple(used.values()))
         current = {name: resolve(root, found) for name, root in current.items()}
 
 
-def resolve_model(warehouse: Warehouse, model: Model, table: str) -> Model:
-    """``model`` with ordinary operators in place of its full-pass operators.
+def _known(
+    connection: Connection,
+    storage: Storage,
+    analysis: Analysis,
+    table: str,
+    pin: UsedAnalysis | None,
+    ranges: _Ranges,
+) -> tuple[UsedAnalysis, Finding] | PlacedAnalysis:
+    """What an analysis is resolved with, the pinned finding first; the analysis itself if it has to be made."""
+    if pin is not None and (finding := _read_finding(storage, pin.artifact, pin.operator)) is not None:
+        return _compared(connection, analysis, table, pin, ranges), finding
+    placed = place(connection, table, analysis, ranges)
+    finding = find_analysis(connection, storage, placed.key)
+    return placed if finding is None else (placed.used(finding.digest), finding)
 
-    Raises :class:`NotAnalyzed`, naming each operator, if an analysis is missing.
+
+def _compared(
+    connection: Connection, analysis: Analysis, table: str, pin: UsedAnalysis, ranges: _Ranges
+) -> UsedAnalysis:
+    """A pinned analysis, and whether its range holds the same data still."""
+    try:
+        placed = place(connection, table, analysis, ranges)
+    except InputError:  # no partition of the range is left, which changes nothing for a pinned analysis
+        return replace(pin, rows_now=0, is_current=False)
+    return replace(pin, rows_now=placed.rows, partitions=len(placed.partitions), is_current=placed.key == pin.key)
+
+
+def resolve_model(warehouse: Warehouse, model: Model, table: str) -> tuple[Model, tuple[UsedAnalysis, ...]]:
+    """``model`` with ordinary operators in place of its full-pass operators, and the analyses that it is resolved with.
+
+    Those that its newest version is pinned to stay, whatever data came since. Raises :class:`NotAnalyzed`, naming each
+    operator, if an analysis is missing.
     """
     components = {item.name: item.component for item in model.inputs.values()}
-    resolution = resolve_components(warehouse, components, table)
+    with warehouse.catalog.read() as connection:
+        pinned = pinned_analyses(connection, model.name)
+    resolution = resolve_components(warehouse, components, table, pinned)
     if resolution.missing:
         raise NotAnalyzed("a model has full-pass operators that nobody analyzed yet", where=f"model {model.name}",
                           value="; ".join(one.describe() for one in resolution.missing),
                           next_step="headrace analyze MODEL_FILE, or submit it with --analyze")  # fmt: skip
-    resolved = Model(model.name, client=model.client, label=model.label, priority=model.priority, table=model.table)
+    resolved = model.without_inputs()
     for name, root in resolution.components.items():
         resolved.inputs[name] = ModelInput(name, root, root.identity)
-    return resolved
+    return resolved, resolution.used

@@ -10,6 +10,7 @@ _NESTED = re.compile(r"(list|large_list|list_view|large_list_view)<\w+: (.+?)(?:
 _FIXED = re.compile(r"fixed_size_list<\w+: (.+?)(?: not null)?>\[(\d+)\]")
 _PAIR = re.compile(r"struct<(id|weight): (.+?)(?: not null)?, (id|weight): (.+?)(?: not null)?>")
 _DICTIONARY = re.compile(r"dictionary<values=(.+), indices=\w+, ordered=\d>")
+_DECIMAL = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 
 
@@ -33,7 +34,17 @@ def parse_arrow_type(spelled: str) -> pa.DataType | None:
         return None if value is None else pa.dictionary(pa.int32(), value)
     if match := _ZONED.fullmatch(spelled):
         return pa.timestamp(match.group(1), tz=match.group(2))
+    if match := _DECIMAL.fullmatch(spelled):
+        return _decimal(*map(int, match.groups()))
     try:
         return pa.type_for_alias(spelled)
+    except ValueError:
+        return None
+
+
+def _decimal(bits: int, precision: int, scale: int) -> pa.DataType | None:
+    makers = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
+    try:
+        return makers[bits](precision, scale)
     except ValueError:
         return None

@@ -3,7 +3,7 @@
 Equal columns have equal digests however they are chunked, sliced, encoded or compressed; a changed value, null or
 type changes the digest. The rules, level by level:
 
-* a tag with the type and the row count (big and small offsets, views and dictionaries of a type are that type;
+* a tag with the type and the row count (big and small offsets, views, dictionaries and extensions of a type are that type;
   timestamps keep their unit and zone);
 * validity, one byte a row, if and only if something is null;
 * fixed-width values in little-endian bytes, null slots zeroed; booleans one byte a row;
@@ -46,7 +46,7 @@ def table_digests(table: pa.Table, threads: int = 0) -> dict[str, str]:
 def column_digest(column: pa.Array | pa.ChunkedArray) -> str:
     """The digest of one column, 64 hexadecimal digits.
 
-    Raises :class:`TypeMismatch` for a type whose values have no written rule (unions, run-end encoded, extensions).
+    Raises :class:`TypeMismatch` for a type whose values have no written rule (unions, run-end encoded).
     """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return _digest(column.type, [chunk for chunk in chunks if len(chunk)]).hex()
@@ -78,6 +78,8 @@ def logical_type(stored: pa.DataType) -> pa.DataType:
     """The one type that stands for all physical spellings of ``stored``."""
     if pa.types.is_dictionary(stored):
         return logical_type(stored.value_type)
+    if isinstance(stored, pa.BaseExtensionType):
+        return logical_type(stored.storage_type)
     if any(check(stored) for check in _TEXT):
         return pa.large_string()
     if any(check(stored) for check in _BYTES):
@@ -104,6 +106,8 @@ def _plain(chunk: pa.Array, logical: pa.DataType) -> pa.Array:
     """``chunk`` in its logical type; only offsets widen and dictionaries are decoded."""
     if pa.types.is_dictionary(chunk.type):
         chunk = chunk.dictionary_decode()
+    if isinstance(chunk.type, pa.BaseExtensionType):
+        chunk = chunk.storage
     return chunk if chunk.type == logical else chunk.cast(logical)
 
 

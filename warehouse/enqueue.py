@@ -199,24 +199,35 @@ def count_pairs(found: Survey) -> Counts:
 
     ``shared`` pairs were queued by an earlier request, of this model or of another one.
     """
-    actions: dict[Action, int] = dict.fromkeys(Action, 0)
-    sizes = found.coverage.fragments_of_patterns
-    seen: set[str] = set()
+    counts = Counts()
+    for one in count_inputs(found).values():
+        counts += one
+    return counts
+
+
+def count_inputs(found: Survey) -> dict[str, Counts]:
+    """:func:`count_pairs` of each input, by its name; a raw column has no pairs."""
+    counts, seen = {}, set[str]()
     for item in found.inputs:
-        if item.fingerprint not in found.graph.components:
-            continue
         again = item.fingerprint in seen
         seen.add(item.fingerprint)
-        covered = sum(
-            size
-            for size, pattern in zip(sizes, found.coverage.patterns, strict=True)
-            if item.fingerprint in pattern.slots
-        )
-        matches = found.matches.get(item.fingerprint, {}).values()
-        actions[Action.LOAD] += covered
-        actions[Action.COMPUTE] += len(found.fragments) - covered - len(matches)
-        for one in matches:
-            actions[Action.WAIT if again and one.action is Action.QUEUE else one.action] += 1
+        is_memoized = item.fingerprint in found.graph.components
+        counts[item.name] = _count_input(found, item, again) if is_memoized else Counts()
+    return counts
+
+
+def _count_input(found: Survey, item: StoredInput, again: bool) -> Counts:
+    actions: dict[Action, int] = dict.fromkeys(Action, 0)
+    covered = sum(
+        size
+        for size, pattern in zip(found.coverage.fragments_of_patterns, found.coverage.patterns, strict=True)
+        if item.fingerprint in pattern.slots
+    )
+    matches = found.matches.get(item.fingerprint, {}).values()
+    actions[Action.LOAD] += covered
+    actions[Action.COMPUTE] += len(found.fragments) - covered - len(matches)
+    for one in matches:
+        actions[Action.WAIT if again and one.action is Action.QUEUE else one.action] += 1
     failed = actions[Action.QUARANTINED] + actions[Action.LEAVE]
     return Counts(actions[Action.LOAD], actions[Action.WAIT], actions[Action.QUEUE], failed, actions[Action.COMPUTE],
                   actions[Action.DROPPED])  # fmt: skip

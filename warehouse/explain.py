@@ -15,7 +15,7 @@ from warehouse.enqueue import Survey, survey
 from warehouse.keeping import Market, Pricing
 from warehouse.manifests import current_fragments, get_table
 from warehouse.matching import Action
-from warehouse.models import ModelRecord, get_model, stored_inputs
+from warehouse.models import get_model, stored_inputs
 from warehouse.policy import Adaptive
 from warehouse.warehouse import Warehouse
 
@@ -39,21 +39,21 @@ def explain_model(
         found = survey(connection, inputs, fragments, market.keeps(model))
         missing = [one for one in found.all_matches if one.action is Action.QUEUE]
         causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
-        decisions = _decisions(model, found, causes, _versions_of(connection, model_name))
+        decisions = decisions_of(found, causes, versions_of(connection, model_name), model.policy)
         pricing = market.pricing(found.graph, Adaptive(), model.name)
         priced = _Priced(found, pricing, frozenset(costs_of))
         return tuple(priced.decision(at, decision) for at, decision in decisions)
 
 
-def _versions_of(connection: Connection, name: str) -> frozenset[int]:
+def versions_of(connection: Connection, name: str) -> frozenset[int]:
     """The rows of all versions of a model."""
     return frozenset(connection.execute(select(schema.models.c.id).where(schema.models.c.name == name)).scalars())
 
 
-def _decisions(
-    model: ModelRecord, found: Survey, causes: Mapping[str, Cause], mine: frozenset[int]
+def decisions_of(
+    found: Survey, causes: Mapping[str, Cause], mine: frozenset[int], policy: str
 ) -> Iterator[tuple[int, Decision]]:
-    """Every decision with the position of its fragment."""
+    """Every decision with the position of its fragment. ``mine``: the rows of this model's versions."""
     for item in found.inputs:
         for position, placed in enumerate(found.fragments):
             one = found.matches.get(item.fingerprint, {}).get(position)
@@ -64,7 +64,7 @@ def _decisions(
             elif found.is_ready(item.fingerprint, position):
                 yield position, ready_decision(item, placed.partition, placed.fragment)
             else:
-                yield position, unkept_decision(item, placed.partition, placed.fragment, model.policy)
+                yield position, unkept_decision(item, placed.partition, placed.fragment, policy)
 
 
 class _Priced:

@@ -80,8 +80,9 @@ _DIGEST = re.compile(r'"artifact":\s*"([0-9a-f]{64})"')
 
 
 def _named_artifacts(connection: Connection, _storage: Storage, paths: Sequence[str]) -> set[str]:
-    """The artifacts that an analysis found or that a component reads."""
+    """The artifacts that an analysis found, that a model is pinned to, or that a component reads."""
     named = set(connection.execute(select(schema.analyses.c.artifact).distinct()).scalars())
+    named |= set(connection.execute(select(schema.model_analyses.c.artifact).distinct()).scalars())
     document = cast(schema.components.c.document, Text)
     for text in connection.execute(select(document).where(document.like('%"artifact"%'))).scalars():
         named.update(_DIGEST.findall(text))

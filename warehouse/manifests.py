@@ -33,8 +33,9 @@ class PlacedFragment:
 
 
 def find_table(connection: Connection, name: str) -> Table | None:
-    """The table of this name, or None."""
-    row = connection.execute(select(schema.tables).where(schema.tables.c.name == name)).first()
+    """The table of this name, or None, also where it was dropped."""
+    of = schema.tables.c
+    row = connection.execute(select(schema.tables).where(of.name == name, of.dropped_at.is_(None))).first()
     return None if row is None else _table(row)
 
 
@@ -42,15 +43,18 @@ def get_table(connection: Connection, name: str) -> Table:
     """The table of this name. Raises :class:`UnknownTable` with the nearest names."""
     table = find_table(connection, name)
     if table is None:
-        known = connection.execute(select(schema.tables.c.name)).scalars().all()
+        of = schema.tables.c
+        known = connection.execute(select(of.name).where(of.dropped_at.is_(None))).scalars().all()
         raise UnknownTable("no such table", value=name, allowed=nearest(name, known),
                            next_step="register it: headrace table add NAME ROOT")  # fmt: skip
     return table
 
 
 def all_tables(connection: Connection) -> tuple[Table, ...]:
-    """Every table, by name."""
-    return tuple(_table(row) for row in connection.execute(select(schema.tables).order_by(schema.tables.c.name)))
+    """Every table that is there, by name."""
+    of = schema.tables.c
+    query = select(schema.tables).where(of.dropped_at.is_(None)).order_by(of.name)
+    return tuple(_table(row) for row in connection.execute(query))
 
 
 def _table(row: Any) -> Table:

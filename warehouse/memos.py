@@ -104,7 +104,7 @@ def requeue_for_readers(connection: Connection, key: str, cause: str, now: float
     """
     memos, models, inputs = schema.memos, schema.models.c, schema.model_inputs.c
     within = schema.component_subgraphs.c
-    tables = {copy.table_name for copy in _current_copies(connection, [key]).get(key, ())}
+    tables = {copy.table_name for copy in current_copies(connection, [key]).get(key, ())}
     is_kept = or_(
         and_(inputs.fingerprint == within.subgraph, models.policy != KeepNone.name), models.policy == Adaptive.name
     )
@@ -151,11 +151,11 @@ def _move_to_current_copies(connection: Connection, keys: Sequence[str]) -> None
         .where(manifests.current.is_(True), members.fragment == memos.fragment)
     )
     lost = select(memos.memo_key).where(one_of(connection, memos.memo_key, keys), ~standing.exists())
-    for key, copies in _current_copies(connection, connection.execute(lost).scalars().all()).items():
-        _move(connection, key, copies[0])
+    for key, copies in current_copies(connection, connection.execute(lost).scalars().all()).items():
+        move_to_copy(connection, key, copies[0])
 
 
-def _current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]:
+def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]:
     """The fragments of tables' current data over which memos have these very keys, as rows with their partitions.
 
     They are looked for by the identity of the memo's fragment, in all tables, and where the memo was queued for.
@@ -199,7 +199,8 @@ def _current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, li
     return dict(copies)
 
 
-def _move(connection: Connection, key: str, copy: Any) -> None:
+def move_to_copy(connection: Connection, key: str, copy: Any) -> None:
+    """Let a memo and its task be those of a fragment that :func:`current_copies` found for it."""
     memos, tasks = schema.memos, schema.tasks
     connection.execute(update(memos).where(memos.c.memo_key == key).values(fragment=copy.id))
     place = {"table_name": copy.table_name, "partition": copy.partition}

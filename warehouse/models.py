@@ -23,6 +23,7 @@ from transforms.graph import (
 )
 from transforms.render import expression_text
 from transforms.subgraphs import subgraphs
+from transforms.target import Target, target_of
 from warehouse import schema
 from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.errors import UnknownModel
@@ -44,6 +45,7 @@ class ModelRecord:
     live: bool
     submitted_at: float
     policy: str
+    target: Target
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ def all_models(connection: Connection, *, live: bool = False) -> tuple[ModelReco
 
 def _record(row: Any) -> ModelRecord:
     return ModelRecord(row.id, row.name, row.version, row.client, row.priority, row.label, row.table_name,
-                       row.table_version, row.digest, row.live, row.submitted_at, row.policy)  # fmt: skip
+                       row.table_version, row.digest, row.live, row.submitted_at, row.policy,
+                       target_of(row.label, row.label_component, row.task, row.classes))  # fmt: skip
 
 
 def stored_inputs(connection: Connection, model: int) -> tuple[StoredInput, ...]:

@@ -22,6 +22,14 @@ from warehouse.table import ColumnSchema, Fragment, fragment_identity
 OnInvalidText = Callable[[InvalidText], None]
 
 
+#: Called with the file, the number of the first row in it, and the rows of a fragment, once they are known to be sound.
+OnRows = Callable[[str, int, pa.Table], None]
+
+
+def ignore_rows(path: str, first_row: int, rows: pa.Table) -> None:
+    """Look at nothing."""
+
+
 def refuse_invalid_text(error: InvalidText) -> None:
     """Raise the error: text that is not UTF-8 is refused."""
     raise error
@@ -72,10 +80,11 @@ def read_fragments(
     fragment_rows: int,
     threads: int = 0,
     on_invalid_text: OnInvalidText = refuse_invalid_text,
+    on_rows: OnRows = ignore_rows,
 ) -> tuple[Fragment, ...]:
     """Read a file once and digest every column of every fragment; an empty file has no fragments.
 
-    Raises :class:`CorruptFile` and what ``on_invalid_text`` raises. Where that returns, digests are those of the text
+    Raises :class:`CorruptFile` and what ``on_invalid_text`` and ``on_rows`` raise. Where that returns, digests are those of the text
     with U+FFFD in it, which is what :func:`read_columns` gives.
     """
     fragments = []
@@ -87,7 +96,9 @@ def read_fragments(
             if table.num_rows != sum(groups[index].num_rows for index in chosen):
                 raise CorruptFile("a Parquet file holds other rows than its footer says", where=path,
                                   value=table.num_rows, next_step="write the file again")  # fmt: skip
-            digests = table_digests(_checked(table, path, first_row, on_invalid_text), threads)
+            table = _checked(table, path, first_row, on_invalid_text)
+            on_rows(path, first_row, table)
+            digests = table_digests(table, threads)
             first_row += table.num_rows
             size_bytes = sum(_compressed_bytes(groups[index]) for index in chosen)
             identity = fragment_identity(digests, table.num_rows)
@@ -130,6 +141,32 @@ def read_whole(storage: Storage, path: str, on_invalid_text: OnInvalidText = ref
         if len(set(names)) != len(names):
             raise CorruptFile("a Parquet file names two columns alike", where=path, value=names)
         return _checked(file.read(use_threads=True), path, 0, on_invalid_text)
+
+
+def read_arrow_schema(storage: Storage, path: str) -> pa.Schema:
+    """The names and types of a file's columns, without what else its writer noted. Reads the footer only.
+
+    Raises :class:`CorruptFile`.
+    """
+    with _opened(storage, path) as file:
+        schema = file.schema_arrow
+        return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+def row_batches(
+    storage: Storage,
+    path: str,
+    batch_rows: int,
+    on_invalid_text: OnInvalidText = refuse_invalid_text,
+    columns: Sequence[str] | None = None,
+) -> Iterator[pa.Table]:
+    """Every row of a file in order, at most ``batch_rows`` at a time, of all columns or some. Raises as :func:`read_whole` does."""
+    first_row = 0
+    with _opened(storage, path) as file:
+        for batch in file.iter_batches(batch_size=batch_rows, columns=columns):
+            table = _checked(pa.Table.from_batches([batch]), path, first_row, on_invalid_text)
+            first_row += table.num_rows
+            yield table
 
 
 def row_count(storage: Storage, path: str) -> int:

@@ -24,9 +24,13 @@ def partition_range(key: str, where: str = "") -> tuple[datetime, datetime]:
     try:
         year, month, date = (int(part) for part in day.groups())
         start = datetime(year, month, date, int(hour.group(1)) if hour else 0, tzinfo=UTC)
+        return start, start + (timedelta(hours=1) if hour else timedelta(days=1))
     except ValueError as error:
         raise _not_a_partition(key, where) from error
-    return start, start + (timedelta(hours=1) if hour else timedelta(days=1))
+    except OverflowError as error:
+        raise DataError("a partition must end before the year 10000", where=where, value=key,
+                        allowed="date=0001-01-01 to date=9999-12-30",
+                        next_step="remove the folder: its times stand for no time, as 9999-12-31 does") from error  # fmt: skip
 
 
 def is_partition_folder(name: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
 import pyarrow as pa
 
 from transforms.columns import conform
@@ -26,6 +27,10 @@ from warehouse.table import Fragment, memo_key
 
 #: The name of the label's column in what :func:`read_fragment` returns.
 LABEL = "__label__"
+#: The name of the column that says which stored event each row is.
+ROW = "__row__"
+#: The name of the column that says, in what :func:`read_labels` returns, whether an event was not retracted.
+LIVE = "__live__"
 
 #: Called as ``on_damage(memo key, path of its file, error)`` for a memo that did not verify, before it is computed instead.
 OnDamage = Callable[[str, str, MemoDamaged], None]
@@ -69,11 +74,13 @@ def read_fragment(
     *,
     columns: Sequence[str] = (),
     on_damage: OnDamage | None = None,
+    rows: bool = False,
 ) -> pa.Table:
     """Everything a trainer needs of one fragment; row i is its i-th event that was not retracted.
 
-    One column per input, in the solution's order and in the Arrow layout of its type, then the label as stored under
-    :data:`LABEL`, then the extra raw ``columns`` under their own names. Memos that are missing or do not verify are
+    One column per input, in the solution's order and in the Arrow layout of its type, then the label under :data:`LABEL`,
+    as it is stored or as its expression says, then the extra raw ``columns`` under their own names, then with ``rows`` under
+    :data:`ROW` which stored event each row is. Memos that are missing or do not verify are
     computed from the raw columns instead, with the same result. Raises :class:`DataError` when a component fails, and
     what :func:`read_raw` raises.
     """
@@ -84,20 +91,44 @@ def read_fragment(
         for fingerprint, (path, error) in damaged.items():
             names = (column.name for column in raw_columns(graph[fingerprint]))
             on_damage(memo_key(fingerprint, fragment.digests, names), path, error)
-    computed = _joined({name: root for name, root in roots.items() if root.identity not in loaded}, loaded)
+    label = solution.target.component
+    missing = {name: root for name, root in roots.items() if root.identity not in loaded}
+    computed = _joined(missing if label is None else {**missing, LABEL: label}, loaded)
     memoized = {f"{_MEMO}{fingerprint}": array for fingerprint, array in loaded.items()}
     needed = {column.name for root in computed.values() for column in raw_columns(root)}
-    plain = {solution.label, *columns}
+    plain = {*columns} if label is not None else {solution.label, *columns}
     raw = read_raw(storage, fragment, sorted({*needed, *plain} - memoized.keys()), coded=sorted(needed - plain))
     source = raw
     for name in sorted(needed & memoized.keys()):
         source = source.append_column(name, memoized[name])
     values = _compute(computed, source, fragment, ArtifactSource(storage.home))
     arrays = [values[name] if name in values else loaded[root.identity] for name, root in roots.items()]
-    arrays += [raw.column(name) for name in (solution.label, *columns)]
+    arrays.append(raw.column(solution.label) if label is None else values[LABEL])
+    arrays += [raw.column(name) for name in columns]
     table = pa.table(arrays, names=[*roots, LABEL, *columns])
+    if rows:
+        table = table.append_column(ROW, pa.array(np.arange(fragment.rows)))
     live = live_mask(storage, fragment)
     return table if live is None else table.filter(live)
+
+
+def read_labels(
+    storage: Storage, solution: ReadSolution, fragment: SolutionFragment, *, columns: Sequence[str] = ()
+) -> pa.Table:
+    """The labels of *all* stored events of a fragment, retracted ones too, and the raw ``columns``; reads no input.
+
+    Labels are under :data:`LABEL`, whether an event was not retracted under :data:`LIVE`. Raises what
+    :func:`read_fragment` raises.
+    """
+    target = solution.target
+    raw = read_raw(storage, fragment, sorted({*target.columns, *columns}))
+    if target.component is None:
+        labels = raw.column(target.label)
+    else:
+        labels = _compute({LABEL: target.component}, raw, fragment, ArtifactSource(storage.home))[LABEL]
+    live = live_mask(storage, fragment)
+    mask = pa.array(np.ones(fragment.rows, bool)) if live is None else live
+    return pa.table([labels, mask, *(raw.column(name) for name in columns)], names=[LABEL, LIVE, *columns])
 
 
 #: Before the fingerprint of a memoized subgraph, where it stands in for a raw column.
@@ -175,7 +206,7 @@ def _compute(
         plan = _compiled(tuple(graphs.items()), artifacts)
         result = plan.run(raw.select([column.name for column in plan.columns]), checked=True)
         for name, failure in result.failures.items():
-            raise DataError(f"operator {failure.operator} failed", where=f"input {name}, {fragment.path}",
+            raise DataError(f"operator {failure.operator} failed", where=f"{'label' if name == LABEL else f'input {name}'}, {fragment.path}",
                             value=failure.error, next_step="repair the data or the expression")  # fmt: skip
         values.update({name: result.columns[name] for name in graphs})
     return {name: array.cast(arrow_type(components[name].type)) for name, array in values.items()}

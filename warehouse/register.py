@@ -16,11 +16,13 @@ from warehouse import schema
 from warehouse.catalog import chunks
 from warehouse.changes.carry_over import carry_over
 from warehouse.manifests import PlacedFragment, columns_document, current_fragments, find_table
-from warehouse.parquet_files import OnInvalidText, check_drift, invalid_text_rule, read_fragments, read_schema
+from warehouse.parquet_files import OnInvalidText, OnRows, check_drift, invalid_text_rule, read_fragments, read_schema
+from warehouse.readable_types import UnreadableColumn, unreadable_columns
 from warehouse.scan import refuse_half_imports, scan_partitions
 from warehouse.stored_file import StoredFile
 from warehouse.table import ColumnSchema, Fragment, Table
 from warehouse.table_versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
+from warehouse.value_checks import ValueChecks, times_rule
 from warehouse.warehouse import Warehouse
 
 #: Called as ``progress(done_bytes, total_bytes, path)`` before each file is read and once at the end.
@@ -34,6 +36,8 @@ class Registration:
     ``rows`` and ``bytes`` (compressed, on disk) are those of the whole table as it stands now. ``dropped``: what is no
     longer overlaid or retracted because the file it belonged to holds other events now, or is gone; one text a file.
     ``replaced``: where text that is not UTF-8 was found, one text a column of a fragment, and is read with U+FFFD in it.
+    ``unreadable``: columns of types that no model reads. ``unfit``: columns that hold values in the new files which the
+    declared type cannot hold, one text a column; a model that reads one fails.
     """
 
     table: Table
@@ -45,6 +49,8 @@ class Registration:
     bytes: int
     dropped: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
+    unreadable: tuple[UnreadableColumn, ...] = ()
+    unfit: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +70,15 @@ def register_table(
     time_column: str | None = None,
     progress: Progress | None = None,
     invalid_text: str = "refuse",
+    outside_times: str = "keep",
 ) -> Registration:
     """Register ``<root>/date=YYYY-MM-DD[/hour=HH]/*.parquet`` as table ``name``, or bring it up to date.
 
     A file that is known by path, size and modification time is not read again. Names that start with ``.`` or ``_``
     are ignored. A table keeps the columns it was first registered with. Text that is not UTF-8 is refused, or with
-    ``invalid_text="replace"`` is read with U+FFFD for what is invalid. Raises :class:`~transforms.errors.InvalidText`,
+    ``invalid_text="replace"`` is read with U+FFFD for what is invalid. A row of a new file whose time lies outside of
+    its partition stays there, or with ``outside_times="refuse"`` is an error; a time column without a unit is not
+    looked at. Columns that no model can read are taken and said. Raises :class:`~transforms.errors.InvalidText`,
     :class:`~warehouse.errors.EmptyPartition`, :class:`~warehouse.errors.SchemaDrift`,
     :class:`~warehouse.errors.CorruptFile`, :class:`DataError` for a folder that is no time partition, and
     :class:`~warehouse.errors.CatalogBusy` when another process registered the same table meanwhile.
@@ -85,12 +94,17 @@ def register_table(
     fresh = [file for files in found.values() for file in files if not _is_known(file, known)]
     columns = _checked_columns(warehouse, name, known, fresh, time_column)
     replaced: list[str] = []
-    read = _read_all(warehouse, fresh, progress, invalid_text_rule(invalid_text, replaced))
+    checks = ValueChecks(
+        time_column, times_rule(outside_times), {file.path: key for key, files in found.items() for file in files}
+    )
+    read = _read_all(warehouse, fresh, progress, invalid_text_rule(invalid_text, replaced), checks.check)
 
     def write(connection: Connection) -> Registration:
         check_version(connection, name, known.table.version if known.table else None, warehouse.catalog.where)
         change = _Change(connection, warehouse.clock(), name, root, columns, time_column, known, found, read)
-        return replace(change.apply(), replaced=tuple(replaced))
+        return replace(
+            change.apply(), replaced=tuple(replaced), unreadable=unreadable_columns(columns), unfit=tuple(checks.unfit)
+        )
 
     return warehouse.catalog.run(write)
 
@@ -152,7 +166,11 @@ def _checked_columns(
 
 
 def _read_all(
-    warehouse: Warehouse, fresh: list[StoredFile], progress: Progress | None, on_invalid_text: OnInvalidText
+    warehouse: Warehouse,
+    fresh: list[StoredFile],
+    progress: Progress | None,
+    on_invalid_text: OnInvalidText,
+    on_rows: OnRows,
 ) -> dict[str, tuple[Fragment, ...]]:
     total_bytes = sum(file.size_bytes for file in fresh)
     done_bytes = 0
@@ -162,7 +180,7 @@ def _read_all(
         if progress:
             progress(done_bytes, total_bytes, file.path)
         read[file.path] = read_fragments(
-            warehouse.storage, file.path, config.fragment_rows, config.read_threads, on_invalid_text
+            warehouse.storage, file.path, config.fragment_rows, config.read_threads, on_invalid_text, on_rows
         )
         done_bytes += file.size_bytes
     if progress and fresh:
@@ -234,19 +252,22 @@ class _Change:
         return paths != paths_before or any(path in self.read for path in paths)
 
     def _write_table(self, differs: bool) -> Table:
-        old = self.known.table
-        table = Table(self.name, self.root, self.columns, self.time_column, (old.version if old else 0) + differs)
+        of = schema.tables
+        # Of a dropped table the row is left: its versions go on.
+        before = self.connection.execute(select(of.c.version).where(of.c.name == self.name)).scalar()
+        table = Table(self.name, self.root, self.columns, self.time_column, (before or 0) + differs)
         values = {
             "root": table.root,
             "time_column": table.time_column,
             "columns": columns_document(table.columns),
             "version": table.version,
             "registered_at": self.now,
+            "dropped_at": None,
         }
-        if old is None:
-            self.connection.execute(insert(schema.tables).values(name=table.name, **values))
+        if before is None:
+            self.connection.execute(insert(of).values(name=table.name, **values))
         else:
-            self.connection.execute(update(schema.tables).where(schema.tables.c.name == table.name).values(**values))
+            self.connection.execute(update(of).where(of.c.name == table.name).values(**values))
         return table
 
     def _write_fragments(self, carried: Mapping[str, tuple[Fragment, ...]]) -> dict[str, tuple[Entry, ...]]:

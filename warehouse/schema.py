@@ -56,6 +56,7 @@ tables = Table(
     Column("columns", JSON, nullable=False),  # [[name, arrow type], ...] in file order; [.., .., true] for overlay-only
     Column("version", Integer, nullable=False),
     Column("registered_at", Float, nullable=False),
+    Column("dropped_at", Float),  # null for a table that is there; the row of a dropped one keeps its version
 )
 
 #: The files a table is made of now, as they were when they were read.
@@ -120,7 +121,7 @@ changes = Table(
     Column("id", _ROW_ID, primary_key=True),
     Column("table_name", ForeignKey("tables.name"), nullable=False),
     Column("table_version", Integer, nullable=False),
-    Column("kind", _string(16), nullable=False),  # register, append, overlay, fix, delete
+    Column("kind", _string(16), nullable=False),  # register, append, overlay, fix, delete, drop
     Column("columns", JSON, nullable=False),
     Column("rows", BigInteger, nullable=False),
     Column("fragments", BigInteger, nullable=False),
@@ -163,13 +164,16 @@ models = Table(
     Column("version", Integer, nullable=False),
     Column("client", ForeignKey("clients.name"), nullable=False),
     Column("priority", Integer, nullable=False),
-    Column("label", Text, nullable=False),
+    Column("label", Text, nullable=False),  # a raw column's name, or the expression in one line
     Column("table_name", ForeignKey("tables.name"), nullable=False),
     Column("table_version", Integer, nullable=False),  # what it misses was queued up to this version of the table
     Column("digest", _HASH, nullable=False),
     Column("live", Boolean, nullable=False),  # the newest version of its name
     Column("policy", _string(16), nullable=False, server_default="all"),
     Column("submitted_at", Float, nullable=False),
+    Column("label_component", JSON(none_as_null=True)),  # the label's expression; null for a raw column
+    Column("task", _string(16)),  # null: binary, by default
+    Column("classes", Integer, nullable=False, server_default="0"),  # of a multi-class label
     UniqueConstraint("name", "version"),
 )
 
@@ -443,4 +447,21 @@ analyses = Table(
     Column("artifact", _HASH, nullable=False, index=True),
     Column("secs", Float, nullable=False),
     Column("created_at", Float, nullable=False),
+)
+
+#: The analyses that each version of a model was resolved with. ``analysis`` is what is sought, where and over which range,
+#: whatever data that holds. A version that is not submitted yet is what ``headrace analyze`` made for the next one.
+model_analyses = Table(
+    "model_analyses",
+    metadata,
+    Column("model_name", _NAME, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("analysis", _HASH, primary_key=True),
+    Column("key", _HASH, nullable=False),  # that of ``analyses`` when it was made
+    Column("artifact", _HASH, nullable=False, index=True),
+    Column("operator", _NAME, nullable=False),
+    Column("expression", Text, nullable=False),
+    Column("start_at", Float, nullable=False),
+    Column("end_at", Float, nullable=False),
+    Column("rows", BigInteger, nullable=False),
 )

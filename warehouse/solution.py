@@ -1,7 +1,7 @@
 """The read solution: for every input of a model and every fragment, which file and column to read or what to compute.
 
-It is an immutable JSON document, ``headrace.read_solution/2`` (described in ``docs/read-solution.md``), that a trainer
-can be handed without the catalog.
+It is an immutable JSON document, ``headrace.read_solution/2`` or ``/3`` (described in ``docs/read-solution.md``), that a
+trainer can be handed without the catalog.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from transforms.documents import document_part, parse_document
 from transforms.graph import Node, component_from_document, raw_columns
+from transforms.target import Target, target_of
 from transforms.types import ColumnType, type_document
 from warehouse.table import Fragment, content_of
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 FORMAT = "headrace.read_solution/2"
+#: The format of a solution whose label is an expression, or whose task is not the default one.
+TARGET_FORMAT = "headrace.read_solution/3"
 #: What errors call such a document.
 KIND = "read solution"
 
@@ -105,7 +108,8 @@ class SolutionPartition:
 class ReadSolution:
     """What to read to train ``model`` at ``model_version`` on ``table``; partitions are in time order.
 
-    ``label`` is the raw column that holds the label. Fragments refer to ``plans``, so that a solution takes the memory
+    ``label`` is the raw column that holds the label, or its expression in one line, whose document is ``label_component``;
+    ``task`` and ``classes`` are those of :class:`~transforms.target.Target`. Fragments refer to ``plans``, so that a solution takes the memory
     of its fragments, however many inputs there are.
     """
 
@@ -117,6 +121,15 @@ class ReadSolution:
     inputs: tuple[SolutionInput, ...]
     plans: tuple[ReadPlan, ...]
     partitions: tuple[SolutionPartition, ...]
+    label_component: Mapping[str, Any] | None = None
+    task: str | None = None
+    classes: int = 0
+
+    @cached_property
+    def target(self) -> Target:
+        """What the model learns to predict."""
+        document = None if self.label_component is None else dict(self.label_component)
+        return target_of(self.label, document, self.task, self.classes)
 
     @property
     def rows(self) -> int:
@@ -151,22 +164,25 @@ class ReadSolution:
         This is the one to compare across a resume: a memo that became ready, or was evicted, leaves it as it is.
         """
         inputs = [[item.name, item.fingerprint] for item in self.inputs]
-        read = {column.name for item in self.inputs for column in raw_columns(item.root)} | {self.label}
+        read = {column.name for item in self.inputs for column in raw_columns(item.root)}
+        read.update(self.target.columns)
         partitions = [
             [part.key, [[content_of(fragment, read), _deleted(fragment)] for fragment in part.fragments]]
             for part in self.partitions
         ]
-        return _sha256({"label": self.label, "inputs": inputs, "partitions": partitions})
+        return _sha256({"label": self.target.identity, "inputs": inputs, "partitions": partitions})
 
     def to_document(self) -> dict[str, Any]:
         """The solution as a JSON object, the inverse of :meth:`from_document`."""
+        target = {"label_component": self.label_component, "task": self.task, "classes": self.classes}
         return {
-            "format": FORMAT,
+            "format": FORMAT if self.target.is_plain else TARGET_FORMAT,
             "model": self.model,
             "model_version": self.model_version,
             "table": self.table,
             "table_version": self.table_version,
             "label": self.label,
+            **({} if self.target.is_plain else target),
             "inputs": [_input_document(item) for item in self.inputs],
             "plans": [_plan_document(plan) for plan in self.plans],
             "partitions": [_partition_document(partition) for partition in self.partitions],

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from transforms.documents import Part
+from transforms.errors import HeadraceError
 from transforms.graph import RawColumn, component_from_document
+from transforms.render import expression_text
 from transforms.subgraphs import subgraphs
+from transforms.target import MOST_CLASSES, TASKS, check_label
 from transforms.types import type_from_document
 from warehouse.solution import (
     ACTIONS,
     FORMAT,
+    TARGET_FORMAT,
     Action,
     MemoRef,
     ReadPlan,
@@ -24,15 +28,18 @@ from warehouse.solution import (
 from warehouse.table import CHANGE_FIELDS, FRAGMENT_FIELDS, fragment_fields
 
 _FIELDS = ("format", "model", "model_version", "table", "table_version", "label", "inputs", "plans", "partitions")
+_TARGET_FIELDS = ("label_component", "task", "classes")
 _LARGEST_VERSION = 2**31 - 1
 
 
 def solution_from(whole: Part) -> ReadSolution:
     """The solution, all of whose references lead to something. Raises :class:`~transforms.errors.DataError`."""
-    if not whole.has("format") or whole.at("format").value != FORMAT:
+    if not whole.has("format") or whole.at("format").value not in (FORMAT, TARGET_FORMAT):
         stated = whole.at("format") if whole.has("format") else whole
-        raise stated.refused(FORMAT if stated is not whole else f"an object of format {FORMAT}")
-    whole.fields(_FIELDS)
+        known = f"{FORMAT} or {TARGET_FORMAT}"
+        raise stated.refused(known if stated is not whole else f"an object of format {known}")
+    plain = whole.at("format").value == FORMAT
+    whole.fields(_FIELDS if plain else (*_FIELDS, *_TARGET_FIELDS))
     inputs = tuple(_input(item) for item in whole.at("inputs").items())
     names = [item.name for item in inputs]
     if len(set(names)) != len(names):
@@ -48,7 +55,29 @@ def solution_from(whole: Part) -> ReadSolution:
         inputs=inputs,
         plans=plans,
         partitions=tuple(_partition(item, plans) for item in whole.at("partitions").items()),
+        **({} if plain else _target(whole)),
     )
+
+
+def _target(whole: Part) -> dict[str, Any]:
+    """What a document says of a label that is no raw column of 0 and 1."""
+    component, task = whole.at("label_component"), whole.at("task")
+    label, kind = whole.at("label").text(least=1), None if task.value is None else task.one_of(TASKS)
+    classes = whole.at("classes").integer(0, MOST_CLASSES)
+    if (kind == "multiclass") != (classes > 1) or (kind != "multiclass" and classes):
+        raise whole.at("classes").refused("2 or more for a multi-class task, 0 for others")
+    if component.value is None:
+        if kind is None:
+            raise whole.at("format").refused(f"{FORMAT} for a raw column of the default task")
+        return {"task": kind, "classes": classes}
+    root = component_from_document(component)
+    try:
+        check_label(root, "label_component")
+    except HeadraceError as error:
+        raise component.refused("a boolean or a number an event, of its own columns") from error
+    if expression_text(root) != label:
+        raise whole.at("label").refused("the component's expression in one line")
+    return {"label_component": cast("dict[str, object]", component.value), "task": kind, "classes": classes}
 
 
 def _input(part: Part) -> SolutionInput:

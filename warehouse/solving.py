@@ -60,6 +60,7 @@ def build_solution(market: Market, model: ModelRecord, inputs: Sequence[StoredIn
         if ready not in decided:
             decided[ready] = pricing.reading(ready)
         plans.append(_plan(inputs, graph, pattern.slots, *decided[ready]))
+    target = model.target
     return ReadSolution(
         model=model.name,
         model_version=model.version,
@@ -69,6 +70,9 @@ def build_solution(market: Market, model: ModelRecord, inputs: Sequence[StoredIn
         inputs=tuple(_solution_input(item) for item in inputs),
         plans=tuple(plans),
         partitions=_partitions(market.fragments, coverage),
+        label_component=None if target.component is None else component_document(target.component),
+        task=target.task,
+        classes=target.classes,
     )
 
 

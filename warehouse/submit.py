@@ -12,8 +12,9 @@ from transforms.columns import conforms
 from transforms.encoding import digest
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
 from transforms.full_pass import is_full_pass, is_resolved
-from transforms.graph import Node, RawColumn, raw_columns
+from transforms.graph import Node, RawColumn, component_document, raw_columns
 from transforms.model import Model
+from transforms.target import Target
 from transforms.types import Dense, DType
 from warehouse import schema
 from warehouse.analyses import resolve_model
@@ -26,6 +27,7 @@ from warehouse.errors import NameTaken
 from warehouse.keeping import Market
 from warehouse.manifests import current_fragments, get_table
 from warehouse.merged import MergedGraph
+from warehouse.model_analyses import UsedAnalysis, pin_analyses
 from warehouse.models import (
     ModelRecord,
     StoredInput,
@@ -36,8 +38,9 @@ from warehouse.models import (
     write_components,
 )
 from warehouse.policy import policy_named
+from warehouse.readable_types import declared_types, unreadable_column
 from warehouse.row_sets import insert_rows
-from warehouse.table import Table
+from warehouse.table import ColumnSchema, Table
 from warehouse.warehouse import Warehouse
 
 #: Pairs of an input and a fragment that are matched at a time.
@@ -53,6 +56,7 @@ class Submission:
     are queued or being computed already, ``failed`` are quarantined, ``computed`` are kept by nobody: the policy says
     that they are computed when they are read, and ``dropped`` were taken out of the queue for good. ``unchanged``: the model is
     what its newest version was, and no new version was made. ``changes``: what else was set anew, such as ``policy: all -> adaptive``.
+    ``analyses``: what the model is resolved with, and whether the ranges hold other data by now.
     """
 
     model: str
@@ -67,6 +71,7 @@ class Submission:
     computed: int
     dropped: int = 0
     changes: tuple[str, ...] = ()
+    analyses: tuple[UsedAnalysis, ...] = ()
 
     @property
     def misses(self) -> int:
@@ -81,7 +86,7 @@ def submit_model(
 
     ``policy`` names what is kept (:mod:`warehouse.policy`); default: what the model's newest version had, at first "all".
     Submitting the same model again makes no new version; if its table has new data, or memos were evicted, what is
-    missing is queued. Raises :class:`UnknownColumn` with the nearest names, :class:`TypeMismatch` for a column whose
+    missing is queued. Its full-pass operators keep what they were resolved with, until they are analyzed again. Raises :class:`UnknownColumn` with the nearest names, :class:`TypeMismatch` for a column whose
     stored type does not conform to the declared one, :class:`~warehouse.errors.NotAnalyzed` for full-pass operators that
     nobody analyzed, :class:`~warehouse.errors.UnknownTable` and :class:`NameTaken`.
     """
@@ -96,8 +101,9 @@ def submit_model(
         policy_named(policy)
     now = warehouse.clock()
     graph = _graph(model)
+    used: tuple[UsedAnalysis, ...] = ()
     if any(is_full_pass(node) for node in graph.nodes):
-        model = resolve_checked(warehouse, model, name)
+        model, used = resolve_with_analyses(warehouse, model, name)
         graph = _graph(model)
 
     def submit(connection: Connection) -> Submission:
@@ -105,12 +111,14 @@ def submit_model(
         check_model(model, known, graph)
         before = find_model(connection, model.name)
         record, unchanged = _write_model(connection, before, model, known, policy, now)
+        pin_analyses(connection, model.name, record.version, used)
         inputs = [StoredInput(item.name, item.fingerprint, item.component) for item in model.inputs.values()]
         counts = _match(connection, warehouse.config, record, inputs, graph, unchanged=unchanged, now=now)
-        changes = _settings_changed(before, record)
+        changes = settings_changed(before, record)
         return Submission(
-            model.name, record.version, known.name, record.policy, unchanged, **asdict(counts), changes=changes
-        )
+            model.name, record.version, known.name, record.policy, unchanged, **asdict(counts), changes=changes,
+            analyses=used,
+        )  # fmt: skip
 
     return warehouse.catalog.run(submit, idempotent=True)
 
@@ -157,12 +165,18 @@ def blocks(fragments: int, inputs: int) -> Iterator[tuple[int, int]]:
 
 
 def resolve_checked(warehouse: Warehouse, model: Model, table: str) -> Model:
-    """``model`` without full-pass operators, checked as it was written before what stands for them is looked for.
+    """``model`` without full-pass operators: see :func:`resolve_with_analyses`."""
+    return resolve_with_analyses(warehouse, model, table)[0]
 
-    Raises what :func:`check_model` and :func:`~warehouse.analyses.resolve_model` raise.
+
+def resolve_with_analyses(warehouse: Warehouse, model: Model, table: str) -> tuple[Model, tuple[UsedAnalysis, ...]]:
+    """``model`` without full-pass operators, and the analyses that stand for them.
+
+    The model is checked as it was written first. Raises what :func:`check_model` and
+    :func:`~warehouse.analyses.resolve_model` raise.
     """
     if is_resolved(item.component for item in model.inputs.values()):
-        return model
+        return model, ()
     with warehouse.catalog.read() as connection:
         check_model(model, get_table(connection, table))
     return resolve_model(warehouse, model, table)
@@ -203,11 +217,7 @@ def check_model(model: Model, table: Table, graph: MergedGraph | None = None) ->
 
     ``graph``: that of the model's inputs, where the caller has it.
     """
-    where = f"model {model.name}, label"
-    label = parse_arrow_type(_column(table, model.label, where))
-    if label is None or not any(conforms(label, kind) for kind in _LABEL_TYPES):
-        raise TypeMismatch("a label is a boolean or a number", where=where, value=str(label),
-                           allowed="bool, int, float")  # fmt: skip
+    _check_target(model.target, table, f"model {model.name}, label")
     graph = graph or _graph(model)
     columns = [node for node in graph.nodes if isinstance(node, RawColumn)]
     if all(_is_stored(table, column) for column in columns) and all(
@@ -216,6 +226,16 @@ def check_model(model: Model, table: Table, graph: MergedGraph | None = None) ->
         return  # every column was looked at once, however many inputs read it
     for item in model.inputs.values():
         check_component(item.component, table, f"model {model.name}, input {item.name}")
+
+
+def _check_target(target: Target, table: Table, where: str) -> None:
+    if target.component is not None:
+        check_component(target.component, table, where)
+        return
+    label = parse_arrow_type(_column(table, target.label, where))
+    if label is None or not any(conforms(label, kind) for kind in _LABEL_TYPES):
+        raise TypeMismatch("a label is a boolean or a number", where=where, value=str(label), allowed="bool, int, float",
+                           next_step='or an expression, such as label=hr.text("verdict") == "bought"')  # fmt: skip
 
 
 def _graph(model: Model) -> MergedGraph:
@@ -239,9 +259,20 @@ def check_component(component: Node, table: Table, where: str) -> None:
         stored = _column(table, column.name, where)
         found = parse_arrow_type(stored)
         if found is None or not conforms(found, column.type):
-            raise TypeMismatch(f"column {column.name!r} is not stored as it is declared", where=where,
-                               value=f"stored {stored}", allowed=f"declared {column.type}",
-                               next_step="declare the stored type and cast it, or store the declared type")  # fmt: skip
+            raise _not_as_declared(table.column(column.name), column, where)
+
+
+def _not_as_declared(stored: ColumnSchema, column: RawColumn, where: str) -> TypeMismatch:
+    """The error of a column that is declared as another type than it can be read as, with what to do about it."""
+    unreadable, kinds = unreadable_column(stored), declared_types(stored.arrow_type)
+    what = f"column {column.name!r} is not stored as it is declared"
+    step = "declare the stored type and cast it, or store the declared type"
+    if unreadable is not None:
+        what, step = f"column {column.name!r} cannot be read: {unreadable.why}", f"store {unreadable.cast}"
+    elif kinds:
+        step = f"declare it as {kinds[0]} and cast it, or store the declared type"
+    return TypeMismatch(what, where=where, value=f"stored {stored.arrow_type}", allowed=f"declared {column.type}",
+                        next_step=step)  # fmt: skip
 
 
 def _column(table: Table, name: str, where: str) -> str:
@@ -252,7 +283,7 @@ def _column(table: Table, name: str, where: str) -> str:
                             next_step=f"headrace table show {table.name} lists the columns") from None  # fmt: skip
 
 
-def _settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:
+def settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:
     """What of a model may change without a new version, where it did."""
     if before is None:
         return ()
@@ -261,13 +292,18 @@ def _settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str
     return (*changed, *(() if before.live else ("retired -> live",)))
 
 
+def check_client(before: ModelRecord | None, model: Model) -> None:
+    """Raise :class:`NameTaken` if the model's name is another client's."""
+    if before is not None and before.client != model.client:
+        raise NameTaken("another client has a model of this name", where=f"model {model.name}", value=model.client,
+                        allowed=before.client, next_step="choose another name")  # fmt: skip
+
+
 def _write_model(
     connection: Connection, before: ModelRecord | None, model: Model, table: Table, policy: str | None, now: float
 ) -> tuple[ModelRecord, bool]:
     """The record of this submission, and whether it is the newest version unchanged, which was ``before``."""
-    if before is not None and before.client != model.client:
-        raise NameTaken("another client has a model of this name", where=f"model {model.name}", value=model.client,
-                        allowed=before.client, next_step="choose another name")  # fmt: skip
+    check_client(before, model)
     identity = model_digest(model, table.name)
     models = schema.models
     if before is not None and before.digest == identity:
@@ -281,10 +317,13 @@ def _write_model(
     if before is not None:
         connection.execute(update(models).where(models.c.name == model.name).values(live=False))
         connection.execute(delete(schema.waits).where(schema.waits.c.model == before.id))
+    target = model.target
     connection.execute(insert(models).values(
         name=model.name, version=before.version + 1 if before else 1, client=model.client, priority=model.priority,
         label=model.label, table_name=table.name, table_version=table.version, digest=identity, live=True,
-        submitted_at=now, policy=policy or (before.policy if before else "all")))  # fmt: skip
+        submitted_at=now, policy=policy or (before.policy if before else "all"),
+        label_component=None if target.component is None else component_document(target.component),
+        task=target.task, classes=target.classes))  # fmt: skip
     record = get_model(connection, model.name)
     insert_rows(connection, schema.model_inputs, [
         {"model": record.id, "position": position, "name": item.name, "fingerprint": item.fingerprint}
@@ -296,4 +335,4 @@ def _write_model(
 def model_digest(model: Model, table: str) -> str:
     """What makes a version of a model: table, label, and the inputs in order. Its priority may change under way."""
     inputs = [[item.name, item.fingerprint] for item in model.inputs.values()]
-    return digest({"table": table, "label": model.label, "inputs": inputs})
+    return digest({"table": table, "label": model.target.identity, "inputs": inputs})

@@ -15,7 +15,7 @@ from warehouse.manifests import PlacedFragment
 from warehouse.partitions import partition_range
 from warehouse.table import Fragment, Overlay
 
-ChangeKind = Literal["register", "append", "overlay", "fix", "delete"]
+ChangeKind = Literal["register", "append", "overlay", "fix", "delete", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,13 @@ class ChangeNote:
 
 
 def check_version(connection: Connection, table: str, expected: int | None, where: str) -> None:
-    """Raise :class:`CatalogBusy` unless ``table`` is still at the version that the change was worked out for."""
-    query = select(schema.tables.c.version).where(schema.tables.c.name == table)
-    if connection.execute(query.with_for_update()).scalar() != expected:
+    """Raise :class:`CatalogBusy` unless ``table`` is still at the version that the change was worked out for.
+
+    ``expected`` is None for a table that is not there, or was dropped.
+    """
+    of = schema.tables.c
+    row = connection.execute(select(of.version, of.dropped_at).where(of.name == table).with_for_update()).first()
+    if (None if row is None or row.dropped_at is not None else row.version) != expected:
         raise CatalogBusy("another process registered or changed this table meanwhile", where=where, value=table,
                           next_step="run the command again")  # fmt: skip
 

@@ -180,7 +180,8 @@ def _check_overlays(warehouse: Warehouse, sample: float, random: Random) -> tupl
 
 def _check_artifacts(warehouse: Warehouse) -> tuple[int, list[Problem]]:
     with warehouse.catalog.read() as connection:
-        named = sorted(connection.execute(select(schema.analyses.c.artifact).distinct()).scalars())
+        found = set(connection.execute(select(schema.analyses.c.artifact).distinct()).scalars())
+        named = sorted(found | set(connection.execute(select(schema.model_analyses.c.artifact).distinct()).scalars()))
     problems = []
     for digest in named:
         try:

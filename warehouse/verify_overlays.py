@@ -69,12 +69,13 @@ def _deletions(connection: Connection, known: _Checksums) -> tuple[dict[str, int
 
 
 def _unknown_columns(connection: Connection, known: _Checksums) -> list[Problem]:
+    # A fragment of a table that was dropped keeps no path.
     of = schema.fragments.c
     problems = []
     query = select(of.id, of.digests, of.overlays).where(of.overlays.is_not(None))
     for row in connection.execute(query):
         for column, path in row.overlays.items():
-            if known.get(path, {}).get(column) != row.digests.get(column):
+            if path and known.get(path, {}).get(column) != row.digests.get(column):
                 what = f"fragment {row.id} names column {column}, which no change brought so"
                 problems.append(_problem(path, what, _REPORT))
     return problems

@@ -9,33 +9,67 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.beam import BeamOptions, Runner
-from headrace.cli.output import emit
+from headrace.cli.output import Screen, emit
 from headrace.cli.progress import progress_bar
 from headrace.cli.session import AsJson, Home, open_warehouse
 
 if TYPE_CHECKING:
-    from headrace.screens.analyze import AnalyzedRow
+    from headrace.screens.analyze import AnalyzedScreen, PlannedScreen
     from transforms.model import Model
+    from warehouse.model_analyses import UsedAnalysis
     from warehouse.warehouse import Warehouse
+
+
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be read and what would change, and do nothing.")
+]
 
 
 def analyze(
     file: Annotated[str, typer.Argument(help="A Python file that defines models, as headrace model submit takes it.")],
     table: Annotated[str, typer.Option(help="The table to read. Default: what the model names.")] = "",
     model: Annotated[list[str] | None, typer.Option(help="Only this model of the file; may be repeated.")] = None,
+    dry_run: DryRun = False,
     runner: Runner = "DirectRunner",
     beam_options: BeamOptions = None,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make the full passes that models need and that are not known yet; reads only partitions never read for them."""
+    """Make the full passes that models need and that are not known yet; reads only partitions never read for them.
+
+    Models that are pinned to earlier findings take the new ones when they are submitted next, as a new version.
+    """
     from headrace.model_file import chosen_models
-    from headrace.screens.analyze import AnalyzedScreen
 
     models = chosen_models(file, model)
     with open_warehouse(home) as warehouse:
-        rows = make_analyses(warehouse, models, table, runner, beam_options or ())
-    emit(AnalyzedScreen(tuple(rows)), as_json=as_json)
+        if dry_run:
+            screen: Screen = planned_analyses(warehouse, models, table)
+        else:
+            screen = make_analyses(warehouse, models, table, runner, beam_options or ())
+    emit(screen, as_json=as_json)
+
+
+def planned_analyses(warehouse: Warehouse, models: Iterable[Model], table: str) -> PlannedScreen:
+    """What :func:`make_analyses` would do."""
+    from headrace.screens.analyze import PlannedRow, PlannedScreen
+
+    rows = []
+    for model in _waiting(models):
+        from headrace.cli.quiet import import_quietly
+
+        import_quietly("pipelines.analysis.plan")
+        from pipelines.analysis.plan import plan_analyses
+
+        rows += [PlannedRow(model=model.name, **asdict(one)) for one in plan_analyses(warehouse, model, table or None)]
+    return PlannedScreen(tuple(rows))
+
+
+def _waiting(models: Iterable[Model]) -> list[Model]:
+    """The models that have full-pass operators."""
+    from transforms.full_pass import is_resolved
+
+    return [model for model in models if not is_resolved(item.component for item in model.inputs.values())]
 
 
 def make_analyses(
@@ -44,24 +78,34 @@ def make_analyses(
     table: str,
     runner: str = "DirectRunner",
     beam_options: Sequence[str] = (),
-) -> list[AnalyzedRow]:
+) -> AnalyzedScreen:
     """Make what is missing, with progress. Models without full-pass operators cost nothing, not even an import."""
-    from headrace.screens.analyze import AnalyzedRow
-    from transforms.full_pass import is_resolved
+    from headrace.screens.analyze import AnalyzedRow, AnalyzedScreen, ChangedRow
 
-    waiting = [model for model in models if not is_resolved(item.component for item in model.inputs.values())]
+    waiting = _waiting(models)
     if not waiting:
-        return []
+        return AnalyzedScreen(())
     from headrace.cli.quiet import import_quietly
 
     import_quietly("pipelines.analysis.analyze")
     from pipelines.analysis.analyze import analyze_model
+    from pipelines.analysis.plan import changed_analyses
     from pipelines.beam_runner import RunnerOptions
 
-    rows = []
+    rows, changes = [], []
     options = RunnerOptions(runner, flags=tuple(beam_options))
     with progress_bar("analyzing", "partitions") as report:
         for model in waiting:
+            before = _pinned(warehouse, model)
             made = analyze_model(warehouse, model, table=table or None, options=options, progress=report)
             rows += [AnalyzedRow(model=model.name, **asdict(one)) for one in made]
-    return rows
+            changed = changed_analyses(warehouse.storage, before, _pinned(warehouse, model))
+            changes += [ChangedRow(model=model.name, **asdict(one)) for one in changed]
+    return AnalyzedScreen(tuple(rows), tuple(changes))
+
+
+def _pinned(warehouse: Warehouse, model: Model) -> dict[str, UsedAnalysis]:
+    from warehouse.model_analyses import pinned_analyses
+
+    with warehouse.catalog.read() as connection:
+        return pinned_analyses(connection, model.name)

@@ -9,6 +9,7 @@ import typer
 from headrace.cli.output import emit
 from headrace.cli.quantities import moment_of
 from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.text_files import sources_of
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +31,19 @@ InvalidText = Annotated[
     str, typer.Option(help="Text that is not UTF-8: refuse the file, or replace what is invalid by U+FFFD.")
 ]
 Why = Annotated[str, typer.Option(help="The reason, kept in the table's history.")]
+Schema = Annotated[
+    str,
+    typer.Option(
+        help="The schema file of a text file. Default: what the table was imported with, or by the names of its columns."
+    ),
+]
+RejectShare = Annotated[float, typer.Option(help="Text files: give up when more than this share of the rows is bad.")]
+UniqueBy = Annotated[
+    str,
+    typer.Option(
+        help="COLUMN[,COLUMN]: leave out rows whose key their partition has already, or an earlier new row has."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change and what to compute; change nothing.")]
 
 
@@ -42,11 +56,19 @@ def add_commands(app: typer.Typer) -> None:
 
 def append(
     name: Name,
-    files: Annotated[list[str], typer.Argument(help="Parquet files, or folders of them, with the table's columns.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="Parquet files, folders of them, or CSV, TSV and JSONL (also .gz), with the table's columns."
+        ),
+    ],
     partition: Annotated[
         str, typer.Option(help="The partition of all rows, date=YYYY-MM-DD/hour=HH. Default: by the time column.")
     ] = "",
     create: Annotated[bool, typer.Option("--create", help="Make partitions that are not there yet.")] = False,
+    unique_by: UniqueBy = "",
+    schema: Schema = "",
+    max_reject_share: RejectShare = 0.05,
     invalid_text: InvalidText = "refuse",
     why: Why = "",
     dry_run: DryRun = False,
@@ -56,23 +78,31 @@ def append(
     """Add late rows: they become files of their own in the table's folder, and only they are computed."""
     from warehouse.changes.append import append_rows
 
+    keys = [column for column in unique_by.split(",") if column]
     with open_warehouse(home) as warehouse:
+        sources, notes = sources_of(warehouse, home, name, files, schema=schema, max_reject_share=max_reject_share,
+                                    dry_run=dry_run, whole_rows=True)  # fmt: skip
         done = append_rows(
-            warehouse, name, files, partition=partition, create=create, why=why, dry_run=dry_run,
-            invalid_text=invalid_text,
+            warehouse, name, sources, partition=partition, create=create, why=why, dry_run=dry_run,
+            invalid_text=invalid_text, unique_by=keys,
         )  # fmt: skip
-    emit(_screen(done), as_json=as_json)
+    emit(_screen(done, notes=notes), as_json=as_json)
 
 
 def overlay(
     name: Name,
     values: Annotated[
-        str, typer.Argument(help="With --on a Parquet file; without, a folder that mirrors the table's files.")
+        str,
+        typer.Argument(
+            help="With --on a Parquet, CSV, TSV or JSONL file; without, a folder that mirrors the table's files."
+        ),
     ],
     on: On = None,
     column: Columns = None,
     start: Start = "",
     end: End = "",
+    schema: Schema = "",
+    max_reject_share: RejectShare = 0.05,
     why: Why = "",
     dry_run: DryRun = False,
     home: Home = "",
@@ -83,22 +113,29 @@ def overlay(
 
     first, last = moment_of("--start", start), moment_of("--end", end)
     with open_warehouse(home) as warehouse:
+        (source,), notes = sources_of(warehouse, home, name, [values], schema=schema, max_reject_share=max_reject_share,
+                                      dry_run=dry_run, whole_rows=False)  # fmt: skip
         done = overlay_columns(
-            warehouse, name, values, on=on or (), columns=column or (), start=first, end=last, why=why, dry_run=dry_run
+            warehouse, name, source, on=on or (), columns=column or (), start=first, end=last, why=why, dry_run=dry_run
         )
-    emit(_screen(done, first, last), as_json=as_json)
+    emit(_screen(done, first, last, notes), as_json=as_json)
 
 
 def fix(
     name: Name,
     values: Annotated[
-        str, typer.Argument(help="With --on a Parquet file; without, a folder that mirrors the table's files.")
+        str,
+        typer.Argument(
+            help="With --on a Parquet, CSV, TSV or JSONL file; without, a folder that mirrors the table's files."
+        ),
     ],
     why: Annotated[str, typer.Option(help="What was wrong; kept in the table's history.")],
     on: On = None,
     column: Columns = None,
     start: Start = "",
     end: End = "",
+    schema: Schema = "",
+    max_reject_share: RejectShare = 0.05,
     dry_run: DryRun = False,
     home: Home = "",
     as_json: AsJson = False,
@@ -108,10 +145,12 @@ def fix(
 
     first, last = moment_of("--start", start), moment_of("--end", end)
     with open_warehouse(home) as warehouse:
+        (source,), notes = sources_of(warehouse, home, name, [values], schema=schema, max_reject_share=max_reject_share,
+                                      dry_run=dry_run, whole_rows=False)  # fmt: skip
         done = fix_columns(
-            warehouse, name, values, why=why, on=on or (), columns=column or (), start=first, end=last, dry_run=dry_run
+            warehouse, name, source, why=why, on=on or (), columns=column or (), start=first, end=last, dry_run=dry_run
         )
-    emit(_screen(done, first, last), as_json=as_json)
+    emit(_screen(done, first, last, notes), as_json=as_json)
 
 
 def delete(
@@ -120,9 +159,11 @@ def delete(
         list[str] | None, typer.Option("--where", help="COLUMN=VALUE; may be repeated, then all have to hold.")
     ] = None,
     on: On = None,
-    keys: Annotated[str, typer.Option(help="A Parquet file of keys; --on names its columns.")] = "",
+    keys: Annotated[str, typer.Option(help="A Parquet, CSV, TSV or JSONL file of keys; --on names its columns.")] = "",
     start: Start = "",
     end: End = "",
+    schema: Schema = "",
+    max_reject_share: RejectShare = 0.05,
     why: Why = "",
     dry_run: DryRun = False,
     home: Home = "",
@@ -134,10 +175,13 @@ def delete(
     conditions = [_condition(text) for text in where or ()]
     first, last = moment_of("--start", start), moment_of("--end", end)
     with open_warehouse(home) as warehouse:
+        sources, notes = sources_of(warehouse, home, name, [keys] if keys else [], schema=schema,
+                                    max_reject_share=max_reject_share, dry_run=dry_run, whole_rows=False)  # fmt: skip
         done = delete_rows(
-            warehouse, name, where=conditions, on=on or (), keys=keys, start=first, end=last, why=why, dry_run=dry_run
-        )
-    emit(_screen(done, first, last), as_json=as_json)
+            warehouse, name, where=conditions, on=on or (), keys=sources[0] if sources else "", start=first, end=last,
+            why=why, dry_run=dry_run,
+        )  # fmt: skip
+    emit(_screen(done, first, last, notes), as_json=as_json)
 
 
 def history(name: Name, home: Home = "", as_json: AsJson = False) -> None:
@@ -170,7 +214,9 @@ def _condition(text: str) -> tuple[str, str]:
     return column, value
 
 
-def _screen(done: Change, first: datetime | None = None, last: datetime | None = None) -> ChangeScreen:
+def _screen(
+    done: Change, first: datetime | None = None, last: datetime | None = None, notes: tuple[str, ...] = ()
+) -> ChangeScreen:
     from headrace.screens.changes import ChangeScreen, RecomputeRow
 
     return ChangeScreen(
@@ -185,9 +231,9 @@ def _screen(done: Change, first: datetime | None = None, last: datetime | None =
         columns=done.columns,
         added_columns=done.added_columns,
         unknown_keys=done.unknown_keys,
-        notes=(*done.notes, *_range_note(done, first, last)),
+        notes=(*notes, *done.notes, *_range_note(done, first, last)),
         recompute=tuple(
-            RecomputeRow(one.fingerprint, one.expression, one.columns, one.models, one.memos, one.rows)
+            RecomputeRow(one.fingerprint, one.expression, one.inputs, one.columns, one.models, one.memos, one.rows)
             for one in done.recompute
         ),
     )

@@ -58,6 +58,8 @@ def explain(
         decisions=tuple(_decision_row(one) for one in decisions if not (misses and one.hit)),
         nearest=tuple(map(_nearest_row, nearest)),
         summarised=not partitions,
+        label=found.label,
+        label_is_computed=found.target.component is not None,
     )
     emit(screen, as_json=as_json)
 

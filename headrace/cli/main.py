@@ -14,8 +14,21 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import analyze, clients, demo, graphs, maintenance, models, status, tables, tasks, train, work
-from headrace.cli.output import PrintableFormatter, record_to, say
+from headrace.cli import (
+    analyze,
+    clients,
+    demo,
+    graphs,
+    maintenance,
+    models,
+    predict,
+    status,
+    tables,
+    tasks,
+    train,
+    work,
+)
+from headrace.cli.output import PrintableFormatter, record_to, say, say_error
 from transforms.errors import HeadraceError, InputError
 
 DEFECT_STATUS = 70
@@ -39,6 +52,7 @@ app.add_typer(clients.app, name="clients")
 app.command("analyze")(analyze.analyze)
 app.command("work")(work.work)
 app.command("train")(train.train)
+app.command("predict")(predict.predict)
 app.command("status")(status.status)
 app.command("pins")(maintenance.pins)
 app.command("gc")(maintenance.gc)
@@ -72,7 +86,7 @@ def run(arguments: list[str] | None = None) -> int:
     except SystemExit as finished:
         return finished.code if isinstance(finished.code, int) else 0
     except HeadraceError as error:
-        say(f"error: {error}")
+        say_error(f"error: {error}")
         return error.exit_status
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])

@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.analyze import make_analyses
+from headrace.cli.analyze import make_analyses, planned_analyses
+from headrace.cli.check import check
 from headrace.cli.explain import explain
 from headrace.cli.export import export
 from headrace.cli.output import emit
+from headrace.cli.read import read
 from headrace.cli.session import AsJson, Home, open_warehouse
 
 if TYPE_CHECKING:
+    from headrace.screens.dry_run import DryRunScreen
     from transforms.model import Model
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
-    help="Submit models; list, show, explain, export and retire them.", no_args_is_help=True, rich_markup_mode=None
+    help="Check and submit models; list, show, explain, read, export and retire them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
@@ -40,21 +45,38 @@ def submit(
         ),
     ] = "",
     analyze: Annotated[
-        bool, typer.Option("--analyze", help="First make the full passes that are missing, as headrace analyze does.")
+        bool,
+        typer.Option(
+            "--analyze",
+            help="First make the full passes that the range's data needs now, as headrace analyze does. Without it, "
+            "models keep what they are pinned to.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what submitting would do, input by input, and with --analyze which analyses come first; change nothing.",
+        ),
     ] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
     """Submit the models of a file: match what is memoized, queue what is missing."""
     from headrace.model_file import chosen_models
-    from headrace.screens.models import SubmittedRow, SubmittedScreen
+    from headrace.screens.models import PinnedRow, SubmittedRow, SubmittedScreen
     from warehouse.submit import submit_model
 
     models = chosen_models(file, model)
+    if dry_run and not analyze:
+        emit(_planned(models, table, policy, home), as_json=as_json)
+        return
     rows = []
     with open_warehouse(home) as warehouse:
-        if analyze:
-            make_analyses(warehouse, models, table)
+        if dry_run:
+            emit(planned_analyses(warehouse, models, table), as_json=as_json)
+            return
+        changes = make_analyses(warehouse, models, table).changes if analyze else ()
         _check_all(warehouse, models, table)
         for each in models:
             done = submit_model(warehouse, each, table=table or None, policy=policy or None)
@@ -73,9 +95,47 @@ def submit(
                 policy=done.policy,
                 unchanged=done.unchanged,
                 changes=done.changes,
+                pinned=tuple(
+                    PinnedRow(one.operator, one.expression, f"{one.start} .. {one.end}", one.rows, one.rows_now or 0)
+                    for one in done.analyses
+                    if not one.is_current
+                ),
+                analyzed=tuple(change for change in changes if change.model == each.name),
             )
             rows.append(row)
     emit(SubmittedScreen(tuple(rows)), as_json=as_json)
+
+
+def _planned(models: Sequence[Model], table: str, policy: str, home: str) -> DryRunScreen:
+    from headrace.screens.dry_run import DryRunScreen, PlannedInputRow, PlannedRow
+    from warehouse.dry_run import plan_submissions
+
+    with open_warehouse(home) as warehouse:
+        planned = plan_submissions(warehouse, models, table=table or None, policy=policy or None)
+    rows = []
+    for one in planned:
+        inputs = tuple(
+            PlannedInputRow(each.name, **asdict(each.counts), changes=each.changes, reasons=dict(each.reasons))
+            for each in one.inputs
+        )
+        row = PlannedRow(
+            model=one.model,
+            version=one.version,
+            client=one.client,
+            table=one.table,
+            policy=one.policy,
+            unchanged=one.unchanged,
+            changes=one.changes,
+            inputs=inputs,
+            missing_analyses=one.missing_analyses,
+            pinned=one.pinned,
+            queued_tasks=one.work.tasks,
+            queued_rows=one.work.rows,
+            queued_secs=one.work.secs,
+            queued_bytes=round(one.work.memo_bytes),
+        )
+        rows.append(row)
+    return DryRunScreen(tuple(rows))
 
 
 def _check_all(warehouse: Warehouse, models: Sequence[Model], table: str) -> None:
@@ -111,6 +171,7 @@ def list_(home: Home = "", as_json: AsJson = False) -> None:
                 priority=item.priority,
                 table=item.table,
                 label=item.label,
+                task=item.target.kind,
                 components=components,
                 memos=states,
             )
@@ -121,13 +182,15 @@ def list_(home: Home = "", as_json: AsJson = False) -> None:
 @app.command("show")
 def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = False) -> None:
     """Show a model's inputs and their expressions."""
-    from headrace.screens.models import InputRow, ModelScreen
+    from headrace.screens.models import AnalysisRow, InputRow, ModelScreen
     from transforms.render import expression_text
+    from warehouse.model_analyses import pinned_analyses
     from warehouse.models import get_model, stored_inputs
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         model = get_model(connection, name, version or None)
         found = stored_inputs(connection, model.id)
+        pinned = pinned_analyses(connection, name, model.version)
     inputs = (
         InputRow(
             name=item.name,
@@ -144,13 +207,21 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
         priority=model.priority,
         table=model.table,
         label=model.label,
+        task=model.target.kind,
+        classes=model.target.classes,
         live=model.live,
         inputs=tuple(inputs),
+        analyses=tuple(
+            AnalysisRow(one.operator, one.expression, f"{one.start} .. {one.end}", one.rows, one.artifact)
+            for one in pinned.values()
+        ),
     )
     emit(screen, as_json=as_json)
 
 
 app.command("explain")(explain)
+app.command("check")(check)
+app.command("read")(read)
 app.command("export")(export)
 
 

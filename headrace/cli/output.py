@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import re
 import sys
 from contextvars import ContextVar
 from datetime import datetime
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 from rich.console import Console, RenderableType
 
 from headrace.screens.printable import json_printable, printable, printable_screen
+from headrace.screens.wrapping import wrapped
 from transforms.errors import StorageError
 
 
@@ -26,9 +28,12 @@ class Screen(Protocol):
         ...
 
 
-#: Columns a table may take: on a terminal at least, and in a pipe or a file.
-LEAST_WIDTH = 110
+#: The width in cells of what is printed into a pipe or a file, and the least width that a terminal's may be taken for.
 PLAIN_WIDTH = 140
+LEAST_WIDTH = 40
+
+#: How a line of an error begins that names one of its parts.
+_LABEL = re.compile(r"  [a-z]+: +")
 
 #: A file that gets the JSON of the screen as well, from ``headrace --record FILE``.
 record_to: ContextVar[str] = ContextVar("record_to", default="")
@@ -43,7 +48,6 @@ def emit(screen: Screen, *, as_json: bool) -> None:
         sys.stdout.write(text)
         return
     console = Console(markup=False, highlight=False, emoji=False)
-    # A narrow terminal wraps long lines by itself; cutting names would lose what they say.
     console.width = max(console.width, LEAST_WIDTH) if console.is_terminal else PLAIN_WIDTH
     console.print(printable_screen(screen).render(), soft_wrap=False)
 
@@ -51,6 +55,24 @@ def emit(screen: Screen, *, as_json: bool) -> None:
 def say(text: str) -> None:
     """Print a line, or some, on standard error."""
     sys.stderr.write(printable(text) + "\n")
+
+
+def say_error(text: str) -> None:
+    """Print an error on standard error; on a terminal its long lines go on beneath themselves."""
+    console = Console(stderr=True)
+    width = max(console.width, LEAST_WIDTH) if console.is_terminal else 0
+    say(error_text(printable(text), width))
+
+
+def error_text(text: str, width: int) -> str:
+    """The text of an error in lines of at most ``width`` cells; 0 leaves every line as it is."""
+    lines = []
+    for line in text.split("\n"):
+        label = _LABEL.match(line)
+        indent = label.end() if label else 0
+        parts = wrapped(line[indent:], width - indent) if width else [line[indent:]]
+        lines += [line[:indent] + parts[0], *(" " * indent + part for part in parts[1:])]
+    return "\n".join(lines)
 
 
 class PrintableFormatter(logging.Formatter):

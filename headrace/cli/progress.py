@@ -6,18 +6,35 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 Report = Callable[..., None]
 
 
+class _CountColumn(MofNCompleteColumn):
+    """How many of how many, once it is known how many there are."""
+
+    def render(self, task: Task) -> Text:
+        """The count, or nothing."""
+        return Text("") if task.total is None else super().render(task)
+
+
 @contextmanager
 def progress_bar(what: str, unit: str) -> Iterator[Report]:
-    """A bar that is told (done, total, what is being worked on). Without a terminal it is one line when the work ends."""
+    """A bar that shows (done, total). Without a terminal it is one line when the work ends; without work it is nothing."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        MofNCompleteColumn(),
+        _CountColumn(),
         TextColumn(unit, markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
@@ -28,4 +45,8 @@ def progress_bar(what: str, unit: str) -> Iterator[Report]:
         def report(done: int, total: int, current: str = "") -> None:
             progress.update(task, completed=done, total=total)
 
-        yield report
+        try:
+            yield report
+        finally:
+            if not progress.tasks[0].total:
+                progress.remove_task(task)

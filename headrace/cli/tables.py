@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.beam import Runner, split_beam_options
-from headrace.cli.changes import InvalidText, add_commands
+from headrace.cli.changes import InvalidText, UniqueBy, add_commands
+from headrace.cli.drop_table import drop
+from headrace.cli.imported_log import ParquetOptions, log_of
+from headrace.cli.infer import infer
 from headrace.cli.output import emit
 from headrace.cli.progress import progress_bar
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.text_files import keep_schema
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from headrace.screens.tables import RegisteredScreen
-    from pipelines.log_schema import LogSchema
-    from warehouse.table import Manifest, Table
+    import pyarrow as pa
+
+    from headrace.screens.tables import ColumnRow, RegisteredScreen
+    from warehouse.table import ColumnSchema, Manifest, Table
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
@@ -25,6 +30,8 @@ app = typer.Typer(
 )
 
 add_commands(app)
+app.command("drop")(drop)
+app.command("infer")(infer)
 
 
 @app.command("add")
@@ -39,6 +46,9 @@ def add(
     time_column: Annotated[str, typer.Option(help="The column that holds the event's time.")] = "",
     move: Annotated[bool, typer.Option("--move", help="The table's files moved: take this folder instead.")] = False,
     invalid_text: InvalidText = "refuse",
+    outside_times: Annotated[
+        str, typer.Option(help="A time outside of its partition: refuse the file, or keep the row where it is.")
+    ] = "refuse",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -50,14 +60,19 @@ def add(
             known = find_table(connection, name)
         if known is not None and not move:
             _check_root(warehouse, known, folder)
-        emit(register(warehouse, name, folder, time_column, invalid_text), as_json=as_json)
+        emit(register(warehouse, name, folder, time_column, invalid_text, outside_times), as_json=as_json)
 
 
 def register(
-    warehouse: Warehouse, name: str, folder: str, time_column: str, invalid_text: str = "refuse"
+    warehouse: Warehouse,
+    name: str,
+    folder: str,
+    time_column: str,
+    invalid_text: str = "refuse",
+    outside_times: str = "keep",
 ) -> RegisteredScreen:
     """Register (again) and describe what was found."""
-    from headrace.screens.tables import RegisteredScreen
+    from headrace.screens.tables import RegisteredScreen, UnreadableRow
     from warehouse.register import register_table
 
     with progress_bar(f"registering {name}", "bytes") as report:
@@ -68,6 +83,7 @@ def register(
             time_column=time_column or None,
             progress=report,
             invalid_text=invalid_text,
+            outside_times=outside_times,
         )
     return RegisteredScreen(
         table=found.table.name,
@@ -80,6 +96,8 @@ def register(
         size_bytes=found.bytes,
         dropped=found.dropped,
         replaced=found.replaced,
+        unreadable=tuple(UnreadableRow(one.name, one.arrow_type, one.why, one.cast) for one in found.unreadable),
+        unfit=found.unfit,
     )
 
 
@@ -89,51 +107,69 @@ def import_(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="TSV, CSV or JSONL files; gzip by the suffix .gz. After a --: options of Beam, as Beam takes them."
+            help="TSV, CSV or JSONL files, gzip by the suffix .gz; or Parquet files of any layout. After a --: options of "
+            "Beam, as Beam takes them."
         ),
     ],
-    schema: Annotated[str, typer.Option(help="The schema file (JSON): format, columns, time, partition_by.")],
+    schema: Annotated[
+        str,
+        typer.Option(
+            help="The schema file (JSON) of text: format, columns, time, partition_by. headrace table infer writes one."
+        ),
+    ] = "",
+    time_column: Annotated[
+        str, typer.Option(help="Parquet: the column of the event's time. Default: the only column of timestamps.")
+    ] = "",
+    time_unit: Annotated[
+        str, typer.Option(help="Parquet: s, ms, us or ns, of a time column of whole numbers since 1970.")
+    ] = "",
+    partition_by: Annotated[
+        str, typer.Option(help="Parquet: hour or day. Default: day where the events span over a fortnight, else hour.")
+    ] = "",
+    invalid_text: InvalidText = "refuse",
     output: Annotated[str, typer.Option(help="Folder of the Parquet files. Default: tables/NAME in the home.")] = "",
     max_reject_share: Annotated[
         float, typer.Option(help="Give up when more than this share of the rows is bad.")
     ] = 0.05,
     longest_line_bytes: Annotated[int, typer.Option(help="A longer line is one bad row, however long.")] = 16 << 20,
+    unique_by: UniqueBy = "",
     runner: Runner = "DirectRunner",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Import text logs as hourly or daily Parquet and register the result. Bad rows go to a side file with the reason."""
+    """Import logs as hourly or daily Parquet and register the result. Bad rows go to a side file with the reason."""
     from headrace.screens.tables import ImportedScreen
     from pipelines.beam_runner import RunnerOptions
     from pipelines.import_logs import ImportConfig, import_logs
-    from pipelines.log_schema import LogSchema
     from warehouse.register import check_table_name
 
     check_table_name(name)
     files, beam_options = split_beam_options(files)
     options = RunnerOptions(runner, flags=beam_options)
     local = Path(home_folder(home, "importing logs"))
-    log_schema = LogSchema.from_file(schema)
+    log = log_of(files, schema, ParquetOptions(time_column, time_unit, partition_by, invalid_text))
     root = _local_output(output) or str(local / "tables" / name)
     rejects = str(local / "rejects" / name)
     config = ImportConfig(
         tuple(files),
-        log_schema,
+        log,
         output=root,
         rejects=rejects,
         max_reject_share=max_reject_share,
         longest_line_bytes=longest_line_bytes,
+        unique_by=tuple(column for column in unique_by.split(",") if column),
     )
     with open_warehouse(home) as warehouse:
-        _check_import(warehouse, name, root, log_schema, schema)
+        _check_import(warehouse, name, root, log.arrow_schema, schema or files[0])
     with progress_bar(f"importing {name}", "files") as report:
         imported = import_logs(config, options, progress=report)
-    time_column = log_schema.time.column if log_schema.time else ""
     if not imported.rows and not Path(root).is_dir():
         raise DataError("the logs hold no rows that could be read", value=f"{imported.rejected} rows set aside",
                         next_step=f"see {rejects}" if imported.rejected else "check the files")  # fmt: skip
+    if Path(root).is_dir():
+        keep_schema(root, log)
     with open_warehouse(home) as warehouse:
-        registered = register(warehouse, name, root, time_column)
+        registered = register(warehouse, name, root, config.time_column, invalid_text)
     screen = ImportedScreen(
         output=root,
         rows=imported.rows,
@@ -142,11 +178,12 @@ def import_(
         partitions=len(imported.partitions),
         rejects_folder=rejects,
         registered=registered,
+        counts=imported.counts,
     )
     emit(screen, as_json=as_json)
 
 
-def _check_import(warehouse: Warehouse, name: str, root: str, log_schema: LogSchema, schema: str) -> None:
+def _check_import(warehouse: Warehouse, name: str, root: str, schema: pa.Schema, where: str) -> None:
     """Raise, before anything is written, if a known table would not take what this import is about to write."""
     from warehouse.manifests import find_table
     from warehouse.parquet_files import check_drift
@@ -157,8 +194,8 @@ def _check_import(warehouse: Warehouse, name: str, root: str, log_schema: LogSch
     if table is None:
         return
     _check_root(warehouse, table, root)
-    columns = [ColumnSchema(field.name, str(field.type)) for field in log_schema.arrow_schema]
-    check_drift(table.file_columns, columns, schema, name)
+    columns = [ColumnSchema(field.name, str(field.type)) for field in schema]
+    check_drift(table.file_columns, columns, where, name)
 
 
 def _local_output(output: str) -> str:
@@ -207,7 +244,7 @@ def show(
     name: Annotated[str, typer.Argument(help="Name of the table.")], home: Home = "", as_json: AsJson = False
 ) -> None:
     """Show a table's columns and partitions."""
-    from headrace.screens.tables import ColumnRow, PartitionRow, TableScreen
+    from headrace.screens.tables import PartitionRow, TableScreen
     from warehouse.manifests import get_table, table_manifests
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
@@ -218,7 +255,7 @@ def show(
         version=table.version,
         root=table.root,
         time_column=table.time_column,
-        columns=tuple(ColumnRow(column.name, column.arrow_type, column.overlay_only) for column in table.columns),
+        columns=tuple(_column_row(column) for column in table.columns),
         partitions=tuple(
             PartitionRow(
                 part.partition,
@@ -233,6 +270,15 @@ def show(
         ),
     )
     emit(screen, as_json=as_json)
+
+
+def _column_row(column: ColumnSchema) -> ColumnRow:
+    from headrace.screens.tables import ColumnRow
+    from warehouse.readable_types import unreadable_column
+
+    found = unreadable_column(column)
+    why = "" if found is None else f"{found.why}. Store {found.cast}"
+    return ColumnRow(column.name, column.arrow_type, column.overlay_only, why)
 
 
 def _overlaid(manifest: Manifest) -> tuple[str, ...]:

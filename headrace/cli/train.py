@@ -26,10 +26,10 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.screens.training import EpochRow, MetricsRow
+    from headrace.screens.training import AnyMetricsRow, EpochRow
     from trainer.config import TrainConfig
     from trainer.loop import TrainEvent, TrainReport
-    from trainer.metrics import Scores
+    from trainer.metrics import AnyScores
     from warehouse.solution import ReadSolution, SolutionFragment
     from warehouse.warehouse import Warehouse
 
@@ -49,6 +49,13 @@ def train(
     baseline: Annotated[
         list[str] | None, typer.Option(help="Score this raw column alone on the test partitions too; may be repeated.")
     ] = None,
+    accept_changed: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changed",
+            help="Go on where values of events that were trained are other ones now; they are not trained again.",
+        ),
+    ] = False,
     config: Annotated[str, typer.Option(help="A JSON file of training options, as docs/training.md lists them.")] = "",
     run_dir: Annotated[
         str, typer.Option(help="Folder of the checkpoints. Default: runs/MODEL-vVERSION in the home.")
@@ -73,12 +80,12 @@ def train(
         )
         settings = _settings(config, folder)
         for column in baseline or ():
-            _check_baseline(warehouse, solution.table, column)
+            _check_baseline(warehouse, solution, column)
         import_tensorflow_quietly()
-        report = _train(warehouse, solution, settings)
+        report = _train(warehouse, solution, settings, accept_changed)
         scores = _evaluate(warehouse, held_out, folder) if held_out else None
         raw = {column: _score_column(warehouse, held_out, column) for column in baseline or ()} if held_out else {}
-    emit(_screen(solution, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
+    emit(_screen(solution, held_out, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
 
 
 @contextmanager
@@ -105,11 +112,15 @@ def _pinned(
         yield solution
 
 
-def _check_baseline(warehouse: Warehouse, table: str, column: str) -> None:
+def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -> None:
     from warehouse.manifests import get_table
 
+    if solution.target.kind != "binary":
+        raise InputError("a baseline ranks events by a column, which needs a binary label",
+                         where=f"--baseline {column}", value=f"a {solution.target.kind} label",
+                         next_step="leave --baseline out")  # fmt: skip
     with warehouse.catalog.read() as connection:
-        stored = get_table(connection, table).column(column)
+        stored = get_table(connection, solution.table).column(column)
     if not stored.arrow_type.startswith(("int", "uint", "float", "double", "halffloat", "bool")):
         raise InputError("a baseline is a number", where=f"--baseline {column}", value=stored.arrow_type,
                          allowed="an integer, float or boolean column")  # fmt: skip
@@ -121,7 +132,7 @@ def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionF
     from warehouse.reader import read_fragment
 
     record = damage_recorder(warehouse)
-    return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record)
+    return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record, rows=True)
 
 
 def _settings(path: str, run_dir: str) -> TrainConfig:
@@ -140,8 +151,9 @@ def _settings(path: str, run_dir: str) -> TrainConfig:
     return TrainConfig.from_document(options, run_dir=run_dir)
 
 
-def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig) -> TrainReport:
+def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, accept_changed: bool) -> TrainReport:
     from trainer.loop import train as run_training
+    from warehouse.reader import read_labels
 
     with progress_bar(f"training {solution.model}", "events") as report:
 
@@ -150,10 +162,17 @@ def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig) 
                 say(f"a checkpoint was passed over: {event.message}")
             report(event.events, event.total_events)
 
-        return run_training(solution, _reader(warehouse, solution), settings, progress=follow)
+        return run_training(
+            solution,
+            _reader(warehouse, solution),
+            settings,
+            progress=follow,
+            read_labels=partial(read_labels, warehouse.storage, solution),
+            accept_changed=accept_changed,
+        )
 
 
-def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> Scores:
+def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> AnyScores:
     from trainer.trained import load_trained
 
     with progress_bar("testing", "events") as report:
@@ -161,28 +180,34 @@ def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> Sco
 
 
 def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> float | None:
-    """AUC of a raw number alone on the held-out events; a null ranks lowest. None when it is undefined."""
+    """AUC of a raw number alone on the held-out events that have a label; a null ranks lowest. None if it is undefined."""
     import numpy as np
+    import pyarrow.compute as pc
 
     from trainer.metrics import auc
-    from warehouse.overlay_files import live_mask
-    from warehouse.reader import read_raw
+    from warehouse.reader import LABEL, LIVE, read_labels
 
     labels: list[Any] = []
     values: list[Any] = []
     for fragment in (fragment for partition in held_out.partitions for fragment in partition.fragments):
-        raw = read_raw(warehouse.storage, fragment, [held_out.label, column])
-        live = live_mask(warehouse.storage, fragment)
-        raw = raw if live is None else raw.filter(live)
-        labels.append(raw[held_out.label].to_numpy().astype(np.float64))
+        stored = read_labels(warehouse.storage, held_out, fragment, columns=[column])
+        raw = stored.filter(pc.and_(stored[LIVE], pc.is_valid(stored[LABEL])))
+        labels.append(raw[LABEL].to_numpy().astype(np.float64))
         values.append(np.nan_to_num(raw[column].to_numpy().astype(np.float64), nan=-np.inf))
     ranked = auc(np.concatenate([np.zeros(0), *labels]), np.concatenate([np.zeros(0), *values]))
     return None if math.isnan(ranked) else ranked
 
 
-def _metrics(scores: Scores) -> MetricsRow:
-    from headrace.screens.training import MetricsRow
+def _metrics(scores: AnyScores) -> AnyMetricsRow:
+    from headrace.screens.training import ClassMetricsRow, MetricsRow, RegressionMetricsRow
+    from trainer.metrics import ClassScores, RegressionScores
 
+    if isinstance(scores, ClassScores):
+        return ClassMetricsRow(scores.events, scores.accuracy, scores.log_loss, scores.normalized_entropy)
+    if isinstance(scores, RegressionScores):
+        return RegressionMetricsRow(
+            scores.events, scores.mean_absolute_error, scores.mean_squared_error, scores.normalized_error
+        )
     return MetricsRow(scores.events, scores.auc, scores.log_loss, scores.normalized_entropy)
 
 
@@ -196,13 +221,14 @@ def _epoch_rows(report: TrainReport) -> tuple[EpochRow, ...]:
 
 def _screen(
     solution: ReadSolution,
+    held_out: ReadSolution | None,
     settings: TrainConfig,
     report: TrainReport,
-    scores: Scores | None,
+    scores: AnyScores | None,
     baselines: dict[str, float | None],
     secs: float,
 ) -> Any:
-    from headrace.screens.training import TrainedScreen
+    from headrace.screens.training import LateRow, TrainedScreen
 
     ledger = report.ledger
     return TrainedScreen(
@@ -221,6 +247,17 @@ def _screen(
         fewest_times=None if ledger is None else ledger.least,
         most_times=None if ledger is None else ledger.most,
         exact=None if ledger is None else ledger.exact,
+        unlabelled=report.unlabelled,
+        late=LateRow(
+            report.late.rows,
+            report.late.labels,
+            report.late.restored,
+            report.late.retracted,
+            report.late.accepted,
+        ),
+        label=solution.label,
+        task=solution.target.kind,
+        test_unlabelled=held_out.rows - scores.events if held_out and scores else 0,
         test=_metrics(scores) if scores else None,
         baselines=baselines,
         training_secs=report.seconds,

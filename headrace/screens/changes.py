@@ -13,10 +13,11 @@ from headrace.screens.units import count_text, many, time_text
 
 @dataclass(frozen=True, slots=True)
 class RecomputeRow:
-    """A component whose memos do not hold for the new version."""
+    """A component whose memos do not hold for the new version. ``inputs``: its names in ``models``, if it is an input."""
 
     fingerprint: str
     expression: str
+    inputs: tuple[str, ...]
     columns: tuple[str, ...]
     models: tuple[str, ...]
     memos: int
@@ -66,9 +67,9 @@ class ChangeScreen:
         lines.append(f"to compute: {many(memos, 'memo')}, {many(rows, 'row')}; "
                      + ("nothing was changed yet" if self.dry_run else "next: headrace work"))  # fmt: skip
         table = grid(
-            ("component*", "reads", "models", "memos>", "rows>"),
-            ((one.expression, ", ".join(one.columns), ", ".join(one.models), count_text(one.memos),
-              count_text(one.rows)) for one in self.recompute),
+            ("input*", "reads*", "models*", "memos>", "rows>"),
+            ((", ".join(one.inputs) or f"part of inputs: {one.expression}", ", ".join(one.columns), ", ".join(one.models),
+              count_text(one.memos), count_text(one.rows)) for one in self.recompute),
         )  # fmt: skip
         return Group("\n".join(lines), "", table)
 

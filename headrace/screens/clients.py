@@ -70,8 +70,10 @@ def _table(clients: Sequence[ClientRow], floor_share: float) -> RenderableType:
         "virtual time>",
         "deadline>",
     )
-    said = f"share now: of the workers, among the clients that have something to lease; none of them under {percent_text(floor_share)}"
-    turns = (
-        "virtual time: seconds of computing it was given, divided by its share; whoever waits with the least is next"
+    share = (
+        f"share now: its part of the workers while clients have tasks to lease, at least {percent_text(floor_share)}"
     )
-    return Group(grid(columns, rows), said, turns)
+    order = (
+        "virtual time: its seconds of computing divided by its share; the waiting client with the least is served next"
+    )
+    return Group(grid(columns, rows), share, order)

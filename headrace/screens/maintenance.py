@@ -46,7 +46,7 @@ class PinsScreen:
              count_text(pin.components), time_text(pin.since), secs_text(pin.expires_in_secs))
             for pin in self.pins
         )  # fmt: skip
-        columns = ("holder*", "model", "table", "from", "to", "components>", "since", "expires in>")
+        columns = ("job", "model", "table", "from", "to", "components>", "since", "expires in>")
         return grid(columns, rows)
 
 
@@ -91,7 +91,7 @@ class GarbageScreen:
             parts.append(f"{count_text(self.pinned_files)} more, {bytes_text(self.pinned_bytes)}, kept while jobs may "
                          "read them: headrace pins lists these")  # fmt: skip
         if self.named_meanwhile:
-            parts.append(f"named or deleted by somebody else meanwhile: {many(self.named_meanwhile, 'file')}")
+            parts.append(f"named or deleted by another process meanwhile: {many(self.named_meanwhile, 'file')}")
         if self.expired_leases:
             verb = "would end" if self.dry_run else "ended"
             parts.append(

@@ -7,13 +7,28 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.analyze import ChangedRow, changed_grid
 from headrace.screens.grid import facts, grid
-from headrace.screens.units import count_text, many, percent_text, secs_text
+from headrace.screens.units import count_text, many, more_rows, percent_text, secs_text
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedRow:
+    """A pinned analysis whose range holds other data by now: ``rows`` when it was analyzed, ``rows_now`` today."""
+
+    operator: str
+    expression: str
+    over: str
+    rows: int
+    rows_now: int
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedRow:
-    """What submitting one model found: (component, fragment) pairs by what becomes of them. ``changes``: settings that it set anew."""
+    """What submitting one model found: (component, fragment) pairs by what becomes of them. ``changes``: settings that it set anew.
+
+    ``pinned``: analyses that it keeps though their ranges changed. ``analyzed``: what it takes in the place of pinned ones.
+    """
 
     model: str
     version: int
@@ -29,6 +44,8 @@ class SubmittedRow:
     policy: str
     unchanged: bool
     changes: tuple[str, ...]
+    pinned: tuple[PinnedRow, ...] = ()
+    analyzed: tuple[ChangedRow, ...] = ()
 
     @property
     def said(self) -> str:
@@ -59,11 +76,12 @@ class SubmittedScreen:
              count_text(m.shared), count_text(m.queued), percent_text(m.covered_share), m.said)
             for m in self.models
         )  # fmt: skip
-        table = grid(
-            ("model", "version>", "client", "inputs>", "components×fragments>", "memoized>", "queued already>",
-             "queued now>", "covered>", "*"),
+        models = grid(
+            ("model", "version>", "client", "inputs>", "memos needed>", "ready>", "queued already>", "queued now>",
+             "covered>", "changes*"),
             rows,
         )  # fmt: skip
+        table = Group(models, *self._analyses())
         waiting = sum(m.queued + m.shared for m in self.models)
         computed = sum(m.computed for m in self.models)
         dropped = sum(m.dropped for m in self.models)
@@ -79,6 +97,26 @@ class SubmittedScreen:
             return Group(table, f"computed whenever they are read, as the policy says: {count_text(computed)}")
         return Group(table, "everything these models read is memoized")
 
+    def _analyses(self) -> list[RenderableType]:
+        """What models keep though their ranges changed, and what they take in the place of pinned findings."""
+        pinned = [
+            (
+                m.model,
+                f"{p.operator}({p.expression})",
+                p.over,
+                f"pinned to {many(p.rows, 'row')}; {more_rows(p.rows, p.rows_now)}",
+            )
+            for m in self.models
+            for p in m.pinned
+        ]
+        shown: list[RenderableType] = []
+        if pinned:
+            shown = ["", grid(("model", "pinned analysis*", "range", "what it keeps*"), pinned),
+                     "--analyze would find them anew and make new versions; --analyze --dry-run says what it would read"]  # fmt: skip
+        if changes := [change for m in self.models for change in m.analyzed]:
+            shown += ["", changed_grid(changes)]
+        return [*shown, ""] if shown else []
+
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
@@ -92,6 +130,12 @@ class ModelRow:
     label: str
     components: int
     memos: dict[str, int]
+    task: str = "binary"
+
+    @property
+    def label_text(self) -> str:
+        """The label, and the task unless it is the default."""
+        return self.label if self.task == "binary" else f"{self.label} ({self.task})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +149,16 @@ class ModelsScreen:
         if not self.models:
             return "no model is live; next: headrace model submit FILE.py --table TABLE"
         rows = (
-            (m.name, str(m.version), m.client, str(m.priority), m.table, m.label, str(m.components), _states(m.memos))
+            (
+                m.name,
+                str(m.version),
+                m.client,
+                str(m.priority),
+                m.table,
+                m.label_text,
+                str(m.components),
+                _states(m.memos),
+            )
             for m in self.models
         )
         columns = ("model", "version>", "client", "priority>", "table", "label", "components>", "memos*")
@@ -127,6 +180,17 @@ class InputRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AnalysisRow:
+    """An analysis that a version of a model is pinned to: ``rows`` events of its range, and the digest of what it found."""
+
+    operator: str
+    expression: str
+    over: str
+    rows: int
+    artifact: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelScreen:
     """One model and its inputs. ``live``: what it misses is computed; neither older versions nor retired models are."""
 
@@ -138,15 +202,30 @@ class ModelScreen:
     label: str
     live: bool
     inputs: tuple[InputRow, ...]
+    task: str = "binary"
+    classes: int = 0
+    analyses: tuple[AnalysisRow, ...] = ()
+
+    def _task(self) -> tuple[tuple[str, str], ...]:
+        if self.task == "binary":
+            return ()
+        return (("task", f"{self.task}, {self.classes} classes" if self.classes else self.task),)
 
     def render(self) -> RenderableType:
-        """Facts and inputs."""
+        """Facts and inputs, and the analyses that it is pinned to."""
         head = facts(
             (("model", self.name), ("version", f"{self.version}{'' if self.live else ', not live'}"),
-             ("client", self.client), ("priority", str(self.priority)), ("table", self.table), ("label", self.label))
+             ("client", self.client), ("priority", str(self.priority)), ("table", self.table), ("label", self.label), *self._task())
         )  # fmt: skip
         rows = ((i.name, i.type, i.fingerprint[:12], i.expression) for i in self.inputs)
-        return Group(head, "", grid(("input", "type", "fingerprint", "expression*"), rows))
+        shown: list[RenderableType] = [head, "", grid(("input", "type", "fingerprint", "expression*"), rows)]
+        if self.analyses:
+            pinned = (
+                (one.operator, one.expression, one.over, count_text(one.rows), one.artifact[:12])
+                for one in self.analyses
+            )
+            shown += ["", grid(("pinned analysis", "expression*", "range", "rows>", "artifact"), pinned)]
+        return Group(*shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +276,7 @@ def _alike(decision: DecisionRow) -> str:
 @dataclass(frozen=True, slots=True)
 class ExplainScreen:
     """Hit or miss for every input and partition of a model, with reasons. ``hits`` and ``misses`` count those that are
-    left out of ``decisions`` too; ``summarised`` only changes the table."""
+    left out of ``decisions`` too; ``summarised`` only changes the table. ``label_is_computed``: it is an expression."""
 
     model: str
     version: int
@@ -207,16 +286,23 @@ class ExplainScreen:
     decisions: tuple[DecisionRow, ...]
     nearest: tuple[NearestRow, ...]
     summarised: bool = True
+    label: str = ""
+    label_is_computed: bool = False
 
     def render(self) -> RenderableType:
         """Equal answers of one input are one line, unless asked for every partition."""
+        if not self.decisions and not self.misses:
+            return (
+                f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, 0 misses"
+            )
         head = (f"model {self.model} version {self.version}, policy {self.policy}: {many(self.hits, 'hit')}, "
                 f"{count_text(self.misses)} {'miss' if self.misses == 1 else 'misses'}")  # fmt: skip
         answers = self._summary() if self.summarised else self._every_partition()
         nearest = ["", self._nearest()] if self.nearest else []
         failed = any(one.reason_code == "failed" for one in self.decisions)
         next_step = ["", f"next: headrace tasks list --model {self.model} says what failed"] if failed else []
-        return Group(head, answers, *nearest, *next_step)
+        label = [f"label {self.label}, computed when it is read"] if self.label_is_computed else []
+        return Group(head, *label, answers, *([_COSTS_MEAN] if self.decisions else []), *nearest, *next_step)
 
     def _nearest(self) -> RenderableType:
         rows = ((n.input, n.fingerprint[:12], ", ".join(n.models) or "-", n.text) for n in self.nearest)
@@ -245,6 +331,7 @@ class ExplainScreen:
 
 
 _COSTS = ("if loaded>", "if computed>", "if kept>")
+_COSTS_MEAN = "if loaded, if computed, if kept: CPU time for all the requests expected, obtained in that way"
 
 
 def _costs(decisions: Sequence[DecisionRow]) -> tuple[str, str, str]:

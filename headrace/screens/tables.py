@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from rich.console import Group, RenderableType
@@ -11,6 +12,24 @@ from headrace.screens.grid import facts, grid
 from headrace.screens.units import bytes_text, count_text, many, time_text
 
 _PLACES_SHOWN = 4
+#: Partitions that a person is shown, half of them the first ones and half the last; the JSON has all.
+_MOST_PARTITIONS = 24
+_TYPE_WIDTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRow:
+    """A column of a type that no model reads, why, and what to store instead."""
+
+    name: str
+    arrow_type: str
+    why: str
+    cast: str
+
+
+def short_type(arrow_type: str) -> str:
+    """A type as a line has room for it."""
+    return arrow_type if len(arrow_type) <= _TYPE_WIDTH else f"{arrow_type[: _TYPE_WIDTH - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +46,8 @@ class RegisteredScreen:
     size_bytes: int
     dropped: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
+    unreadable: tuple[UnreadableRow, ...] = ()
+    unfit: tuple[str, ...] = ()
 
     def render(self) -> RenderableType:
         """One line of what changed, and what to do next."""
@@ -42,6 +63,14 @@ class RegisteredScreen:
             text += f"\ntext that is not UTF-8 is read with U+FFFD for what is invalid: {place} is the first of its fragment"
         if len(self.replaced) > _PLACES_SHOWN:
             text += f"\n… and {len(self.replaced) - _PLACES_SHOWN} more columns of fragments"
+        for column in self.unreadable[:_PLACES_SHOWN]:
+            text += (
+                f"\nno model can read {column.name}, {short_type(column.arrow_type)}: {column.why}. Store {column.cast}"
+            )
+        if len(self.unreadable) > _PLACES_SHOWN:
+            text += f"\n… and {len(self.unreadable) - _PLACES_SHOWN} more columns: headrace table show {self.table}"
+        for place in self.unfit:
+            text += f"\na model that reads this column fails: {place}"
         return text
 
 
@@ -84,6 +113,7 @@ class ColumnRow:
     name: str
     arrow_type: str
     overlay_only: bool
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +152,20 @@ class TableScreen:
         )
         # Most tables never change: the two columns appear with the first change.
         changed = any(p.deleted_rows or p.overlaid for p in self.partitions)
-        more = ("retracted>", "overlaid*") if changed else ()
+        extra = ("retracted>", "overlaid*") if changed else ()
+        shown = self.partitions
+        if len(shown) > _MOST_PARTITIONS:
+            shown = shown[: _MOST_PARTITIONS // 2] + shown[-_MOST_PARTITIONS // 2 :]
         partitions = grid(
-            ("partition", "version>", "fragments>", "rows>", "size>", *more),
+            ("partition", "version>", "fragments>", "rows>", "size>", *extra),
             ((p.partition, str(p.version), count_text(p.fragments), count_text(p.rows), bytes_text(p.size_bytes),
               *((count_text(p.deleted_rows), ", ".join(p.overlaid) or "-") if changed else ()))
-             for p in self.partitions),
+             for p in shown),
         )  # fmt: skip
-        return Group(head, "", columns, "", partitions)
+        left_out = len(self.partitions) - len(shown)
+        more = [f"{many(left_out, 'partition')} between them not shown: --json lists them all"] if left_out else []
+        unread = [f"no model can read {c.name}: {c.unreadable}" for c in self.columns if c.unreadable]
+        return Group(head, "", columns, "", *([*unread, ""] if unread else []), partitions, *more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +179,15 @@ class ImportedScreen:
     partitions: int
     rejects_folder: str
     registered: RegisteredScreen
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def render(self) -> RenderableType:
         """The import, then the registration."""
+        if not self.rows and not self.rejected:
+            return Group("nothing new: every row of these files was imported before", self.registered.render())
         text = (f"imported {many(self.rows, 'row')} into {many(self.partitions, 'partition')} under {self.output}; "
                 f"{count_text(self.late_rows)} of them late")  # fmt: skip
         if self.rejected:
             text += f"\nset aside, with line and reason, under {self.rejects_folder}: {many(self.rejected, 'row')}"
+        text += "".join(f"\n{what}: {count_text(count)}" for what, count in self.counts.items())
         return Group(text, self.registered.render())

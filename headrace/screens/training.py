@@ -10,6 +10,9 @@ from rich.console import Group, RenderableType
 from headrace.screens.grid import facts, grid
 from headrace.screens.units import count_text, secs_text
 
+#: Headings that are spelled out where there is room.
+_SPELLED = {"NE": "normalized entropy"}
+
 
 @dataclass(frozen=True, slots=True)
 class MetricsRow:
@@ -20,6 +23,41 @@ class MetricsRow:
     log_loss: float | None
     normalized_entropy: float | None
 
+    def figures(self) -> dict[str, float | None]:
+        """The figures by the heading that they have in a table."""
+        return {"AUC": self.auc, "log loss": self.log_loss, "NE": self.normalized_entropy}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMetricsRow:
+    """Quality of multi-class predictions on one set of events. A figure is None where it is undefined."""
+
+    events: int
+    accuracy: float | None
+    log_loss: float | None
+    normalized_entropy: float | None
+
+    def figures(self) -> dict[str, float | None]:
+        """The figures by the heading that they have in a table."""
+        return {"accuracy": self.accuracy, "log loss": self.log_loss, "NE": self.normalized_entropy}
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionMetricsRow:
+    """Quality of predicted numbers on one set of events. A figure is None where it is undefined."""
+
+    events: int
+    mean_absolute_error: float | None
+    mean_squared_error: float | None
+    normalized_error: float | None
+
+    def figures(self) -> dict[str, float | None]:
+        """The figures by the heading that they have in a table."""
+        return {"MAE": self.mean_absolute_error, "MSE": self.mean_squared_error, "MSE/variance": self.normalized_error}
+
+
+AnyMetricsRow = MetricsRow | ClassMetricsRow | RegressionMetricsRow
+
 
 @dataclass(frozen=True, slots=True)
 class EpochRow:
@@ -28,7 +66,22 @@ class EpochRow:
     epoch: int
     first_partition: str
     last_partition: str
-    metrics: MetricsRow
+    metrics: AnyMetricsRow
+
+
+@dataclass(frozen=True, slots=True)
+class LateRow:
+    """What came since the checkpoint that a run goes on from, in events of partitions that were trained.
+
+    ``rows`` came late, ``labels`` were skipped and have a label now, ``restored`` were retracted: these are trained now.
+    ``retracted`` were trained and are retracted since. ``accepted``: what of trained data differs, accepted as it is.
+    """
+
+    rows: int
+    labels: int
+    restored: int
+    retracted: int
+    accepted: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +90,8 @@ class TrainedScreen:
 
     ``table_version`` is the version of ``table`` that was read. ``columns_read`` counts (input, fragment) pairs by how they were read. ``counted`` events have a counter each, saved
     beside the weights; ``fewest_times`` and ``most_times`` are read off those counters. ``events_this_time`` were trained by this call, ``training_secs`` it took. ``baselines`` is the AUC of
-    raw columns, each alone, on the same test events.
+    raw columns, each alone, on the same test events. ``unlabelled`` events of the training range, ``test_unlabelled`` of the
+    test range, have no label yet and were skipped.
     """
 
     model: str
@@ -55,7 +109,12 @@ class TrainedScreen:
     fewest_times: int | None
     most_times: int | None
     exact: bool | None
-    test: MetricsRow | None
+    unlabelled: int
+    late: LateRow
+    label: str
+    task: str
+    test_unlabelled: int
+    test: AnyMetricsRow | None
     baselines: dict[str, float | None]
     training_secs: float
     secs: float
@@ -66,8 +125,9 @@ class TrainedScreen:
             (str(e.epoch + 1), e.first_partition, e.last_partition, count_text(e.metrics.events), *_quality(e.metrics))
             for e in self.epochs
         )
+        figures = self.epochs[0].metrics.figures() if self.epochs else {}
         table = grid(
-            ("epoch>", "from", "to", "events>", "AUC>", "log loss>", "NE>"),
+            ("epoch>", "from", "to", "events>", *(f"{name}>" for name in figures)),
             rows,
             title=f"{self.model} version {self.version}; each batch is scored before it is learned from",
         )
@@ -78,16 +138,53 @@ class TrainedScreen:
             ("table", f"{self.table} version {self.table_version}"),
             ("columns", f"{read} (inputs × fragments)"),
         ]
+        pairs += [("no label yet", text) for text in self._unlabelled()]
         if self.resumed_from:
             pairs.append(("resumed", f"from {PurePath(self.resumed_from).name}"))
+        pairs += [("late" if k == 0 else "", text) for k, text in enumerate(self._late())]
+        pairs += [("accepted", text) for text in self.late.accepted]
         pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))
         if self.test:
-            auc, log_loss, entropy = _quality(self.test)
-            quality = f"AUC {auc}, log loss {log_loss}, normalized entropy {entropy}"
+            named = (f"{_SPELLED.get(name, name)} {_number(value)}" for name, value in self.test.figures().items())
+            quality = ", ".join(named)
             pairs.append(("test", f"{count_text(self.test.events)} events: {quality}"))
+            if self.test_unlabelled:
+                pairs.append(
+                    (
+                        "",
+                        f"{_events(self.test_unlabelled)} of the test range {_have(self.test_unlabelled)} no label yet",
+                    )
+                )
         pairs += [("baseline", f"{column} alone: AUC {_number(auc)}") for column, auc in self.baselines.items()]
         pairs.append(("run", self.run_dir))
         return Group(table, facts(pairs))
+
+    def _unlabelled(self) -> tuple[str, ...]:
+        skipped = self.unlabelled
+        return (
+            (
+                f"{_events(skipped)} {'is' if skipped == 1 else 'are'} skipped; the same command trains what has a label then",
+            )
+            if skipped
+            else ()
+        )
+
+    def _late(self) -> list[str]:
+        late = self.late
+        counted = (
+            (late.labels, f"{_events(late.labels)} whose label has come"),
+            (late.rows, f"{_events(late.rows)} that came late"),
+            (
+                late.restored,
+                f"{_events(late.restored)} that {'is' if late.restored == 1 else 'are'} no longer retracted",
+            ),
+        )
+        lines = [f"{text} {'is' if count == 1 else 'are'} trained now" for count, text in counted if count]
+        if late.retracted:
+            lines.append(
+                f"{_events(late.retracted)} that {'was' if late.retracted == 1 else 'were'} trained {_have(late.retracted)} been retracted since"
+            )
+        return lines
 
     def _counted(self) -> str:
         if self.counted is None or self.fewest_times is None or self.most_times is None:
@@ -97,9 +194,19 @@ class TrainedScreen:
         return f"{count_text(self.counted)} events, each {how} (counted, not inferred)"
 
 
-def _quality(metrics: MetricsRow) -> tuple[str, str, str]:
-    return _number(metrics.auc), _number(metrics.log_loss), _number(metrics.normalized_entropy)
+def _events(count: int) -> str:
+    return f"{count_text(count)} {'event' if count == 1 else 'events'}"
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _quality(metrics: AnyMetricsRow) -> tuple[str, ...]:
+    return tuple(map(_number, metrics.figures().values()))
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if abs(value) < 1000 else f"{value:.5g}"

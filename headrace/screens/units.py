@@ -37,6 +37,13 @@ def many(count: int, noun: str) -> str:
     return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
 
 
+def more_rows(before: int, now: int) -> str:
+    """How the rows of a range changed since it was analyzed."""
+    if now == before:
+        return "the range has other values now"
+    return f"the range has {many(abs(now - before), 'row')} {'more' if now > before else 'fewer'} since"
+
+
 def percent_text(share: float | None) -> str:
     """0.953 as ``95.3 %``; nothing to take a share of is a dash."""
     return "-" if share is None else f"{share * 100:.1f} %"

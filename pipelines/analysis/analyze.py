@@ -10,16 +10,18 @@ from functools import partial
 from pipelines.analysis.accumulators import merged
 from pipelines.analysis.contributions import known_contributions, read_contribution
 from pipelines.analysis.passes import run_passes
+from pipelines.analysis.preprocessing import preprocessing_graphs
 from pipelines.analysis.values import Part, PartitionWork
 from pipelines.beam_runner import RunnerOptions
 from pipelines.progress import Progress
 from transforms.errors import DataError
+from transforms.full_pass import PreprocessingAnalysis
 from transforms.graph import Node, component_document
 from transforms.model import Model
-from transforms.render import expression_text
 from warehouse.analyses import PartitionData, PlacedAnalysis, record_written, resolve_components
 from warehouse.artifacts import write_artifact
 from warehouse.manifests import get_table
+from warehouse.model_analyses import prepare_analyses
 from warehouse.storage import Storage
 from warehouse.submit import check_model
 from warehouse.table import content_of
@@ -68,9 +70,37 @@ def analyze_model(
     while True:
         resolution = resolve_components(warehouse, components, name)
         if not resolution.missing:
+            action = partial(prepare_analyses, model=model.name, used=resolution.used)
+            warehouse.catalog.run(action, idempotent=True)
             return tuple(made)
-        made += _make(warehouse, resolution.missing, options, progress)
+        made += _make_all(warehouse, resolution.missing, options, progress)
         components = resolution.components
+
+
+def _make_all(
+    warehouse: Warehouse, missing: Sequence[PlacedAnalysis], options: RunnerOptions | None, progress: Progress | None
+) -> list[Analyzed]:
+    """The operators' analyses, then those of whole preprocessing functions, one after the other."""
+    whole = [placed for placed in missing if isinstance(placed.analysis, PreprocessingAnalysis)]
+    own = [placed for placed in missing if not isinstance(placed.analysis, PreprocessingAnalysis)]
+    made = _make(warehouse, own, options, progress) if own else []
+    return made + [_make_whole(warehouse, placed, options, progress) for placed in whole]
+
+
+def _make_whole(
+    warehouse: Warehouse, placed: PlacedAnalysis, options: RunnerOptions | None, progress: Progress | None
+) -> Analyzed:
+    """The analysis of a preprocessing_fn, which tf.Transform runs over all partitions of its range."""
+    begun = time.monotonic()
+    graphs = preprocessing_graphs(placed, warehouse.storage, options, progress)
+    while True:
+        artifact = write_artifact(warehouse.storage, graphs)
+        secs = time.monotonic() - begun
+        action = partial(record_written, storage=warehouse.storage, placed=placed, artifact=artifact, secs=secs,
+                         now=warehouse.clock())  # fmt: skip
+        if warehouse.catalog.run(action, idempotent=True):
+            read = {partition.contribution for partition in placed.partitions}
+            return _report(placed, read, artifact, len(graphs), secs)
 
 
 def _make(
@@ -129,7 +159,7 @@ def _report(placed: PlacedAnalysis, contributions: Set[str], artifact: str, size
     read = [partition for partition in placed.partitions if partition.contribution in contributions]
     return Analyzed(
         operator=placed.analysis.operator,
-        expression=expression_text(placed.analysis.expression),
+        expression=placed.analysis.text,
         over=str(placed.analysis.over),
         partitions=len(placed.partitions),
         partitions_read=len(read),

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 MODELS = """
@@ -67,3 +70,73 @@ def test_a_range_outside_the_table_is_one_clear_error(cli: Callable[..., Any], m
     for command in (("analyze",), ("model", "submit")):
         refused = cli(*command, model_file, status=2)
         assert "no partition starts in the range" in refused.err
+
+
+def add_late_rows(cli: Callable[..., Any], log: Path) -> None:
+    """A second file in the first partition: half of the first one's rows again, at other prices."""
+    folder = min(folder for folder in log.iterdir() if folder.is_dir())
+    file = min(folder.glob("**/*.parquet"))
+    rows = pq.read_table(file, partitioning=None)
+    rows = rows.slice(0, rows.num_rows // 2)
+    at = rows.schema.get_field_index("price")
+    prices = pc.multiply(rows["price"], pa.scalar(2.0, pa.float32())).cast(pa.float32())
+    pq.write_table(rows.set_column(at, "price", prices), file.with_name("late.parquet"))
+    cli("table", "add", "log", log)
+
+
+def test_late_rows_change_nothing_until_it_is_asked_for(
+    cli: Callable[..., Any], model_file: Path, small_log: Path
+) -> None:
+    cli("model", "submit", model_file, "--analyze")
+    first = cli("model", "show", "ctr", "--json").json
+    assert [one["operator"] for one in first["analyses"]] == ["vocabulary_ids", "standardize_over"]
+    assert first["analyses"][0]["artifact"][:12] in cli("model", "show", "ctr").out
+    plan = cli("analyze", model_file, "--dry-run", "--json").json["plan"]
+    assert [(one["state"], one["partitions_to_read"]) for one in plan] == [("unchanged", 0)] * 2
+
+    add_late_rows(cli, small_log)
+    (_, again) = cli("model", "submit", model_file, "--json").json["models"]
+    assert (again["version"], again["unchanged"]) == (1, True)
+    assert [one["rows_now"] > one["rows"] for one in again["pinned"]] == [True, True]
+    said = cli("model", "submit", model_file).out
+    assert "more since" in said
+    assert "--analyze would find them anew" in said
+    assert cli("model", "show", "ctr", "--json").json == first
+
+    for command in (("analyze",), ("model", "submit", "--analyze")):
+        planned = cli(*command, model_file, "--dry-run").out
+        assert "1 of 2" in planned
+        assert "pinned; the range has" in planned
+        assert "nothing was read" in planned
+    assert cli("model", "show", "ctr", "--json").json == first, "a dry run changes nothing"
+
+    submitted = cli("model", "submit", model_file, "--analyze", "--json").json["models"][1]
+    assert (submitted["version"], submitted["pinned"]) == (2, [])
+    vocabulary, scale = submitted["analyzed"]
+    assert vocabulary["rows_before"] < vocabulary["rows"]
+    assert "mean" in scale["difference"]
+    second = cli("model", "show", "ctr", "--json").json
+    assert [one["rows"] for one in second["analyses"]] == [vocabulary["rows"], scale["rows"]]
+    assert cli("model", "show", "ctr", "--version", 1, "--json").json["analyses"] == first["analyses"]
+    cli("gc", "--yes")
+    assert "damaged" not in cli("verify").out
+
+
+def test_what_analyze_makes_is_what_the_next_submission_takes(
+    cli: Callable[..., Any], model_file: Path, small_log: Path
+) -> None:
+    cli("model", "submit", model_file, "--analyze")
+    add_late_rows(cli, small_log)
+    changes = cli("analyze", model_file, "--json").json["changes"]
+    assert [one["operator"] for one in changes] == ["standardize_over"] or len(changes) == 2
+    assert cli("model", "show", "ctr", "--json").json["version"] == 1
+    submitted = cli("model", "submit", model_file, "--json").json["models"]
+    assert [(one["version"], one["pinned"]) for one in submitted] == [(1, []), (2, [])]
+    assert cli("model", "submit", model_file, "--json").json["models"][1]["unchanged"]
+
+
+def test_another_range_is_another_analysis(cli: Callable[..., Any], model_file: Path) -> None:
+    cli("model", "submit", model_file, "--analyze")
+    model_file.write_text(model_file.read_text(encoding="utf-8").replace("T02:00", "T01:00"), encoding="utf-8")
+    refused = cli("model", "submit", model_file, status=2)
+    assert "standardize_over(price)" in refused.err

@@ -57,7 +57,7 @@ def test_a_table_that_changes(cli, table, tmp_path):
     assert "stays at version 5" in cli("table", "delete", "log", "--where", f"event_id={ids[0]}").out
 
     shown = cli("table", "show", "log", "--json").json
-    assert shown["columns"][-1] == {"name": "spam", "arrow_type": "float", "overlay_only": True}
+    assert shown["columns"][-1] == {"name": "spam", "arrow_type": "float", "overlay_only": True, "unreadable": ""}
     assert [part["deleted_rows"] for part in shown["partitions"]] == [0, 1, 0, 0]
     assert [part["overlaid"] for part in shown["partitions"]] == [[], ["price", "spam"], [], []]
     assert "float, only by overlay" in cli("table", "show", "log").out

@@ -280,7 +280,7 @@ def test_every_command_has_help(capsys):
     commands += [["tasks", name] for name in ("list", "show", "retry", "drop")]
     commands += [["clients", name] for name in ("list", "set")]
     commands += [["pins"], ["gc"], ["compact"], ["verify"]]
-    for words in [*groups, *commands, ["work"], ["train"], ["status"], ["demo"]]:
+    for words in [*groups, *commands, ["work"], ["train"], ["predict"], ["status"], ["demo"]]:
         assert run([*words, "--help"]) == 0
         text = capsys.readouterr().out
         assert "Usage: headrace" in text

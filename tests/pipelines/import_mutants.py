@@ -23,10 +23,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.log_blocks import LineBlock
+from pipelines.log_blocks import LineBlock, LongLine, read_blocks
 from pipelines.log_schema import LogSchema
 from pipelines.parse_json_lines import slow_block
 from pipelines.parse_log import parse_log
+from pipelines.quoted_records import whole_records
 from pipelines.typed_rows import ParsedBlock
 from tests.support.mutations import mutated
 from transforms.errors import HeadraceError
@@ -142,6 +143,7 @@ def read_log(kind: str, seed: int, folder: Path) -> Seen:
             longest_line_bytes=longest,
         )
     ]
+    content = line_feeds(content)
     alone = list(_alone(content, schema, folder / "line", longest))
     if not _joined(whole) == _joined(cut) == _joined(alone):
         return Seen("read", f"depends on neighbours: {content!r}")
@@ -173,7 +175,7 @@ _ALONE: dict[tuple[str, bytes, int], Described] = {}
 
 
 def _alone(content: bytes, schema: LogSchema, path: Path, longest: int) -> Iterator[Described]:
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    for number, line in _lines(content, schema, longest):
         key = (schema.format, b"\n" * (number > 1) + line, longest)
         if key not in _ALONE:
             path.write_bytes(
@@ -182,6 +184,38 @@ def _alone(content: bytes, schema: LogSchema, path: Path, longest: int) -> Itera
             _ALONE[key] = _joined([_described(one) for one in parse_log(str(path), schema, longest_line_bytes=longest)])
         rows, rejects = _ALONE[key]
         yield rows, [(number, *reject[1:]) for reject in rejects]
+
+
+def line_feeds(content: bytes) -> bytes:
+    """The content as a reader takes it whose first line end is a carriage return alone."""
+    first = content.find(b"\r")
+    if first < 0 or b"\n" in content[: first + 2]:
+        return content
+    at_end = first + 1 == len(content)
+    return content if at_end else content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _lines(content: bytes, schema: LogSchema, longest: int) -> Iterator[tuple[int, bytes]]:
+    """Each line with its number; of CSV, each record."""
+    if schema.format != "csv":
+        yield from enumerate(content.split(b"\n"), start=1)
+        return
+    mark = b"\xef\xbb\xbf"
+    marked = content.startswith(mark)
+    path_blocks = read_log_blocks(content.removeprefix(mark), longest)
+    for block in whole_records(path_blocks, ",", longest):
+        if isinstance(block, LongLine):
+            yield block.number, content.split(b"\n")[block.number - 1].removeprefix(mark)
+            continue
+        for number, record in zip(block.numbers.tolist(), block.each(), strict=True):
+            yield number, mark * (marked and number == 1) + record
+
+
+def read_log_blocks(content: bytes, longest: int) -> Iterator[LineBlock | LongLine]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        path.write_bytes(content)
+        yield from read_blocks(str(path), longest_line_bytes=longest)
 
 
 def read_schema_file(seed: int, folder: Path) -> Seen:

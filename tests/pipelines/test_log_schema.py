@@ -65,7 +65,7 @@ def test_a_schema_that_is_not_json_says_where(tmp_path: Path) -> None:
         ({"columns": [{"name": "a", "type": "string", "separator": ""}]}, "s, columns[0].separator", "", ""),
         ({"columns": [{"name": "a", "type": "string", "required": 1}]}, "s, columns[0].required", 1, ""),
         ({"time": {"column": "when", "unit": "ms"}}, "s, time.column", "when", "user, query"),
-        ({"time": {"column": "time", "unit": "minutes"}}, "s, time.unit", "minutes", "s, ms, us, iso8601"),
+        ({"time": {"column": "time", "unit": "minutes"}}, "s, time.unit", "minutes", "s, ms, us, ns, iso8601"),
         ({"partition_by": "week"}, "s, partition_by", "week", "hour, day"),
         ({"header": "yes"}, "s, header", "yes", ""),
         ({"null": ""}, "s, null", "", ""),
@@ -106,3 +106,86 @@ def test_a_hostile_schema_file_is_refused(tmp_path: Path, text: str, problem: st
     with pytest.raises(LogSchemaError, match=problem) as caught:
         LogSchema.from_file(str(path))
     assert caught.value.where.startswith(str(path))
+
+
+EVERY_ENTRY: list[dict[str, object]] = [
+    {
+        "format": "jsonl", "encoding": "gb18030", "null": ["-"], "partition_by": "day",
+        "columns": [
+            {"name": "c", "type": "string", "path": "user.geo.country", "trim": True},
+            {"name": "k", "type": "string", "path": ["a.b", "c"], "json": True},
+            {"name": "l", "type": "timestamp", "list": True, "unit": "ns", "required": True},
+            {"name": "f", "type": "float32", "thousands": ".", "decimal": ",", "non_finite": True},
+            {"name": "i", "type": "int64", "hexadecimal": True, "thousands": ","},
+            {"name": "t", "type": "timestamp", "format": ["%Y-%m-%d %H:%M", "%d/%m/%Y"], "zone": "Europe/Berlin"},
+        ],
+        "time": {"column": "t", "from": "2000-01-01", "until": "2030-01-01T00:00+01:00"},
+    },
+    {"format": "csv", "delimiter": ";", "quote": False, "header": True, "columns": [{"name": "a", "type": "bool"}],
+     "time": {"row_order": {"start": "2026-01-01T00:00Z", "rows_per_hour": 500}}},
+    {"format": "tsv", "quote": True, "columns": [{"name": "a", "type": "timestamp", "separator": "|"}],
+     "time": {"column": "day", "file_name": "clicks_%Y%m%d*.tsv", "zone": "Asia/Shanghai"}},
+    {"format": "csv", "columns": [{"name": "a", "type": "int64"}], "time": {"fixed": "2026-01-01T00:00Z"}},
+    {"format": "csv", "columns": [{"name": "t", "type": "timestamp", "unit": "s"}], "time": {"column": "t", "unit": "s"}},
+    GOOD,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("document", EVERY_ENTRY)
+def test_a_schema_is_written_as_it_is_read(document: dict[str, object]) -> None:
+    schema = LogSchema.from_document(document)
+    written = json.loads(json.dumps(schema.to_document()))
+    assert LogSchema.from_document(written) == schema
+    assert LogSchema.from_document(written).to_document() == written
+
+
+def test_a_made_up_time_is_one_column_more() -> None:
+    schema = LogSchema.from_document(EVERY_ENTRY[2])
+    assert schema.names == ("a",)
+    assert schema.arrow_schema.names == ["a", "day"]
+
+
+TEXT = {"name": "a", "type": "string"}
+TIME = {"name": "time", "type": "timestamp"}
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "place", "value"),
+    [
+        ({}, {"format": "%Q"}, "columns[1].format", "%Q"),
+        ({}, {"format": "%H:%M"}, "columns[1].format", "%H:%M"),
+        ({}, {"format": "%Y-%m-%d %I:%M"}, "columns[1].format", "%Y-%m-%d %I:%M"),
+        ({}, {"format": "%Y-%m-%d %Y"}, "columns[1].format", "%Y"),
+        ({}, {"format": "%"}, "columns[1].format", "%"),
+        ({}, {"format": []}, "columns[1].format", 0),
+        ({}, {"format": "%s", "unit": "s"}, "columns[1].unit", "s"),
+        ({}, {"zone": "Europe/Belrin"}, "columns[1].zone", "Europe/Belrin"),
+        ({}, {"separator": "|"}, "columns[1].separator", "|"),
+        ({}, {"list": True}, "columns[1].list", True),
+        ({}, {"thousands": ","}, "columns[1].thousands", ","),
+        ({"columns": [{**TEXT, "path": "x"}, TIME]}, {}, "columns[0].path", "x"),
+        ({"columns": [{**TEXT, "json": True}, TIME]}, {}, "columns[0].json", True),
+        ({"columns": [{"name": "a", "type": "float64", "thousands": "."}, TIME]}, {}, "columns[0].thousands", "."),
+        ({"columns": [{"name": "a", "type": "int64", "thousands": "12"}, TIME]}, {}, "columns[0].thousands", "12"),
+        ({"encoding": "utf-7"}, {}, "encoding", "utf-7"),
+        ({"encoding": "rot13"}, {}, "encoding", "rot13"),
+        ({"delimiter": "||"}, {}, "delimiter", "||"),
+        ({"delimiter": '"'}, {}, "delimiter", '"'),
+        ({"format": "tsv", "delimiter": ","}, {}, "delimiter", ","),
+        ({"time": {"column": "time", "fixed": "2026-01-01"}}, {}, "time.column", "time"),
+        ({"time": {"fixed": "2026-13-01"}}, {}, "time.fixed", "2026-13-01"),
+        ({"time": {"fixed": "2026-01-01", "unit": "s"}}, {}, "time.unit", "s"),
+        ({"time": {"fixed": "2026-01-01", "file_name": "%Y.csv"}}, {}, "time", "fixed and file_name"),
+        ({"time": {"file_name": "clicks.csv"}}, {}, "time.file_name", "clicks.csv"),
+        ({"time": {"row_order": {"start": "2026-01-01", "rows_per_hour": 0}}}, {}, "time.row_order.rows_per_hour", 0),
+        ({"time": {"column": "time", "from": "2026-01-02", "until": "2026-01-01"}}, {}, "time.until", "2026-01-01"),
+        ({"time": {"column": "time", "until": "9999-12-31T01:00"}}, {}, "time.until", "9999-12-31T01:00"),
+    ],
+)  # fmt: skip
+def test_an_entry_that_cannot_be_meant_is_refused(
+    change: dict[str, object], column: dict[str, object], place: str, value: object
+) -> None:
+    document = {"format": "csv", "columns": [TEXT, {**TIME, **column}], "time": {"column": "time"}, **change}
+    with pytest.raises(LogSchemaError) as caught:
+        LogSchema.from_document(document, where="s")
+    assert (caught.value.where, caught.value.value) == (f"s, {place}", value)

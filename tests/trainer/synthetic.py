@@ -88,6 +88,11 @@ class Synthetic:
         self.reads.append(fragment.path)
         return self.tables[fragment.path]
 
+    def read_labels(self, fragment: SolutionFragment) -> pa.Table:
+        """The labels of the fragment's stored events."""
+        table = self.tables[fragment.path].select(["__label__"])
+        return table.append_column("__live__", pa.array(np.ones(table.num_rows, bool)))
+
 
 def config(run_dir: Path | str, **options: Any) -> TrainConfig:
     """Small sizes; not deterministic mode, which wants a process to itself."""

@@ -19,24 +19,27 @@ pytest.importorskip("tensorflow")
 OPTIONS = {"passes": 3, "dropout": 0.1, "partitions": 4, "dims": {"user": 6}, "seed": 5}
 
 
-def start(run_dir: Path, batches: int = 0) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.trainer.synthetic", str(run_dir), json.dumps(OPTIONS), str(batches)]
+SYNTHETIC = ("tests.trainer.synthetic", json.dumps(OPTIONS))
+
+
+def start(run_dir: Path, batches: int = 0, program: tuple[str, str] = SYNTHETIC) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", program[0], str(run_dir), program[1], str(batches)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
-def run_to_the_end(run_dir: Path) -> dict:
-    process = start(run_dir)
+def run_to_the_end(run_dir: Path, program: tuple[str, str] = SYNTHETIC) -> dict:
+    process = start(run_dir, program=program)
     lines = process.communicate(timeout=300)[0].splitlines()
     assert process.returncode == 0
     return json.loads(lines[-1])["report"]
 
 
-def kill_after(run_dir: Path, batches: int, extra_secs: float) -> bool:
+def kill_after(run_dir: Path, batches: int, extra_secs: float, program: tuple[str, str] = SYNTHETIC) -> bool:
     """Start (or resume) and SIGKILL ``extra_secs`` after the given batch; False if it ended before.
 
     Three batches later it stands still: however late the signal comes, the run is in the middle.
     """
-    process = start(run_dir, batches + 3)
+    process = start(run_dir, batches + 3, program)
     try:
         while batches and (line := process.stdout.readline()):
             batches -= json.loads(line)["kind"] == "batch"
@@ -67,3 +70,23 @@ def test_five_kills_leave_no_trace(tmp_path):
     # Both were just verified against the SHA-256 of every file in their manifests: equal manifests, equal bytes.
     assert (one.path / "manifest.json").read_bytes() == (other.path / "manifest.json").read_bytes()
     assert [path.name for path in checkpoints_dir(tmp_path / "killed").iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.slow
+def test_kills_before_and_after_late_data_leave_no_trace(tmp_path):
+    """Labels are missing, then they come, with late rows and retractions: every event is trained twice, whatever was killed."""
+    rng = random.Random(20261122)
+    stages = [("tests.trainer.late_log", str(stage)) for stage in range(2)]
+    for stage, most_batches in zip(stages, (9, 5), strict=True):
+        straight = run_to_the_end(tmp_path / "straight", stage)
+        for _ in range(3):
+            assert kill_after(tmp_path / "killed", rng.randint(1, most_batches), rng.random() * 0.05, stage)
+        resumed = run_to_the_end(tmp_path / "killed", stage)
+        assert resumed["ledger"] == straight["ledger"]
+        assert resumed["ledger"]["exact"]
+        assert resumed["unlabelled"] == straight["unlabelled"]
+        assert resumed["history"] == straight["history"]
+        one, other = (read_newest(tmp_path / name, on_skip=pytest.fail) for name in ("straight", "killed"))
+        assert (one.path / "manifest.json").read_bytes() == (other.path / "manifest.json").read_bytes()
+    assert straight["late"]["labels"] == 24
+    assert (straight["late"]["rows"], straight["late"]["retracted"], straight["unlabelled"]) == (400, 10, 40)

@@ -27,7 +27,8 @@ def equal_arrays(one, other):
 
 def test_a_run_trains_every_event_and_says_so(tmp_path):
     data, events = Synthetic(3, 200), []
-    report = train(data.solution, data.read, config(tmp_path, passes=2), progress=events.append)
+    options = config(tmp_path, passes=2)
+    report = train(data.solution, data.read, options, progress=events.append, read_labels=data.read_labels)
     assert (report.epochs, report.events, report.finished, report.resumed_from) == (6, 2 * data.solution.rows, True, "")
     assert report.ledger.exact
     assert (report.ledger.events, report.ledger.least, report.ledger.most) == (data.solution.rows, 2, 2)
@@ -97,19 +98,20 @@ def test_another_configuration_is_refused_and_nothing_is_touched(tmp_path):
     assert str(saved(tmp_path).path) == report.checkpoint
 
 
-def test_a_bad_label_stops_the_run_and_once_mended_it_goes_on(tmp_path):
+def test_a_bad_label_is_found_before_any_step(tmp_path):
     data = Synthetic(3, 100)
     good = data.tables["hour=01/1.parquet"]
     labels = good["__label__"].to_pylist()
-    labels[42] = None
+    labels[42] = labels[50] = 2
     data.tables["hour=01/1.parquet"] = good.set_column(good.num_columns - 1, "__label__", pa.array(labels))
-    with pytest.raises(BadLabel, match="null") as caught:
+    with pytest.raises(BadLabel, match="must be 0 or 1") as caught:
         train(data.solution, data.read, config(tmp_path))
-    assert caught.value.where == "fragment hour=01#1, row 42"
-    assert saved(tmp_path).epochs_done == 1
+    assert caught.value.where == "fragment hour=01#1, row 42, hour=01/1.parquet, is the first"
+    assert "in 2 events of 1 fragment, and 649 that fit" in caught.value.what
+    assert saved(tmp_path) is None
     data.tables["hour=01/1.parquet"] = good
     report = train(data.solution, data.read, config(tmp_path))
-    assert (report.epochs, report.ledger.exact) == (2, True)
+    assert (report.epochs, report.ledger.exact) == (3, True)
 
 
 def test_divergence_is_an_error_and_the_last_checkpoint_stays(tmp_path):

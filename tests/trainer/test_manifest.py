@@ -19,7 +19,7 @@ from trainer.document_field import DocumentField
 from trainer.epochs import DataPosition
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.ledger import Ledger
-from trainer.manifest import FORMAT, MANIFEST, Manifest, StoredFile, canonical_json, parse_json
+from trainer.manifest import MANIFEST, READABLE, Manifest, StoredFile, canonical_json, parse_json
 from trainer.metrics import Scores
 from trainer.npy_bytes import array_from_npy
 from trainer.readers import Span
@@ -104,7 +104,7 @@ def test_what_is_no_manifest_is_torn(data: bytes) -> None:
     "data",
     [
         canonical_json({"format": "headrace.checkpoint/1", "files": {}, "arrays": {}}),
-        signed({"format": "headrace.checkpoint/3", "anything": ["else"]}),
+        signed({"format": "headrace.checkpoint/4", "anything": ["else"]}),
     ],
 )
 def test_another_format_is_refused_with_the_next_step(tmp_path: Path, data: bytes) -> None:
@@ -115,7 +115,7 @@ def test_another_format_is_refused_with_the_next_step(tmp_path: Path, data: byte
     with pytest.raises(OtherFormat, match="must have the format") as caught:
         read_newest(tmp_path, on_skip=pytest.fail)
     assert isinstance(caught.value, InputError)
-    assert caught.value.allowed == FORMAT
+    assert caught.value.allowed == " or ".join(READABLE)
     assert caught.value.where == str(newest / MANIFEST)
     assert "release of Headrace that wrote it" in caught.value.next_step
     assert len(list(checkpoints_dir(tmp_path).iterdir())) == 2

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.trainer.synthetic import TYPES, Synthetic, config, fragment_table
 from trainer.errors import BadFeature, BadLabel
+from trainer.heads import Head
 from trainer.inputs import TypedInput, lay_out
 from trainer.loop import fragment_refs
 from trainer.readers import batches, decode, fragment_stream
@@ -107,15 +108,45 @@ def test_ids_outside_their_buckets_are_named():
 
 @pytest.mark.parametrize("bad", [2.0, -1.0, 0.5, float("nan")])
 def test_labels_other_than_0_and_1_are_named(bad):
-    with pytest.raises(BadLabel, match="neither 0 nor 1") as caught:
+    with pytest.raises(BadLabel, match="binary label must be 0 or 1") as caught:
         decode(table_with(__label__=pa.array([0.0, 1.0, 0.0, bad])), LAYOUT, "f")
     assert caught.value.where == "fragment f, row 3"
+    assert 'task="multiclass"' in caught.value.next_step
 
 
-def test_null_and_textual_labels_are_named():
-    with pytest.raises(BadLabel, match="a label is null") as caught:
-        decode(table_with(__label__=pa.array([0, None, 1, 1])), LAYOUT, "f")
-    assert caught.value.where == "fragment f, row 1"
+@settings(max_examples=40)
+@given(missing=st.lists(st.booleans(), min_size=30, max_size=30))
+def test_events_without_a_label_are_left_out_and_counted(missing):
+    table = fragment_table(3, 30)
+    label = pa.array(
+        [None if gone else value for gone, value in zip(missing, table["__label__"].to_pylist(), strict=True)],
+        pa.int64(),
+    )
+    decoded = decode(table.set_column(table.column_names.index("__label__"), "__label__", label), LAYOUT, "f")
+    assert (decoded.rows, decoded.unlabelled) == (30 - sum(missing), sum(missing))
+    found = [event for batch in batches([decoded], LAYOUT, batch_rows=7) for event in events_in(batch)]
+    assert found == [event for event, gone in zip(events_of(table), missing, strict=True) if not gone]
+    places = np.concatenate([np.zeros(0, int), *(np.arange(30)[s.events] for b in batches([decoded], LAYOUT, batch_rows=7) for s in b.spans)])  # fmt: skip
+    assert places.tolist() == [row for row, gone in enumerate(missing) if not gone]
+
+
+@pytest.mark.parametrize(
+    ("head", "good", "bad"),
+    [
+        (Head("multiclass", 3), [0, 1, 2, None], [3, -1, 0.5, float("nan")]),
+        (Head("regression"), [-1e30, 0.5, None, 7], [float("inf"), 1e300, float("nan")]),
+    ],
+)
+def test_labels_of_other_tasks_are_checked(head, good, bad):
+    values = pa.array(good, pa.float64())
+    assert decode(table_with(__label__=values), LAYOUT, "f", head=head).unlabelled == 1
+    for value in bad:
+        with pytest.raises(BadLabel, match=head.task) as caught:
+            decode(table_with(__label__=pa.array([1.0, 1.0, value, 0.0])), LAYOUT, "f", head=head)
+        assert caught.value.where == "fragment f, row 2"
+
+
+def test_textual_labels_are_named():
     with pytest.raises(BadLabel, match="bool or a number"):
         decode(table_with(__label__=pa.array(["0", "1", "0", "1"])), LAYOUT, "f")
     assert list(decode(table_with(__label__=pa.array([True, False, True, True])), LAYOUT, "f").labels) == [1, 0, 1, 1]

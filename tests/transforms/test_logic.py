@@ -11,6 +11,7 @@ import headrace as hr
 from tests.transforms.test_numeric import run
 from transforms.canonical import canonicalize
 from transforms.errors import InputError, TypeMismatch
+from transforms.plan import compile_plan
 
 a, b, c = hr.boolean("a"), hr.boolean("b"), hr.boolean("c")
 _VALUES = [True, False, None]
@@ -75,3 +76,41 @@ def test_what_is_missing_is_told_from_what_is_not_a_number() -> None:
     assert run(hr.float64("x").missing_indicator(), x=values) == [0, 1, 0]
     assert run(hr.float64("x").fill_nan(2).fill_null(3), x=values) == [1.0, 3.0, 2.0]
     assert run(~hr.float64("x").is_null(), x=values) == [True, False, True]
+
+
+_NUMBERS = pa.list_(pa.field("item", pa.float32(), False))
+
+
+def test_if_else_chooses_item_by_item() -> None:
+    prices = hr.ragged("prices", "float32")
+    rows = pa.array([[1.0, 5.0, 9.0], [], None], _NUMBERS)
+    assert str(hr.if_else(prices > 3, prices, 0).type) == "Ragged[float32]"
+    assert run(hr.if_else(prices > 3, prices, 0), prices=rows) == [[0.0, 5.0, 9.0], [], []]
+    assert run(hr.if_else(prices > 3, "dear", "cheap"), prices=rows) == [["cheap", "dear", "dear"], [], []]
+    capped = hr.if_else(prices > hr.float32("cap"), hr.float32("cap"), prices)
+    one = pa.array([[1.0, 5.0]] * 2, _NUMBERS)
+    assert run(capped.count(), prices=one, cap=pa.array([3.0, 7.0], pa.float32())) == [2, 2]
+    assert run(capped, prices=one, cap=pa.array([3.0, 7.0], pa.float32())) == [[1.0, 3.0], [1.0, 5.0]]
+
+
+def test_if_else_leaves_out_the_items_whose_choice_is_null() -> None:
+    prices, other = hr.ragged("prices", "float32"), hr.float32("other")
+    rows, nothing = pa.array([[1.0, 5.0]], _NUMBERS), pa.array([None], pa.float32())
+    assert run(hr.if_else(prices > 3, prices, other), prices=rows, other=nothing) == [[5.0]]
+    assert run(hr.if_else(hr.boolean("a"), prices, 0.0), prices=rows, a=pa.array([None], pa.bool_())) == [[]]
+
+
+def test_if_else_of_one_condition_takes_a_whole_list() -> None:
+    chosen = hr.if_else(hr.boolean("a"), hr.ragged("x", "string"), hr.ragged("y", "string"))
+    x, y = (
+        pa.array([["é", "b"], [], ["c"]], pa.list_(pa.string())),
+        pa.array([[], ["d"], ["e", "f"]], pa.list_(pa.string())),
+    )
+    assert run(chosen, a=pa.array([True, False, None]), x=x, y=y) == [["é", "b"], ["d"], []]
+
+
+def test_if_else_refuses_lists_of_other_lengths() -> None:
+    chosen = hr.if_else(hr.ragged("a", "bool"), hr.ragged("x", "int64"), 0)
+    batch = pa.table({"a": pa.array([[True]], pa.list_(pa.bool_())), "x": pa.array([[1, 2]], pa.list_(pa.int64()))})
+    (failure,) = compile_plan({"it": chosen.node}).run(batch).failures.values()
+    assert "different lengths" in failure.error

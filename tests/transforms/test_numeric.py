@@ -19,6 +19,7 @@ import headrace as hr
 from transforms.errors import InputError, TypeMismatch
 from transforms.operators import elementary
 from transforms.plan import compile_plan
+from transforms.types import Dense, DType
 
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 
@@ -177,3 +178,26 @@ def test_remainders_are_exact() -> None:
             [near, near * 1e-7, whole, np.nextafter(whole, 0), np.nextafter(whole, np.inf), near * 1e30]
         )
         assert np.array_equal(_remainders(values, period), np.fmod(values, period))
+
+
+@pytest.mark.parametrize(
+    ("expression", "gives"),
+    [
+        (hr.int64("x") + 1, [-(2**63), -(2**63) + 1]),
+        (hr.int64("x") - 1, [2**63 - 2, 2**63 - 1]),
+        (hr.int64("x") * 2, [-2, 0]),
+        (-hr.int64("x"), [-(2**63) + 1, -(2**63)]),
+        (abs(hr.int64("x")), [2**63 - 1, -(2**63)]),
+        (hr.int64("x").cast("float64") + 1.0, [2.0**63, -(2.0**63)]),
+        ((hr.int64("x") + 1.0).cast("int64"), [None, -(2**63)]),
+    ],
+)
+def test_int64_wraps_around_at_its_ends_in_kernel_and_twin(expression: hr.Expr, gives: list[Any]) -> None:
+    from transforms.twins.graph import compute
+    from transforms.twins.tensors import from_arrow, to_arrow
+
+    ends = pa.array([2**63 - 1, -(2**63)])
+    twin = compute({"it": expression.node}, {"x": from_arrow(ends, Dense(DType.INT64))})["it"]
+
+    assert run(expression, x=ends) == gives
+    assert to_arrow(twin, expression.type).to_pylist() == gives

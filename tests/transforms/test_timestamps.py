@@ -172,3 +172,22 @@ def test_ages() -> None:
     lists = pa.array([[0, 10**6], []], pa.list_(pa.field("item", pa.int64(), nullable=False)))
     lists = lists.cast(arrow_type(hr.ragged("x", "timestamp").type))
     assert run(now.age_secs(since=clicks), now=_times([2 * 10**6, 0]), clicks=lists) == [[2.0, 1.0], []]
+
+
+@pytest.mark.parametrize(("unit", "months"), [("month", 1), ("quarter", 3), ("year", 12)])
+def test_months_quarters_and_years_begin_where_the_calendar_says(unit: str, months: int) -> None:
+    days = range(-135_140, 157_054, 3)  # 1600 to 2399
+    times = _times([day * _DAY_US + 12_345_678_901 for day in days])
+    dates = [_moment(day * _DAY_US) for day in days]
+    starts = [date.replace(month=(date.month - 1) // months * months + 1, day=1) for date in dates]
+
+    got = run(time.truncate_time(unit), time=times)
+
+    assert [each.replace(tzinfo=None) for each in got] == starts
+
+
+def test_a_month_of_a_wall_clock_begins_at_its_midnight() -> None:
+    times = _times([round(datetime.datetime(2026, 2, 28, 16, tzinfo=datetime.UTC).timestamp()) * 10**6])
+    assert run(time.in_zone("Asia/Tokyo").truncate_time("month") == "2026-03-01", time=times) == [True]
+    assert run(time.truncate_time("month") == "2026-02-01", time=times) == [True]
+    assert run(time.truncate_time("year"), time=_times([-(2**63)])) == [None]

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import transforms.expression as hr
 from tests.fuzz.bounded import run_trials
 from tests.warehouse.scenes import model, work
+from transforms.model import Model
 from warehouse import ReadSolution, Storage, Warehouse, read_raw, read_solution, submit_model
 from warehouse.errors import ChangedData
 
@@ -18,7 +20,9 @@ _TRIALS = "tests.warehouse.document_trials"
 @pytest.fixture
 def home(warehouse: Warehouse, log: Path) -> str:
     """A home with some memos, and the solution of a model over them."""
-    submit_model(warehouse, model(inputs=5))
+    made = Model("ctr", client="search", label=hr.float32("price") > 2.5, table="log")
+    made.inputs = model(inputs=5).inputs
+    submit_model(warehouse, made)
     work(warehouse, most=6)
     document = read_solution(warehouse, "ctr").to_document()
     late = {"column": "late", "path": "", "checksum": "0" * 64, "arrow_type": "double"}

@@ -17,7 +17,7 @@ def test_an_hour_and_a_day() -> None:
 @pytest.mark.parametrize(
     "key",
     ["", "part", "date=2026-02-30", "date=2026-1-1", "date=2026-01-01/hour=24", "date=2026-01-01/x", "hour=01",
-     "date=2026-01-01/hour=01/extra", "date=2026-01-01/hour=1x"],
+     "date=2026-01-01/hour=01/extra", "date=2026-01-01/hour=1x", "date=9999-12-31", "date=9999-12-31/hour=23"],
 )  # fmt: skip
 def test_other_folders_are_refused(key: str) -> None:
     with pytest.raises(DataError) as caught:

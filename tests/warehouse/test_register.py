@@ -282,16 +282,6 @@ def test_a_file_damaged_after_its_registration_is_refused_or_read_as_it_was(
     assert {ChangedData, CorruptFile} <= refusals
 
 
-def test_a_type_without_a_digest_names_the_column(warehouse: Warehouse, tmp_path: Path) -> None:
-    # Parquet stores no union; the nearest a file can come to it is an extension type.
-    odd = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef"] * 20, pa.binary(16)))
-    root = tmp_path / "log"
-    path = write_partition(root, 0, events(20, odd=odd))
-    if pq.read_schema(path).field("odd").type != pa.uuid():
-        pytest.skip("this Arrow reads the column back as plain bytes")
-    assert refused(warehouse, root, TypeMismatch).where == f"{path}, column odd"
-
-
 def test_time_column_is_checked(warehouse: Warehouse, tmp_path: Path) -> None:
     root = write_log(tmp_path / "log")
     assert "clicked" in refused(warehouse, root, UnknownColumn, time_column="clickd").allowed

@@ -14,7 +14,7 @@ from tests.warehouse.scenes import REPOSITORY, model, work
 from transforms.errors import DataError
 from warehouse import ReadSolution, Warehouse, read_solution, submit_model
 from warehouse.errors import UnknownModel
-from warehouse.solution import FORMAT
+from warehouse.solution import FORMAT, TARGET_FORMAT
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -76,7 +76,7 @@ def test_documents_of_another_format_are_refused(warehouse: Warehouse) -> None:
     document = read_solution(warehouse, "ctr").to_document()
     with pytest.raises(DataError) as caught:
         ReadSolution.from_document({**document, "format": "headrace.read_solution/1"})
-    assert caught.value.allowed == FORMAT
+    assert caught.value.allowed == f"{FORMAT} or {TARGET_FORMAT}"
     with pytest.raises(DataError) as caught:
         ReadSolution.from_document({name: value for name, value in document.items() if name != "label"})
     assert caught.value.value == "label"

@@ -63,6 +63,17 @@ def days_before_year(year: float) -> float:
 
 
 @vectorised
+def month_start(days: float, months: float) -> float:
+    """The day on which the run of so many months, counted from January, begins."""
+    month, _ = month_and_day(days)
+    first = over(month - 1.0, months) * months + 1.0
+    from_march = first - 3.0 if first > 2.0 else first + 9.0
+    year = year_of(days) if first > 2.0 else year_of(days) - 1.0
+    of_year = over(153.0 * from_march + 2.0, 5.0)
+    return 365.0 * year + over(year, 4.0) - over(year, 100.0) + over(year, 400.0) + of_year - DAYS_FROM_MARCH
+
+
+@vectorised
 def weekday(days: float) -> float:
     """0 for Monday to 6 for Sunday."""
     from_monday = days + 3.0

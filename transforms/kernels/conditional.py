@@ -2,19 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, Strings
+from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import one_buffer, positions
+from transforms.kernels.items import check_same_lengths
 from transforms.kernels.numeric import numbers
+from transforms.kernels.ragged import emptied, spread, take_lists, without_nulls
 from transforms.operators.declaration import Scalar
 
 
 def if_else(cond: Column, a: Column, b: Column) -> Column:
-    """The value of ``a`` where cond is true, ``b`` where false; null where cond is null."""
+    """The value of ``a`` where cond is true, ``b`` where false; null where cond is null; of lists item by item."""
+    lists = [column for column in (cond, a, b) if isinstance(column, RaggedItems)]
+    if isinstance(a, RaggedItems) and isinstance(b, RaggedItems) and not isinstance(cond, RaggedItems):
+        return _whole_lists(_dense(cond), a, b)
+    if lists:
+        return _over_items(lists, cond, a, b)
     chosen = _choose(numbers(cond), _dense(a), _dense(b))
     return _with_valid(chosen, _and(_valid(cond), chosen.valid))
+
+
+def _over_items(lists: Sequence[RaggedItems], *columns: Column) -> Column:
+    """The choice for each item of lists of equal lengths, what is dense spread over them; nulls are left out."""
+    for other in lists[1:]:
+        check_same_lengths(
+            lists[0].offsets, other.offsets, "another of if_else", "fill the nulls of what makes the lists"
+        )
+    offsets = lists[0].offsets
+    parts = [column.items if isinstance(column, RaggedItems) else spread(column, offsets) for column in columns]
+    return without_nulls(RaggedItems(offsets, _dense(if_else(*parts))))
+
+
+def _whole_lists(cond: Numbers | Strings, a: RaggedItems, b: RaggedItems) -> Column:
+    """The whole list of one or the other; the empty list where cond is null."""
+    items = _joined(a.items, b.items)
+    first, second = a.offsets.astype(np.int64), b.offsets.astype(np.int64)
+    both = RaggedItems(np.concatenate([first, second[1:] + first[-1]]), items)
+    rows = np.arange(len(cond))
+    chosen = take_lists(both, np.where(numbers(cond), rows, rows + len(cond)))
+    return chosen if cond.valid is None else emptied(chosen, cond.valid)
+
+
+def _joined(a: Numbers | Strings, b: Numbers | Strings) -> Numbers | Strings:
+    """The items of both, one after the other."""
+    if isinstance(a, Numbers) and isinstance(b, Numbers):
+        return Numbers(np.concatenate([a.values, b.values]))
+    texts = one_buffer([part for part in (a, b) if isinstance(part, Strings)])
+    return Strings(texts[0].data, *(np.concatenate(ends) for ends in (
+        [positions(text.starts) for text in texts], [positions(text.ends) for text in texts])))  # fmt: skip
 
 
 def coalesce(*columns: Column) -> Column:

@@ -8,7 +8,15 @@ from functools import lru_cache
 import numpy as np
 
 from transforms.columns import Array, Column, Numbers
-from transforms.kernels.calendar import day_of, days_before_year, month_and_day, over, weekday, year_of
+from transforms.kernels.calendar import (
+    day_of,
+    days_before_year,
+    month_and_day,
+    month_start,
+    over,
+    weekday,
+    year_of,
+)
 from transforms.kernels.compiled import compiled, vectorised
 from transforms.kernels.numeric import numbers
 from transforms.kernels.spans import frozen
@@ -18,6 +26,7 @@ from transforms.operators.timestamps import (
     MINUTE_US,
     SECOND_US,
     SHIFT_SAFE_US,
+    UNITS_MONTHS,
     UNITS_US,
     WEEK_START_US,
 )
@@ -79,6 +88,9 @@ def week_of_year(column: Column) -> Column:
 def truncate_time(column: Column, *, unit: str) -> Column:
     """The start of the unit."""
     times = numbers(column)
+    if unit in UNITS_MONTHS:
+        starts = _month_starts(frozen(times), float(UNITS_MONTHS[unit]))
+        return Numbers(starts, starts <= times)
     starts = _starts(frozen(times), UNITS_US[unit], WEEK_START_US if unit == "week" else 0)
     return Numbers(starts, starts <= times)
 
@@ -176,6 +188,14 @@ def _starts(times: Array, unit: int, origin: int) -> Array:
     starts = np.empty(len(times), np.int64)
     for i in range(len(times)):
         starts[i] = times[i] - (times[i] % unit - origin % unit) % unit
+    return starts
+
+
+@vectorised
+def _month_starts(times: Array, months: float) -> Array:
+    starts = np.empty(len(times), np.int64)
+    for i in range(len(times)):
+        starts[i] = np.int64(month_start(day_of(times[i]), months)) * DAY_US
     return starts
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING
 
 from transforms.methods.base import Methods
 from transforms.operators.plain_values import as_float64, as_values
+from transforms.time_range import microseconds
 from transforms.types import DType, Ragged
 
 if TYPE_CHECKING:
     from transforms.expression import Expr, Value
+
+
+#: What text is read as by ``to_number``; other types are casts, and refused as such.
+_FROM_TEXT = (DType.INT64, DType.FLOAT32, DType.FLOAT64)
 
 
 class NumberMethods(Methods):
@@ -80,6 +86,8 @@ class NumberMethods(Methods):
         """``value`` where this is null."""
         if isinstance(value, int) and not isinstance(value, bool) and self.type.dtype in {DType.FLOAT32, DType.FLOAT64}:
             value = as_float64(value, "operator fill_null, parameter value")
+        if isinstance(value, str | date) and self.type.dtype is DType.TIMESTAMP:
+            value = microseconds(value)
         return self._apply("fill_null", value=value)
 
     def fill_nan(self, value: float) -> Expr:
@@ -99,7 +107,9 @@ class NumberMethods(Methods):
         return self._apply("missing_indicator")
 
     def cast(self, dtype: DType | str) -> Expr:
-        """The same value as another element type."""
+        """The same value as another element type; a number that a text writes, null where it writes none."""
+        if self.type.dtype is DType.STRING and dtype in _FROM_TEXT:
+            return self._apply("to_number", dtype=dtype)
         return self._apply("cast", dtype=dtype)
 
     def __add__(self, other: Expr | Value) -> Expr:

@@ -72,7 +72,7 @@ class TimeMethods(Methods):
         return self._apply("year")
 
     def truncate_time(self, unit: str) -> Expr:
-        """The start of the second, minute, hour, day or week."""
+        """The start of the second, minute, hour, day, week, month, quarter or year."""
         return self._apply("truncate_time", unit=unit)
 
     def age_secs(self, since: Expr) -> Expr:

@@ -105,7 +105,7 @@ def _comparison(
         name=name,
         version=1,
         family="comparison",
-        summary=f"Whether left {symbol} right.",
+        summary=f"Whether left {symbol} right. Beside a timestamp, a date, a datetime or its text is a moment in UTC.",
         args=_COMPARED,
         result=_truth,
         reference=_compare(test),
@@ -119,9 +119,25 @@ def _comparison(
 
 
 OPERATORS = (
-    _arithmetic("add", "+", "left + right.", _add, [7.5, 1.0, None], Law.COMMUTATIVE),
-    _arithmetic("subtract", "-", "left - right.", _subtract, [4.5, 1.0, None]),
-    _arithmetic("multiply", "*", "left * right.", _multiply, [9.0, 0.0, None], Law.COMMUTATIVE),
+    _arithmetic(
+        "add",
+        "+",
+        "left + right. int64 wraps around: 2**63 - 1 and 1 give -2**63.",
+        _add,
+        [7.5, 1.0, None],
+        Law.COMMUTATIVE,
+    ),
+    _arithmetic(
+        "subtract", "-", "left - right. int64 wraps around: -2**63 and 1 give 2**63 - 1.", _subtract, [4.5, 1.0, None]
+    ),
+    _arithmetic(
+        "multiply",
+        "*",
+        "left * right. int64 wraps around: 2**62 and 2 give -2**63.",
+        _multiply,
+        [9.0, 0.0, None],
+        Law.COMMUTATIVE,
+    ),
     _arithmetic("divide", "/", "left / right, always a float.", _divide, [4.0, math.inf, None]),
     _comparison("equal", "==", operator.eq, [False, True, False, None], Law.COMMUTATIVE),
     _comparison("not_equal", "!=", operator.ne, [True, False, True, None], Law.COMMUTATIVE),

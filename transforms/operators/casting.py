@@ -8,7 +8,8 @@ number     bool          whether it differs from 0; NaN does
 int64      float         the nearest float64, then the nearest of the result type
 float      int64         the fraction is cut off; NaN and what int64 cannot hold become null
 int64      string        decimal
-string     int64         an optional sign and decimal digits, nothing else; other text and what does not fit becomes null
+string     int64         an optional sign and decimal digits, nothing else; other text and what does not fit becomes null.
+                         Of components submitted before ``to_number`` was there, which ``text.cast(...)`` is now
 timestamp  int64         microseconds since the epoch, and back
 ========== ============= ==========================================================================================
 """
@@ -85,7 +86,7 @@ CAST = Operator(
     lifts=True,
     twin=TwinAt("transforms.twins.casting", "cast"),
     example=Example(
-        'hr.text("age").cast("int64")', {"age": ["42", "-7", "young", "1.5", None]}, [42, -7, None, None, None]
+        'hr.float64("age").cast("int64")', {"age": [42.9, -7.5, math.nan, 1e300, None]}, [42, -7, None, None, None]
     ),
 )
 

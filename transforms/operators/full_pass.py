@@ -8,13 +8,16 @@ Statistics leave nulls out; those of numbers also NaN and infinities. A number i
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import NoReturn
 
-from transforms.errors import InputError
+from transforms.documents import parse_document
+from transforms.errors import HeadraceError, InputError
 from transforms.operators.declaration import Arg, KernelAt, Operator, Param, Params, Scalar, Types
-from transforms.operators.signatures import HASHABLE, NUMERIC, at_least
+from transforms.operators.signatures import ANY, HASHABLE, NUMERIC, at_least
 from transforms.time_range import moment, moment_text
-from transforms.types import ColumnType, Dense, DType, Weighted
+from transforms.types import ColumnType, Dense, DType, Weighted, type_from_document
 
 #: Distance in rank, as a share of all values, that a quantile may be off by.
 QUANTILE_EPSILON = 1e-4
@@ -158,6 +161,45 @@ MIN_MAX_OVER = Operator(
     untwinned=UNTWINNED,
 )
 
+
+def _digest(value: Scalar) -> str:
+    return "" if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) else "a digest in hexadecimal"
+
+
+def _column_type(value: Scalar) -> str:
+    try:
+        _type_of(str(value))
+    except HeadraceError:
+        return "the type of a column, as JSON"
+    return ""
+
+
+@lru_cache(maxsize=1024)
+def _type_of(text: str) -> ColumnType:
+    return type_from_document(parse_document(text, "column type"))
+
+
+PREPROCESSING_OUTPUT = Operator(
+    name="preprocessing_output",
+    version=1,
+    family="full pass",
+    summary="One output of a tf.Transform preprocessing_fn whose analyzers run over the range; see functions.md.",
+    args=(Arg("columns", dense=ANY, ragged=ANY, vector=ANY, variadic=True),),
+    result=lambda types, params: _type_of(str(params["gives"])),
+    reference=not_analyzed,
+    kernel=_KERNEL,
+    params=(
+        Param("function", str, check=_digest, doc="the digest of the traced function, analyzers included"),
+        Param("output", str, doc="the key of the output"),
+        Param("columns", tuple, item=str, doc="the key of every column, in the order in which they are given"),
+        Param("gives", str, check=_column_type, doc="the type of the output, as JSON"),
+        *_RANGE,
+    ),
+    nulls="see",
+    cost_ns=500,
+    untwinned=UNTWINNED,
+)
+
 OPERATORS = (
     VOCABULARY_IDS,
     WEIGHTED_VOCABULARY_IDS,
@@ -166,6 +208,7 @@ OPERATORS = (
     QUANTILE_BUCKETS,
     STANDARDIZE_OVER,
     MIN_MAX_OVER,
+    PREPROCESSING_OUTPUT,
 )
 
 #: The names of these operators, which nothing can compute as they stand.

@@ -21,6 +21,9 @@ WEEK_US = 7 * DAY_US
 #: From Monday, 1969-12-29.
 WEEK_START_US = -3 * DAY_US
 UNITS_US = {"second": SECOND_US, "minute": MINUTE_US, "hour": HOUR_US, "day": DAY_US, "week": WEEK_US}
+#: Units of whole months, whose lengths differ.
+UNITS_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+UNITS = (*UNITS_US, *UNITS_MONTHS)
 
 #: The calendar repeats after 400 years, which are this many days and whole weeks.
 CYCLE_YEARS, CYCLE_DAYS = 400, 146_097
@@ -48,8 +51,15 @@ def _year(time: int) -> int:
 
 def _truncate_time(time: int, *, unit: str) -> int | None:
     origin = WEEK_START_US if unit == "week" else 0
-    start = time - (time - origin) % UNITS_US[unit]
+    start = _month_start(time, UNITS_MONTHS[unit]) if unit in UNITS_MONTHS else time - (time - origin) % UNITS_US[unit]
     return start if start >= INT64_MIN else None
+
+
+def _month_start(time: int, months: int) -> int:
+    """The start of the run of so many months, counted from January, that the time lies in."""
+    date, _ = _date(time)
+    first = date.replace(month=(date.month - 1) // months * months + 1, day=1)
+    return (time // DAY_US - (date - first).days) * DAY_US
 
 
 def _age_secs(now: int, then: int) -> float | None:
@@ -58,7 +68,7 @@ def _age_secs(now: int, then: int) -> float | None:
 
 
 def _unit(value: Scalar) -> str:
-    return "" if value in UNITS_US else ", ".join(UNITS_US)
+    return "" if value in UNITS else ", ".join(UNITS)
 
 
 #: 2025-11-21, a Friday, at 09:31:26 UTC; one microsecond before 1970; no time.
@@ -128,12 +138,13 @@ TRUNCATE_TIME = Operator(
     name="truncate_time",
     version=1,
     family="time",
-    summary="The start of the unit that the time lies in. A start before what a timestamp can hold is null.",
+    summary="The start of the unit that the time lies in: in UTC, or by the wall clock after in_zone. A start before what a "
+    "timestamp can hold is null.",
     args=(Arg("time", dense=_TIMES),),
     result=always(Dense(DType.TIMESTAMP)),
     reference=_truncate_time,
     kernel=KernelAt(_KERNELS, "truncate_time"),
-    params=(Param("unit", str, check=_unit, doc=f"{', '.join(UNITS_US)}; a week begins on Monday"),),
+    params=(Param("unit", str, check=_unit, doc=f"{', '.join(UNITS)}; a week begins on Monday"),),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=4,
     lifts=True,

@@ -9,6 +9,8 @@ from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topo
 from transforms.operators import REGISTRY
 from transforms.operators.declaration import Scalar
 from transforms.programs import program_params
+from transforms.time_range import timestamp_text
+from transforms.types import DType
 
 #: Of a parameter that is a table, such as a time zone's, not more is shown.
 _SHOWN_ITEMS = 8
@@ -41,12 +43,19 @@ def column_text(name: str) -> str:
     return name if _NAME.fullmatch(name) and name not in _RESERVED else f"column({name!r})"
 
 
+def literal_text(node: Literal) -> str:
+    """A constant as Python writes it; a timestamp as ``moment('2026-03-01')``."""
+    if node.type.dtype is DType.TIMESTAMP and isinstance(node.value, int):
+        return f"moment({timestamp_text(node.value)})"
+    return repr(node.value)
+
+
 def _line(node: Node, args: tuple[str, ...]) -> str:
     match node:
         case RawColumn():
             return column_text(node.name)
         case Literal():
-            return repr(node.value)
+            return literal_text(node)
         case Artifact():
             return f"artifact {node.digest[:12]}"
         case Operation():
@@ -106,7 +115,7 @@ def node_name(node: Node) -> str:
         case RawColumn():
             return node.name
         case Literal():
-            return repr(node.value)
+            return literal_text(node)
         case Artifact():
             return node.digest[:12]
         case Operation():
@@ -125,7 +134,7 @@ def _label(node: Node) -> str:
         case RawColumn():
             return f"column {node.name}"
         case Literal():
-            return f"literal {node.value!r}"
+            return f"literal {literal_text(node)}"
         case Artifact():
             return f"artifact {node.digest[:12]}"
         case Operation():

@@ -5,25 +5,27 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
+from transforms.analyzed_functions import AnalyzedFunction, keep_function
 from transforms.canonical import canonicalize
+from transforms.encoding import digest
 from transforms.errors import UnknownColumn
 from transforms.expression import Expr, apply
 from transforms.functions.packages import version_of
+from transforms.time_range import TimeRange, moment_text
+from transforms.twins.analyzer_documents import Analyzer, analyzers_of, names_of
 from transforms.twins.canonical_graph import FORMAT, Canonical
 from transforms.twins.captured_tables import Tables, own_tables
+from transforms.twins.entering import PARTS, Ways, spec
 from transforms.twins.inlined_graph import Graph, Ref
 from transforms.twins.refusals import NotBridged, refused_when
-from transforms.twins.tensors import ELEMENT
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, type_document
-
-#: A collection of the traced graph in which tf.Transform notes what only a pass over the data can give.
-_ANALYZERS = "tft_tensor_replacements"
 
 #: TensorFlow's element types that an output may have, and what they become without loss.
 _ELEMENT: dict[tf.DType, DType] = {
@@ -41,11 +43,12 @@ Tensors = Mapping[str, Any]
 def bridged(
     function: Callable[[dict[str, Any]], Tensors],
     columns: Mapping[str, Expr],
-    sparse: Collection[str],
-    ragged: Collection[str],
+    ways: Ways,
+    over: TimeRange | None = None,
 ) -> dict[str, Expr]:
     """See :func:`transforms.preprocessing.from_preprocessing_fn`."""
-    specs = {name: _spec(expression.type, name, sparse, ragged) for name, expression in columns.items()}
+    entering = ways.given({name: expression.type for name, expression in columns.items()})
+    specs = {name: spec(entering[name], expression.type) for name, expression in columns.items()}
     module = tf.Module()  # keeps the function's tables alive
 
     def traced(inputs: Tensors) -> Tensors:
@@ -55,9 +58,8 @@ def bridged(
 
     with refused_when("traced"), own_tables():  # out here for tables that are lifted out of the function
         concrete = tf.function(traced, input_signature=[specs], autograph=False).get_concrete_function()
-    _refuse_analyzers(concrete.graph)
     with refused_when("written down"):
-        return _Tracing(concrete, specs, columns).expressions()
+        return _Tracing(function, concrete, entering, columns, over).expressions()
 
 
 class _Given(dict[str, Any]):
@@ -69,28 +71,35 @@ class _Given(dict[str, Any]):
                             next_step=f'add it, as in columns={{{key!r}: hr.text({key!r})}}')  # fmt: skip
 
 
-def from_saved(
-    path: str, columns: Mapping[str, Expr], sparse: Collection[str], ragged: Collection[str]
-) -> dict[str, Expr]:
+def from_saved(path: str, columns: Mapping[str, Expr], ways: Ways) -> dict[str, Expr]:
     """See :func:`transforms.preprocessing.from_transform_output`."""
+    function, signature = saved_function(path)
+    if missing := sorted(set(signature) - set(columns)):
+        raise UnknownColumn("the analysed function reads columns that were not given", value=", ".join(missing),
+                            allowed=", ".join(sorted(signature)), next_step="add them to columns")  # fmt: skip
+    as_sparse = {name for name, each in signature.items() if isinstance(each, tf.SparseTensorSpec)}
+    as_ragged = {name for name, each in signature.items() if isinstance(each, tf.RaggedTensorSpec)}
+    as_shape1 = {name for name, each in signature.items() if isinstance(each, tf.TensorSpec) and _is_column(each.shape)}
+    needed = {name: columns[name] for name in signature}
+    ways = Ways({*ways.sparse, *as_sparse}, {*ways.ragged, *as_ragged}, {*ways.shape1, *as_shape1})
+    return bridged(function, needed, ways)
+
+
+def saved_function(path: str) -> tuple[Callable[[dict[str, Any]], Tensors], Mapping[str, tf.TypeSpec]]:
+    """The function in a ``transform_fn`` folder, and what it takes by key. Raises :class:`NotBridged` for another folder."""
     try:
         loaded = tf.saved_model.load(path)
     except Exception as error:  # the folder may hold anything
         raise NotBridged("no SavedModel can be read here", value=path, next_step=_FOLDER) from error
     match getattr(getattr(loaded, "transform_fn", None), "structured_input_signature", None):
         case ((dict() as signature,), _):
-            pass
+            return (lambda inputs: dict(loaded.transform_fn(dict(inputs)))), signature
         case _:
             raise NotBridged("the SavedModel is not one that tf.Transform wrote", value=path, next_step=_FOLDER)
-    if missing := sorted(set(signature) - set(columns)):
-        raise UnknownColumn("the analysed function reads columns that were not given", value=", ".join(missing),
-                            allowed=", ".join(sorted(signature)), next_step="add them to columns")  # fmt: skip
-    as_sparse = {name for name, spec in signature.items() if isinstance(spec, tf.SparseTensorSpec)}
-    as_ragged = {name for name, spec in signature.items() if isinstance(spec, tf.RaggedTensorSpec)}
-    needed = {name: columns[name] for name in signature}
-    return bridged(
-        lambda inputs: loaded.transform_fn(dict(inputs)), needed, {*sparse, *as_sparse}, {*ragged, *as_ragged}
-    )
+
+
+def _is_column(shape: tf.TensorShape) -> bool:
+    return shape.rank == 2 and shape[1] == 1
 
 
 def _transform_context(module: tf.Module) -> Any:
@@ -101,38 +110,6 @@ def _transform_context(module: tf.Module) -> Any:
     return context.TFGraphContext(module_to_export=module, temp_dir=None, evaluated_replacements=None)
 
 
-def _refuse_analyzers(graph: Any) -> None:
-    sinks = graph.get_collection(_ANALYZERS)
-    if not sinks:
-        return
-    labels = {str(sink.future.parent_operation.operation_def.label) for sink in sinks}
-    names = sorted({label.partition("[")[2].rstrip("]").partition("#")[0] or label for label in labels})
-    raise NotBridged(
-        "a preprocessing_fn that analyses the data has no graph before the analysis ran",
-        value=", ".join(names),
-        allowed="functions of one event",
-        next_step="run tf.Transform's AnalyzeDataset and bridge what it wrote with hr.from_transform_output, or use "
-        "Headrace's own full-pass operators",
-    )
-
-
-def _spec(column_type: ColumnType, name: str, sparse: Collection[str], ragged: Collection[str]) -> tf.TypeSpec:
-    match column_type:
-        case Dense(dtype=dtype) if name in sparse:
-            return tf.SparseTensorSpec([None, None], ELEMENT[dtype])
-        case Dense(dtype=dtype):
-            return tf.TensorSpec([None], ELEMENT[dtype])
-        case Ragged(dtype=dtype) if name in ragged:
-            return tf.RaggedTensorSpec([None, None], ELEMENT[dtype], 1, tf.int64)
-        case Ragged(dtype=dtype):
-            return tf.SparseTensorSpec([None, None], ELEMENT[dtype])
-        case Vector(dtype=dtype, size=size):
-            return tf.TensorSpec([None, size], ELEMENT[dtype])
-        case _:
-            raise NotBridged("a preprocessing_fn takes no column of this type", where=f"column {name}",
-                             value=str(column_type), allowed="Dense, Ragged, Vector")  # fmt: skip
-
-
 class _Tracing:
     """A traced function: its graph, and the key and part of every placeholder.
 
@@ -140,39 +117,54 @@ class _Tracing:
     and the order of the inputs depends on neither the keys nor the order of tracing.
     """
 
-    def __init__(self, concrete: Any, specs: Mapping[str, tf.TypeSpec], columns: Mapping[str, Expr]) -> None:
+    def __init__(
+        self,
+        function: Callable[[dict[str, Any]], Tensors],
+        concrete: Any,
+        ways: Mapping[str, str],
+        columns: Mapping[str, Expr],
+        over: TimeRange | None,
+    ) -> None:
+        self._function = function
         self._concrete = concrete
-        self._specs = specs
+        self._ways = ways
         self._columns = columns
+        self._over = over
         self._owner: dict[str, tuple[str, int]] = {}
         placeholders = iter(concrete.graph.inputs)
-        for name in sorted(specs):  # tf.nest sorts the keys of a mapping
-            for position in range(_PARTS[_way(specs[name])]):
+        for name in sorted(ways):  # tf.nest sorts the keys of a mapping
+            for position in range(PARTS[ways[name]]):
                 self._owner[next(placeholders).op.name] = (name, position)
-        self._inputs = {name: (canonicalize(columns[name].node).identity, _way(spec)) for name, spec in specs.items()}
+        self._inputs = {name: (canonicalize(columns[name].node).identity, way) for name, way in ways.items()}
+        self._analyzers = {each.placeholder: each for each in analyzers_of(concrete.graph)}
         captured = {inner.op.name: outer for outer, inner in concrete.graph.captures}
         resources = {name: outer for name, outer in captured.items() if outer.dtype == tf.resource}
         # Read once for all outputs, which differ in the labels of their leaves only.
-        self._graph = Graph(concrete.graph.as_graph_def(), {name: name for name in self._owner},
+        self._graph = Graph(concrete.graph.as_graph_def(), {name: name for name in (*self._owner, *self._analyzers)},
                             {**captured, **dict.fromkeys(resources, 0)})  # fmt: skip
-        self._initializers = Tables(resources).write(self._graph, "the tables of the function")
+        self._initializers = Tables(resources, self._analyzers).write(self._graph, "the tables of the function")
 
     def expressions(self) -> dict[str, Expr]:
         outputs = self._concrete.structured_outputs
         for name in outputs:
             if not isinstance(name, str):
                 raise NotBridged("the key of an output must be text", value=name, next_step="name the output")
-        expressions = {name: self._expression(name, outputs[name]) for name in sorted(outputs)}
+        stored = {name: _output(name, outputs[name]) for name in sorted(outputs)}
+        waiting = {name for name, output in stored.items() if self._reached_analyzers(output.refs)}
+        analyzed = self._analyzed({name: stored[name] for name in sorted(waiting)}) if waiting else {}
+        expressions = {
+            name: analyzed[name] if name in waiting else self._expression(name, output)
+            for name, output in stored.items()
+        }
         self._graph.refuse_callbacks()
         return expressions
 
-    def _expression(self, name: str, output: Any) -> Expr:
-        kind, tensors, column_type = _output(name, output)
-        refs = [(tensor.op.name, tensor.value_index) for tensor in tensors]
-        reached = self._reached(refs)
+    def _expression(self, name: str, output: _Output) -> Expr:
+        reached = self._reached(output.refs)
         where = f"output {name}"
         if not reached:
             raise NotBridged("an output reads no column", where=where, next_step="leave it out")
+        output = output.narrowed() if any(self._ways[column] == "column" for column in reached) else output
         inputs = {self._inputs[column]: self._columns[column].node for column in reversed(reached)}
         order = {each: position for position, each in enumerate(sorted(inputs))}
         leaves = {
@@ -183,32 +175,87 @@ class _Tracing:
         graph = self._graph.labelled({**dict.fromkeys(self._owner, ""), **leaves})
         document = {
             "format": FORMAT,
-            **Canonical(graph, refs, self._initializers, where).document(),
+            **Canonical(graph, output.refs, self._initializers, where).document(),
             "inputs": [{"as": way, "type": _type_of(inputs[identity, way].type)} for identity, way in order],
-            "as": kind,
-            "type": type_document(column_type),
+            "as": output.way,
+            "type": type_document(output.type),
             "packages": {"tensorflow": str(version_of("tensorflow") or tf.__version__)},
         }
         text = json.dumps(document, sort_keys=True, separators=(",", ":"))
         return apply("tensorflow_graph", *(Expr(inputs[each]) for each in order), graph=text)
 
     def _reached(self, refs: Sequence[Ref]) -> list[str]:
-        """The keys that an output reads, sorted."""
+        """The keys that tensors read, sorted."""
         return sorted({self._owner[name][0] for name in self._graph.reached(refs) if name in self._owner})
 
+    def _reached_analyzers(self, refs: Sequence[Ref]) -> list[Analyzer]:
+        """The analyzers that tensors wait for, and those that these wait for, in the order of the function."""
+        found: set[str] = set()
+        ahead = list(refs)
+        while ahead:
+            new = {name for name in self._graph.reached(ahead) if name in self._analyzers} - found
+            found |= new
+            ahead = [ref for name in new for ref in self._analyzers[name].sources]
+        return [analyzer for name, analyzer in self._analyzers.items() if name in found]
 
-#: How many tensors a column enters as.
-_PARTS = {"dense": 1, "sparse": 3, "ragged": 2}
+    def _analyzed(self, outputs: Mapping[str, _Output]) -> dict[str, Expr]:
+        """The outputs that wait for an analysis: each an expression that :mod:`transforms.full_pass` resolves."""
+        needed = self._reached_analyzers([ref for output in outputs.values() for ref in output.refs])
+        if self._over is None:
+            raise NotBridged(
+                "a preprocessing_fn that analyses the data needs the range that it is analysed over",
+                value=names_of(needed),
+                allowed="over=hr.between(START, END)",
+                next_step='state it, as in hr.from_preprocessing_fn(fn, columns, over=hr.between("2026-01-01", '
+                '"2026-01-08")), or bridge what tf.Transform\'s own analysis wrote with hr.from_transform_output',
+            )
+        sources = [ref for analyzer in self._analyzers.values() for ref in analyzer.sources]
+        function = AnalyzedFunction(
+            digest=self._digest(outputs, needed),
+            function=self._function,
+            ways=self._ways,
+            types={name: expression.type for name, expression in self._columns.items()},
+            analyzed=tuple(self._reached(sources)),
+            outputs=tuple(outputs),
+            analyzers=names_of(needed),
+        )
+        keep_function(function)
+        keys = sorted({*function.analyzed, *self._reached([ref for output in outputs.values() for ref in output.refs])})
+        return {name: self._waiting(function, name, output, keys, self._over) for name, output in outputs.items()}
+
+    def _digest(self, outputs: Mapping[str, _Output], needed: Sequence[Analyzer]) -> str:
+        """The identity of the function as far as an analysis shows: columns and outputs by key, analyzers by their place."""
+        labels = {placeholder: f"column/{key}/{part}" for placeholder, (key, part) in self._owner.items()}
+        labels |= {analyzer.placeholder: f"analyzer/{place}" for place, analyzer in enumerate(self._analyzers.values())}
+        refs = [ref for output in outputs.values() for ref in output.refs]
+        refs += [ref for analyzer in needed for ref in analyzer.sources]
+        graph = Canonical(
+            self._graph.labelled(labels), refs, self._initializers, "an output that is analysed"
+        ).document()
+        return digest(json.dumps({
+            "format": FORMAT,
+            "graph": graph,
+            "outputs": [[name, each.way, len(each.refs), type_document(each.type)] for name, each in outputs.items()],
+            "columns": [[name, way, _type_of(self._columns[name].type)] for name, way in sorted(self._ways.items())],
+            "analyzers": [[labels[each.placeholder], len(each.sources), each.document] for each in needed],
+            "packages": {name: version_of(name) for name in _ANALYSING},
+        }, sort_keys=True))  # fmt: skip
+
+    def _waiting(
+        self, function: AnalyzedFunction, name: str, output: _Output, keys: Sequence[str], over: TimeRange
+    ) -> Expr:
+        """One output over every column that the analysis or an output that waits for it reads."""
+        if not (reached := self._reached(output.refs)) and not function.analyzed:
+            raise NotBridged("an output reads no column", where=f"output {name}", next_step="leave it out")
+        output = output.narrowed() if any(self._ways[key] == "column" for key in reached) else output
+        return apply(
+            "preprocessing_output", *(self._columns[key] for key in keys), function=function.digest, output=name,
+            columns=tuple(keys), gives=json.dumps(type_document(output.type), sort_keys=True),
+            start=moment_text(over.start), end=moment_text(over.end))  # fmt: skip
 
 
-def _way(spec: tf.TypeSpec) -> str:
-    match spec:
-        case tf.SparseTensorSpec():
-            return "sparse"
-        case tf.RaggedTensorSpec():
-            return "ragged"
-        case _:
-            return "dense"
+#: The packages that an analysis depends on.
+_ANALYSING = ("tensorflow", "tensorflow-transform", "tfx-bsl")
 
 
 def _type_of(column_type: ColumnType) -> dict[str, object]:
@@ -217,8 +264,22 @@ def _type_of(column_type: ColumnType) -> dict[str, object]:
     return document
 
 
-def _output(name: str, output: Any) -> tuple[str, list[Any], ColumnType]:
-    """How an output is stored: (way, its tensors, its column type)."""
+@dataclass(frozen=True)
+class _Output:
+    """How an output is stored: the way it comes, its tensors, and its column type."""
+
+    way: str
+    refs: tuple[Ref, ...]
+    type: ColumnType
+
+    def narrowed(self) -> _Output:
+        """A tensor of shape [rows, 1] as a dense column; others as they are."""
+        if isinstance(self.type, Vector) and self.type.size == 1:
+            return _Output("column", self.refs, Dense(self.type.dtype))
+        return self
+
+
+def _output(name: str, output: Any) -> _Output:
     if not isinstance(output, tf.Tensor | tf.SparseTensor | tf.RaggedTensor):
         raise NotBridged("an output must be a tensor", where=f"output {name}", value=type(output).__name__,
                          allowed="a tensor, a SparseTensor or a RaggedTensor",
@@ -227,15 +288,19 @@ def _output(name: str, output: Any) -> tuple[str, list[Any], ColumnType]:
     if dtype is not None:
         match output:
             case tf.SparseTensor() if output.shape.rank in (2, None):
-                return "sparse", [output.indices, output.values, output.dense_shape], Ragged(dtype)
+                return _made("sparse", [output.indices, output.values, output.dense_shape], Ragged(dtype))
             case tf.RaggedTensor() if output.ragged_rank == 1 and output.flat_values.shape.rank == 1:
-                return "ragged", [output.flat_values, output.row_splits], Ragged(dtype)
+                return _made("ragged", [output.flat_values, output.row_splits], Ragged(dtype))
             case tf.Tensor() if output.shape.rank == 1:
-                return "dense", [output], Dense(dtype)
+                return _made("dense", [output], Dense(dtype))
             case tf.Tensor() if output.shape.rank == 2 and output.shape[1]:
-                return "dense", [output], Vector(dtype, int(output.shape[1]))
+                return _made("dense", [output], Vector(dtype, int(output.shape[1])))
     raise NotBridged("an output of this type and shape cannot be a model input", where=f"output {name}",
                      value=f"{type(output).__name__} of {output.dtype.name}, shape {output.shape}",
                      allowed="[rows] or [rows, n] with a known n, or a sparse or ragged tensor of two dimensions, "
                      "of numbers, text or booleans",
                      next_step="reshape it, or leave it out")  # fmt: skip
+
+
+def _made(way: str, tensors: Sequence[Any], column_type: ColumnType) -> _Output:
+    return _Output(way, tuple((tensor.op.name, tensor.value_index) for tensor in tensors), column_type)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -52,10 +52,14 @@ def own_tables() -> Iterator[None]:
 
 
 class Tables:
-    """The tables that a traced graph captured: handles by the placeholder that stands for each."""
+    """The tables that a traced graph captured: handles by the placeholder that stands for each.
 
-    def __init__(self, handles: Mapping[str, Any]) -> None:
+    ``awaited`` are the nodes that stand for what an analysis has yet to find.
+    """
+
+    def __init__(self, handles: Mapping[str, Any], awaited: Collection[str] = ()) -> None:
         self._handles = handles
+        self._awaited = awaited
 
     def write(self, graph: Graph, where: str) -> dict[str, str]:
         """Write every table into the graph; gives the node that fills it, by placeholder.
@@ -73,6 +77,9 @@ class Tables:
             return None
         _refuse_changes(graph, users, where)
         types = {"key_dtype": typed[0].attributes["Tin"], "value_dtype": typed[0].attributes["Tout"]}
+        if analyzed := self._filled_by_analysis(graph, users):
+            graph.vertices[name] = analyzed
+            return None
         keys, values = self._contents_of(graph, name, users, types)
         names = f"{name}/keys", f"{name}/values"
         for each, column in zip(names, (keys, values), strict=True):
@@ -85,6 +92,15 @@ class Tables:
             "LookupTableImportV2", {"Tin": types["key_dtype"], "Tout": types["value_dtype"]},
             [(name, 0), (names[0], 0), (names[1], 0)], written=True)  # fmt: skip
         return fill
+
+    def _filled_by_analysis(self, graph: Graph, users: Mapping[str, Vertex]) -> Vertex | None:
+        """What stands for a table whose file an analysis has yet to write: what looks it up waits for that too."""
+        for vertex in users.values():
+            if vertex.op in _FILLS:
+                read = [graph.resolved(ref) for ref in vertex.inputs[1:]]
+                if any(at in self._awaited for at, _ in read):
+                    return Vertex(vertex.op, vertex.attributes, read, written=True)
+        return None
 
     def _contents_of(self, graph: Graph, name: str, users: Mapping[str, Vertex], types: Mapping[str, Any]) -> Contents:
         kinds = [types_pb2.DataType.Value(types[each]["type"]) for each in ("key_dtype", "value_dtype")]

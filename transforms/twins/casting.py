@@ -20,7 +20,7 @@ def cast(column: DenseTensor, *, dtype: str) -> DenseTensor:
     """The column as another element type; timestamps and int64 share their representation."""
     values, target = column.values, ELEMENT[DType(dtype)]
     if values.dtype == tf.string:
-        return column if target == tf.string else _parsed(values)
+        return column if target == tf.string else whole_numbers(values)
     if target == tf.string:
         return DenseTensor(tf.strings.as_string(values))
     if target == tf.bool:
@@ -41,7 +41,7 @@ def _whole(x: Tensor) -> DenseTensor:
     return DenseTensor(tf.cast(tf.where(fits, x, tf.zeros([], tf.float64)), tf.int64), fits)
 
 
-def _parsed(texts: Tensor) -> DenseTensor:
+def whole_numbers(texts: Tensor) -> DenseTensor:
     """Whole numbers from decimal text, in two parts that TensorFlow can read: all but the last nine digits, and these."""
     good = tf.strings.regex_full_match(texts, "[+-]?[0-9]+")
     negative = tf.strings.regex_full_match(texts, "-[^-]*")

@@ -16,6 +16,7 @@ from transforms.operators.timestamps import (
     MINUTE_US,
     SECOND_US,
     SHIFT_SAFE_US,
+    UNITS_MONTHS,
     UNITS_US,
     WEEK_START_US,
 )
@@ -83,6 +84,9 @@ def week_of_year(time: DenseTensor) -> DenseTensor:
 
 def truncate_time(time: DenseTensor, *, unit: str) -> DenseTensor:
     """The start of the unit."""
+    if unit in UNITS_MONTHS:
+        start = _month_start(_days(time), UNITS_MONTHS[unit]) * DAY_US
+        return DenseTensor(start, start <= time.values)
     size, origin = UNITS_US[unit], WEEK_START_US if unit == "week" else 0
     start = time.values - (time.values % size - origin % size) % size
     return DenseTensor(start, start <= time.values)
@@ -128,6 +132,17 @@ def _from_march(days: Tensor) -> tuple[Tensor, Tensor]:
 
 def _march_month(day: Tensor) -> Tensor:
     return (5 * day + 2) // 153
+
+
+def _month_start(days: Tensor, months: int) -> Tensor:
+    """The day on which the run of so many months, counted from January, begins."""
+    year, day = _from_march(days)
+    from_march = _march_month(day)
+    first = tf.where(from_march < 10, from_march + 2, from_march - 10) // months * months  # 0 is January
+    year = tf.where(day >= 306, year + 1, year)
+    year = tf.where(first >= 2, year, year - 1)
+    from_march = tf.where(first >= 2, first - 2, first + 10)
+    return 365 * year + year // 4 - year // 100 + year // 400 + (153 * from_march + 2) // 5 - DAYS_FROM_MARCH
 
 
 def _year(days: Tensor) -> Tensor:

@@ -31,6 +31,8 @@ from transforms.types import ColumnType, Dense, DType, Ragged, Vector, arrow_typ
 _ROWS_MULTIPLE = 64
 #: How many rows are computed once more by themselves, to see that a row depends on nothing but itself.
 _PROBES = 8
+#: Ways in which every event has a value; ``column`` is a tensor of shape [rows, 1].
+_FILLED = ("dense", "column")
 
 
 @lru_cache(maxsize=256)
@@ -89,7 +91,7 @@ def _specs(entry: Mapping[str, Any]) -> list[tf.TensorSpec]:
         case "ragged":
             return [tf.TensorSpec([None], element), tf.TensorSpec([None], tf.int64)]
         case _:
-            size = [column_type.size] if isinstance(column_type, Vector) else []
+            size = [column_type.size] if isinstance(column_type, Vector) else [1] * (entry["as"] == "column")
             return [tf.TensorSpec([None, *size], element)]
 
 
@@ -160,7 +162,7 @@ def _computed(columns: Sequence[Column], graph: str, document: Mapping[str, Any]
     valid: Array | None = None
     for column, entry in zip(columns, document["inputs"], strict=True):
         fed += _fed(column, entry["as"], padded)
-        if entry["as"] == "dense" and isinstance(column, Numbers | Strings) and column.valid is not None:
+        if entry["as"] in _FILLED and isinstance(column, Numbers | Strings) and column.valid is not None:
             valid = column.valid[picks] if valid is None else valid & column.valid[picks]
     try:
         out = _session(graph).run(*fed)
@@ -174,6 +176,8 @@ def _fed(column: Column, way: str, rows: Array) -> list[Any]:
     match column:
         case Numbers() | Strings() if way == "dense":
             return [_values(column, rows)]
+        case Numbers() | Strings() if way == "column":
+            return [_values(column, rows)[:, None]]
         case Numbers() | Strings():
             known = np.ones(len(rows), np.bool_) if column.valid is None else column.valid[rows]
             at = np.flatnonzero(known)
@@ -206,11 +210,11 @@ def _values(items: Numbers | Strings, picks: Array) -> Array:
 
 def _stored(out: Sequence[Any], way: str, gives: ColumnType, rows: int, kept: int, valid: Array | None) -> Column:
     """What TensorFlow gave as a column of the first ``kept`` rows, null (empty, zeros) where ``valid`` is False."""
-    if way == "dense":
+    if way in _FILLED:
         (values,) = out
         if len(values) != rows:
             raise DataError("a TensorFlow graph returned another number of rows", value=len(values), allowed=str(rows))
-        values = values[:kept]
+        values = values[:kept] if way == "dense" else values[:kept, 0]
         if valid is not None:
             empty = b"" if gives.dtype is DType.STRING else values.dtype.type(0)
             values = np.where(valid if values.ndim == 1 else valid[:, None], values, empty)
@@ -275,7 +279,7 @@ def twin(*columns: Any, graph: str) -> Any:
     # As the kernel does, so that a row's last bit does not depend on how many are asked for at once.
     padded = tf.range((rows + _ROWS_MULTIPLE - 1) // _ROWS_MULTIPLE * _ROWS_MULTIPLE) % tf.maximum(rows, 1)
     for position, (column, entry) in enumerate(zip(columns, document["inputs"], strict=True)):
-        if entry["as"] == "dense":
+        if entry["as"] in _FILLED:
             valid = both(valid, column.valid if isinstance(column, DenseTensor) else None)
         for part, tensor in enumerate(_parts(_taken(column, padded), entry["as"])):
             feeds[f"in{position}_{part}:0"] = tensor
@@ -316,6 +320,8 @@ def _parts(column: Any, way: str) -> list[Any]:
             return [column.values]
         case VectorTensor():
             return [column.values]
+        case DenseTensor() if way == "column":
+            return [column.values[:, tf.newaxis]]
         case DenseTensor():
             rows = tf.shape(column.values, tf.int64)[0]
             known = tf.ones_like(column.values, tf.bool) if column.valid is None else column.valid
@@ -331,8 +337,8 @@ def _parts(column: Any, way: str) -> list[Any]:
 
 def _as_column(out: Sequence[Any], way: str, gives: ColumnType, rows: Any, valid: Any) -> Any:
     element = ELEMENT[gives.dtype]
-    if way == "dense":
-        values = _cast(out[0], element)[:rows]
+    if way in _FILLED:
+        values = _cast(out[0] if way == "dense" else out[0][:, 0], element)[:rows]
         if isinstance(gives, Vector):
             values = tf.reshape(values, [-1, gives.size])
             return VectorTensor(values if valid is None else zeroed(values, valid[:, tf.newaxis]))

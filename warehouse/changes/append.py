@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,11 +17,13 @@ from warehouse import schema
 from warehouse.changes.keys import Ints
 from warehouse.changes.outcome import Change, Recompute, Touched, find_recomputes
 from warehouse.changes.publish import begin_version, require_files
-from warehouse.changes.values import read_values
+from warehouse.changes.unique import unseen_rows
+from warehouse.changes.values import GivenRows, Source, plain_column, read_values, source_name, table_type
 from warehouse.digests import table_digests
 from warehouse.manifests import PlacedFragment, current_fragments, get_table, with_absent
 from warehouse.parquet_files import OnInvalidText, check_drift, invalid_text_rule, read_fragments
 from warehouse.partitions import partition_range, refuse_overlaps
+from warehouse.reader import read_raw
 from warehouse.scan import refuse_half_imports
 from warehouse.stored_file import StoredFile
 from warehouse.table import ColumnSchema, Fragment, Table, fragment_identity
@@ -36,20 +38,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def append_rows(
     warehouse: Warehouse,
     table: str,
-    files: Sequence[str],
+    files: Sequence[Source],
     *,
     partition: str = "",
     create: bool = False,
     why: str = "",
     dry_run: bool = False,
     invalid_text: str = "refuse",
+    unique_by: Sequence[str] = (),
 ) -> Change:
-    """Add the rows of Parquet ``files`` to a table, as fragments of their own.
+    """Add the rows of Parquet ``files``, or rows that were read already, to a table, as fragments of their own.
 
     They go to ``partition``, or each to the partition that its time falls in. A new file is named after what it holds,
     so rows that were appended before, or a file that is registered already, are left out and said; if nothing is left
     it is an error. With ``create`` partitions that are not there yet are made. Text that is not UTF-8 is refused, or with
-    ``invalid_text="replace"`` written with U+FFFD for what is invalid.
+    ``invalid_text="replace"`` written with U+FFFD for what is invalid. With ``unique_by`` a row is left out, and counted,
+    if its partition, retracted events included, has a row with the same values in those columns, or a row before it
+    does; a row with a null among them equals no other.
 
     Raises :class:`~transforms.errors.InvalidText`, :class:`InputError` for rows that are there already,
     :class:`DataError` for times without a partition,
@@ -62,21 +67,25 @@ def append_rows(
         paths = set(connection.execute(select(schema.files.c.path).where(schema.files.c.table_name == table)).scalars())
     refuse_half_imports(warehouse.storage, known.root)
     replaced: list[str] = []
+    names = ", ".join(map(source_name, files))
     rows = _read(warehouse, known, files, invalid_text_rule(invalid_text, replaced))
-    split = dict(_split(known, rows, standing, partition, create, ", ".join(files)))
+    split = dict(_split(known, rows, standing, partition, create, names))
+    split, repeated = _without_known_keys(warehouse, known, split, standing, unique_by)
+    if not split:
+        return _nothing_new(known, dry_run, _repeated_note(repeated, unique_by))
     late = [_Late(known, key, part, warehouse.config.read_threads) for key, part in split.items()]
     contents = {(placed.partition, placed.fragment.fragment_id) for placed in standing}
     new = [one for one in late if one.path not in paths and (one.partition, one.identity) not in contents]
     again = sum(one.rows.num_rows for one in late) - sum(one.rows.num_rows for one in new)
     if not new:
-        raise InputError("these rows are in the table already", where=", ".join(files), value=f"rows: {again:,}",
+        raise InputError("these rows are in the table already", where=names, value=f"rows: {again:,}",
                          next_step=f"headrace table history {table} says when they came")  # fmt: skip
     placed_files = [] if dry_run else [one.write(warehouse) for one in new]
     fragments = [one.foreseen() for one in new] if dry_run else [found for _, found in placed_files]
     recompute = _recomputes(warehouse, known, new, fragments)
     version = known.version
     if not dry_run:
-        version = _commit(warehouse, known, standing, new, placed_files, ", ".join(files), why)
+        version = _commit(warehouse, known, standing, new, placed_files, names, why)
     return Change(
         table=table,
         kind="append",
@@ -89,9 +98,65 @@ def append_rows(
         columns=(),
         added_columns=(),
         unknown_keys=0,
-        notes=_notes(again, replaced),
+        notes=(*_repeated_note(repeated, unique_by), *_notes(again, replaced)),
         recompute=recompute,
     )
+
+
+def _without_known_keys(
+    warehouse: Warehouse,
+    table: Table,
+    split: dict[str, pa.Table],
+    standing: Sequence[PlacedFragment],
+    unique_by: Sequence[str],
+) -> tuple[dict[str, pa.Table], int]:
+    """The new rows of each partition whose key is new there, and how many rows are left out."""
+    if not unique_by:
+        return split, 0
+    types = {name: _key_type(table, name, next(iter(split.values()))) for name in unique_by}
+    kept: dict[str, pa.Table] = {}
+    for partition, rows in split.items():
+        known = []
+        for placed in standing:
+            if placed.partition == partition:
+                raw = read_raw(warehouse.storage, placed.fragment, list(types))
+                known.append(_key_columns(raw, types, placed.fragment.path))
+        unseen = unseen_rows(_key_columns(rows, types, partition), known)
+        if unseen.any():
+            kept[partition] = rows if unseen.all() else rows.filter(pa.array(unseen))
+    before, after = (sum(rows.num_rows for rows in parts.values()) for parts in (split, kept))
+    return kept, before - after
+
+
+def _key_type(table: Table, name: str, rows: pa.Table) -> pa.DataType:
+    column = table.column(name)
+    if name not in rows.column_names:
+        raise InputError("a key of new rows must be a column of their files", where=f"--unique-by, table {table.name}",
+                         value=name, allowed=", ".join(rows.column_names))  # fmt: skip
+    kind = table_type(column, rows.column(name).type)
+    if pat.is_nested(kind):
+        raise InputError(
+            "a key must be a number, a text or a time", where=f"--unique-by, column {name}", value=str(kind)
+        )
+    return kind
+
+
+def _key_columns(rows: pa.Table, types: Mapping[str, pa.DataType], where: str) -> dict[str, pa.Array]:
+    return {name: plain_column(rows.column(name), kind, f"{where}, column {name}") for name, kind in types.items()}
+
+
+def _repeated_note(repeated: int, unique_by: Sequence[str]) -> tuple[str, ...]:
+    if not repeated:
+        return ()
+    return (
+        f"rows left out, since their partition or an earlier row has the same {', '.join(unique_by)}: {repeated:,}",
+    )
+
+
+def _nothing_new(table: Table, dry_run: bool, notes: tuple[str, ...]) -> Change:
+    return Change(table=table.name, kind="append", version=table.version, changed=False, dry_run=dry_run, rows=0,
+                  fragments=0, partitions=(), columns=(), added_columns=(), unknown_keys=0, notes=notes,
+                  recompute=())  # fmt: skip
 
 
 def _recomputes(
@@ -177,20 +242,34 @@ def _commit(
     return warehouse.catalog.run(publish)
 
 
-def _read(warehouse: Warehouse, table: Table, files: Sequence[str], on_invalid_text: OnInvalidText) -> pa.Table:
+def _read(warehouse: Warehouse, table: Table, files: Sequence[Source], on_invalid_text: OnInvalidText) -> pa.Table:
     """The rows of all files with the table's columns, in their order."""
     names = [column.name for column in table.file_columns]
     parts = []
     for file in files:
         rows = read_values(warehouse.storage, file, on_invalid_text)
-        check_drift(table.file_columns, [ColumnSchema(field.name, str(field.type)) for field in rows.schema], file,
-                    table.name)  # fmt: skip
+        if isinstance(file, GivenRows):
+            rows = _as_stored(table, rows, file.name)
+        found = [ColumnSchema(field.name, str(field.type)) for field in rows.schema]
+        check_drift(table.file_columns, found, source_name(file), table.name)
         parts.append(rows.select(names))
     whole = pa.concat_tables([part.cast(parts[0].schema) for part in parts]).combine_chunks()
     if not whole.num_rows:
-        raise InputError("there are no rows to append", where=", ".join(files), value="0 rows",
+        raise InputError("there are no rows to append", where=", ".join(map(source_name, files)), value="0 rows",
                          next_step="check what wrote these files")  # fmt: skip
     return whole
+
+
+def _as_stored(table: Table, rows: pa.Table, where: str) -> pa.Table:
+    """Rows of another format with the types that the table's files have, where that loses nothing."""
+    columns = {}
+    for name in rows.column_names:
+        stored = next((one for one in table.file_columns if one.name == name), None)
+        column = rows.column(name)
+        columns[name] = column
+        if stored is not None and str(column.type) != stored.arrow_type:
+            columns[name] = plain_column(column, table_type(stored, column.type), f"{where}, column {name}")
+    return pa.table(columns)
 
 
 def _split(

@@ -13,7 +13,7 @@ from transforms.errors import InputError
 from warehouse.changes.outcome import Change
 from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
 from warehouse.changes.sources import EventKeys
-from warehouse.changes.values import parse_literal, plain_column, read_values
+from warehouse.changes.values import Source, parse_literal, plain_column, read_values, source_name
 from warehouse.digests import column_digest
 from warehouse.manifests import DELETED, PlacedFragment, current_fragments, get_table
 from warehouse.overlay_files import read_deletions
@@ -31,7 +31,7 @@ def delete_rows(
     *,
     where: Sequence[tuple[str, str]] = (),
     on: Sequence[str] = (),
-    keys: str = "",
+    keys: Source = "",
     start: datetime | None = None,
     end: datetime | None = None,
     why: str = "",
@@ -134,8 +134,8 @@ class _Where:
 class _Keys:
     """Events whose keys stand in a file."""
 
-    def __init__(self, storage: Storage, table: Table, on: Sequence[str], path: str) -> None:
-        values = read_values(storage, path)
+    def __init__(self, storage: Storage, table: Table, on: Sequence[str], source: Source) -> None:
+        values, path = read_values(storage, source), source_name(source)
         check_columns(on, values.schema.names, path)
         for name in on:
             table.column(name)

@@ -22,10 +22,14 @@ from warehouse.table_versions import ChangeKind
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """A component of live models whose memos do not hold for the new version: ``memos`` of them, ``rows`` rows."""
+    """A component of live models whose memos do not hold for the new version: ``memos`` of them, ``rows`` rows.
+
+    ``inputs``: the names that ``models`` give it as an input; none where it is only a part of inputs.
+    """
 
     fingerprint: str
     expression: str
+    inputs: tuple[str, ...]
     columns: tuple[str, ...]
     models: tuple[str, ...]
     memos: int
@@ -78,11 +82,14 @@ def find_recomputes(
     market = Market(connection, config, get_table(connection, table), current_fragments(connection, table), now)
     memos: dict[str, dict[str, int]] = {}
     models: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     roots: dict[str, Node] = {}
     for model in all_models(connection, live=True):
         if model.table != table:
             continue
         inputs, keeps, first = stored_inputs(connection, model.id), market.keeps(model), 0
+        for item in inputs:
+            names.setdefault(item.fingerprint, set()).add(item.name)
         for first, last in blocks(len(placed), len(inputs)):
             block = placed[first:last]
             found = survey(connection, inputs, block, keeps, requeue_evicted=False)
@@ -95,14 +102,17 @@ def find_recomputes(
                         models.setdefault(fingerprint, set()).add(model.name)
                         memos.setdefault(fingerprint, {})[one.wanted.memo_key] = block[position].fragment.rows
             first += len(block)
-    found_ones = (_recompute(roots[fingerprint], models[fingerprint], rows) for fingerprint, rows in memos.items())
+    found_ones = (
+        _recompute(roots[fingerprint], names.get(fingerprint, set()), models[fingerprint], rows)
+        for fingerprint, rows in memos.items()
+    )
     return tuple(sorted(found_ones, key=lambda one: (-one.rows, one.expression)))
 
 
-def _recompute(root: Node, models: set[str], memos: Mapping[str, int]) -> Recompute:
+def _recompute(root: Node, names: set[str], models: set[str], memos: Mapping[str, int]) -> Recompute:
     columns = tuple(sorted({column.name for column in raw_columns(root)}))
-    return Recompute(root.identity, expression_text(root, 100), columns, tuple(sorted(models)), len(memos),
-                     sum(memos.values()))  # fmt: skip
+    return Recompute(root.identity, expression_text(root, 100), tuple(sorted(names)), columns, tuple(sorted(models)),
+                     len(memos), sum(memos.values()))  # fmt: skip
 
 
 def _changed_columns(one: Touched) -> set[str]:

@@ -17,7 +17,7 @@ from warehouse.catalog import chunks
 from warehouse.changes.outcome import Change, Touched, find_recomputes
 from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
 from warehouse.changes.sources import AlignedValues, KeyedValues, ValueSource
-from warehouse.changes.values import plain_column, table_type
+from warehouse.changes.values import GivenRows, Source, plain_column, source_name, table_type
 from warehouse.digests import column_digest
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.reader import read_raw
@@ -29,7 +29,7 @@ from warehouse.warehouse import Warehouse
 def overlay_columns(
     warehouse: Warehouse,
     table: str,
-    values: str,
+    values: Source,
     *,
     on: Sequence[str] = (),
     columns: Sequence[str] = (),
@@ -38,7 +38,7 @@ def overlay_columns(
     why: str = "",
     dry_run: bool = False,
 ) -> Change:
-    """Take column values that came later, from the Parquet file ``values``, as they are from the next version on.
+    """Take column values that came later, from the Parquet file, or the rows, ``values``, as they are from the next version on.
 
     With ``on`` the file's rows are joined to events by those key columns; events that it does not name keep what they
     had. Without, ``values`` is a folder that mirrors the table's partitions and files, row by row. ``columns`` picks
@@ -55,7 +55,7 @@ def overlay_columns(
 def fix_columns(
     warehouse: Warehouse,
     table: str,
-    values: str,
+    values: Source,
     *,
     why: str,
     on: Sequence[str] = (),
@@ -77,7 +77,7 @@ def _overlay(
     warehouse: Warehouse,
     kind: ChangeKind,
     name: str,
-    values: str,
+    values: Source,
     on: Sequence[str],
     chosen: Sequence[str],
     between: tuple[datetime | None, datetime | None],
@@ -93,6 +93,9 @@ def _overlay(
     source: ValueSource
     if on:
         source = KeyedValues.read(warehouse.storage, table, values, on, chosen)
+    elif isinstance(values, GivenRows):
+        raise InputError("values of a text file must be joined by a key", where=values.name,
+                         next_step="name the key's column: --on COLUMN")  # fmt: skip
     else:
         source = AlignedValues.read(warehouse.storage, table, values, chosen, standing)
     if kind == "fix":
@@ -109,7 +112,7 @@ def _overlay(
         raise
     version = table.version
     if replacements and not dry_run:
-        note = ChangeNote(kind, source.columns, rows, len(replacements), values, why)
+        note = ChangeNote(kind, source.columns, rows, len(replacements), source_name(values), why)
         version = commit_replacements(warehouse, table, standing, replacements, note, source.added)
     return Change(
         table=name,

@@ -12,7 +12,15 @@ import pyarrow.types as pat
 
 from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.changes.keys import KeyIndex
-from warehouse.changes.values import brought_columns, new_columns, plain_column, read_values, table_type
+from warehouse.changes.values import (
+    Source,
+    brought_columns,
+    new_columns,
+    plain_column,
+    read_values,
+    source_name,
+    table_type,
+)
 from warehouse.manifests import PlacedFragment
 from warehouse.parquet_files import read_whole, row_count
 from warehouse.reader import read_raw
@@ -96,9 +104,11 @@ class KeyedValues:
     keys: EventKeys
 
     @classmethod
-    def read(cls, storage: Storage, table: Table, path: str, on: Sequence[str], chosen: Sequence[str]) -> KeyedValues:
+    def read(
+        cls, storage: Storage, table: Table, source: Source, on: Sequence[str], chosen: Sequence[str]
+    ) -> KeyedValues:
         """Read and check the whole file. Errors as for :func:`warehouse.changes.overlay.overlay_columns`."""
-        values = read_values(storage, path)
+        values, path = read_values(storage, source), source_name(source)
         columns = brought_columns(table, values.schema, on, chosen, path)
         added = new_columns(table, columns, values.schema, path)
         _check_types(table, columns, added, values, path)

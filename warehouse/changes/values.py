@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -26,13 +27,32 @@ _FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
 )
 
 
-def read_values(storage: Storage, path: str, on_invalid_text: OnInvalidText = refuse_invalid_text) -> pa.Table:
+@dataclass(frozen=True)
+class GivenRows:
+    """Rows that a caller has read from a file of another format; ``name`` says which."""
+
+    name: str
+    rows: pa.Table
+
+
+#: A Parquet file or a folder of them, or the rows themselves.
+Source = str | GivenRows
+
+
+def source_name(source: Source) -> str:
+    """What errors and the history call a source."""
+    return source if isinstance(source, str) else source.name
+
+
+def read_values(storage: Storage, source: Source, on_invalid_text: OnInvalidText = refuse_invalid_text) -> pa.Table:
     """All rows of a Parquet file, or of every Parquet file in a folder, in the order of their names.
 
     Raises :class:`InputError` for a path that is not there, :class:`DataError` for a folder without a file,
     :class:`~warehouse.errors.CorruptFile` and what ``on_invalid_text`` raises.
     """
-    where = storage.absolute(path)
+    if isinstance(source, GivenRows):
+        return source.rows
+    path, where = source, storage.absolute(source)
     if not storage.folder_exists(where):
         if not storage.exists(where):
             raise InputError("no such file or folder", where=path, value=where, next_step="check the path")

@@ -36,5 +36,5 @@ def aligned(name: str, event: Sequence[Any]) -> tuple[Any, ...]:
     """One event's arguments, lists cut to the length of the shortest if the operator asks for equal lengths."""
     if name not in ALIGNED:
         return tuple(event)
-    shortest = min(len(value) for value in event if isinstance(value, list))
+    shortest = min((len(value) for value in event if isinstance(value, list)), default=0)
     return tuple(value[:shortest] if isinstance(value, list) else value for value in event)

@@ -13,10 +13,12 @@ import pytest
 import transforms.expression as hr
 from tests.warehouse.changes.scenes import START, column, events, placed, save, version
 from tests.warehouse.scenes import work
-from transforms.errors import Busy, DataError, HeadraceError, InputError
+from transforms.errors import Busy, DataError, HeadraceError, InputError, TypeMismatch, UnknownColumn
 from transforms.model import Model
 from warehouse import Warehouse, queue_missing, register_table, submit_model
 from warehouse.changes.append import append_rows
+from warehouse.changes.deletion import delete_rows
+from warehouse.changes.values import GivenRows
 from warehouse.errors import SchemaDrift, UnknownTable
 
 
@@ -142,3 +144,39 @@ def test_a_partition_that_went_is_still_in_older_versions(warehouse: Warehouse, 
     assert [one.start.hour for one in placed(warehouse, at_version=2)] == [0, 0, 2, 2]
     assert [one.start.hour for one in placed(warehouse, at_version=1)] == [0, 0, 1, 1, 2, 2]
     assert placed(warehouse, at_version=0) == ()
+
+
+def test_rows_with_a_known_key_are_left_out_and_counted(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
+    new = [events(0, 2, first=4), events(1, 2, first=900), events(1, 2, first=901), events(2, 1, first=900)]
+    done = append_rows(warehouse, "log", [late(tmp_path, *new)], unique_by=["event_id"])
+    # 4 and 5 are in hour 0, 901 comes twice; 900 is in hours 1 and 2, which are looked at each by itself.
+    assert (done.rows, done.partitions) == (4, ("date=2026-01-01/hour=01", "date=2026-01-01/hour=02"))
+    assert done.notes == ("rows left out, since their partition or an earlier row has the same event_id: 3",)
+    assert column(warehouse, "event_id").count(901) == 1
+    again = append_rows(warehouse, "log", [late(tmp_path, *new, name="again.parquet")], unique_by=["event_id"])
+    assert (again.changed, again.rows, again.version) == (False, 0, 2)
+    assert again.notes[0].endswith(": 7")
+
+
+def test_a_retracted_event_does_not_come_back_by_its_key(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
+    delete_rows(warehouse, "log", where=[("event_id", "3")])
+    path = late(tmp_path, events(0, 1, first=3))
+    assert not append_rows(warehouse, "log", [path], unique_by=["event_id"], dry_run=True).changed
+
+
+def test_keys_of_several_columns_and_missing_ones(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
+    rows = events(0, 6)  # the very rows that are there; the fifth has no query
+    done = append_rows(warehouse, "log", [late(tmp_path, rows)], unique_by=["event_id", "query"])
+    assert (done.rows, column(warehouse, "event_id").count(4)) == (1, 2)
+    with pytest.raises(UnknownColumn):
+        append_rows(warehouse, "log", [late(tmp_path, rows)], unique_by=["id"])
+
+
+def test_rows_that_were_read_already_take_the_types_of_the_table(warehouse: Warehouse, log: Path) -> None:
+    rows = events(0, 1, first=900)
+    wide = rows.set_column(3, "price", rows.column("price").cast(pa.float64()))
+    assert append_rows(warehouse, "log", [GivenRows("late.csv", wide)]).rows == 1
+    bad = wide.set_column(0, "event_id", pa.array(["x"]))
+    with pytest.raises(TypeMismatch) as caught:
+        append_rows(warehouse, "log", [GivenRows("late.csv", bad)])
+    assert caught.value.where == "late.csv, column event_id"

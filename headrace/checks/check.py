@@ -1,0 +1,236 @@
+"""Every input of a model, tried over a sample: what it gives, or why it gives nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.checks.sample import sample_rows
+from headrace.checks.statistics import Statistics, is_number, plain_type, statistics_of
+from headrace.checks.surprises import Surprise, surprises_of, surprises_of_label
+from transforms.errors import HeadraceError, InputError
+from transforms.full_pass import is_full_pass
+from transforms.graph import Node, RawColumn, raw_columns, topological
+from transforms.plan import Artifacts, compile_plan, one_line
+from transforms.render import expression_text
+from transforms.target import Target
+from transforms.types import ColumnType, Dense, DType
+
+if TYPE_CHECKING:
+    from transforms.model import Model
+    from warehouse.table import Table
+    from warehouse.warehouse import Warehouse
+
+
+#: The label's key in a plan, which no input has.
+LABEL = "__label__"
+
+
+@dataclass(frozen=True)
+class CheckedInput:
+    """An input over the sample. ``found`` is None where ``error`` says why there is nothing to count."""
+
+    name: str
+    type: ColumnType
+    found: Statistics | None
+    surprises: tuple[Surprise, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found of a model, submitted or not.
+
+    Attributes:
+        rows: events in the sample, from so many ``partitions``, of ``table_rows`` in all.
+        label: its name and what it looks like; None where it cannot be read.
+    """
+
+    table: str
+    table_version: int
+    table_rows: int
+    rows: int
+    partitions: int
+    inputs: tuple[CheckedInput, ...]
+    label: CheckedInput
+
+
+def check_inputs(
+    warehouse: Warehouse,
+    components: Mapping[str, Node],
+    target: Target,
+    table_name: str,
+    rows: int,
+    refused: Mapping[str, str] | None = None,
+) -> Check:
+    """Run every component over about ``rows`` events of the table. One that fails is said to, and the others go on.
+
+    ``refused``: inputs that are not tried, and why.
+
+    Raises :class:`~transforms.errors.NotFound` for an unknown table and :class:`InputError` for one without events.
+    """
+    from warehouse.artifacts import ArtifactSource
+    from warehouse.manifests import current_fragments, get_table
+
+    with warehouse.catalog.read() as connection:
+        table = get_table(connection, table_name)
+        fragments = current_fragments(connection, table.name)
+    if not fragments:
+        raise InputError("the table must hold events to be checked on", where=f"table {table.name}", value=0,
+                         next_step="headrace table add, or append")  # fmt: skip
+    artifacts = ArtifactSource(warehouse.storage.home)
+    ready, refused = _sorted_out(components, table, artifacts, dict(refused or {}))
+    label_error = _label_error(table, target)
+    needed = {column.name for root in ready.values() for column in raw_columns(root)}
+    columns = sorted(needed.union(() if label_error else target.columns)) or [table.columns[0].name]
+    sample, partitions = sample_rows(warehouse, fragments, columns, rows)
+    inputs = _tried(components, ready, refused, sample, artifacts)
+    return Check(
+        table=table.name,
+        table_version=table.version,
+        table_rows=sum(placed.fragment.live_rows for placed in fragments),
+        rows=sample.num_rows,
+        partitions=partitions,
+        inputs=inputs,
+        label=_checked_label(target, label_error, sample),
+    )
+
+
+def resolved_inputs(warehouse: Warehouse, model: Model, table: str) -> tuple[dict[str, Node], dict[str, str]]:
+    """The model's components with what full passes found in place, each by itself; and why one of them cannot be."""
+    from warehouse.dry_run import resolution_of
+    from warehouse.manifests import get_table
+    from warehouse.submit import check_component
+
+    with warehouse.catalog.read() as connection:
+        known = get_table(connection, table)
+    components, refused = {}, {}
+    for name, item in model.inputs.items():
+        components[name] = item.component
+        alone = model.without_inputs()
+        alone.inputs[name] = item
+        try:
+            check_component(item.component, known, "")
+            components[name] = resolution_of(warehouse, alone, table).components[name]
+        except HeadraceError as error:
+            refused[name] = one_line(error)
+    return components, refused
+
+
+def _sorted_out(
+    components: Mapping[str, Node], table: Table, artifacts: Artifacts, refused: dict[str, str]
+) -> tuple[dict[str, Node], dict[str, str]]:
+    """The components that can be run, full passes in place, and why the others cannot."""
+    from warehouse.submit import check_component
+
+    ready = {}
+    for name, root in components.items():
+        if name in refused:
+            continue
+        try:
+            check_component(root, table, "")
+            _check_resolved(root)
+            compile_plan({name: root}, artifacts)
+            ready[name] = root
+        except HeadraceError as error:
+            refused[name] = one_line(error)
+    return ready, refused
+
+
+def _check_resolved(root: Node) -> None:
+    """Raise for a component with a full pass that was not made."""
+    for node in topological([root]):
+        if is_full_pass(node):
+            raise InputError("a full pass must be made first", value=expression_text(node, 100),
+                             next_step="headrace analyze with this file")  # fmt: skip
+
+
+def _tried(
+    components: Mapping[str, Node],
+    ready: Mapping[str, Node],
+    refused: Mapping[str, str],
+    sample: pa.Table,
+    artifacts: Artifacts,
+) -> tuple[CheckedInput, ...]:
+    from transforms.columns import conform
+
+    plan = compile_plan({name: root for name, root in ready.items() if not isinstance(root, RawColumn)}, artifacts)
+    result = plan.run(sample)
+    inputs = []
+    for name, component in components.items():
+        root = ready.get(name, component)
+        if name in refused or name in result.failures:
+            failure = result.failures.get(name)
+            error = refused[name] if failure is None else f"operator {failure.operator}: {failure.error}"
+            inputs.append(CheckedInput(name, root.type, None, error=error))
+            continue
+        column = conform(sample.column(root.name), root.type) if isinstance(root, RawColumn) else result.columns[name]
+        found = statistics_of(_one_array(column), root.type)
+        surprises = (*surprises_of(found, root.type, root), *_untrainable(name, root.type))
+        inputs.append(CheckedInput(name, root.type, found, surprises))
+    return tuple(inputs)
+
+
+def _untrainable(name: str, column_type: ColumnType) -> Sequence[Surprise]:
+    """Whether the trainer has a place for an input of this type."""
+    from trainer.config import TrainConfig
+    from trainer.errors import UntrainableInput
+    from trainer.inputs import TypedInput, lay_out
+
+    try:
+        lay_out((TypedInput(name, column_type),), TrainConfig(run_dir="."))
+    except UntrainableInput as error:
+        return [Surprise("untrainable", f"headrace train has no place for {column_type}: {error.next_step}")]
+    return []
+
+
+def _label_error(table: Table, target: Target) -> str:
+    from warehouse.submit import check_component
+
+    try:
+        if target.component is None:
+            table.column(target.label)
+        else:
+            check_component(target.component, table, "label")
+    except HeadraceError as error:
+        return one_line(error)
+    return ""
+
+
+def _checked_label(target: Target, error: str, sample: pa.Table) -> CheckedInput:
+    kind: ColumnType = Dense(DType.FLOAT64) if target.component is None else target.component.type
+    if error:
+        return CheckedInput(target.label, kind, None, error=error)
+    if target.component is None:
+        column = _one_array(sample.column(target.label))
+        kind = plain_type(column.type)
+    else:
+        result = compile_plan({LABEL: target.component}).run(sample)
+        if LABEL in result.failures:
+            failure = result.failures[LABEL]
+            return CheckedInput(target.label, kind, None, error=f"operator {failure.operator}: {failure.error}")
+        column = result.columns[LABEL]
+    found = statistics_of(column, kind)
+    return CheckedInput(target.label, kind, found, (*surprises_of_label(found), *_wrong_labels(column, target)))
+
+
+def _wrong_labels(column: pa.Array, target: Target) -> Sequence[Surprise]:
+    """Labels that the model's task does not have, which training refuses."""
+    from trainer.heads import head_of
+
+    if not is_number(column.type):
+        return [Surprise("wrong_label", f"a label must be a boolean or a number, and is stored as {column.type}")]
+    head, values = head_of(target), np.asarray(column.drop_null()).astype(np.float64)
+    wrong = values[head.bad_labels(values)]
+    if not len(wrong):
+        return []
+    text = f"{len(wrong):,} of {len(values):,} labels are not {head.allowed}, such as {wrong[0]:g}: {head.remedy}"
+    return [Surprise("wrong_label", text)]
+
+
+def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,43 @@
+"""A sample of a table's events: spread over its partitions, the same in every process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from warehouse.manifests import PlacedFragment
+    from warehouse.warehouse import Warehouse
+
+#: At most so many fragments are read; one is in memory at a time.
+FRAGMENTS_MAX = 24
+
+
+def evenly(count: int, wanted: int) -> list[int]:
+    """``wanted`` of ``count`` positions, or all of them, evenly spaced, the first one included."""
+    return [place * count // wanted for place in range(wanted)] if wanted < count else list(range(count))
+
+
+def sample_rows(
+    warehouse: Warehouse, fragments: Sequence[PlacedFragment], columns: Sequence[str], rows: int
+) -> tuple[pa.Table, int]:
+    """About ``rows`` events' raw columns, evenly from evenly spaced fragments, without retracted events; and of how many
+    partitions."""
+    from warehouse.overlay_files import live_mask
+    from warehouse.reader import read_raw
+
+    chosen = [fragments[at] for at in evenly(len(fragments), min(FRAGMENTS_MAX, max(rows, 1)))]
+    parts, left = [], rows
+    for number, placed in enumerate(chosen):
+        fragment = placed.fragment
+        table = read_raw(warehouse.storage, fragment, columns, verify=False)
+        live = live_mask(warehouse.storage, fragment)
+        table = table if live is None else table.filter(live)
+        share = -(-left // (len(chosen) - number))
+        part = table.take(np.array(evenly(table.num_rows, share), np.int64))
+        left -= part.num_rows
+        parts.append(part)
+    return pa.concat_tables(parts).combine_chunks(), len({placed.partition for placed in chosen})

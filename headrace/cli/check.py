@@ -1,0 +1,113 @@
+"""``headrace model check``: a model's inputs over a sample of its table, submitted or not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.output import emit
+from headrace.cli.session import AsJson, Home, open_warehouse
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.checks.check import Check, CheckedInput
+    from headrace.checks.statistics import Spread
+    from headrace.screens.check import CheckedModel, CheckedRow, SpreadRow
+    from transforms.graph import Node
+    from transforms.target import Target
+    from warehouse.warehouse import Warehouse
+
+_Subject = tuple[str, "Mapping[str, Node]", "Mapping[str, str]", "Target", str]
+
+
+def check(
+    model: Annotated[str, typer.Argument(help="A Python file of models, or a submitted one: NAME or NAME@VERSION.")],
+    table: Annotated[str, typer.Option(help="The table to sample. Default: what the model names.")] = "",
+    only: Annotated[
+        list[str] | None, typer.Option("--model", help="Only this model of the file; may be repeated.")
+    ] = None,
+    rows: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Events to sample, spread over the partitions.")
+    ] = 10_000,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Run every input over a sample: examples, nulls, distinct values, lengths, and what is surprising. Stores nothing."""
+    from headrace.checks.check import check_inputs
+    from headrace.screens.check import CheckScreen
+
+    with open_warehouse(home) as warehouse:
+        models = tuple(
+            _checked(name, check_inputs(warehouse, components, target, where, rows, refused))
+            for name, components, refused, target, where in _subjects(warehouse, model, table, only or [])
+        )
+    emit(CheckScreen(models), as_json=as_json)
+
+
+def _subjects(warehouse: Warehouse, model: str, table: str, only: list[str]) -> Iterator[_Subject]:
+    """Name, components, inputs that are refused and why, target and table of every model that is meant."""
+    if model.endswith(".py") or os.path.isfile(model):
+        from headrace.checks.check import resolved_inputs
+        from headrace.model_file import chosen_models
+
+        for each in chosen_models(model, only):
+            name = table or each.table
+            if not name:
+                raise InputError("the model names no table", where=f"model {each.name}",
+                                 next_step="Model(..., table=NAME), or check it with --table NAME")  # fmt: skip
+            components, refused = resolved_inputs(warehouse, each, name)
+            yield each.name, components, refused, each.target, name
+        return
+    if only:
+        raise InputError("--model chooses among the models of a file", where="--model", value=", ".join(only),
+                         next_step=f"leave it out: {model!r} is one model")  # fmt: skip
+    from headrace.reading import parsed_name
+    from warehouse.models import get_model, stored_inputs
+
+    name, version = parsed_name(model)
+    with warehouse.catalog.read() as connection:
+        record = get_model(connection, name, version)
+        components = {item.name: item.component for item in stored_inputs(connection, record.id)}
+    yield record.name, components, {}, record.target, table or record.table
+
+
+def _checked(name: str, found: Check) -> CheckedModel:
+    from headrace.screens.check import CheckedModel
+
+    return CheckedModel(
+        model=name,
+        table=found.table,
+        table_version=found.table_version,
+        table_rows=found.table_rows,
+        rows=found.rows,
+        partitions=found.partitions,
+        label=_row(found.label),
+        inputs=tuple(map(_row, found.inputs)),
+    )
+
+
+def _row(one: CheckedInput) -> CheckedRow:
+    from headrace.screens.check import CheckedRow, WarningRow
+
+    found = one.found
+    return CheckedRow(
+        input=one.name,
+        type=str(one.type),
+        empty_share=None if found is None else found.empty_share,
+        distinct=None if found is None else found.distinct,
+        lengths=None if found is None else _spread(found.lengths),
+        numbers=None if found is None else _spread(found.numbers),
+        examples=() if found is None else found.examples,
+        warnings=tuple(WarningRow(each.code, each.text) for each in one.surprises),
+        error=one.error,
+    )
+
+
+def _spread(spread: Spread | None) -> SpreadRow | None:
+    from headrace.screens.check import SpreadRow
+
+    return None if spread is None else SpreadRow(**asdict(spread))

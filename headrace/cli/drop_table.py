@@ -1,0 +1,107 @@
+"""``headrace table drop``: forget a table, and on request delete the files of an imported one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.output import emit
+from headrace.cli.session import AsJson, Home, home_location, open_warehouse
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.screens.dropped_table import DroppedTableScreen
+    from pipelines.imported_table import ImportedFiles
+    from warehouse.drop_table import DroppedTable
+    from warehouse.warehouse import Warehouse
+
+
+def drop(
+    name: Annotated[str, typer.Argument(help="Name of the table.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what goes.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Although live models, running tasks or jobs need it; the models are retired."),
+    ] = False,
+    delete_files: Annotated[
+        bool,
+        typer.Option(
+            "--delete-files",
+            help="Delete the files of a table that was imported into the home. Others are never touched.",
+        ),
+    ] = False,
+    why: Annotated[str, typer.Option(help="The reason, kept in the table's history.")] = "",
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Forget a table and evict its memos. A dry run without --yes; its files stay without --delete-files."""
+    from warehouse.manifests import find_table
+    from warehouse.register import check_table_name
+
+    check_table_name(name)
+    with open_warehouse(home) as warehouse:
+        with warehouse.catalog.read() as connection:
+            table = find_table(connection, name)
+        local = home_location(home)
+        if table is None and delete_files and _remove_rest(local, name, yes=yes, as_json=as_json):
+            return
+        files = None if table is None or "://" in local else _imported(local, name, table.root)
+        if delete_files and table is not None and files is None:
+            raise InputError("only files that were imported into the home are deleted", where=f"table {name}",
+                             value=table.root, next_step="leave out --delete-files; delete them by hand if you mean it")  # fmt: skip
+        done = _drop(warehouse, local, name, yes=yes, force=force, delete_files=delete_files, why=why)
+    emit(_screen(done, files, delete_files=delete_files, force=force), as_json=as_json)
+
+
+def _drop(
+    warehouse: Warehouse, home: str, name: str, *, yes: bool, force: bool, delete_files: bool, why: str
+) -> DroppedTable:
+    from pipelines.imported_table import refuse_running_import, remove_imported
+    from warehouse.drop_table import drop_table, plan_drop
+
+    if not yes:
+        return plan_drop(warehouse, name)
+    if delete_files:
+        refuse_running_import(home, name)
+    done = drop_table(warehouse, name, why=why, force=force)
+    if delete_files:
+        remove_imported(home, name)
+    return done
+
+
+def _imported(home: str, name: str, root: str) -> ImportedFiles | None:
+    from pipelines.imported_table import imported_files
+
+    return imported_files(home, name, root)
+
+
+def _remove_rest(home: str, name: str, *, yes: bool, as_json: bool) -> bool:
+    """Delete what an interrupted drop left of a table's files; False if there is nothing."""
+    from headrace.screens.dropped_table import RemovedFilesScreen
+    from pipelines.imported_table import imported_files, refuse_running_import, remove_imported
+
+    found = None if "://" in home else imported_files(home, name, f"{home}/tables/{name}")
+    if found is None or not found.folders:
+        return False
+    if yes:
+        refuse_running_import(home, name)
+        remove_imported(home, name)
+    emit(RemovedFilesScreen(name, found.folders, found.files, found.size_bytes, yes), as_json=as_json)
+    return True
+
+
+def _screen(done: DroppedTable, files: ImportedFiles | None, *, delete_files: bool, force: bool) -> DroppedTableScreen:
+    from headrace.screens.dropped_table import DroppedTableScreen
+
+    fields = asdict(done)
+    del fields["fragments"]
+    gone = files if delete_files else None
+    return DroppedTableScreen(
+        **fields,
+        imported=files is not None,
+        deleted_files=0 if gone is None else gone.files,
+        deleted_bytes=0 if gone is None else gone.size_bytes,
+        refused=done.in_use and not done.done and not force,
+    )

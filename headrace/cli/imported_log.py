@@ -1,0 +1,85 @@
+"""Which log an import reads: text by its schema file, or Parquet by its time column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from headrace.cli.infer import missing_schema
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from pipelines.log_schema import LogSchema
+    from pipelines.parquet_log import ParquetLog
+
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetOptions:
+    """What the command line says of Parquet files; empty where it says nothing."""
+
+    time_column: str = ""
+    time_unit: str = ""
+    partition_by: str = ""
+    invalid_text: str = "refuse"
+
+    @property
+    def given(self) -> str:
+        """The option that only Parquet files have, if one was given."""
+        options = {
+            "--time-column": self.time_column,
+            "--time-unit": self.time_unit,
+            "--partition-by": self.partition_by,
+        }
+        return next((option for option, value in options.items() if value), "")
+
+
+def log_of(files: Sequence[str], schema: str, options: ParquetOptions) -> LogSchema | ParquetLog:
+    """The log in ``files``. Raises :class:`InputError` for options that do not fit the files, and what reading a schema raises."""
+    from pipelines.log_schema import LogSchema
+    from pipelines.log_sources import expand_files
+
+    paths = expand_files(files)
+    kinds = {_is_parquet(path): path for path in reversed(paths)}
+    if len(kinds) > 1:
+        raise InputError("files of one import must be all Parquet or all text", where=kinds[False],
+                         value=f"text, beside {kinds[True]}", next_step="import them one after the other")  # fmt: skip
+    if True in kinds:
+        return _parquet(paths, schema, options)
+    if options.given:
+        raise InputError("an option of Parquet files must go with Parquet files", where=options.given, value=paths[0],
+                         next_step="say it in the schema file: docs/importing.md")  # fmt: skip
+    if not schema or not Path(schema).exists():
+        raise missing_schema(list(files), schema)
+    return LogSchema.from_file(schema)
+
+
+def _parquet(paths: Sequence[str], schema: str, options: ParquetOptions) -> ParquetLog:
+    from pipelines.log_schema import PartitionBy
+    from pipelines.parquet_log import EpochUnit, parquet_log
+
+    if schema:
+        raise InputError("a schema file must be that of text files", where="--schema", value=paths[0],
+                         next_step="leave it out: Parquet files say their types; --time-column names the time")  # fmt: skip
+    return parquet_log(
+        [str(Path(path).absolute()) for path in paths],
+        options.time_column,
+        unit=_choice("--time-unit", options.time_unit, EpochUnit),
+        partition_by=_choice("--partition-by", options.partition_by, PartitionBy),
+        invalid_text=options.invalid_text,
+    )
+
+
+def _choice(option: str, value: str, choices: Any) -> Any:
+    if value and value not in get_args(choices):
+        raise InputError("an option must be one of its choices", where=option, value=value,
+                         allowed=", ".join(get_args(choices)))  # fmt: skip
+    return value or None
+
+
+def _is_parquet(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC

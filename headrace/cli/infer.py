@@ -1,0 +1,89 @@
+"""``headrace table infer``: a schema file from a sample of a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.output import emit
+from headrace.cli.session import AsJson, Home
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.screens.inferred import InferredScreen
+    from pipelines.inference.infer import Inferred
+
+_DEFAULT_OUTPUT = "schema.json"
+
+
+def infer(
+    files: Annotated[list[str], typer.Argument(help="TSV, CSV or JSONL files; gzip by the suffix .gz.")],
+    output: Annotated[
+        str, typer.Option(help="Where the schema file is written; - prints it. A file that is there is not replaced.")
+    ] = _DEFAULT_OUTPUT,
+    rows: Annotated[int, typer.Option(help="Look at no more rows than this.")] = 20_000,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Look at a sample of a log and write a schema file for it, with comments where it is unsure."""
+    from headrace.screens.inferred import SchemaText
+    from pipelines.inference.infer import infer_schema
+    from pipelines.inference.schema_file import schema_text
+    from pipelines.publication import write_atomic
+
+    del home  # every command takes it; a schema file belongs to no warehouse
+    if output != "-" and Path(output).exists():
+        raise InputError("a schema file is not replaced", where="--output", value=output,
+                         next_step="name another file, or remove this one")  # fmt: skip
+    inferred = infer_schema(files, rows=rows)
+    text = schema_text(inferred)
+    if output == "-" and not as_json:
+        emit(SchemaText(text), as_json=False)
+        return
+    if output != "-":
+        write_atomic(Path(output), text.encode())
+    emit(_screen(inferred, output), as_json=as_json)
+
+
+def _screen(inferred: Inferred, output: str) -> InferredScreen:
+    from headrace.screens.inferred import InferredColumnRow, InferredScreen
+
+    return InferredScreen(
+        output=output,
+        files=inferred.files,
+        rows=inferred.rows,
+        about_rows=inferred.about_rows,
+        schema=inferred.schema.to_document(),
+        columns=tuple(
+            InferredColumnRow(
+                one.column.name, _type_text(one.column.to_document()), one.missing_share, one.distinct, one.examples,
+                one.unsure,
+            )
+            for one in inferred.columns
+        ),
+        labels=inferred.labels,
+        unsure=inferred.unsure,
+    )  # fmt: skip
+
+
+def _type_text(column: dict[str, object]) -> str:
+    """A column's type in a few words: ``list of int64, by "|"``."""
+    kind = str(column["type"])
+    if column.get("list"):
+        return f"list of {kind}"
+    if "separator" in column:
+        return f'list of {kind}, by "{column["separator"]}"'
+    if column.get("json"):
+        return "JSON text"
+    form = column.get("unit") or column.get("format")
+    return kind if form is None else f"{kind}, {form}"
+
+
+def missing_schema(files: list[str], schema: str) -> InputError:
+    """The error of an import without a schema file, which names the command that makes one."""
+    output = schema or _DEFAULT_OUTPUT
+    command = f"headrace table infer {' '.join(files[:3])}{' …' if len(files) > 3 else ''} --output {output}"
+    return InputError("an import needs a schema file", where="--schema", value=schema or "none given",
+                      next_step=f"{command} writes one from a sample; look at it, then run this again with --schema {output}")  # fmt: skip

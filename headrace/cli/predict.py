@@ -1,0 +1,103 @@
+"""``headrace predict``: score partitions with a trained model."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.beam import BeamOptions, Runner
+from headrace.cli.output import emit, say
+from headrace.cli.progress import progress_bar
+from headrace.cli.quantities import moment_of
+from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.solutions import pinned
+from transforms.errors import DataError, NotFound
+
+if TYPE_CHECKING:
+    from trainer.saved_run import SavedRun
+    from warehouse.solution import ReadSolution
+
+
+def predict(
+    model: Annotated[str, typer.Argument(help="Name of a submitted model.")],
+    output: Annotated[str, typer.Option(help="Local folder of the scores: PARTITION/scores-*.parquet.")],
+    run_dir: Annotated[
+        str, typer.Option(help="Folder of the run's checkpoints. Default: runs/MODEL-vVERSION in the home.")
+    ] = "",
+    version: Annotated[
+        int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
+    ] = 0,
+    start: Annotated[str, typer.Option(help="Score partitions from this time on (ISO 8601, UTC).")] = "",
+    end: Annotated[str, typer.Option(help="Score partitions that start before this time.")] = "",
+    columns: Annotated[str, typer.Option(help="Raw columns to write beside the scores, by comma.")] = "",
+    runner: Runner = "DirectRunner",
+    beam_options: BeamOptions = None,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Score partitions with the newest checkpoint of a trained model. Row i of a file is event i of its fragment.
+
+    The same command again scores what came since, and what could not be scored before.
+    """
+    began = time.monotonic()
+    from headrace.scoring import load_scores
+    from headrace.screens.predict import PredictedScreen
+    from pipelines.beam_runner import RunnerOptions
+    from pipelines.scoring import ScoringConfig, score_partitions
+
+    first, last = moment_of("--start", start), moment_of("--end", end)
+    options = RunnerOptions(runner, flags=tuple(beam_options or ()))
+    with open_warehouse(home) as warehouse, pinned(warehouse, model, version, first, last, "predict") as solution:
+        folder = run_dir or str(
+            Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}"
+        )
+        saved = _saved(folder, model)
+        _check(saved, solution, folder)
+        config = ScoringConfig(
+            home=warehouse.storage.home,
+            output=output,
+            source=hashlib.sha256((saved.path / "manifest.json").read_bytes()).hexdigest(),
+            load=partial(load_scores, folder, str(saved.path)),
+            columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
+        )
+        with progress_bar(f"scoring {model}", "partitions") as report:
+            done = score_partitions(solution, config, options, progress=report)
+    screen = PredictedScreen(
+        model=model,
+        version=solution.model_version,
+        checkpoint=saved.path.name,
+        output=output,
+        partitions=done.partitions,
+        files=done.files,
+        rows=done.rows,
+        known_files=done.known_files,
+        failures=tuple(f"{error.where}: {error.what}" for error in done.failures),
+        secs=time.monotonic() - began,
+    )
+    emit(screen, as_json=as_json)
+    if done.failures:
+        raise typer.Exit(DataError.exit_status)
+
+
+def _saved(run_dir: str, model: str) -> SavedRun:
+    from trainer.saved_run import read_newest_run
+
+    saved = read_newest_run(Path(run_dir), on_skip=lambda reason: say(f"a checkpoint was passed over: {reason}"))
+    if saved is None:
+        raise NotFound("a run must have a checkpoint to predict with, got none", where=run_dir,
+                       next_step=f"headrace train {model}, or name the run with --run-dir")  # fmt: skip
+    return saved
+
+
+def _check(saved: SavedRun, solution: ReadSolution, run_dir: str) -> None:
+    """Raise before anything is computed where the run was trained on other inputs."""
+    from trainer.config import TrainConfig
+    from trainer.run_identity import check_inputs, identity_of
+
+    config = TrainConfig.from_document(saved.identity.config, run_dir=run_dir)
+    check_inputs(saved.identity, identity_of(solution, config))

@@ -1,0 +1,91 @@
+"""``headrace model read``: what a model computes, written into a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.output import emit
+from headrace.cli.progress import Report, progress_bar
+from headrace.cli.quantities import moment_of
+from headrace.cli.session import AsJson, Home, open_warehouse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.reading import Reading
+
+
+def read(
+    name: Annotated[str, typer.Argument(help="Name of the model, or NAME@VERSION. Default: its newest version.")],
+    output: Annotated[str, typer.Option(help="The file to write: *.parquet, *.csv or *.jsonl.")],
+    start: Annotated[str, typer.Option(help="Read partitions from this time on (ISO 8601, UTC).")] = "",
+    end: Annotated[str, typer.Option(help="Read partitions that start before this time.")] = "",
+    column: Annotated[
+        list[str] | None, typer.Option(help="A raw column to write beside the inputs; may be repeated.")
+    ] = None,
+    time: Annotated[bool, typer.Option("--time", help="Write the table's time column too.")] = False,
+    label: Annotated[bool, typer.Option("--label/--no-label", help="Write the label too.")] = True,
+    table_version: Annotated[
+        int, typer.Option(help="Read the table as it was at this version. Default: as it stands.", show_default=False)
+    ] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write a model's inputs, a row an event, fragment by fragment: memos are loaded, the rest is computed."""
+    from headrace.reading import opened_reading, parsed_name
+    from headrace.screens.reading import ReadScreen
+    from headrace.table_files import check_output, write_tables
+
+    kind = check_output(output, force=force)
+    model, version = parsed_name(name)
+    first, last = moment_of("--start", start), moment_of("--end", end)
+    with (
+        open_warehouse(home) as warehouse,
+        opened_reading(
+            warehouse,
+            model,
+            version,
+            first,
+            last,
+            holder="headrace model read",
+            columns=column or (),
+            label=label,
+            time=time,
+            table_version=table_version or None,
+        ) as reading,
+        progress_bar(f"reading {model}", "events") as report,
+    ):
+        rows, size_bytes = write_tables(_reported(reading, report), output, force=force)
+        solution = reading.solution
+    screen = ReadScreen(
+        model=solution.model,
+        version=solution.model_version,
+        table=solution.table,
+        table_version=solution.table_version,
+        output=output,
+        format=kind,
+        rows=rows,
+        partitions=len(solution.partitions),
+        first_partition=solution.partitions[0].key,
+        last_partition=solution.partitions[-1].key,
+        columns=(
+            *(item.name for item in solution.inputs),
+            *([reading.label] if reading.label else []),
+            *reading.columns,
+        ),
+        columns_read={action: solution.count(action) for action in ("load", "compute", "raw")},
+        size_bytes=size_bytes,
+    )
+    emit(screen, as_json=as_json)
+
+
+def _reported(reading: Reading, report: Report) -> Iterator[pa.Table]:
+    done, total = 0, reading.solution.rows
+    for table in reading.tables():
+        yield table
+        done += table.num_rows
+        report(done, total)

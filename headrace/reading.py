@@ -1,0 +1,228 @@
+"""What a model computes, as a table: for notebooks, for other trainers, and for a look at one's features.
+
+    features = hr.read("search_ctr", "2026-03-01", "2026-03-08")
+    frame = hr.read("search_ctr@2", "2026-03-01", "2026-03-08", as_="polars", time=True)
+    for part in hr.scan("search_ctr", "2026-01-01", "2027-01-01"):  # fragment by fragment, in bounded memory
+        ...
+
+Memos are loaded and the rest is computed, as ``headrace train`` does; what is read stays pinned meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+from transforms.errors import InputError
+from transforms.time_range import Moment, moment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from warehouse.solution import ReadSolution, SolutionFragment
+    from warehouse.warehouse import Warehouse
+
+#: What a read may give.
+FORMS = ("arrow", "polars", "pandas")
+#: The label's column, and its name where an input has that one.
+LABEL, LABEL_BESIDE = "label", "__label__"
+_VERSIONED = re.compile(r"(.+)@([1-9][0-9]{0,8})")
+
+
+def read(
+    model: str,
+    start: Moment | None = None,
+    end: Moment | None = None,
+    *,
+    home: str = ".headrace",
+    catalog_url: str = "",
+    as_: Literal["arrow", "polars", "pandas"] = "arrow",
+    columns: Sequence[str] = (),
+    label: bool = True,
+    time: bool = False,
+) -> Any:
+    """A model's inputs for the partitions that start in ``[start, end)``, a row an event, as one table.
+
+    Args:
+        model: the name of a submitted model, at its newest version, or ``name@version``.
+        start: a date, a time or its ISO 8601 text, in UTC unless it states an offset; None: from the first partition on.
+        end: likewise, not included; None: to the last partition.
+        home: the warehouse, as ``--home`` of the commands: a folder or a bucket.
+        catalog_url: the catalog's, if it is not in the home.
+        as_: ``"arrow"`` for a ``pyarrow.Table``, or ``"polars"`` or ``"pandas"`` for a data frame, if that is installed.
+        columns: raw columns of the table to have beside the inputs, by name.
+        label: whether the label is a column too: ``label``, or ``__label__`` if an input has that name.
+        time: whether the table's time column is one too.
+
+    Raises :class:`~transforms.errors.InputError` for a range without partitions, and
+    :class:`~transforms.errors.NotFound` for an unknown model.
+    """
+    import pyarrow as pa
+
+    convert = _conversion(as_)
+    parts = scan(model, start, end, home=home, catalog_url=catalog_url, columns=columns, label=label, time=time)
+    return convert(pa.concat_tables(parts))
+
+
+def scan(
+    model: str,
+    start: Moment | None = None,
+    end: Moment | None = None,
+    *,
+    home: str = ".headrace",
+    catalog_url: str = "",
+    columns: Sequence[str] = (),
+    label: bool = True,
+    time: bool = False,
+) -> Iterator[pa.Table]:
+    """What :func:`read` gives, one ``pyarrow.Table`` a fragment, in order of time; one fragment is in memory at a time."""
+    name, version = parsed_name(model)
+    first, last = (None if at is None else moment(at) for at in (start, end))
+    with (
+        _opened(home, catalog_url) as warehouse,
+        opened_reading(
+            warehouse, name, version, first, last, columns=columns, label=label, time=time, holder="headrace.scan"
+        ) as reading,
+    ):
+        yield from reading.tables()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A pinned read of a model.
+
+    Attributes:
+        solution: which fragments are read, and how.
+        columns: the raw columns beside the inputs.
+        label: the name of the label's column; "" without one.
+    """
+
+    solution: ReadSolution
+    columns: tuple[str, ...]
+    label: str
+    load: Callable[[SolutionFragment], pa.Table]
+
+    def tables(self) -> Iterator[pa.Table]:
+        """One table a fragment, in order, all of one schema; a fragment without events gives an empty one."""
+        schema: pa.Schema | None = None
+        for fragment in self.solution.fragments:
+            table = self._named(self.load(fragment))
+            schema = schema or table.schema
+            yield table.cast(schema)
+
+    def _named(self, table: pa.Table) -> pa.Table:
+        from warehouse.reader import LABEL as STORED
+
+        names = [item.name for item in self.solution.inputs]
+        kept = [*names, *([STORED] if self.label else []), *self.columns]
+        return table.select(kept).rename_columns([*names, *([self.label] if self.label else []), *self.columns])
+
+
+@contextmanager
+def opened_reading(
+    warehouse: Warehouse,
+    model: str,
+    version: int | None,
+    start: datetime | None,
+    end: datetime | None,
+    *,
+    holder: str,
+    columns: Sequence[str] = (),
+    label: bool = True,
+    time: bool = False,
+    table_version: int | None = None,
+) -> Iterator[Reading]:
+    """What to read, pinned until the block ends. Damaged memos are computed instead, and queued to be computed anew."""
+    from warehouse.memos import damage_recorder
+    from warehouse.pinned import pinned_solution
+    from warehouse.reader import read_fragment
+
+    described = f"{holder} on {socket.gethostname()}, process {os.getpid()}"
+    with pinned_solution(
+        warehouse, model, holder=described, version=version, start=start, end=end, table_version=table_version
+    ) as solution:
+        if not solution.partitions:
+            asked = f"{start.isoformat() if start else '…'} to {end.isoformat() if end else '…'}"
+            raise InputError("no partition starts in this range", where=f"model {model}, table {solution.table}", value=asked,
+                             next_step=f"headrace table show {solution.table} lists the partitions")  # fmt: skip
+        inputs = {item.name for item in solution.inputs}
+        beside = _beside(warehouse, solution, inputs, columns, time)
+        record = damage_recorder(warehouse)
+        named = (LABEL_BESIDE if LABEL in {*inputs, *beside} else LABEL) if label else ""
+        yield Reading(
+            solution,
+            beside,
+            named,
+            lambda fragment: read_fragment(warehouse.storage, solution, fragment, columns=beside, on_damage=record),
+        )
+
+
+def parsed_name(model: str) -> tuple[str, int | None]:
+    """A model's name and version of ``name`` or ``name@version``; None is the newest."""
+    if not isinstance(model, str) or not model:
+        raise InputError("a model must be named by text", value=model, allowed="name or name@version")
+    found = _VERSIONED.fullmatch(model)
+    return (found[1], int(found[2])) if found else (model, None)
+
+
+def _beside(
+    warehouse: Warehouse, solution: ReadSolution, inputs: set[str], columns: Sequence[str], time: bool
+) -> tuple[str, ...]:
+    """The raw columns that are read too. Raises :class:`InputError` for one that an input is named like."""
+    from warehouse.manifests import get_table
+
+    with warehouse.catalog.read() as connection:
+        table = get_table(connection, solution.table)
+    if isinstance(columns, str):
+        raise InputError("columns must be a list of names", value=columns, next_step=f"write [{columns!r}]")
+    asked = [*columns]
+    if time and table.time_column is None:
+        raise InputError("the table has no time column", where=f"table {table.name}",
+                         next_step="name raw columns instead, as columns=[...] or --column")  # fmt: skip
+    if time and table.time_column is not None:
+        asked.append(table.time_column)
+    for name in asked:
+        table.column(name)  # raises for one that the table does not have
+        if name in inputs:
+            raise InputError("a raw column must not be named like an input", where=f"model {solution.model}", value=name,
+                             next_step="leave it out; the input has this column of the result")  # fmt: skip
+    return tuple(dict.fromkeys(asked))
+
+
+@contextmanager
+def _opened(home: str, catalog_url: str) -> Iterator[Warehouse]:
+    from warehouse.config import WarehouseConfig
+    from warehouse.warehouse import Warehouse
+
+    if "://" not in home:
+        home = os.path.abspath(home)
+        if not os.path.isdir(home):
+            raise InputError("the home must be the folder of a warehouse", where="home", value=home,
+                             next_step="name the folder that headrace commands take as --home")  # fmt: skip
+    with Warehouse.open(WarehouseConfig(home=home, catalog_url=catalog_url)) as warehouse:
+        yield warehouse
+
+
+def _conversion(form: str) -> Callable[[pa.Table], Any]:
+    """How a table becomes what was asked for; found out before anything is read."""
+    if form not in FORMS:
+        raise InputError("a read must be of a known form", where="as_", value=form, allowed=", ".join(FORMS))
+    if form == "arrow":
+        return lambda table: table
+    try:
+        if form == "polars":
+            import polars
+
+            return polars.from_arrow
+        import_module("pandas")  # pyarrow makes the frame, and needs it
+    except ModuleNotFoundError as error:
+        raise InputError(f"a read as {form} needs the package {form}", where="as_", value=str(error),
+                         next_step=f"pip install {form}, or read as arrow") from None  # fmt: skip
+    return lambda table: table.to_pandas()

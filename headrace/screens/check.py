@@ -1,0 +1,114 @@
+"""The screen of ``headrace model check``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headrace.screens.grid import facts, grid
+from headrace.screens.units import count_text, many, percent_text
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadRow:
+    """Least, middle and greatest."""
+
+    least: float
+    middle: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class WarningRow:
+    """A surprise about an input: its kind and a sentence."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRow:
+    """One input, or the label, over the sample. With an ``error`` there are no figures.
+
+    ``empty_share``: nulls, or empty lists. ``lengths``: least, median and greatest; ``numbers``: least, mean and greatest of
+    what is finite and no id.
+    """
+
+    input: str
+    type: str
+    empty_share: float | None
+    distinct: int | None
+    lengths: SpreadRow | None
+    numbers: SpreadRow | None
+    examples: tuple[str, ...]
+    warnings: tuple[WarningRow, ...]
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedModel:
+    """A model's inputs over a sample of its table."""
+
+    model: str
+    table: str
+    table_version: int
+    table_rows: int
+    rows: int
+    partitions: int
+    label: CheckedRow
+    inputs: tuple[CheckedRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckScreen:
+    """Every model that was checked."""
+
+    models: tuple[CheckedModel, ...]
+
+    def render(self) -> RenderableType:
+        """A table a model, then its warnings and errors."""
+        return Group(
+            *(part for at, model in enumerate(self.models) for part in (*([""] if at else []), *_parts(model)))
+        )
+
+
+def _parts(model: CheckedModel) -> tuple[RenderableType, ...]:
+    head = (f"model {model.model}: {many(model.rows, 'event')} of {many(model.partitions, 'partition')}, sampled from "
+            f"{count_text(model.table_rows)} of table {model.table} version {model.table_version}")  # fmt: skip
+    every = [*model.inputs, model.label]
+    columns = ("input", "type", "empty>", "distinct>", "least / middle / most>", "examples*")
+    table = grid(columns, [_row(row, "label " if row is model.label else "") for row in every])
+    errors = [(row.input, f"error: {row.error}") for row in every if row.error]
+    warnings = [(row.input, warning.text) for row in every for warning in row.warnings]
+    counted = [many(len(said), what) for said, what in ((errors, "error"), (warnings, "warning")) if said]
+    if not counted:
+        return Text(head), table, _NOTE, "nothing is surprising in this sample"
+    return Text(head), table, _NOTE, "", facts([*errors, *warnings], title=", ".join(counted))
+
+
+_NOTE = "the middle is the median of lengths, the mean of numbers"
+
+
+def _row(row: CheckedRow, prefix: str) -> tuple[str, ...]:
+    if row.error:
+        return (prefix + row.input, row.type, "-", "-", "", "(failed)")
+    return (
+        prefix + row.input,
+        row.type,
+        percent_text(row.empty_share),
+        count_text(row.distinct or 0),
+        _figures(row),
+        ", ".join(row.examples),
+    )
+
+
+def _figures(row: CheckedRow) -> str:
+    lengths = "" if row.lengths is None else f"{_spread(row.lengths)} items"
+    numbers = "" if row.numbers is None else _spread(row.numbers)
+    return f"{lengths}, of {numbers}" if lengths and numbers else lengths or numbers
+
+
+def _spread(spread: SpreadRow) -> str:
+    return " / ".join(f"{each:.4g}" for each in (spread.least, spread.middle, spread.most))

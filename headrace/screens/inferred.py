@@ -1,0 +1,87 @@
+"""The screen of ``headrace table infer``: what a log seems to be, and what that is unsure of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headrace.screens.grid import facts, grid
+from headrace.screens.units import count_text, many, percent_text
+
+_LABELS_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class InferredColumnRow:
+    """One column of a log as it seems to be."""
+
+    name: str
+    type: str
+    missing_share: float
+    distinct: int
+    examples: tuple[str, ...]
+    unsure: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InferredScreen:
+    """A schema from a sample. ``output`` is the file that was written."""
+
+    output: str
+    files: tuple[str, ...]
+    rows: int
+    about_rows: int | None
+    schema: dict[str, Any]
+    columns: tuple[InferredColumnRow, ...]
+    labels: tuple[str, ...]
+    unsure: tuple[str, ...]
+
+    def render(self) -> RenderableType:
+        """Facts, columns, doubts, and the next step."""
+        time = self.schema["time"]
+        of = "" if self.about_rows is None else f" of about {count_text(self.about_rows)}"
+        head = facts(
+            (("looked at", f"{many(self.rows, 'row')}{of} of {many(len(self.files), 'file')}"),
+             ("format", f"{self.schema['format']}, {self.schema.get('encoding', 'utf-8')}"),
+             ("event time", _time_text(time)),
+             ("may be a label", ", ".join(self.labels[:_LABELS_SHOWN]) or "-"))
+        )  # fmt: skip
+        columns = grid(
+            ("column", "type", "missing>", "distinct>", "such as*"),
+            (
+                (c.name, c.type, percent_text(c.missing_share), count_text(c.distinct), ", ".join(c.examples))
+                for c in self.columns
+            ),
+        )
+        doubts = [f"unsure: {sentence}" for sentence in self.unsure]
+        doubts += [f"unsure of {c.name}: {sentence}" for c in self.columns for sentence in c.unsure]
+        files = " ".join(self.files[:2]) + (" …" if len(self.files) > 2 else "")
+        after = [f"wrote {self.output}; look at it; next: headrace table import NAME {files} --schema {self.output}"]
+        return Group(head, "", columns, *(["", *doubts] if doubts else []), "", *after)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaText:
+    """The schema file alone, to be redirected."""
+
+    text: str
+
+    def render(self) -> RenderableType:
+        """The text as it is written to a file."""
+        return Text(self.text.rstrip("\n"), no_wrap=True, overflow="ignore")
+
+
+def _time_text(time: dict[str, Any]) -> str:
+    for key in ("fixed", "file_name", "row_order"):
+        if key in time:
+            made = {
+                "fixed": "one time for all rows",
+                "file_name": "the day in the file's name",
+                "row_order": "made up by the order of rows",
+            }
+            return f"{time['column']}, {made[key]}"
+    form = time.get("format") or time.get("unit", "iso8601")
+    return f"{time['column']}, {' or '.join(form) if isinstance(form, list) else form}"

@@ -1,0 +1,45 @@
+"""The screen of ``headrace model read``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+
+from headrace.screens.grid import facts
+from headrace.screens.units import bytes_text, count_text, many
+
+
+@dataclass(frozen=True, slots=True)
+class ReadScreen:
+    """What was written. ``columns_read``: (input, fragment) pairs by how they were obtained."""
+
+    model: str
+    version: int
+    table: str
+    table_version: int
+    output: str
+    format: str
+    rows: int
+    partitions: int
+    first_partition: str
+    last_partition: str
+    columns: tuple[str, ...]
+    columns_read: dict[str, int]
+    size_bytes: int
+
+    def render(self) -> RenderableType:
+        """The facts."""
+        several = f" to {self.last_partition}" if self.partitions > 1 else ""
+        read = ", ".join(f"{count_text(count)} {_WORDS[how]}" for how, count in self.columns_read.items() if count)
+        return facts((
+            ("model", f"{self.model} version {self.version}"),
+            ("table", f"{self.table} version {self.table_version}"),
+            ("partitions", f"{count_text(self.partitions)}: {self.first_partition}{several}"),
+            ("columns", ", ".join(self.columns)),
+            ("columns of fragments", read),
+            ("written", f"{self.output}, {many(self.rows, 'row')}, {bytes_text(self.size_bytes)}"),
+        ))  # fmt: skip
+
+
+_WORDS = {"load": "loaded from memos", "compute": "computed", "raw": "raw"}

@@ -1,0 +1,115 @@
+"""What an analysis of a model would read and change, before it does; and what it changed, after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+from pipelines.analysis.contributions import known_contributions
+from transforms.full_pass import PreprocessingAnalysis
+from transforms.model import Model
+from warehouse.analyses import PlacedAnalysis, resolve_components
+from warehouse.artifact_differences import artifact_difference
+from warehouse.artifacts import read_artifact
+from warehouse.errors import ArtifactDamaged
+from warehouse.manifests import get_table
+from warehouse.model_analyses import UsedAnalysis, analysis_identity, pinned_analyses
+from warehouse.storage import Storage
+from warehouse.submit import check_model
+from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAnalysis:
+    """What would become of one analysis of a model.
+
+    Attributes:
+        state: ``new`` (nothing is pinned), ``pinned`` (the range has other data than what is pinned was found in),
+            ``known`` (what the range has now was analyzed for another model), ``unchanged``.
+        rows_pinned: events that what is pinned was found in; None if nothing is.
+        partitions_to_read: partitions whose data no earlier analysis saw, with ``rows_to_read`` events.
+    """
+
+    operator: str
+    expression: str
+    over: str
+    state: str
+    partitions: int
+    partitions_to_read: int
+    rows: int
+    rows_to_read: int
+    rows_pinned: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedAnalysis:
+    """An analysis that the next submission of a model takes in the place of a pinned one: ``difference`` in words."""
+
+    operator: str
+    expression: str
+    over: str
+    rows_before: int
+    rows: int
+    added: int
+    removed: int
+    moved: int
+    difference: str
+
+
+def plan_analyses(warehouse: Warehouse, model: Model, table: str | None = None) -> tuple[PlannedAnalysis, ...]:
+    """What :func:`~pipelines.analysis.analyze.analyze_model` would do now; it changes nothing.
+
+    An analysis over the outcome of another one that has to be made is not listed yet. Raises what a submission raises for
+    a wrong model.
+    """
+    name = table or model.table or ""
+    with warehouse.catalog.read() as connection:
+        check_model(model, get_table(connection, name))
+        pinned = pinned_analyses(connection, model.name)
+    components = {item.name: item.component for item in model.inputs.values()}
+    resolution = resolve_components(warehouse, components, name)
+    known = [_known(one, pinned.get(one.analysis)) for one in resolution.used]
+    there = known_contributions(
+        warehouse.storage, (one.contribution for placed in resolution.missing for one in placed.partitions)
+    )
+    return (*known, *(_missing(there, placed, name, pinned) for placed in resolution.missing))
+
+
+def _known(used: UsedAnalysis, pin: UsedAnalysis | None) -> PlannedAnalysis:
+    state = "unchanged" if pin is not None and pin.artifact == used.artifact else "known"
+    over = f"{used.start} .. {used.end}"
+    return PlannedAnalysis(used.operator, used.expression, over, state, used.partitions, 0, used.rows, 0,
+                           None if pin is None else pin.rows)  # fmt: skip
+
+
+def _missing(
+    there: Set[str], placed: PlacedAnalysis, table: str, pinned: Mapping[str, UsedAnalysis]
+) -> PlannedAnalysis:
+    pin = pinned.get(analysis_identity(placed.analysis, table))
+    whole = isinstance(placed.analysis, PreprocessingAnalysis)
+    unread = [one for one in placed.partitions if whole or one.contribution not in there]
+    return PlannedAnalysis(
+        placed.analysis.operator, placed.analysis.text, str(placed.analysis.over), "new" if pin is None else "pinned",
+        len(placed.partitions), len(unread), placed.rows, sum(one.rows for one in unread),
+        None if pin is None else pin.rows)  # fmt: skip
+
+
+def changed_analyses(
+    storage: Storage, before: Mapping[str, UsedAnalysis], after: Mapping[str, UsedAnalysis]
+) -> tuple[ChangedAnalysis, ...]:
+    """What differs between pinned analyses, for each that both have and that found something else."""
+    both = [(one, after[identity]) for identity, one in before.items() if identity in after]
+    return tuple(_changed(storage, old, new) for old, new in both if old.artifact != new.artifact)
+
+
+def _changed(storage: Storage, old: UsedAnalysis, new: UsedAnalysis) -> ChangedAnalysis:
+    over = f"{new.start} .. {new.end}"
+    try:
+        found = artifact_difference(
+            new.operator, read_artifact(storage, old.artifact), read_artifact(storage, new.artifact)
+        )
+    except ArtifactDamaged as error:
+        return ChangedAnalysis(new.operator, new.expression, over, old.rows, new.rows, 0, 0, 0,
+                               f"cannot be compared: {error.what}")  # fmt: skip
+    return ChangedAnalysis(new.operator, new.expression, over, old.rows, new.rows, found.added, found.removed,
+                           found.moved, found.text)  # fmt: skip

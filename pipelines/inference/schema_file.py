@@ -1,0 +1,54 @@
+"""A schema file with comments: what was found, what is unsure, a line a column."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import cast
+
+from pipelines.inference.infer import Inferred
+
+_WIDTH = 100
+
+
+def schema_text(inferred: Inferred) -> str:
+    """The schema as JSON with ``//`` lines, which :meth:`~pipelines.log_schema.LogSchema.from_file` reads."""
+    return "\n".join(_lines(inferred)) + "\n"
+
+
+def _lines(inferred: Inferred) -> Iterator[str]:
+    document = inferred.schema.to_document()
+    columns = cast("list[dict[str, object]]", document.pop("columns"))
+    yield "{"
+    of = "" if inferred.about_rows is None else f" of about {inferred.about_rows:,}"
+    yield f"  // {inferred.rows:,} rows{of} were looked at"
+    labels = ", ".join(inferred.labels[:5]) or "none of the columns looks like one"
+    yield f"  // candidates for a model's label: {_plain(labels)}"
+    for sentence in inferred.unsure:
+        yield f"  // unsure: {_plain(sentence)}"
+    for key in ("format", "encoding", "delimiter", "header", "quote", "null"):
+        if key in document:
+            yield f"  {_entry(key, document.pop(key))},"
+    yield '  "columns": ['
+    for position, (column, guess) in enumerate(zip(columns, inferred.columns, strict=True)):
+        for sentence in guess.unsure:
+            yield f"    // unsure: {_plain(sentence)}"
+        yield f"    {_json(column)}{',' if position + 1 < len(columns) else ''}"
+    yield "  ],"
+    rest = list(document.items())
+    for position, (key, value) in enumerate(rest):
+        yield f"  {_entry(key, value)}{',' if position + 1 < len(rest) else ''}"
+    yield "}"
+
+
+def _entry(key: str, value: object) -> str:
+    return f'"{key}": {_json(value)}'
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def _plain(sentence: str) -> str:
+    """A sentence on one line: what a file holds may hold line ends."""
+    return "".join(letter if letter.isprintable() else " " for letter in sentence)[:400]

@@ -1,0 +1,80 @@
+"""Which text encoding the bytes of a sample are in, by a stated rule.
+
+A byte order mark decides. Without one, zero bytes at every second place mean UTF-16, and bytes that are UTF-8 are UTF-8.
+Else bytes that GB18030 reads as characters of GB 2312, at least nine in ten of those beyond ASCII, are GB18030. Everything
+else is CP1252, or Latin-1 where a byte stands for nothing in CP1252.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
+          (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
+_NOT_IN_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d")
+_CHINESE_SHARE = 0.9
+_ZEROS_SHARE = 0.3
+
+
+def detect_encoding(parts: Sequence[bytes]) -> tuple[str, bool]:
+    """The encoding of ``parts``, of which the first is the beginning of a file, and whether it is a guess."""
+    head = parts[0] if parts else b""
+    for mark, name in _MARKS:
+        if head.startswith(mark):
+            return name, False
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    if max(even, odd) > _ZEROS_SHARE * max(len(head) // 2, 1) and min(even, odd) * 4 < max(even, odd):
+        return ("utf-16-be" if even > odd else "utf-16-le"), True
+    lines = [_whole_lines(part, first=not at) for at, part in enumerate(parts)]
+    if all(_decodes(part, "utf-8") for part in lines):
+        return "utf-8", False
+    text = "".join(part.decode("gb18030", "replace") for part in lines)
+    beyond = [letter for letter in text if letter > "\x7f"]
+    if beyond and sum(_decodes_as_gb2312(letter) for letter in beyond) >= _CHINESE_SHARE * len(beyond):
+        return "gb18030", True
+    undefined = _NOT_IN_CP1252.intersection(b"".join(lines))
+    return ("iso8859-1" if undefined else "cp1252"), True
+
+
+def decoded_lines(part: bytes, encoding: str, *, first: bool) -> str:
+    """The text of the whole lines of a part; what the encoding cannot read becomes U+FFFD."""
+    if encoding.startswith(("utf-16", "utf-32")):
+        text = _wide(part, encoding, first=first)
+        start, end = (0 if first else text.find("\n") + 1), text.rfind("\n") + 1
+        return text[start : end or len(text)]
+    text = _whole_lines(part, first=first).decode(encoding, "replace")
+    return text.removeprefix("\ufeff") if first else text
+
+
+def _wide(part: bytes, encoding: str, *, first: bool) -> str:
+    if first or encoding not in ("utf-16", "utf-32"):
+        return part.decode(encoding, "replace").removeprefix("\ufeff")
+    little = part[1::2].count(0) >= part[0::2].count(0)
+    return part.decode(f"{encoding}-{'le' if little else 'be'}", "replace")
+
+
+def _whole_lines(part: bytes, *, first: bool) -> bytes:
+    """The bytes from the first line that begins in a part to the last that ends; all where there is no line end."""
+    start = 0 if first else part.find(b"\n") + 1
+    end = part.rfind(b"\n") + 1
+    if end <= start:
+        end = part.rfind(b"\r") + 1
+    return part[start:end] if end > start else part[start:]
+
+
+def _decodes(part: bytes, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        decoder.decode(part)  # what is cut in half at the end is no error
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _decodes_as_gb2312(letter: str) -> bool:
+    try:
+        letter.encode("gb2312")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,231 @@
+"""Scores of a model's events, written beside nothing else: one Beam pipeline whose elements are partitions.
+
+    partitions ── Spread ── ScorePartitions ──> output/<partition>/scores-<identity>.parquet, one file a fragment
+
+Row i of a file is the i-th event of its fragment that was not retracted. A file's name says what it was computed from (the
+scores' source, the fragment, the columns), so the same command again computes what is missing and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from pipelines.beam_runner import RunnerOptions, run_pipeline
+from pipelines.elements import Spread, Texts
+from pipelines.outcomes import (
+    Document,
+    count_outcomes,
+    error_document,
+    error_from_document,
+    read_outcomes,
+    write_outcome,
+)
+from pipelines.partitions import parquet_bytes
+from pipelines.progress import Progress, watched
+from pipelines.publication import make_folder, sync_folder, write_atomic
+from pipelines.remote_runners import require_runnable
+from transforms.documents import parse_document
+from transforms.encoding import digest
+from transforms.errors import HeadraceError, InputError
+from transforms.graph import raw_columns
+from warehouse.reader import read_fragment
+from warehouse.solution import ReadSolution, SolutionFragment, SolutionPartition
+from warehouse.storage import Storage
+from warehouse.table import content_of
+
+#: Gives the scores of a table with a column for each input: [rows], or [rows, classes].
+Score = Callable[[pa.Table], np.ndarray[Any, np.dtype[Any]]]
+
+PREDICTION = "prediction"
+_STATE = "_scores"
+_SOURCE = "source.json"
+
+
+@dataclass(frozen=True)
+class ScoringConfig:
+    """What to score, and with what.
+
+    Attributes:
+        home: the warehouse's home, which holds the memos.
+        output: a local folder for the scores; it holds those of one ``source`` only.
+        source: the identity of the scores' source, such as a checkpoint's digest.
+        load: gives the scores' function; called once a process. Beam carries it to its workers.
+        columns: raw columns that stand beside the scores.
+    """
+
+    home: str
+    output: str
+    source: str
+    load: Callable[[], Score]
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringReport:
+    """What a run scored: ``files`` with ``rows`` of them were written now, ``known_files`` had been written before."""
+
+    partitions: int
+    files: int
+    rows: int
+    known_files: int
+    failures: tuple[HeadraceError, ...]
+
+
+def score_partitions(
+    solution: ReadSolution,
+    config: ScoringConfig,
+    runner: RunnerOptions | None = None,
+    progress: Progress | None = None,
+) -> ScoringReport:
+    """Write the scores of every fragment of ``solution`` that the output does not hold yet.
+
+    Files are whole or absent whatever happens. A fragment that cannot be read or scored is a failure of the report; the
+    others are written. Raises :class:`InputError` for an output that holds scores of another source, or that the runner's
+    workers cannot reach.
+    """
+    runner = runner or RunnerOptions()
+    require_runnable(runner, config.home, config.output)
+    output = Path(config.output).absolute()
+    state = output / _STATE
+    make_folder(state)
+    _claim(state, solution, config)
+    written = state / "solution.json"
+    write_atomic(written, json.dumps(solution.to_document(), sort_keys=True).encode())
+    for old in state.glob("partition-*.json"):
+        old.unlink()
+    job = _Job(config, str(output), str(written))
+    positions = [str(position) for position in range(len(solution.partitions))]
+    with watched("scoring", lambda: count_outcomes(state, "partition-"), len(positions), progress):
+        run_pipeline(lambda pipeline: _build(pipeline, job, positions), runner)
+    return _report(read_outcomes(state, "partition-"))
+
+
+def _claim(state: Path, solution: ReadSolution, config: ScoringConfig) -> None:
+    """Make the output this source's, or see that it is."""
+    wanted = {"model": solution.model, "model_version": solution.model_version, "source": config.source,
+              "columns": list(config.columns)}  # fmt: skip
+    place = state / _SOURCE
+    if place.exists():
+        found = parse_document(place.read_bytes(), f"scores in {config.output}").value
+        if found != wanted:
+            raise InputError("an output must hold scores of one checkpoint and one set of columns", where=config.output,
+                             value=_spelled(found), allowed=_spelled(wanted),
+                             next_step="name another folder with --output, or remove this one")  # fmt: skip
+        return
+    write_atomic(place, json.dumps(wanted, sort_keys=True).encode())
+
+
+def _spelled(document: Any) -> str:
+    return json.dumps(document, sort_keys=True)[:300]
+
+
+def _build(pipeline: beam.Pipeline, job: _Job, positions: Sequence[str]) -> None:
+    _ = (
+        pipeline
+        | "Partitions" >> Texts(positions)
+        | "Spread" >> Spread()
+        | "ScorePartitions" >> beam.ParDo(ScorePartitions(job))
+    )
+
+
+@dataclass(frozen=True)
+class _Job:
+    config: ScoringConfig
+    output: str
+    solution: str
+
+    def score(self, position: int) -> Document:
+        """Score one partition; its outcome."""
+        solution, score = _loaded(self.solution, self.config.load)
+        partition = solution.partitions[position]
+        folder = Path(self.output) / partition.key
+        make_folder(folder)
+        files = rows = known = 0
+        errors = []
+        names = _names(self.config, solution, partition)
+        for fragment, name in zip(partition.fragments, names, strict=True):
+            if (folder / name).exists():
+                known += 1
+                continue
+            try:
+                table = self._scored(solution, fragment, score)
+                write_atomic(folder / name, parquet_bytes(table))
+                files, rows = files + 1, rows + table.num_rows
+            except HeadraceError as error:
+                error.where = f"{partition.key}, {error.where}" if error.where else partition.key
+                errors.append(error_document(error))
+        for old in folder.glob("scores-*.parquet"):
+            if old.name not in names:
+                old.unlink()  # of a fragment that is no more
+        sync_folder(folder)
+        return {"partition": partition.key, "files": files, "rows": rows, "known": known, "errors": errors}
+
+    def _scored(self, solution: ReadSolution, fragment: SolutionFragment, score: Score) -> pa.Table:
+        read = read_fragment(Storage(self.config.home), solution, fragment, columns=self.config.columns)
+        with _ONE_AT_A_TIME:
+            scores = score(read)
+        return read.select(list(self.config.columns)).append_column(PREDICTION, _column(scores))
+
+
+def _column(scores: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
+    """float32: one value an event, or a list of as many as there are classes."""
+    values = pa.array(np.ascontiguousarray(scores, np.float32).reshape(-1), pa.float32())
+    return values if scores.ndim == 1 else pa.FixedSizeListArray.from_arrays(values, scores.shape[1])
+
+
+def _names(config: ScoringConfig, solution: ReadSolution, partition: SolutionPartition) -> list[str]:
+    """The files of a partition's fragments, in order; fragments of equal content have files of their own."""
+    read = {column.name for item in solution.inputs for column in raw_columns(item.root)} | set(config.columns)
+    inputs = [[item.name, item.fingerprint] for item in solution.inputs]
+    seen: Counter[str] = Counter()
+    names = []
+    for fragment in partition.fragments:
+        deleted = "" if fragment.deletions is None else fragment.deletions.checksum
+        content = digest([config.source, list(config.columns), inputs, content_of(fragment, read), deleted])
+        names.append(f"scores-{digest([content, seen[content]])[:16]}.parquet")
+        seen[content] += 1
+    return names
+
+
+#: The model's libraries compute one batch at a time in a process.
+_ONE_AT_A_TIME = Lock()
+
+
+@lru_cache(maxsize=4)
+def _loaded(path: str, load: Callable[[], Score]) -> tuple[ReadSolution, Score]:
+    return ReadSolution.from_json(Path(path).read_bytes()), load()
+
+
+@beam.typehints.with_input_types(str)
+@beam.typehints.with_output_types(str)
+class ScorePartitions(beam.DoFn):
+    """:meth:`_Job.score`, its outcome kept as a document."""
+
+    def __init__(self, job: _Job) -> None:
+        self._job = job
+
+    def process(self, element: str) -> list[str]:
+        """The position of a partition in, its key out."""
+        outcome = self._job.score(int(element))
+        write_outcome(Path(self._job.output) / _STATE, f"partition-{int(element):06d}", outcome)
+        return [str(outcome["partition"])]
+
+
+def _report(outcomes: Sequence[Document]) -> ScoringReport:
+    def total(name: str) -> int:
+        return sum(int(outcome[name]) for outcome in outcomes)  # type: ignore[call-overload]
+
+    errors = [error for outcome in outcomes for error in outcome["errors"]]  # type: ignore[attr-defined]
+    return ScoringReport(len(outcomes), total("files"), total("rows"), total("known"),
+                         tuple(error_from_document(error) for error in errors))  # fmt: skip

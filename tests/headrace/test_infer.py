@@ -1,0 +1,43 @@
+"""From a raw log to a table without writing a schema by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pipelines.test_infer import LOGS, ROWS
+
+
+@pytest.fixture
+def schema(cli, tmp_path):
+    (tmp_path / "coupons.csv").write_bytes(LOGS["coupons.csv"]())
+    return tmp_path / "schema.json"
+
+
+def test_an_import_without_a_schema_names_the_command_that_makes_one(cli, schema, tmp_path):
+    log = tmp_path / "coupons.csv"
+    error = cli("table", "import", "ads", log, status=2).err
+    assert f"headrace table infer {log} --output schema.json writes one" in error
+    error = cli("table", "import", "ads", log, "--schema", schema, status=2).err
+    assert f"headrace table infer {log} --output {schema} writes one" in error
+
+
+def test_the_screen_shows_what_was_found(cli, schema, tmp_path):
+    shown = cli("table", "infer", tmp_path / "coupons.csv", "--output", schema)
+    assert "80 rows of 1 file" in shown.out
+    assert "I_DATE, iso8601" in shown.out
+    assert "PURCHASE_FLG" in shown.out
+    assert "unsure of I_DATE: the times name no zone" in shown.out
+    assert f"next: headrace table import NAME {tmp_path}/coupons.csv --schema {schema}" in shown.out
+    assert "is not replaced" in cli("table", "infer", tmp_path / "coupons.csv", "--output", schema, status=2).err
+    found = cli("table", "infer", tmp_path / "coupons.csv", "--output", "-", "--json").json
+    assert found["labels"] == ["PURCHASE_FLG"]
+    printed = cli("table", "infer", tmp_path / "coupons.csv", "--output", "-", "--rows", "10").out
+    assert printed.startswith("{\n  // 10 rows")
+
+
+@pytest.mark.parametrize("name", sorted(LOGS))
+def test_an_inferred_schema_is_imported_as_it_is(cli, tmp_path, name):
+    (tmp_path / name).write_bytes(LOGS[name]())
+    cli("table", "infer", tmp_path / name, "--output", tmp_path / "schema.json")
+    done = cli("table", "import", "log", tmp_path / name, "--schema", tmp_path / "schema.json", "--json").json
+    assert (done["rows"], done["rejected"]) == (len(ROWS), 0)

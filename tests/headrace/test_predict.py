@@ -1,0 +1,106 @@
+"""Scores of a trained model, partition by partition."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.sample_log import write_sample_log
+from tests.headrace.conftest import SMALL
+
+
+@pytest.fixture
+def trained(submitted, tmp_path):
+    settings = tmp_path / "training.json"
+    settings.write_text('{"batch_rows": 64}', encoding="utf-8")
+    submitted("train", "first", "--end", "2026-03-02T02:00", "--config", settings)
+    return submitted
+
+
+def scores_in(folder):
+    files = sorted(folder.rglob("scores-*.parquet"))
+    return {str(file.relative_to(folder)): pq.read_table(file, partitioning=None) for file in files}
+
+
+def test_every_event_is_scored_as_the_trainer_would(trained, tmp_path):
+    import pyarrow as pa
+
+    from trainer.trained import load_trained
+    from warehouse import Warehouse, WarehouseConfig
+    from warehouse.reader import read_fragment
+    from warehouse.solution import read_solution
+
+    predict = (
+        "predict",
+        "first",
+        "--start",
+        "2026-03-02T02:00",
+        "--output",
+        tmp_path / "scores",
+        "--columns",
+        "event_id,time",
+    )
+    done = trained(*predict, "--json").json
+    files = scores_in(tmp_path / "scores")
+    assert sorted(name.rpartition("/")[0] for name in files) == ["date=2026-03-02/hour=02", "date=2026-03-02/hour=03"]
+    assert done["rows"] == sum(table.num_rows for table in files.values()) > 100
+    assert (done["files"], done["known_files"], done["failures"]) == (2, 0, [])
+
+    warehouse = Warehouse.open(WarehouseConfig(str(tmp_path / "home")))
+    solution = read_solution(warehouse, "first")
+    model = load_trained(str(tmp_path / "home" / "runs" / "first-v1"))
+    for table in files.values():
+        assert table.schema.names == ["event_id", "time", "prediction"]
+        assert table.schema.field("prediction").type == pa.float32()
+    for fragment in list(solution.fragments)[2:]:
+        read = read_fragment(warehouse.storage, solution, fragment, columns=["event_id"])
+        (written,) = (one for one in files.values() if one["event_id"] == read["event_id"])
+        np.testing.assert_allclose(written["prediction"].to_numpy(), model.predict(read), rtol=1e-6)
+    warehouse.close()
+
+
+@pytest.mark.slow
+def test_the_same_command_scores_what_is_new_only(trained, tmp_path):
+    predict = ("predict", "first", "--output", tmp_path / "scores")
+    first = trained(*predict, "--json").json
+    kept = {name: table.num_rows for name, table in scores_in(tmp_path / "scores").items()}
+    again = trained(*predict).out
+    assert "scored before, and left: 4 files" in again
+    write_sample_log(tmp_path / "log", SMALL, late=True)
+    trained("table", "add", "log", tmp_path / "log")
+    late = trained(*predict, "--json").json
+    assert 0 < late["rows"] < first["rows"]
+    assert late["known_files"] == 4
+    found = {name: table.num_rows for name, table in scores_in(tmp_path / "scores").items()}
+    assert kept.items() <= found.items()
+
+
+@pytest.mark.slow
+def test_a_folder_holds_scores_of_one_checkpoint(trained, tmp_path):
+    predict = ("predict", "first", "--end", "2026-03-02T01:00", "--output", tmp_path / "scores")
+    trained(*predict)
+    settings = tmp_path / "training.json"
+    trained("train", "first", "--end", "2026-03-02T03:00", "--config", settings)
+    error = trained(*predict, status=2).err
+    assert "scores of one checkpoint" in error
+    assert "name another folder with --output" in error
+
+
+@pytest.mark.slow
+def test_a_fragment_that_cannot_be_read_fails_alone(trained, tmp_path):
+    (file,) = (tmp_path / "log" / "date=2026-03-02" / "hour=01").glob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-100])
+    done = trained("predict", "first", "--output", tmp_path / "scores", "--json", status=3)
+    screen = json.loads(done.out)
+    assert screen["files"] == 3
+    assert len(screen["failures"]) == 1
+    assert "hour=01" in screen["failures"][0]
+
+
+def test_without_a_run_the_next_step_is_training(submitted, tmp_path):
+    error = submitted("predict", "first", "--output", tmp_path / "scores", status=4).err
+    assert "headrace train first" in error
+    assert not (tmp_path / "scores").exists()

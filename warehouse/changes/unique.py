@@ -1,0 +1,50 @@
+"""Rows whose key is already there, or twice among the new ones: which of the new rows are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def unseen_rows(new: Mapping[str, pa.Array], known: Sequence[Mapping[str, pa.Array]]) -> Mask:
+    """True for every new row whose combination of key values no known row and no new row before it has.
+
+    ``new`` and each part of ``known`` hold the same key columns, of the same types. A row with a null in its key equals
+    no other row, and is kept.
+    """
+    rows = len(next(iter(new.values())))
+    parts = [*known, new]
+    total = sum(len(next(iter(part.values()))) for part in parts)
+    folded, missing = np.zeros(total, np.int64), np.zeros(total, np.bool_)
+    for name in new:
+        column = pa.chunked_array([part[name] for part in parts], new[name].type)
+        missing |= np.asarray(column.is_null())
+        folded = _fold(folded, _codes(column))
+    _, firsts = np.unique(folded, return_index=True)
+    first = np.zeros(total, np.bool_)
+    first[firsts] = True
+    kept: Mask = (first | missing)[total - rows :]
+    return kept
+
+
+def _codes(column: pa.ChunkedArray) -> Ints:
+    """A small integer for each distinct value, the same for equal ones; nulls share one."""
+    if column.null_count == len(column):
+        return np.zeros(len(column), np.int64)
+    values = pc.unique(column.drop_null())
+    codes: Ints = np.asarray(pc.fill_null(pc.index_in(column, value_set=values), len(values))).astype(np.int64)
+    return codes
+
+
+def _fold(folded: Ints, codes: Ints) -> Ints:
+    """One integer for each pair of integers, small again."""
+    pairs = folded * (int(codes.max(initial=0)) + 1) + codes
+    small: Ints = np.unique(pairs, return_inverse=True)[1].astype(np.int64)
+    return small
