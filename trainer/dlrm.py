@@ -153,6 +153,14 @@ class Dlrm:
         logits: Array = self._forward(activations, dense).numpy()
         return logits
 
+    def logits(self, activations: Any, dense: Any) -> Any:
+        """Logits of any number of events, float32 [rows] or [rows, classes], into the graph being traced."""
+        return self._logits(activations, dense, training=False)
+
+    def tensorflow_variables(self) -> list[Any]:
+        """The weights as TensorFlow's variables, for what saves them."""
+        return [variable.value for variable in self._trainable]
+
     def _variables(self) -> dict[str, Any]:
         """Everything that training changes, named by kind and order: weights, dropout's random state, optimizer slots."""
         random = [variable for layer in self._dropout for variable in layer.variables]

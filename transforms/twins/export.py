@@ -14,7 +14,7 @@ columns; ``complete`` takes none, for requests in which every dense column has a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,10 @@ FORMAT = "headrace.export/1"
 SIGNATURES = ("serving_default", "complete")
 
 _MISSING, _SPLITS, _WEIGHTS = "__missing", "__row_splits", "__weights"
+
+
+#: What a served model makes of its inputs, by name; a ``tf.Module``, so that its variables are saved.
+Scorer = Callable[[Mapping[str, TensorColumn]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +82,16 @@ def tensor_names(components: Mapping[str, Node]) -> dict[str, str]:
 
 
 class Serving:
-    """A model's inputs as TensorFlow functions. ``document`` says what goes in and what comes out.
+    """A model's inputs as TensorFlow functions, or what a ``scorer`` makes of them. ``document`` says what goes in and out.
 
     Raises :class:`~transforms.twins.graph.NoTwin`, and :class:`InputError` for a column read as two types.
     """
 
-    def __init__(self, components: Mapping[str, Node], artifacts: Artifacts = no_artifacts) -> None:
+    def __init__(
+        self, components: Mapping[str, Node], artifacts: Artifacts = no_artifacts, scorer: Scorer | None = None
+    ) -> None:
         self._components = dict(components)
+        self._scorer = scorer
         self._artifacts = artifacts
         self._names = tensor_names(components)
         found = (column for root in components.values() for column in raw_columns(root))
@@ -92,6 +99,7 @@ class Serving:
         _refuse_clashes([name for each in self.document["columns"] for name in each["tensors"]])
         _refuse_clashes([name for each in self.document["inputs"] for name in each["tensors"]])
         self._module = tf.Module()
+        self._module.scorer = scorer
         with kept_tables() as tables:
             self._signatures = {name: self._traced(name == "serving_default") for name in SIGNATURES}
         self._module.tables = tables
@@ -123,6 +131,8 @@ class Serving:
             columns = {name: self._column(column, tensors) for name, column in self._columns.items()}
             _check_rows(columns)
             computed = compute(self._components, columns, self._artifacts)
+            if self._scorer is not None:
+                return self._scorer(computed)
             outputs: dict[str, Any] = {}
             for name, root in self._components.items():
                 outputs |= _flat(name, computed[name], root.type)

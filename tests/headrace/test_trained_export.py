@@ -1,0 +1,95 @@
+"""The trained model as a SavedModel: raw events in, the trainer's own predictions out."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import headrace as hr
+from tests.headrace.test_export import tensors_of
+from transforms.columns import conform
+from transforms.graph import raw_columns
+
+tf = pytest.importorskip("tensorflow")
+
+MODELS = """
+import headrace as hr
+
+words = hr.text("query").lower().unigrams()
+
+
+def model(name, **kinds):
+    made = hr.Model(name, client="search", table="log", **kinds)
+    made.input("words", words.hash_buckets(300))
+    made.input("weighted", words.term_frequency().hash_buckets(50))
+    made.input("user", hr.int64("user_id").hash_buckets(500))
+    made.input("padded", words.hash_buckets(70).pad(3, 0))
+    made.input("price", hr.float32("price").log1p())
+    made.input("hour", hr.timestamp("time").hour_of_day() * 1.0)
+    return made
+
+
+binary = model("binary", label="clicked")
+classes = model("classes", label=hr.int64("position") % 3, task="multiclass", classes=3)
+number = model("number", label=hr.int64("position") * 1.0, task="regression")
+other = hr.Model("other", client="search", table="log", label="clicked")
+other.input("user", hr.int64("user_id").hash_buckets(500))
+"""
+OPTIONS = {
+    "deterministic": False,
+    "batch_rows": 64,
+    "dim": 8,
+    "combiners": {"words": "mean", "weighted": "mean"},
+    "dims": {"user": 4},
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["binary", pytest.param("classes", marks=pytest.mark.slow), pytest.param("number", marks=pytest.mark.slow)],
+)
+def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, small_log, tmp_path, name):
+    from headrace.model_file import chosen_models
+    from trainer.trained import load_trained
+
+    (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
+    (tmp_path / "options.json").write_text(json.dumps(OPTIONS), encoding="utf-8")
+    cli("table", "add", "log", small_log, "--time-column", "time")
+    cli("model", "submit", tmp_path / "models.py")
+    run = tmp_path / "run"
+    cli("train", name, "--config", tmp_path / "options.json", "--run-dir", run)
+    screen = cli("model", "export", name, "--output", tmp_path / "served", "--trained", run, "--json").json
+    assert screen["checkpoint"]
+
+    table = hr.read(name, home=str(tmp_path / "home"), time=True, columns=["query", "user_id"])
+    wanted = load_trained(str(run)).predict(table)
+    raw = pq.read_table(small_log).sort_by("time")
+    order = table.append_column("row", [np.arange(table.num_rows)]).sort_by("time")["row"].to_numpy()
+    document = json.loads((tmp_path / "served" / "1" / "assets.extra" / "headrace.json").read_text(encoding="utf-8"))
+    (model,) = chosen_models(str(tmp_path / "models.py"), [name])
+    columns = {column.name: column for item in model.inputs.values() for column in raw_columns(item.component)}
+    request = {}
+    for described in document["columns"]:
+        column = columns[described["column"]]
+        request |= tensors_of(conform(raw[column.name], column.type).combine_chunks(), described)
+    served = tf.saved_model.load(str(tmp_path / "served" / "1")).signatures["serving_default"]
+    answer = served(
+        **{key: tf.constant(value.tolist() if value.dtype == object else value) for key, value in request.items()}
+    )
+
+    assert set(answer) == {"prediction"}
+    got = answer["prediction"].numpy()
+    assert got.shape == wanted.shape
+    assert np.ptp(wanted) > 0
+    np.testing.assert_allclose(got, wanted[order], rtol=1e-6, atol=1e-6)
+    assert document["outputs"][0]["task"] == {"binary": "binary", "classes": "multiclass", "number": "regression"}[name]
+    if name == "binary":
+        refused = cli("model", "export", "other", "--output", tmp_path / "other", "--trained", run, status=2)
+        assert "trained on the inputs of this version" in refused.err
+        alone = cli(
+            "model", "export", name, "--output", tmp_path / "x", "--trained", run, "--skip-unservable", status=2
+        )
+        assert "needs all of its inputs" in alone.err
