@@ -41,7 +41,7 @@ def more_rows(before: int, now: int) -> str:
     """How the rows of a range changed since it was analyzed."""
     if now == before:
         return "the range has other values now"
-    return f"the range has {many(abs(now - before), 'row')} {'more' if now > before else 'fewer'} since"
+    return f"the range has {many(abs(now - before), 'more row' if now > before else 'fewer row')} since"
 
 
 def percent_text(share: float | None) -> str:
