@@ -37,7 +37,8 @@ class Registration:
     longer overlaid or retracted because the file it belonged to holds other events now, or is gone; one text a file.
     ``replaced``: where text that is not UTF-8 was found, one text a column of a fragment, and is read with U+FFFD in it.
     ``unreadable``: columns of types that no model reads. ``unfit``: columns that hold values in the new files which the
-    declared type cannot hold, one text a column; a model that reads one fails.
+    declared type cannot hold, one text a column; a model that reads one fails. ``outside``: how many events of new files
+    have a time outside of their partition, and the first of them.
     """
 
     table: Table
@@ -51,6 +52,7 @@ class Registration:
     replaced: tuple[str, ...] = ()
     unreadable: tuple[UnreadableColumn, ...] = ()
     unfit: tuple[str, ...] = ()
+    outside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,11 @@ def register_table(
         check_version(connection, name, known.table.version if known.table else None, warehouse.catalog.where)
         change = _Change(connection, warehouse.clock(), name, root, columns, time_column, known, found, read)
         return replace(
-            change.apply(), replaced=tuple(replaced), unreadable=unreadable_columns(columns), unfit=tuple(checks.unfit)
+            change.apply(),
+            replaced=tuple(replaced),
+            unreadable=unreadable_columns(columns),
+            unfit=tuple(checks.unfit),
+            outside=checks.outside,
         )
 
     return warehouse.catalog.run(write)

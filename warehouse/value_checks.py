@@ -26,7 +26,7 @@ def times_rule(rule: str) -> bool:
 
 
 class ValueChecks:
-    """Checks the rows of new files. ``unfit``: columns with values that no model can read, one text a column.
+    """Checks the rows of new files.
 
     Attributes:
         time_column: the column of event times, if there is one.
@@ -37,6 +37,15 @@ class ValueChecks:
     def __init__(self, time_column: str | None, refuses_outside: bool, partitions: Mapping[str, str]) -> None:
         self.time_column, self.refuses_outside, self.partitions = time_column, refuses_outside, partitions
         self._unfit: dict[str, str] = {}
+        self._outside_rows = 0
+        self._first_outside = ""
+
+    @property
+    def outside(self) -> str:
+        """How many events have a time outside of their partition, and the first of them; empty for none."""
+        if not self._outside_rows:
+            return ""
+        return f"{self._outside_rows:,}; the first is {self._first_outside}"
 
     @property
     def unfit(self) -> tuple[str, ...]:
@@ -45,11 +54,28 @@ class ValueChecks:
 
     def check(self, path: str, first_row: int, rows: pa.Table) -> None:
         """Look at some rows of a file. Raises :class:`DataError` for a time outside of the file's partition."""
-        if self.time_column is not None and self.refuses_outside:
-            _refuse_outside(rows.column(self.time_column), self.time_column, self.partitions[path], path, first_row)
+        if self.time_column is not None:
+            self._check_times(rows.column(self.time_column), self.partitions[path], path, first_row)
         for name in rows.column_names:
             if name not in self._unfit and not fits(rows.column(name)):
                 self._unfit[name] = _unfit_text(name, rows.column(name).type, path)
+
+    def _check_times(self, times: pa.ChunkedArray, partition: str, path: str, first_row: int) -> None:
+        outside = _outside(times, partition)
+        if not len(outside):
+            return
+        row = int(outside[0])
+        where, value = f"{path}, row {first_row + row}, column {self.time_column}", _spelled(times, row)
+        if not self.refuses_outside:
+            self._first_outside = self._first_outside or f"{where}: {value}"
+            self._outside_rows += len(outside)
+            return
+        start, end = partition_range(partition)
+        more = f", and {len(outside) - 1:,} more rows" if len(outside) > 1 else ""
+        raise DataError("an event's time must lie in its partition", where=where, value=f"{value}{more}",
+                        allowed=f"{start:%Y-%m-%dT%H:%M} to {end:%Y-%m-%dT%H:%M} in UTC",
+                        next_step="write the file without such rows, or with a null time, or in the partition of its "
+                        "times; --outside-times keep registers them where they are")  # fmt: skip
 
 
 def _unfit_text(name: str, stored: pa.DataType, path: str) -> str:
@@ -61,23 +87,16 @@ def _unfit_text(name: str, stored: pa.DataType, path: str) -> str:
             f'pa.array([v and v.hex() for v in table["{name}"].to_pylist()], pa.string()) ({path} is the first file)')  # fmt: skip
 
 
-def _refuse_outside(times: pa.ChunkedArray, column: str, partition: str, path: str, first_row: int) -> None:
+def _outside(times: pa.ChunkedArray, partition: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The rows whose time lies outside of a partition; none for a column without a unit."""
     counted = _counts(times)
     if counted is None:
-        return
+        return np.zeros(0, np.int64)
     counts, valid, per_day = counted
     start, end = partition_range(partition)
     # Whole days since 1970 first: seconds of the year 9999 in nanoseconds are beyond int64.
     low, high = (int(at.timestamp()) * per_day // _SECONDS_A_DAY for at in (start, end))
-    outside = np.flatnonzero(valid & ((counts < low) | (counts >= max(high, low + 1))))
-    if not len(outside):
-        return
-    row = int(outside[0])
-    more = f", and {len(outside) - 1:,} more rows" if len(outside) > 1 else ""
-    raise DataError("an event's time must lie in its partition", where=f"{path}, row {first_row + row}, column {column}",
-                    value=f"{_spelled(times, row)}{more}", allowed=f"{start:%Y-%m-%dT%H:%M} to {end:%Y-%m-%dT%H:%M} in UTC",
-                    next_step="write the file without such rows, or with a null time, or in the partition of its times; "
-                    "--outside-times keep registers them where they are")  # fmt: skip
+    return np.flatnonzero(valid & ((counts < low) | (counts >= max(high, low + 1))))
 
 
 def _counts(times: pa.ChunkedArray) -> tuple[Any, Any, int] | None:

@@ -47,8 +47,9 @@ def add(
     move: Annotated[bool, typer.Option("--move", help="The table's files moved: take this folder instead.")] = False,
     invalid_text: InvalidText = "refuse",
     outside_times: Annotated[
-        str, typer.Option(help="A time outside of its partition: refuse the file, or keep the row where it is.")
-    ] = "refuse",
+        str,
+        typer.Option(help="A time outside of its partition: keep the row where it is and say so, or refuse the file."),
+    ] = "keep",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -98,6 +99,7 @@ def register(
         replaced=found.replaced,
         unreadable=tuple(UnreadableRow(one.name, one.arrow_type, one.why, one.cast) for one in found.unreadable),
         unfit=found.unfit,
+        outside=found.outside,
     )
 
 

@@ -48,6 +48,7 @@ class RegisteredScreen:
     replaced: tuple[str, ...] = ()
     unreadable: tuple[UnreadableRow, ...] = ()
     unfit: tuple[str, ...] = ()
+    outside: str = ""
 
     def render(self) -> RenderableType:
         """One line of what changed, and what to do next."""
@@ -69,6 +70,8 @@ class RegisteredScreen:
             )
         if len(self.unreadable) > _PLACES_SHOWN:
             text += f"\n… and {len(self.unreadable) - _PLACES_SHOWN} more columns: headrace table show {self.table}"
+        if self.outside:
+            text += f"\nevents whose time lies outside of their partition: {self.outside}"
         for place in self.unfit:
             text += f"\na model that reads this column fails: {place}"
         return text

@@ -41,15 +41,17 @@ def test_columns_that_no_model_reads_are_named_with_their_cast(cli, folder, tmp_
     assert "geo.country AS geo_country" in cli("model", "submit", tmp_path / "model.py", status=2).err
 
 
-def test_one_sentinel_year_names_its_row_and_publishes_nothing(cli, folder):
+def test_one_sentinel_year_is_counted_and_named_or_refused(cli, folder):
     rows = pq.read_table(folder / "date=2017-07-02/hour=07/a.parquet", partitioning=None).slice(0, 3)
     times = [*rows.column("time").to_pylist()[:2], datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)]
     pq.write_table(rows.set_column(0, "time", pa.array(times)), folder / "date=2017-07-02/hour=07/b.parquet")
-    error = cli("table", "add", "log", folder, "--time-column", "time", status=3).err
+    error = cli("table", "add", "log", folder, "--time-column", "time", "--outside-times", "refuse", status=3).err
     assert "b.parquet, row 2, column time" in error
     assert "9999-12-31T00:00:00+00:00" in error
     assert "--outside-times keep" in error
     assert cli("table", "ls", "--json").json["tables"] == []
-    kept = cli("table", "add", "log", folder, "--time-column", "time", "--outside-times", "keep", "--json")
-    assert kept.json["rows"] == 13
+    kept = cli("table", "add", "log", folder, "--time-column", "time")
+    assert "13 rows" in kept.out
+    assert "events whose time lies outside of their partition: 1; the first is " in kept.out
+    assert "b.parquet, row 2, column time: 9999-12-31T00:00:00+00:00" in " ".join(kept.out.split())
     assert "refuse, keep" in cli("table", "add", "log", folder, "--outside-times", "drop", status=2).err
