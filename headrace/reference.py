@@ -28,6 +28,7 @@ from transforms.expression import Expr
 from transforms.graph import Operation, raw_columns, topological
 from transforms.operators import REGISTRY, Arg, Operator, Param
 from transforms.operators.declaration import Example, Scalar
+from transforms.operators.full_pass import PREPROCESSING_OUTPUT
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 _SYMBOLS = {
@@ -39,6 +40,7 @@ _SYMBOLS = {
 #: Operators that no method applies by their name.
 _WRITTEN_OTHERWISE = {
     "python_function": "hr.op(result=...)(function)(x, ...)",
+    "preprocessing_output": "hr.from_preprocessing_fn(..., over=...)",
     "tensorflow_graph": "hr.from_preprocessing_fn(...)",
     "vocabulary_lookup": "what an analysis puts in the place of vocabulary_ids",
 }
@@ -160,7 +162,7 @@ def _facts(operator: Operator) -> str:
 
 def _gives(operator: Operator) -> str:
     """The result type: one, the argument's, or all that there are, tried over every combination of argument types."""
-    if operator.family == "functions":
+    if operator.family == "functions" or operator.name == PREPROCESSING_OUTPUT.name:
         return "what the function gives"
     results = dict(_signatures(operator))
     distinct = list(dict.fromkeys(_plain(result) for result in results.values()))

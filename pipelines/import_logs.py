@@ -120,9 +120,11 @@ def import_logs(
         sources = new_sources(every, ledger.imports())
         if not sources:
             return _nothing_new(config, len(every))
-        schema = config.schema.bounded(clock())
-        check_file_times(schema, sources)
-        first_rows = first_rows_of(schema, sources, ledger.imports(), config.longest_line_bytes)
+        schema, first_rows = config.schema, tuple[int, ...]()
+        if isinstance(schema, LogSchema):
+            schema = schema.bounded(clock())
+            check_file_times(schema, sources)
+            first_rows = first_rows_of(schema, sources, ledger.imports(), config.longest_line_bytes)
         import_id = digest([config.schema.digest(), [[s.name, s.sha256] for s in sources]])[:16]
         staging = ledger.stage(import_id)
         try:
@@ -193,7 +195,7 @@ class ImportJob:
                 parts += self._stage_run(table, index, run)
             side.finish()
             outcome |= {"rows": rows, "rejected": side.reasons.total(), "reasons": dict(side.reasons),
-                        "side_file": entry["side_file"], "notes": dict(notes)}  # fmt: skip
+                        "side_file": entry["side_file"], "notes": dict(notes), "example": side.example}  # fmt: skip
         except HeadraceError as error:
             outcome["error"], parts = error_document(error), []
         write_outcome(self.staging, f"source-{index:06d}", outcome)
@@ -312,7 +314,8 @@ def _publish(
     for outcome in read:
         reasons.update(cast("dict[str, int]", outcome["reasons"]))
         notes.update(cast("dict[str, int]", outcome["notes"]))
-    check_share(rows, reasons, config.max_reject_share, config.rejects)
+    example = next((str(outcome["example"]) for outcome in read if outcome["example"]), "")
+    check_share(rows, reasons, config.max_reject_share, config.rejects, example)
     repeated = _total(written, "repeated")
     if repeated:
         notes[REPEATED] = repeated

@@ -171,7 +171,7 @@ def _parse_delimited(block: LineBlock, schema: LogSchema, layout: Layout) -> Par
             raise UnknownFormat("rows of this log cannot be told apart", where=f"line {block.first_line} and after",
                                 allowed=f"{schema.format} with one row a line")  # fmt: skip
     parsed = typed_rows(
-        [_text_column(_one_array(raw.column(str(position))), schema.null, column)
+        [_text_column(_one_array(raw.column(str(position))), schema, column)
          for position, column in zip(layout.positions, schema.columns, strict=True)],
         schema,
         _row_lines(block, places),
@@ -225,10 +225,12 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pc.cast(pa.concat_arrays(column.chunks), pa.binary())
 
 
-def _text_column(cells: pa.Array, null: tuple[str, ...], column: LogColumn) -> TextColumn:
+def _text_column(cells: pa.Array, schema: LogSchema, column: LogColumn) -> TextColumn:
     text, not_text = text_cells(cells)
-    unread = dict.fromkeys(np.flatnonzero(not_text).tolist(), "not UTF-8")
-    return TextColumn(null_spellings(text, null, trim=column.trim), unread, lambda row: printable(cells[row].as_py()))
+    encoding = "UTF-8" if schema.encoding == "utf-8" else schema.encoding
+    unread = dict.fromkeys(np.flatnonzero(not_text).tolist(), f"not {encoding}")
+    text = null_spellings(text, schema.null, trim=column.trim)
+    return TextColumn(text, unread, lambda row: printable(cells[row].as_py()))
 
 
 def _row_lines(block: LineBlock, places: Positions | None) -> RowLines:

@@ -19,6 +19,7 @@ from warehouse.storage_errors import explained
 
 _SPOOL_BYTES = 1 << 20
 _RAW_CHARACTERS = 4000
+_SHOWN_CHARACTERS = 80
 #: Enough bytes of a line for its first 4000 characters, whichever they are.
 RAW_BYTES = 4 * _RAW_CHARACTERS
 
@@ -50,6 +51,13 @@ class Reject:
             object.__setattr__(self, "last_line", self.line + self.raw.count(b"\n"))
         object.__setattr__(self, "raw", self.raw[:RAW_BYTES])
 
+    def sentence(self, file: str) -> str:
+        """The reject in one line, as an error shows it."""
+        column = f", column {self.column}" if self.column else ""
+        got = "" if self.value is None else f", got {self.value[:_SHOWN_CHARACTERS]!r}"
+        expected = f", expected {self.expected}" if self.expected else ""
+        return f"{file}, line {self.line}{column}: {self.what}{got}{expected}"
+
     def to_json(self, file: str) -> str:
         """One line of the side file. Bytes that are not UTF-8 appear as ``\\xNN``; long rows are cut."""
         reason = {"what": self.what, "column": self.column, "value": self.value, "expected": self.expected}
@@ -70,12 +78,15 @@ class SideFile:
         self._path, self._log = path, log
         self._spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115 - closed by finish
         self.reasons: Counter[str] = Counter()
+        self.example = ""
 
     def add(self, rejects: Sequence[Reject]) -> None:
         """Rejects of lines after those added before."""
         with explained(self._path, "write"):
             self._spool.write(rejects_document(rejects, self._log))
         self.reasons.update(count_reasons(rejects))
+        if rejects and not self.example:
+            self.example = rejects[0].sentence(os.path.basename(self._log))
 
     def finish(self) -> None:
         """Write the side file, unless no row was rejected. Raises :class:`~transforms.errors.StorageError`."""
@@ -96,15 +107,19 @@ def count_reasons(rejects: Iterable[Reject]) -> dict[str, int]:
     return dict(Counter(f"{reject.column}: {reject.what}".removeprefix(": ") for reject in rejects))
 
 
-def check_share(rows: int, reasons: Mapping[str, int], max_share: float, where: str) -> None:
-    """Raise :class:`TooManyRejects`, with the most frequent reasons, when more than ``max_share`` were rejected."""
+def check_share(rows: int, reasons: Mapping[str, int], max_share: float, where: str, example: str = "") -> None:
+    """Raise :class:`TooManyRejects`, with the most frequent reasons, when more than ``max_share`` were rejected.
+
+    ``example``: one reject as a sentence, for the message.
+    """
     rejected = sum(reasons.values())
     share = rejected / max(rows + rejected, 1)
     if share <= max_share:
         return
     common = "; ".join(f"{count} x {reason}" for reason, count in Counter(reasons).most_common(3))
+    example = f"\n  example: {example}" if example else ""
     raise TooManyRejects(
-        f"{rejected} of {rows + rejected} rows were rejected, most often: {common}",
+        f"{rejected} of {rows + rejected} rows were rejected, most often: {common}{example}",
         where=where,
         value=round(share, 4),
         allowed=f"a share of at most {max_share}",

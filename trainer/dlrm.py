@@ -193,15 +193,15 @@ class Dlrm:
         logits: Array = self._forward(activations, linear, dense).numpy()
         return logits
 
+    def tensorflow_variables(self) -> list[Any]:
+        """The weights as TensorFlow's variables, for what saves them."""
+        return [variable.value for variable in self._trainable]
+
     def _variables(self) -> dict[str, Any]:
         """Everything that training changes, named by kind and order: weights, dropout's random state, optimizer slots."""
         random = [variable for layer in self._dropout for variable in layer.variables]
         kinds = {"weights": self._trainable, "random": random, "optimizer": self._optimizer.variables}
         return {f"{kind}/{k:03d}": variable for kind, group in kinds.items() for k, variable in enumerate(group)}
-
-    def tensors(self) -> list[Any]:
-        """TensorFlow's variables of the dense weights, for a module that is saved."""
-        return [variable.value for variable in self._trainable]
 
     def state(self) -> dict[str, Array]:
         """A copy of everything training changes, by name: dense weights, random state, optimizer slots."""

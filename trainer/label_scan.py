@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from trainer.errors import BadFeature, BadLabel
-from trainer.heads import Head, LabelFigures
+from trainer.heads import Head, LabelFigures, head_of
 from trainer.readers import ROW_COLUMN, FragmentRef, ReadFragment, stored_labels
+from warehouse.solution import ReadSolution
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -94,6 +95,16 @@ def scan_labels(
     bad.refuse(sums.events)
     found.figures = sums.figures(sum(found.unlabelled.values()))
     return found
+
+
+def check_labels(solution: ReadSolution, read: ReadFragment) -> LabelFigures:
+    """What the labels of a range are like. Raises :class:`BadLabel` for labels that the model's task does not learn."""
+    refs = [
+        FragmentRef(part.key, position, fragment)
+        for part in solution.partitions
+        for position, fragment in enumerate(part.fragments)
+    ]
+    return scan_labels(refs, refs, read, head_of(solution.target)).figures
 
 
 def _labels_of(table: pa.Table, ref: FragmentRef) -> tuple[Array, FragmentLabels]:

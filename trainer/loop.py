@@ -221,13 +221,15 @@ class _Run:
     def _scan(
         self, refs: Sequence[FragmentRef], changes: DataChanges, head: Head, read_labels: ReadFragment
     ) -> tuple[TrainableEvents, TrainedLabels | None]:
-        """The labels of the fragments that are not wholly trained, or whose labels or retractions are other ones."""
+        """The labels of the fragments that are not wholly trained, have other labels now, or retracted events."""
         ledger, done = self._ledger, trained_partitions(self._progress.history)
         if ledger is None:
             needed = [ref for ref in refs if ref.partition not in done]
             return scan_labels(refs, needed, read_labels, head), None
         differing = changes.relabelled | changes.retracted
-        needed = [ref for ref in refs if ref.key in differing or not ledger.of(ref.key).all()]
+        needed = [
+            ref for ref in refs if ref.key in differing or ref.fragment.deleted_rows or not ledger.of(ref.key).all()
+        ]
         trained = TrainedLabels(changes, ledger)
         found = scan_labels(refs, needed, read_labels, head, on_labels=trained.look)
         if not found.figures.events and not self._progress.epochs_done:

@@ -43,8 +43,13 @@ _SOUGHT = {
     "weighted_labelled_vocabulary_ids": ("top_k",),
     "quantile_buckets": ("n",),
 }
-#: Such parameters of later releases: part of an analysis's identity where they are not what they were before.
-_SOUGHT_SINCE = ("use_adjusted_mutual_info", "min_diff_from_avg", "min_information", "fingerprint_shuffle")
+#: Such parameters of later releases, and what they were before: part of an analysis's identity where they are not that.
+_SOUGHT_SINCE: Mapping[str, Scalar] = {
+    "use_adjusted_mutual_info": False,
+    "min_diff_from_avg": -1.0,
+    "min_information": float("-inf"),
+    "fingerprint_shuffle": False,
+}
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,7 @@ class Analysis:
     @cached_property
     def fingerprint(self) -> str:
         """The identity of the analysis but for the data: :attr:`partial` and what is sought."""
-        defaults = {param.name: param.default for param in REGISTRY[self.operator].params}
-        later = [name for name in _SOUGHT_SINCE if name in defaults and self.params[name] != defaults[name]]
+        later = [name for name, before in _SOUGHT_SINCE.items() if self.params.get(name, before) != before]
         return digest([self.partial, {name: self.params[name] for name in (*_SOUGHT.get(self.operator, ()), *later)}])
 
 

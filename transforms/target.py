@@ -44,6 +44,11 @@ class Target:
         return self.task or "binary"
 
     @property
+    def task_text(self) -> str:
+        """The task in words, as in ``multiclass, 5 classes``."""
+        return f"{self.kind}, {self.classes} classes" if self.classes else self.kind
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The raw columns that the label reads, by name."""
         if self.component is None:

@@ -13,7 +13,6 @@ from transforms.errors import InputError
 from transforms.full_pass import is_resolved
 from transforms.graph import component_document
 from transforms.model import Model
-from transforms.target import Target
 from warehouse.analyses import Resolution, resolve_components
 from warehouse.causes import find_causes
 from warehouse.coverage import find_coverage
@@ -265,10 +264,6 @@ def _input_changes(
     return difference(earlier[item.name].component, item.component).sentences
 
 
-def _task_text(target: Target) -> str:
-    return f"{target.kind}, {target.classes} classes" if target.classes else target.kind
-
-
 def _model_changes(
     model: Model, table: Table, before: ModelRecord | None, earlier: Mapping[str, StoredInput]
 ) -> tuple[str, ...]:
@@ -277,7 +272,7 @@ def _model_changes(
         return ()
     pairs = (
         ("label", before.label, model.label),
-        ("task", _task_text(before.target), _task_text(model.target)),
+        ("task", before.target.task_text, model.target.task_text),
         ("table", before.table, table.name),
     )
     changes = [f"{what}: {old} -> {new}" for what, old, new in pairs if old != new]

@@ -18,8 +18,11 @@ from headrace.cli.session import AsJson, Home, open_warehouse
 from transforms.errors import InputError, StorageError
 
 if TYPE_CHECKING:
+    from trainer.serving import Scorer
+    from trainer.trained import Trained
     from transforms.graph import Node
     from transforms.twins.export import Unservable
+    from warehouse.models import ModelRecord
 
 #: TensorFlow Serving passes over this folder; other tools find here what the graph means.
 EXTRA = "assets.extra/headrace.json"
@@ -45,14 +48,13 @@ def export(
         bool, typer.Option("--skip-unservable", help="Leave out inputs that TensorFlow cannot compute.")
     ] = False,
     trained: Annotated[
-        str,
-        typer.Option(help="Folder of a training run: the export gives its predictions.", show_default=False),
+        str, typer.Option(help="Folder of a training run: export the trained model, raw columns in, prediction out.")
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace an export of the same version.")] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Write a SavedModel that maps raw columns to the model's inputs, or with --trained to its predictions."""
+    """Write a SavedModel that maps raw columns to the model's inputs, bit-equal to the warehouse; or, of a run, to predictions."""
     from headrace.screens.export import ExportScreen, LeftOut
     from warehouse.artifacts import ArtifactSource
     from warehouse.models import get_model, stored_inputs
@@ -66,20 +68,23 @@ def export(
     if target.exists() and not force:
         raise ExportExists("this version of the model was exported already", where=f"model {name}", value=str(target),
                            next_step="give another --output, or --force to replace it")  # fmt: skip
+    if trained and skip_unservable:
+        raise InputError("a trained model needs all of its inputs", where="--skip-unservable",
+                         next_step="leave it out, or train without these inputs")  # fmt: skip
     import_quietly("transforms.twins.export")
     from transforms.twins.export import SIGNATURES, Serving, unservable
 
     left_out = unservable(components)
-    _check(name, components, left_out, skip_unservable and not trained)
-    finish = _predictions(trained, components) if trained else None
+    _check(name, components, left_out, skip_unservable)
     served = {key: root for key, root in components.items() if key not in {each.name for each in left_out}}
-    serving = Serving(served, artifacts, finish)
+    run = _trained(trained, components, model) if trained else None
+    serving = Serving(served, artifacts, _scorer(run))
     document = {
         **serving.document,
         "model": name,
         "version": model.version,
         "table": model.table,
-        **({"run": trained, "outputs": ["prediction"]} if trained else {}),
+        **_run_document(run),
         "left_out": [{"input": each.name, "operator": each.operator, "reason": each.reason} for each in left_out],
     }
     size_bytes = _publish(serving, document, target)
@@ -92,23 +97,44 @@ def export(
         signatures=SIGNATURES,
         size_bytes=size_bytes,
         left_out=tuple(LeftOut(each.name, each.operator, each.reason) for each in left_out),
+        checkpoint=Path(run.checkpoint).name if run else "",
     )
     emit(screen, as_json=as_json)
 
 
-def _predictions(run_dir: str, components: Mapping[str, Node]) -> Any:
-    """What turns the inputs into predictions. Raises :class:`InputError` where the run was trained on other inputs."""
-    from trainer.served import ServedModel
+def _trained(run_dir: str, components: Mapping[str, Node], model: ModelRecord) -> Trained:
+    """The model of a run, which must have been trained on these very inputs."""
+    from headrace.cli.quiet import import_tensorflow_quietly
+
+    import_tensorflow_quietly()
+    from trainer.errors import RunMismatch
     from trainer.trained import load_trained
 
     trained = load_trained(run_dir)
-    known = {item["name"]: item["fingerprint"] for item in trained.identity.inputs}
-    given = {key: root.identity for key, root in components.items()}
-    if known != given:
-        differing = sorted(key for key in {*known, *given} if known.get(key) != given.get(key))
-        raise InputError("a run must be trained on the inputs of the exported version, got others", where=run_dir,
-                         value=", ".join(differing), next_step="name the version that was trained with --version")  # fmt: skip
-    return ServedModel(trained).predictions
+    theirs = [(item["name"], item["fingerprint"]) for item in trained.identity.inputs]
+    ours = [(name, root.identity) for name, root in components.items()]
+    if theirs != ours:
+        other = sorted({name for name, _ in {*theirs} ^ {*ours}}) or [name for name, _ in ours]
+        raise RunMismatch("the run must have been trained on the inputs of this version, got others",
+                          where=f"run {run_dir}, model {model.name} version {model.version}", value=", ".join(other),
+                          next_step="name the version that was trained with --version, or train this one")  # fmt: skip
+    return trained
+
+
+def _scorer(run: Trained | None) -> Scorer | None:
+    if run is None:
+        return None
+    from trainer.serving import Scorer
+
+    return Scorer(run)
+
+
+def _run_document(run: Trained | None) -> dict[str, Any]:
+    if run is None:
+        return {}
+    head = run.weights.head
+    output = {"tensor": "prediction", "task": head.task, "shape": ["rows"] if head.width == 1 else ["rows", head.width]}
+    return {"outputs": [output], "checkpoint": Path(run.checkpoint).name}
 
 
 def _check(model: str, components: Mapping[str, Node], left_out: tuple[Unservable, ...], skip: bool) -> None:

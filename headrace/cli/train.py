@@ -81,6 +81,8 @@ def train(
         options = _options(config)
         for column in baseline or ():
             _check_baseline(warehouse, solution, column)
+        if held_out:
+            _check_test_labels(warehouse, held_out)
         import_tensorflow_quietly()
         settings = _choose(warehouse, solution, options, folder)
         report = _train(warehouse, solution, settings, accept_changed)
@@ -177,6 +179,14 @@ def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, 
             read_labels=partial(read_labels, warehouse.storage, solution),
             accept_changed=accept_changed,
         )
+
+
+def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:
+    """A label that the task does not learn is said before training, not after it."""
+    from trainer.label_scan import check_labels
+    from warehouse.reader import read_labels
+
+    check_labels(held_out, partial(read_labels, warehouse.storage, held_out))
 
 
 def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> AnyScores:

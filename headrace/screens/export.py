@@ -21,7 +21,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ExportScreen:
-    """What was written, where, and what was left out."""
+    """What was written, where, and what was left out. ``checkpoint``: of the run, where a trained model was exported."""
 
     model: str
     version: int
@@ -31,12 +31,14 @@ class ExportScreen:
     signatures: tuple[str, ...]
     size_bytes: int
     left_out: tuple[LeftOut, ...]
+    checkpoint: str = ""
 
     def render(self) -> RenderableType:
         """The facts, then a line for each input that was left out."""
         table = facts((
             ("model", f"{self.model} version {self.version}"),
             ("written", self.path),
+            *((("trained, checkpoint", self.checkpoint),) if self.checkpoint else ()),
             ("inputs", str(self.inputs)),
             ("raw columns", str(self.columns)),
             ("signatures", ", ".join(self.signatures)),

@@ -183,7 +183,7 @@ class ImportedScreen:
 
     def render(self) -> RenderableType:
         """The import, then the registration."""
-        if not self.rows and not self.rejected:
+        if not self.rows and not self.rejected and not self.counts:
             return Group("nothing new: every row of these files was imported before", self.registered.render())
         text = (f"imported {many(self.rows, 'row')} into {many(self.partitions, 'partition')} under {self.output}; "
                 f"{count_text(self.late_rows)} of them late")  # fmt: skip

@@ -164,11 +164,12 @@ class TrainedScreen:
         if self.test:
             named = (f"{_SPELLED.get(name, name)} {_number(value)}" for name, value in self.test.figures().items())
             quality = ", ".join(named)
-            pairs.append(("test", f"{count_text(self.test.events)} events: {quality}"))
+            if self.test.events:
+                pairs.append(("test", f"{_events(self.test.events)}: {quality}"))
             if self.test_unlabelled:
                 pairs.append(
                     (
-                        "",
+                        "" if self.test.events else "test",
                         f"{_events(self.test_unlabelled)} of the test range {_have(self.test_unlabelled)} no label yet",
                     )
                 )

@@ -94,8 +94,8 @@ def _scores(
     classes = 1 + int(pc.max(of_all[_LABEL]).as_py())
     ((events, weights),) = _spread(of_all, np.zeros(of_all.num_rows, np.int64), classes)
     everything = label_shares(events, weights)
-    adjusted, given = bool(params.get("use_adjusted_mutual_info")), params.get("min_diff_from_avg", -1.0)
-    assert isinstance(given, float), "min_diff_from_avg is a number"
+    adjusted, given = bool(params.get("use_adjusted_mutual_info")), params.get("min_diff_from_avg", 0.0)
+    assert isinstance(given, float | int), "min_diff_from_avg is a number"
     least = recommended_difference(everything.weight) if given < 0 else given
     known: dict[tuple[int, bytes], float] = {}
     scores = []

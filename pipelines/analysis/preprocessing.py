@@ -183,7 +183,7 @@ def _bound(analysis: PreprocessingAnalysis, path: str, placed: PlacedAnalysis) -
     columns = {key: Expr(analysis.operands.get(key, RawColumn(each, key))) for key, each in function.types.items()}
     with refused_when("bound to what the analysis found"):
         saved, _ = saved_function(path)
-        made = bridged(lambda inputs: saved(_with_integers(inputs)), columns, ways)
+        made = bridged(lambda inputs: saved(_with_integers(inputs)), columns, ways, narrow=True)
     documents = [_document(name, made[name].node, analysis) for name in function.outputs]
     if (size := sum(map(len, documents))) > _MOST_BYTES:
         raise DataError("what an analysis found is too large for the graphs of a model", where=placed.describe(),

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.analysis.batch import Batch
+from transforms.errors import DataError
 from transforms.operators.declaration import Scalar
 
 #: Rows that may wait before equal terms are added up, beside as many as there were distinct ones.
-_WAITING_ROWS = 1 << 20
+_WAITING_ROWS = 1 << 18
 TERM = "term"
 
 
@@ -34,14 +35,16 @@ class TermSums:
             self._add_up()
 
     def whole(self, schema: pa.Schema) -> pa.RecordBatch:
-        """Every key once, in no order."""
+        """Every key once, in no order. Raises :class:`DataError` for more text than one array holds."""
         if len(self._parts) > 1:
             self._add_up()
-        return (
-            pa.Table.from_batches(self._parts, schema).combine_chunks().to_batches()[0]
-            if self._parts
-            else (pa.RecordBatch.from_pylist([], schema))
-        )
+        if not self._parts:
+            return pa.RecordBatch.from_pylist([], schema)
+        batches = pa.Table.from_batches(self._parts, schema).combine_chunks().to_batches()
+        if len(batches) > 1:
+            raise DataError("the distinct terms of a range must fit into 2 GiB", value=f"{self._distinct} terms",
+                            next_step="analyze a shorter range, or coarser values: lower(), hash_buckets(n)")  # fmt: skip
+        return batches[0]
 
     def _add_up(self) -> None:
         whole = pa.Table.from_batches(self._parts)

@@ -39,7 +39,7 @@ class Inferred:
         columns: a guess for each column, in order.
         files: the files that were looked at.
         rows: how many rows were looked at.
-        about_rows: how many rows the files may have together; None where it cannot be told.
+        about_rows: how many rows the files may have together; None where that is not known.
         labels: columns that may be a model's label.
         unsure: what else might be otherwise, as sentences.
     """

@@ -74,6 +74,8 @@ def _guess(path: tuple[str, ...], values: Sequence[object], total: int) -> Colum
         return replace(_list(name, keys, [item for value in values if isinstance(value, list) for item in value]),
                        missing_share=missing)  # fmt: skip
     kinds = {type(value) for value in values}
+    if kinds == {bool, int} and all(value in (0, 1) for value in values):
+        kinds, values = {bool}, [bool(value) for value in values]
     if not values or kinds & {dict, list} or len(kinds - {int, float}) > (0 if kinds & {int, float} else 1):
         unsure = ("every value in the sample is missing",) if not values else ()
         if kinds & {dict, list}:
@@ -118,6 +120,10 @@ def _list(name: str, keys: tuple[str, ...], items: Sequence[object]) -> ColumnGu
     kinds = {type(item) for item in items if item is not None}
     dtype = None
     if kinds == {str}:
+        guess = guess_column(name, [item for item in items if isinstance(item, str)])
+        if guess.column.dtype is DType.TIMESTAMP and guess.column.unit == "iso8601":
+            column = LogColumn(name, DType.TIMESTAMP, unit="iso8601", path=keys, is_list=True)
+            return ColumnGuess(column, unsure=guess.unsure, examples=_examples(items), distinct=len(items))
         dtype = DType.STRING
     elif kinds == {bool}:
         dtype = DType.BOOL

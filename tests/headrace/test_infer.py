@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.pipelines.test_infer import LOGS, ROWS
@@ -41,3 +43,14 @@ def test_an_inferred_schema_is_imported_as_it_is(cli, tmp_path, name):
     cli("table", "infer", tmp_path / name, "--output", tmp_path / "schema.json")
     done = cli("table", "import", "log", tmp_path / name, "--schema", tmp_path / "schema.json", "--json").json
     assert (done["rows"], done["rejected"]) == (len(ROWS), 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["app_installs.tsv", "coupons.csv", "home_search.csv", "news_clicks.jsonl", "web_search_20260214.txt"]
+)
+def test_the_made_up_public_logs_are_imported_as_inferred(cli, tmp_path, name):
+    log = Path(__file__).parents[1] / "data/logs" / name
+    found = cli("table", "infer", log, "--output", tmp_path / "schema.json", "--json").json
+    options = ("--schema", tmp_path / "schema.json", "--max-reject-share", "0.2")
+    done = cli("table", "import", "log", log, *options, "--json").json
+    assert done["rows"] >= 0.8 * found["rows"]

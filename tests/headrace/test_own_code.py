@@ -102,3 +102,22 @@ def test_the_manual_s_function_is_tested_as_the_manual_says(tmp_path):
     exec(compile(FUNCTIONS, str(file), "exec"), namespace)
     got = namespace["price_per_word"](pa.array([2.0, None, 3.0]), pa.array(["a b", "c", ""]))  # type: ignore[operator]
     assert got.to_pylist() == [1.0, None, None]
+
+
+def test_the_example_of_a_preprocessing_fn_is_analyzed_and_computed(cli, small_log, tmp_path):
+    pytest.importorskip("tensorflow_transform")
+    cli("table", "add", "search_log", small_log, "--time-column", "time")
+    example = TOP / "examples" / "preprocessing_fn.py"
+    refused = cli("model", "submit", example, "--table", "search_log", status=2).err
+    assert "compute_and_apply_vocabulary" in refused
+    (submitted,) = cli("model", "submit", example, "--table", "search_log", "--analyze", "--json").json["models"]
+    assert submitted["version"] == 1
+    shown = cli("model", "show", "preprocessing_fn", "--json").json
+    assert {item["name"]: item["type"] for item in shown["inputs"]} == {
+        "category": "Dense[int64]", "position": "Dense[int64]", "price": "Dense[float32]", "words": "Dense[int64]",
+    }  # fmt: skip
+    (analysis,) = shown["analyses"]
+    assert analysis["operator"] == "preprocessing_output"
+    worked(cli, tmp_path / "home")
+    assert cli("model", "explain", "preprocessing_fn", "--misses", "--json").json["decisions"] == []
+    assert "nothing to analyze" in cli("analyze", example, "--table", "search_log").out

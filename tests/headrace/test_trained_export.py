@@ -1,50 +1,98 @@
-"""An exported trained model: raw columns in, the trainer's own predictions out."""
+"""The trained model as a SavedModel: raw events in, the trainer's own predictions out."""
 
 from __future__ import annotations
 
 import json
 
 import numpy as np
-import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.headrace.conftest import UNTRIED
+import headrace as hr
 from tests.headrace.test_export import tensors_of
 from transforms.columns import conform
-from transforms.graph import component_from_document, raw_columns
-from warehouse import Warehouse, WarehouseConfig, read_fragment, read_solution
-from warehouse.parquet_files import read_columns
+from transforms.graph import raw_columns
 
 tf = pytest.importorskip("tensorflow")
 
+MODELS = """
+import headrace as hr
 
-@pytest.mark.slow
-def test_an_exported_model_predicts_what_the_trainer_does(submitted, tmp_path):
-    settings, run = tmp_path / "training.json", tmp_path / "run"
-    options = {**UNTRIED, "batch_rows": 64, "deep": True, "embedding_learning_rate": 0.03,
-               "linear_learning_rate": 0.5, "deterministic": False}  # fmt: skip
-    settings.write_text(json.dumps(options), encoding="utf-8")
-    submitted("train", "first", "--end", "2026-03-02T03:00", "--config", settings, "--run-dir", run)
-    submitted("model", "export", "first", "--trained", run, "--output", tmp_path / "served")
-    served = tf.saved_model.load(str(tmp_path / "served" / "1"))
-    described = json.loads((tmp_path / "served" / "1" / "assets.extra" / "headrace.json").read_text(encoding="utf-8"))
-    assert described["outputs"] == ["prediction"]
+words = hr.text("query").lower().unigrams()
+
+
+def model(name, **kinds):
+    made = hr.Model(name, client="search", table="log", **kinds)
+    made.input("words", words.hash_buckets(300))
+    made.input("weighted", words.term_frequency().hash_buckets(50))
+    made.input("user", hr.int64("user_id").hash_buckets(500))
+    made.input("padded", words.hash_buckets(70).pad(3, 0))
+    made.input("price", hr.float32("price").log1p())
+    made.input("hour", hr.timestamp("time").hour_of_day() * 1.0)
+    return made
+
+
+binary = model("binary", label="clicked")
+classes = model("classes", label=hr.int64("position") % 3, task="multiclass", classes=3)
+number = model("number", label=hr.int64("position") * 1.0, task="regression")
+other = hr.Model("other", client="search", table="log", label="clicked")
+other.input("user", hr.int64("user_id").hash_buckets(500))
+"""
+OPTIONS = {
+    "deterministic": False,
+    "batch_rows": 64,
+    # Both parts of the model, and nothing left to try.
+    **{"deep": True, "linear": True, "passes": 1, "linear_learning_rate": 0.1},
+    **{"embedding_learning_rate": 0.03, "dense_learning_rate": 0.003},
+    "dim": 8,
+    "combiners": {"words": "mean", "weighted": "mean"},
+    "dims": {"user": 4},
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["binary", pytest.param("classes", marks=pytest.mark.slow), pytest.param("number", marks=pytest.mark.slow)],
+)
+def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, small_log, tmp_path, name):
+    from headrace.model_file import chosen_models
     from trainer.trained import load_trained
 
-    with Warehouse.open(WarehouseConfig(home=str(tmp_path / "home"))) as warehouse:
-        solution = read_solution(warehouse, "first")
-        fragment = solution.partitions[-1].fragments[0]
-        table = read_fragment(warehouse.storage, solution, fragment)
-        roots = [component_from_document(item.component) for item in solution.inputs]
-        columns = {column.name: column.type for root in roots for column in raw_columns(root)}
-        raw = read_columns(warehouse.storage, fragment, sorted(columns))
+    (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
+    (tmp_path / "options.json").write_text(json.dumps(OPTIONS), encoding="utf-8")
+    cli("table", "add", "log", small_log, "--time-column", "time")
+    cli("model", "submit", tmp_path / "models.py")
+    run = tmp_path / "run"
+    cli("train", name, "--config", tmp_path / "options.json", "--run-dir", run)
+    screen = cli("model", "export", name, "--output", tmp_path / "served", "--trained", run, "--json").json
+    assert screen["checkpoint"]
+
+    table = hr.read(name, home=str(tmp_path / "home"), time=True, columns=["query", "user_id"])
+    wanted = load_trained(str(run)).predict(table)
+    raw = pq.read_table(small_log).sort_by("time")
+    order = table.append_column("row", [np.arange(table.num_rows)]).sort_by("time")["row"].to_numpy()
+    document = json.loads((tmp_path / "served" / "1" / "assets.extra" / "headrace.json").read_text(encoding="utf-8"))
+    (model,) = chosen_models(str(tmp_path / "models.py"), [name])
+    columns = {column.name: column for item in model.inputs.values() for column in raw_columns(item.component)}
     request = {}
-    for each in described["columns"]:
-        column = conform(raw.column(each["column"]), columns[each["column"]])
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        request |= {name: tf.constant(values) for name, values in tensors_of(column, each).items()}
-    answer = served.signatures["serving_default"](**request)["prediction"].numpy()
-    expected = load_trained(str(run)).predict(table)
-    assert np.ptp(expected) > 0.005
-    np.testing.assert_allclose(answer, expected, rtol=0, atol=1e-6)
-    submitted("model", "export", "second", "--trained", run, "--output", tmp_path / "other", status=2)
+    for described in document["columns"]:
+        column = columns[described["column"]]
+        request |= tensors_of(conform(raw[column.name], column.type).combine_chunks(), described)
+    served = tf.saved_model.load(str(tmp_path / "served" / "1")).signatures["serving_default"]
+    answer = served(
+        **{key: tf.constant(value.tolist() if value.dtype == object else value) for key, value in request.items()}
+    )
+
+    assert set(answer) == {"prediction"}
+    got = answer["prediction"].numpy()
+    assert got.shape == wanted.shape
+    assert np.ptp(wanted) > 0
+    np.testing.assert_allclose(got, wanted[order], rtol=1e-6, atol=1e-6)
+    assert document["outputs"][0]["task"] == {"binary": "binary", "classes": "multiclass", "number": "regression"}[name]
+    if name == "binary":
+        refused = cli("model", "export", "other", "--output", tmp_path / "other", "--trained", run, status=2)
+        assert "trained on the inputs of this version" in refused.err
+        alone = cli(
+            "model", "export", name, "--output", tmp_path / "x", "--trained", run, "--skip-unservable", status=2
+        )
+        assert "needs all of its inputs" in alone.err

@@ -51,6 +51,24 @@ COLUMNS: list[dict[str, Any]] = [
     {"name": "t", "type": "timestamp"},
     {"name": "u", "type": "timestamp", "unit": "ms"},
 ]
+#: The same columns as a schema may read them otherwise.
+WILD: dict[str, dict[str, Any]] = {
+    "i": {"thousands": "'"},
+    "s": {"trim": True},
+    "f": {"decimal": ","},
+    "d": {"non_finite": True, "thousands": "_"},
+    "l": {"trim": True},
+    "t": {"format": ["%Y-%m-%d %H:%M", "%d/%b/%Y:%H:%M:%S %z", "%Y%m%d"], "zone": "Europe/Berlin"},
+    "u": {"unit": "ns"},
+}
+WILD_WORDS = {
+    "i": ["1", "-7'000", "1'000'000", "007"],
+    "f": ["1,5", "-0", "0,1e2", ""],
+    "d": ["inf", "1_000.5", "NaN", "1e400", ""],
+    "s": [" red ", "", "\u00a0a", '""'],
+    "t": ["2026-01-01 7:50", "01/Mar/2026:02:30:00 +0100", "20260329", "2026-03-29 02:30"],
+    "u": ["1767225600000000001", "-1", ""],
+}
 WORDS = {
     "i": ["1", "-7", "0", "9223372036854775807", "007", "-0"],
     "s": ["", "red", "grün", "n/a", "a b", "-"],
@@ -80,6 +98,7 @@ JSON_VALUES = [
 SCHEMA_TOKENS = [
     b"null", b"{}", b"[]", b'"', b"\\ud800", b"\\u0000", b"NaN", b"1e999", b"9" * 5000, b"[" * 3000, b'{"a":' * 3000,
     b"true", b"-1", b",", b'"string"', b'"int64"', b'"timestamp"', b'"time"', b'"csv"', b'"jsonl"', b'"iso8601"', b'""',
+    b'"format": ["%Y", "%H"],', b'"zone": "UTC",', b'"encoding": "utf-16",', b'"fixed": "2026-01-01"', b'"list": true,',
     b'"separator": "\\u00e9"', b'"separator": "|",', b'"unit": "us",', b"\xff", b"\xef\xbb\xbf", b'"null": ["1", "\\udfff"],',
 ]  # fmt: skip
 
@@ -93,22 +112,27 @@ class Seen:
 
 
 def log_schema(kind: str, header: bool = False) -> LogSchema:
-    return LogSchema.from_document(
-        {"format": kind, "header": header, "null": ["", "n/a"], "columns": COLUMNS,
-         "time": {"column": "t", "unit": "iso8601"}}
-    )  # fmt: skip
+    wild, log_format = kind.startswith("wild_"), kind.removeprefix("wild_")
+    columns = [{**column, **(WILD.get(column["name"], {}) if wild else {})} for column in COLUMNS]
+    time = {"column": "t"} | ({"from": "2000-01-01", "until": "2030-01-01"} if wild else {"unit": "iso8601"})
+    document = {"format": log_format, "header": header, "null": ["", "n/a"], "columns": columns, "time": time}
+    return LogSchema.from_document(document | ({"delimiter": ";"} if kind == "wild_csv" else {}))
 
 
 def sound_log(kind: str, random: Random) -> bytes:
     lines = []
+    words = WORDS | (WILD_WORDS if kind.startswith("wild_") else {})
+    delimiter = ";" if kind == "wild_csv" else ","
     for _ in range(random.choice((1, 2, 4, 8))):
-        row = {name: random.choice(words) for name, words in WORDS.items()}
-        if kind == "jsonl":
+        row = {name: random.choice(choices) for name, choices in words.items()}
+        if kind.endswith("jsonl"):
             lines.append(_json_line(row, random))
-        elif kind == "tsv":
+        elif kind.endswith("tsv"):
             lines.append("\t".join(row.values()))
         else:
-            lines.append(",".join(f'"{cell}"' if random.random() < 0.3 else cell for cell in row.values()))
+            broken = {"s": random.choice(("", "\n", "\r\n"))}
+            lines.append(delimiter.join(f'"{broken.get(name, "")}{cell}"' if random.random() < 0.3 else cell
+                                        for name, cell in row.items()))  # fmt: skip
     return ("\n".join(lines) + random.choice(("\n", "", "\r\n"))).encode()
 
 
@@ -116,6 +140,9 @@ def _json_line(row: dict[str, str], random: Random) -> str:
     quoted = {"s", "l", "m", "t"}
     cells = {name: json.dumps(cell, ensure_ascii=False) if name in quoted else cell for name, cell in row.items()}
     cells["b"] = {"1": "true", "0": "false", "FALSE": "false"}.get(cells["b"], cells["b"])
+    cells = {name: json.dumps(cell) if cell.strip("-0123456789.e") else cell for name, cell in cells.items()} | {
+        name: cells[name] for name in quoted | {"b"}
+    }
     cells["i"] = cells["i"].replace("007", "7")
     cells["x"] = random.choice(("1", "{}", '[{"i": 2}]', '"y"'))
     names = [name for name in cells if cells[name] and random.random() < 0.95]
@@ -128,7 +155,7 @@ def _json_line(row: dict[str, str], random: Random) -> str:
 def read_log(kind: str, seed: int, folder: Path) -> Seen:
     """A damaged log: every line must come to what it comes to alone, however blocks are cut."""
     random = Random(f"{kind} {seed}")
-    content = mutated(sound_log(kind, random), random, JSON_TOKENS if kind == "jsonl" else TEXT_TOKENS)
+    content = mutated(sound_log(kind, random), random, JSON_TOKENS if kind.endswith("jsonl") else TEXT_TOKENS)
     path = folder / "log"
     path.write_bytes(content)
     longest = random.choice((1 << 20, 1 << 20, 200))
@@ -147,11 +174,11 @@ def read_log(kind: str, seed: int, folder: Path) -> Seen:
     alone = list(_alone(content, schema, folder / "line", longest))
     if not _joined(whole) == _joined(cut) == _joined(alone):
         return Seen("read", f"depends on neighbours: {content!r}")
-    if kind == "jsonl":
+    if schema.format == "jsonl":
         slow = slow_block(LineBlock(1, content.removeprefix(b"\xef\xbb\xbf")), schema)
         if longest > len(content) and _joined([_described(slow)]) != _joined(whole):
             return Seen("read", f"the two readers differ: {content!r}")
-    if kind != "jsonl":
+    if schema.format != "jsonl":
         path.write_bytes(content)
         with contextlib.suppress(HeadraceError):
             list(parse_log(str(path), log_schema(kind, header=True)))
@@ -171,7 +198,7 @@ def _joined(blocks: list[Described]) -> Described:
     return [row for rows, _ in blocks for row in rows], [reject for _, rejects in blocks for reject in rejects]
 
 
-_ALONE: dict[tuple[str, bytes, int], Described] = {}
+_ALONE: dict[tuple[str, bytes, int], Described] = {}  # of one kind a process
 
 
 def _alone(content: bytes, schema: LogSchema, path: Path, longest: int) -> Iterator[Described]:
@@ -197,13 +224,13 @@ def line_feeds(content: bytes) -> bytes:
 
 def _lines(content: bytes, schema: LogSchema, longest: int) -> Iterator[tuple[int, bytes]]:
     """Each line with its number; of CSV, each record."""
-    if schema.format != "csv":
+    if not schema.quoted:
         yield from enumerate(content.split(b"\n"), start=1)
         return
     mark = b"\xef\xbb\xbf"
     marked = content.startswith(mark)
     path_blocks = read_log_blocks(content.removeprefix(mark), longest)
-    for block in whole_records(path_blocks, ",", longest):
+    for block in whole_records(path_blocks, schema.cell_delimiter, longest):
         if isinstance(block, LongLine):
             yield block.number, content.split(b"\n")[block.number - 1].removeprefix(mark)
             continue
@@ -224,8 +251,13 @@ def read_schema_file(seed: int, folder: Path) -> Seen:
     columns = [dict(column) for column in random.sample(COLUMNS[:7] + COLUMNS[8:], 3)] + [
         {"name": "t", "type": "timestamp"}
     ]
+    for column in columns if random.random() < 0.5 else []:
+        column |= {key: value for key, value in WILD.get(column["name"], {}).items() if random.random() < 0.5}
+    time = random.choice(TIME_ENTRIES)
+    columns = columns if "column" in time else columns[:-1]
     document = {"format": random.choice(("tsv", "csv", "jsonl")), "header": random.random() < 0.3, "null": ["", "-"],
-                "columns": columns, "time": {"column": "t", "unit": "ms"}, "partition_by": "day"}  # fmt: skip
+                "encoding": random.choice(("utf-8", "utf-16", "gb18030", "cp1252")),
+                "columns": columns, "time": dict(time), "partition_by": "day"}  # fmt: skip
     if random.random() < 0.7:
         _replace_a_value(document, random)
     content = json.dumps(document).encode()
@@ -236,13 +268,21 @@ def read_schema_file(seed: int, folder: Path) -> Seen:
     except HeadraceError:
         return Seen("refused")
     schema.digest()
+    if LogSchema.from_document(json.loads(json.dumps(schema.to_document()))) != schema:
+        return Seen("read", f"written otherwise than read: {document}")
     log.write_bytes(sound_log(schema.format, random))
     with contextlib.suppress(HeadraceError):
         list(parse_log(str(log), schema))
     return Seen("read")
 
 
+TIME_ENTRIES: list[dict[str, Any]] = [
+    {"column": "t", "unit": "ms"}, {"column": "t", "format": "%Y-%m-%d", "zone": "Asia/Tokyo", "from": "1990-01-01"},
+    {"fixed": "2026-01-01"}, {"file_name": "log%Y"}, {"row_order": {"start": "2026-01-01", "rows_per_hour": 3}},
+]  # fmt: skip
 SCHEMA_VALUES = [
+    "%Y", "%", "%Q", "%s", "%Y-%m-%d" * 30, "9999-12-31", "2026-01-01T00:00Z", "Europe/Berlin", "../x", 10**9, "utf-16-be",
+    "rot13", "ns", ["%Y", "%y"], ["a", "b"], "a.b", ".", '"', ";", "x",
     None, True, 0, -1, 1.5, 10**400, "", "t", "i", "string", "timestamp", "ms", "iso8601", "csv", "|", ",", "\t", "\n", "\0",
     "\ud800", "é" * 500, [], [""], ["", "1", "\0"], [None], ["\udfff"], {}, {"column": "t"}, [[]], "float32", "day", "n/a",
 ]  # fmt: skip

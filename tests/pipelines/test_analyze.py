@@ -75,7 +75,7 @@ def model(over: Any) -> Model:
     made.input("tags", tags.vocabulary_ids(over=over, min_frequency=2))
     made.input("top", tags.vocabulary_ids(over=over, top_k=3))
     made.input("item", item.vocabulary_ids(over=over, oov_buckets=10))
-    made.input("informative", tags.vocabulary_ids(over=over, label=hr.boolean("clicked")))
+    made.input("informative", tags.vocabulary_ids(over=over, label=hr.boolean("clicked"), min_diff_from_avg=-1))
     made.input("bucket", price.quantile_buckets(5, over=over))
     made.input("z", price.z_score(over=over))
     made.input("range", price.min_max_over(over=over))
@@ -193,7 +193,7 @@ def test_a_vocabulary_by_label_equals_tf_transforms(scene: Scene) -> None:
     spec = {"x": tf.io.VarLenFeature(tf.string), "y": tf.io.FixedLenFeature([], tf.int64),
             "row": tf.io.FixedLenFeature([], tf.int64)}  # fmt: skip
     events = [event | {"row": number} for number, event in enumerate(events)]
-    assert of(scene, 3) == vocabularies(events, spec, {"v": {"x": "x", "labels": "y"}})["v"]
+    assert of(scene, 3) == vocabularies(events, spec, {"v": {"x": "x", "labels": "y", "min_diff_from_avg": None}})["v"]
 
 
 def test_statistics_of_numbers_leave_out_what_is_not_finite(scene: Scene) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-KINDS = ("tsv", "csv", "jsonl", "parquet", "schema")
+KINDS = ("tsv", "csv", "jsonl", "wild_tsv", "wild_csv", "wild_jsonl", "parquet", "schema")
 FAST_SEEDS, ALL_SEEDS, BATCH_SEEDS = 40, 5000, 1000
 
 

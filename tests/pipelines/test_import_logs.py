@@ -17,6 +17,7 @@ from pipelines.beam_runner import RunnerOptions, pipeline_options
 from pipelines.errors import NoLogFiles, TooManyRejects, TruncatedLog
 from pipelines.import_logs import STEPS, ImportConfig, ImportJob, import_logs
 from pipelines.import_report import ImportReport
+from pipelines.log_schema import LogSchema
 from pipelines.publication import ImportLedger
 from tests.pipelines.logs import log_schema, tsv_line, write_log
 from transforms.errors import Busy, DataError, InputError
@@ -282,3 +283,16 @@ def test_a_side_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     assert foreign.read_bytes() == b"\xff no JSON\n"
     assert report.rejected == 1
     assert report.rejects != (str(foreign),)
+
+
+def test_too_many_bad_times_show_what_was_tried_and_what_would_fit(tmp_path: Path) -> None:
+    columns = [{"name": "at", "type": "timestamp", "format": ["%Y-%m-%d", "%s"]}]
+    schema = LogSchema.from_document({"format": "csv", "columns": columns, "time": {"column": "at"}})
+    write_log(tmp_path / "logs" / "a.csv", "13/07/2017 7:50\n")
+    config = ImportConfig((str(tmp_path / "logs"),), schema, str(tmp_path / "clicks"), str(tmp_path / "rejects"))
+    with pytest.raises(TooManyRejects) as caught:
+        run(config)
+    assert caught.value.what.splitlines()[1] == (
+        "  example: a.csv, line 1, column at: a value cannot be read as its type, got '13/07/2017 7:50', "
+        'expected a time as "%Y-%m-%d" or "%s"; "format": "%d/%m/%Y %H:%M" would fit'
+    )

@@ -59,7 +59,7 @@ def web_log() -> bytes:
 def news_log() -> bytes:
     """News clicks with nested objects and arrays."""
     rows = [{"ts": 1_700_000_000_000 + i * 60_000, "user": {"id": f"u{i % 7}", "geo": {"country": "NO"}}, "clicked": bool(i % 2),
-             "topics": ["a", "b"][: i % 3], "ids": [1, 2], "seen": [{"id": 1}], "dwell": i / 3 if i % 4 else None}
+             "topics": ["a", "b"][: i % 3], "seen_at": ["2023-11-14T22:13:20Z"] * (i % 3), "liked": i % 2 if i % 3 else True, "ids": [1, 2], "seen": [{"id": 1}], "dwell": i / 3 if i % 4 else None}
             for i in ROWS]  # fmt: skip
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
@@ -115,13 +115,13 @@ def test_news_clicks(tmp_path: Path) -> None:
     found = inferred(tmp_path, "news.jsonl", news_log())
     assert kinds(found) == {
         "ts": "Dense[timestamp]", "user_id": "Dense[string]", "user_geo_country": "Dense[string]",
-        "clicked": "Dense[bool]", "topics": "Ragged[string]", "ids": "Ragged[int64]", "seen": "Dense[string]",
+        "clicked": "Dense[bool]", "topics": "Ragged[string]", "seen_at": "Ragged[timestamp]", "liked": "Dense[bool]", "ids": "Ragged[int64]", "seen": "Dense[string]",
         "dwell": "Dense[float64]",
     }  # fmt: skip
     by_name = {column.name: column for column in found.schema.columns}
     assert by_name["user_geo_country"].path == ("user", "geo", "country")
     assert by_name["seen"].is_json
-    assert (by_name["ts"].unit, found.labels) == ("ms", ("clicked",))
+    assert (by_name["ts"].unit, found.labels) == ("ms", ("clicked", "liked"))
 
 
 @pytest.mark.parametrize("name", LOGS)

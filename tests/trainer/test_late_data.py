@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.trainer.late_log import Log
+from tests.trainer.late_log import Log, at_stage
+from trainer.checkpoint import read_newest
+from trainer.document_field import DocumentField
 from trainer.due_events import counts_after
 from trainer.errors import BadLabel, RunMismatch
+from trainer.manifest import MANIFEST, READABLE, STATE, Manifest, StoredFile, array_file, canonical_json, purpose_digest
+from trainer.run_identity import RunIdentity
 
 pytest.importorskip("tensorflow")
 
@@ -221,3 +227,78 @@ def test_the_batches_hold_each_late_event_once(log, tmp_path, monkeypatch):
     log.train(tmp_path, passes=2)
     assert set(seen.values()) == {2}
     assert len(seen) == sum(table.num_rows for table in log.stored.values())
+
+
+class Crash(Exception):
+    """Stands for a process that ends in the middle of an epoch."""
+
+
+def crash_after(batches: int):
+    left = iter(range(batches))
+
+    def progress(event) -> None:
+        if event.kind == "batch" and next(left, None) is None:
+            raise Crash
+
+    return progress
+
+
+def test_crashes_before_and_after_late_data_leave_no_trace(tmp_path):
+    """``test_chaos.py`` does so with SIGKILL; here every crash is in a stage where labels, rows or retractions just came."""
+    for stage, crashes in ((0, (3, 9)), (1, (0, 2, 6))):
+        log = at_stage(stage)
+        straight = log.train(tmp_path / "straight", passes=2)
+        for batches in crashes:
+            with pytest.raises(Crash):
+                log.train(tmp_path / "crashed", passes=2, progress=crash_after(batches))
+        resumed = log.train(tmp_path / "crashed", passes=2)
+        assert resumed.ledger == straight.ledger
+        assert resumed.ledger.exact
+        assert resumed.history == straight.history
+        one, other = (read_newest(tmp_path / name, on_skip=pytest.fail) for name in ("straight", "crashed"))
+        assert (one.path / MANIFEST).read_bytes() == (other.path / MANIFEST).read_bytes()
+    assert (straight.late.labels, straight.late.rows, straight.late.retracted) == (24, 400, 10)
+
+
+def as_an_older_release(checkpoint) -> None:
+    """Rewrite a checkpoint as format 2 has it: whole partitions, counts of events that were not retracted, no head."""
+    document = json.loads((checkpoint / STATE).read_text())
+    del document["head"], document["identity"]["fragments"]
+    for fragment in document["ledger"]["fragments"]:
+        del fragment["labels"]
+    identity = RunIdentity.read(DocumentField(document["identity"], "identity"))
+    document["position"]["data_digest"] = identity.data_digest
+    manifest = Manifest.from_bytes((checkpoint / MANIFEST).read_bytes(), MANIFEST)
+    (checkpoint / STATE).write_bytes(canonical_json(document))
+
+    def stored(file, *purpose: str) -> StoredFile:
+        data, digest = file.read_bytes(), purpose_digest(*purpose, form=READABLE[1])
+        digest.update(data)
+        return StoredFile(len(data), digest.hexdigest())
+
+    arrays = tuple(
+        (name, stored(checkpoint / array_file(k), "array", name)) for k, (name, _) in enumerate(manifest.arrays)
+    )
+    old = Manifest(manifest.epochs_done, stored(checkpoint / STATE, "state"), arrays, READABLE[1])
+    (checkpoint / MANIFEST).write_bytes(old.to_bytes())
+
+
+def test_a_checkpoint_of_an_older_release_goes_on(log, tmp_path):
+    straight = log.train(tmp_path / "straight", passes=2)
+    stopped = log.train(tmp_path / "run", passes=2, stop=iter([False, True]).__next__)
+    as_an_older_release(Path(stopped.checkpoint))
+    report = log.train(tmp_path / "run", passes=2)
+    assert report.history == straight.history
+    assert (report.epochs, report.ledger.exact) == (4, True)
+    log.append(0, 40, seed=77)
+    late = log.train(tmp_path / "run", passes=2)
+    assert (late.late.rows, late.events, late.ledger.exact) == (40, 80, True)
+
+
+def test_late_rows_right_after_an_older_release_are_refused(log, tmp_path):
+    report = log.train(tmp_path)
+    as_an_older_release(Path(report.checkpoint))
+    log.append(0, 40, seed=77)
+    with pytest.raises(RunMismatch) as caught:
+        log.train(tmp_path)
+    assert "older release" in caught.value.value

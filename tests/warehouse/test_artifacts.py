@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,11 +15,12 @@ from transforms.errors import InputError, UnknownColumn
 from transforms.full_pass import Finding, analyses
 from transforms.model import Model
 from transforms.time_range import between
-from warehouse import collect_garbage, lease_tasks, read_fragment, read_solution, register_table, submit_model
+from warehouse import collect_garbage, lease_tasks, read_fragment, read_solution, register_table, schema, submit_model
 from warehouse.analyses import find_analysis, place, record_analysis, record_written, resolve_components
 from warehouse.artifacts import ArtifactSource, artifact_path, read_artifact, write_artifact
 from warehouse.config import WarehouseConfig
 from warehouse.errors import ArtifactDamaged, NotAnalyzed
+from warehouse.model_analyses import pinned_analyses, prepare_analyses
 from warehouse.storage import Storage
 from warehouse.warehouse import Warehouse
 
@@ -36,6 +38,12 @@ def warehouse(tmp_path: Path) -> Warehouse:
 def vocabulary_model(over: object = MORNING) -> Model:
     made = Model("ctr", client="search", label="clicked", table="log")
     made.input("words", hr.text("query").unigrams().vocabulary_ids(oov_buckets=2, over=over))  # type: ignore[arg-type]
+    return made
+
+
+def number_model() -> Model:
+    made = Model("ctr", client="search", label="clicked", table="log")
+    made.input("z", hr.float32("price").z_score(over=MORNING))
     return made
 
 
@@ -135,8 +143,36 @@ def test_other_data_in_the_range_asks_again_and_outside_it_does_not(warehouse: W
     submit_model(warehouse, vocabulary_model())  # another column changed, not the one that is analyzed
     write_partition(tmp_path / "log", 1, events(20, seed=77))
     register_table(warehouse, "log", str(tmp_path / "log"))
+    assert resolve_components(warehouse, {"words": vocabulary_model().inputs["words"].component}, "log").missing
+    kept = submit_model(warehouse, vocabulary_model())
+    assert (kept.unchanged, [one.is_current for one in kept.analyses]) == (True, [False])
     with pytest.raises(NotAnalyzed):
-        submit_model(warehouse, vocabulary_model())
+        submit_model(warehouse, vocabulary_model(between("2026-01-01T00:00", "2026-01-01T03:00")))
+
+
+def test_a_pinned_artifact_stays_when_nothing_else_names_it(warehouse: Warehouse) -> None:
+    digest = learn(warehouse, number_model(), pa.array([0.5, 2.0]))
+    submit_model(warehouse, number_model())
+    with warehouse.catalog.write() as connection:
+        connection.execute(schema.analyses.delete())
+    collect_garbage(warehouse, dry_run=False, leftover_secs=-1e9)
+    assert submit_model(warehouse, number_model()).unchanged
+    with warehouse.catalog.read() as connection:
+        assert [one.artifact for one in pinned_analyses(connection, "ctr").values()] == [digest]
+
+
+def test_what_is_prepared_is_for_the_next_version_and_versions_keep_theirs(warehouse: Warehouse) -> None:
+    learn(warehouse, number_model(), pa.array([0.5, 2.0]))
+    submit_model(warehouse, number_model())
+    other = write_artifact(warehouse.storage, pa.array([1.5, 2.0]))
+    with warehouse.catalog.write() as connection:
+        (before,) = pinned_analyses(connection, "ctr").values()
+        prepare_analyses(connection, "ctr", [replace(before, artifact=other)])
+    assert submit_model(warehouse, number_model()).version == 2
+    assert submit_model(warehouse, number_model()).unchanged
+    with warehouse.catalog.read() as connection:
+        found = [[one.artifact for one in pinned_analyses(connection, "ctr", version).values()] for version in (1, 2)]
+    assert found == [[before.artifact], [other]]
 
 
 def test_partitions_outside_the_range_do_not_count(warehouse: Warehouse) -> None:

@@ -35,9 +35,9 @@ class FullPassMethods(Methods):
     ) -> Expr:
         """Ids by frequency, or by mutual information with ``label``; values outside the vocabulary share ``oov_buckets``.
 
-        The options are those of ``tft.compute_and_apply_vocabulary``; ``over``, ``label``, ``min_frequency`` and
-        ``min_information`` are its ``frequency_threshold`` and ``labels`` by clearer names. ``weights``: what an event
-        counts. Raises :class:`InputError` for an option of tf.Transform's that has no meaning here.
+        The options are those of ``tft.compute_and_apply_vocabulary``: ``label`` is its ``labels``, ``min_frequency`` and
+        (beside a label) ``min_information`` its ``frequency_threshold``. ``weights`` is what an event counts. Raises
+        :class:`InputError` for an option of tf.Transform's that has no meaning here.
         """
         _refuse(others)
         information = {"use_adjusted_mutual_info": use_adjusted_mutual_info, "min_diff_from_avg": min_diff_from_avg,
@@ -52,9 +52,9 @@ class FullPassMethods(Methods):
             **_range(over),
         }
         params = common | {option: value for option, value in sought.items() if value is not None}
-        if label is None and weights is None:
-            return self._apply("vocabulary_ids", **params)
         if label is None:
+            if weights is None:
+                return self._apply("vocabulary_ids", **params)
             return self._apply("weighted_vocabulary_ids", weights, **params)
         if weights is None:
             return self._apply("labelled_vocabulary_ids", label, **params)
@@ -84,11 +84,11 @@ _REFUSED = {
     "num_oov_buckets": ("the option is called oov_buckets here", "oov_buckets=N"),
     "default_value": ("values outside the vocabulary have ids of their own, after its size", "oov_buckets=N"),
     "store_frequency": ("an artifact holds terms only, so that equal vocabularies are one", "leave it out: ids are the same"),
-    "key_fn": ("a vocabulary with coverage calls Python for each term", "one vocabulary a key, each over if_else(...)"),
-    "coverage_top_k": ("a vocabulary with coverage calls Python for each term", "one vocabulary a key, each over if_else(...)"),
+    "key_fn": ("a vocabulary with coverage calls Python for each term", "one input a key, each with a vocabulary of its own"),
+    "coverage_top_k": ("a vocabulary with coverage calls Python for each term", "one input a key, each with a vocabulary of its own"),
     "coverage_frequency_threshold": ("a vocabulary with coverage calls Python for each term",
-                                     "one vocabulary a key, each over if_else(...)"),
-    "reserved_tokens": ("a vocabulary holds what the range holds", "an input of its own: one_of(...)"),
+                                     "one input a key, each with a vocabulary of its own"),
+    "reserved_tokens": ("a vocabulary holds what the range holds", "an input of their own: hr.text(...).is_in([...])"),
     "file_format": ("empty text and text with line breaks are terms, as with file_format='tfrecord_gzip'",
                     "leave it out"),
     "vocab_filename": ("an artifact is named by its digest", "leave it out"),

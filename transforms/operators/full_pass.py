@@ -79,7 +79,7 @@ _LABEL = Arg("label", dense=frozenset({DType.BOOL, DType.INT64}))
 _WEIGHT = Arg("weight", dense=NUMERIC)
 _BY_INFORMATION = (
     Param("use_adjusted_mutual_info", bool, False, doc="whether the information that chance would give is taken off"),
-    Param("min_diff_from_avg", (float, int), -1.0, doc="events, or weight, that a term and a label must occur together "
+    Param("min_diff_from_avg", (float, int), 0.0, doc="events, or weight, that a term and a label must occur together "
           "more or less often than by chance, or they count as 0; below 0: chosen from the number of events, 2 to 25"),
     Param("min_information", (float, int), float("-inf"), doc="information that a term has at least"),
 )  # fmt: skip

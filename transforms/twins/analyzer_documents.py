@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from transforms.functions.packages import is_project
 from transforms.twins.inlined_graph import Ref
 from transforms.twins.refusals import NotBridged
 
@@ -25,6 +24,8 @@ from transforms.twins.refusals import NotBridged
 _ANALYZERS = "tft_tensor_replacements"
 #: A field that only tells analyzers of one graph apart.
 _LABEL = "label"
+#: Where code may come from that is known by its name: packages whose versions are part of the digest, and Python's own.
+_TRUSTED = frozenset({"tensorflow_transform", "tensorflow", "tfx_bsl", "numpy", "builtins", "functools", "operator"})
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,16 @@ def _spelled(value: Any, name: str, sources: list[Ref]) -> Any:
     return _spelled_object(value, name, sources)
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether all that an object holds is in its attributes."""
+    kinds = [kind for kind in type(value).__mro__ if kind is not object]
+    own = all(kind.__module__.partition(".")[0] in {*_TRUSTED, "abc"} for kind in kinds)
+    return own and hasattr(value, "__dict__") and not any(vars(kind).get("__slots__") for kind in kinds)
+
+
 def _spelled_object(value: Any, name: str, sources: list[Ref]) -> Any:
     module = str(getattr(value, "__module__", None) or type(value).__module__)
-    if not is_project(module):
+    if module.partition(".")[0] in _TRUSTED:
         match value:
             case partial():
                 parts = [value.func, value.args, value.keywords]
@@ -129,13 +137,9 @@ def _spelled_object(value: Any, name: str, sources: list[Ref]) -> Any:
                 return ["named", module, str(getattr(value, "__qualname__", value.__name__))]
             case types.FunctionType() if not value.__closure__:
                 return ["named", module, value.__qualname__, value.__code__.co_firstlineno]
-            case _ if type(value).__repr__ is not object.__repr__ or hasattr(value, "__dict__"):
-                fields = sorted(getattr(value, "__dict__", {}).items())
-                if fields or not callable(value):
-                    spelled = [[key, _spelled(each, name, sources)] for key, each in fields]
-                    return ["object", _class_name(type(value)), spelled]
-                if callable(value) and hasattr(value, "__name__"):
-                    return ["named", module, str(value.__name__)]
+            case _ if _is_plain(value):
+                spelled = [[key, _spelled(each, name, sources)] for key, each in sorted(vars(value).items())]
+                return ["object", _class_name(type(value)), spelled]
     raise NotBridged("an analyzer must be one that can be fingerprinted, and this one is given Python code or an object",
                      where=f"analyzer {name}", value=f"{getattr(value, '__qualname__', type(value).__name__)} of {module}",
                      allowed="numbers, text, arrays, what tf.Transform itself brings",

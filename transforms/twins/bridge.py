@@ -45,8 +45,13 @@ def bridged(
     columns: Mapping[str, Expr],
     ways: Ways,
     over: TimeRange | None = None,
+    *,
+    narrow: bool = False,
 ) -> dict[str, Expr]:
-    """See :func:`transforms.preprocessing.from_preprocessing_fn`."""
+    """See :func:`transforms.preprocessing.from_preprocessing_fn`.
+
+    With ``narrow`` every output of shape [rows, 1] is a dense column; else those are that read a column of that shape.
+    """
     entering = ways.given({name: expression.type for name, expression in columns.items()})
     specs = {name: spec(entering[name], expression.type) for name, expression in columns.items()}
     module = tf.Module()  # keeps the function's tables alive
@@ -59,7 +64,7 @@ def bridged(
     with refused_when("traced"), own_tables():  # out here for tables that are lifted out of the function
         concrete = tf.function(traced, input_signature=[specs], autograph=False).get_concrete_function()
     with refused_when("written down"):
-        return _Tracing(function, concrete, entering, columns, over).expressions()
+        return _Tracing(function, concrete, entering, columns, over, narrow).expressions()
 
 
 class _Given(dict[str, Any]):
@@ -99,7 +104,7 @@ def saved_function(path: str) -> tuple[Callable[[dict[str, Any]], Tensors], Mapp
 
 
 def _is_column(shape: tf.TensorShape) -> bool:
-    return shape.rank == 2 and shape[1] == 1
+    return bool(shape.rank == 2 and shape[1] == 1)
 
 
 def _transform_context(module: tf.Module) -> Any:
@@ -124,12 +129,14 @@ class _Tracing:
         ways: Mapping[str, str],
         columns: Mapping[str, Expr],
         over: TimeRange | None,
+        narrow: bool,
     ) -> None:
         self._function = function
         self._concrete = concrete
         self._ways = ways
         self._columns = columns
         self._over = over
+        self._narrow = narrow
         self._owner: dict[str, tuple[str, int]] = {}
         placeholders = iter(concrete.graph.inputs)
         for name in sorted(ways):  # tf.nest sorts the keys of a mapping
@@ -164,7 +171,8 @@ class _Tracing:
         where = f"output {name}"
         if not reached:
             raise NotBridged("an output reads no column", where=where, next_step="leave it out")
-        output = output.narrowed() if any(self._ways[column] == "column" for column in reached) else output
+        if self._narrow or any(self._ways[column] == "column" for column in reached):
+            output = output.narrowed()
         inputs = {self._inputs[column]: self._columns[column].node for column in reversed(reached)}
         order = {each: position for position, each in enumerate(sorted(inputs))}
         leaves = {
@@ -245,9 +253,9 @@ class _Tracing:
         self, function: AnalyzedFunction, name: str, output: _Output, keys: Sequence[str], over: TimeRange
     ) -> Expr:
         """One output over every column that the analysis or an output that waits for it reads."""
-        if not (reached := self._reached(output.refs)) and not function.analyzed:
+        if not keys:
             raise NotBridged("an output reads no column", where=f"output {name}", next_step="leave it out")
-        output = output.narrowed() if any(self._ways[key] == "column" for key in reached) else output
+        output = output.narrowed()
         return apply(
             "preprocessing_output", *(self._columns[key] for key in keys), function=function.digest, output=name,
             columns=tuple(keys), gives=json.dumps(type_document(output.type), sort_keys=True),
@@ -255,7 +263,7 @@ class _Tracing:
 
 
 #: The packages that an analysis depends on.
-_ANALYSING = ("tensorflow", "tensorflow-transform", "tfx-bsl")
+_ANALYSING = ("numpy", "python", "tensorflow", "tensorflow-transform", "tfx-bsl")
 
 
 def _type_of(column_type: ColumnType) -> dict[str, object]:

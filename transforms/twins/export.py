@@ -32,10 +32,11 @@ from transforms.types import ColumnType, Dense, Ragged, Vector, Weighted
 FORMAT = "headrace.export/1"
 SIGNATURES = ("serving_default", "complete")
 
-#: From the columns of the inputs, by name, to what is served.
-Finish = Callable[[Mapping[str, TensorColumn]], dict[str, Any]]
-
 _MISSING, _SPLITS, _WEIGHTS = "__missing", "__row_splits", "__weights"
+
+
+#: What a served model makes of its inputs, by name; a ``tf.Module``, so that its variables are saved.
+Scorer = Callable[[Mapping[str, TensorColumn]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +82,24 @@ def tensor_names(components: Mapping[str, Node]) -> dict[str, str]:
 
 
 class Serving:
-    """A model's inputs as TensorFlow functions. ``document`` says what goes in and what comes out.
-
-    With ``finish``, a module's method from the inputs' columns to named tensors, what comes out are those tensors.
+    """A model's inputs as TensorFlow functions, or what a ``scorer`` makes of them. ``document`` says what goes in and out.
 
     Raises :class:`~transforms.twins.graph.NoTwin`, and :class:`InputError` for a column read as two types.
     """
 
     def __init__(
-        self, components: Mapping[str, Node], artifacts: Artifacts = no_artifacts, finish: Finish | None = None
+        self, components: Mapping[str, Node], artifacts: Artifacts = no_artifacts, scorer: Scorer | None = None
     ) -> None:
         self._components = dict(components)
+        self._scorer = scorer
         self._artifacts = artifacts
         self._names = tensor_names(components)
         found = (column for root in components.values() for column in raw_columns(root))
         self._columns = {column.name: column for column in found}
         _refuse_clashes([name for each in self.document["columns"] for name in each["tensors"]])
         _refuse_clashes([name for each in self.document["inputs"] for name in each["tensors"]])
-        self._finish = finish
         self._module = tf.Module()
-        self._module.finish = getattr(finish, "__self__", None)  # what owns variables is saved with the graph
+        self._module.scorer = scorer
         with kept_tables() as tables:
             self._signatures = {name: self._traced(name == "serving_default") for name in SIGNATURES}
         self._module.tables = tables
@@ -132,8 +131,8 @@ class Serving:
             columns = {name: self._column(column, tensors) for name, column in self._columns.items()}
             _check_rows(columns)
             computed = compute(self._components, columns, self._artifacts)
-            if self._finish is not None:
-                return self._finish(computed)
+            if self._scorer is not None:
+                return self._scorer(computed)
             outputs: dict[str, Any] = {}
             for name, root in self._components.items():
                 outputs |= _flat(name, computed[name], root.type)

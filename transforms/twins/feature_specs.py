@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,11 +25,10 @@ def features_of_schema(schema: Any) -> Mapping[str, Any]:
                          value=type(schema).__name__, allowed="expressions or features by key, a feature spec, a Schema "
                          "of TensorFlow Metadata",
                          next_step='such as {"query": hr.text("query")}')  # fmt: skip
-    from tensorflow_transform.tf_metadata import schema_utils
-
     try:
-        return dict(schema_utils.schema_as_feature_spec(schema).feature_spec)
-    except (ValueError, TypeError) as error:
+        utilities = importlib.import_module("tensorflow_transform.tf_metadata.schema_utils")
+        return dict(utilities.schema_as_feature_spec(schema).feature_spec)
+    except (ImportError, ValueError, TypeError) as error:
         raise InputError("a schema must have a feature spec", where="columns", value=str(error)[:300],
                          next_step="give columns by key") from error  # fmt: skip
 

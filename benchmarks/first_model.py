@@ -1,0 +1,90 @@
+"""From a raw log to a first trained model, as docs/your-own-log.md has it: each command a process of its own, and its time.
+
+    python benchmarks/first_model.py [--rows 100000]
+
+Prints for CSV, TSV, JSON lines and Parquet the seconds of each command and of all, with compiled kernels kept from before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.support.own_logs import write_coupons, write_installs, write_installs_tsv, write_news
+
+PAGE = Path(__file__).parents[1] / "docs" / "your-own-log.md"
+_BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
+#: Format to the chapter of the page, the model's name, the log's name, what writes it, and words of commands to exchange.
+FORMATS: Mapping[str, tuple[str, str, str, Callable[..., None]]] = {
+    "CSV": ("CSV and TSV", "coupons", "coupons.csv", write_coupons),
+    "TSV": ("CSV and TSV", "installs", "installs.tsv", write_installs_tsv),
+    "JSON lines": ("JSON lines", "news", "news.jsonl", write_news),
+    "Parquet": ("Parquet", "installs", "exports", write_installs),
+}
+
+
+def chapter(title: str) -> tuple[str, list[list[str]]]:
+    """The model file and the commands of a chapter of the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = _BLOCK.findall(next(part for part in text.split("\n## ") if part.startswith(title)))
+    lines = [line for kind, block in blocks if kind == "sh" for line in block.strip().split("\n")]
+    return next(block for kind, block in blocks if kind == "python"), [shlex.split(line) for line in lines]
+
+
+def plan(name: str) -> tuple[str, str, list[list[str]]]:
+    """The model's name, its file and the commands up to ``train`` for a format."""
+    title, model, log, _ = FORMATS[name]
+    source, commands = chapter(title)
+    if name == "TSV":  # the page's CSV chapter, on another log and its model
+        source = chapter("Parquet")[0]
+        commands = [
+            [word.replace("coupons.csv", log).replace("coupons", model) for word in words] for words in commands
+        ]
+    last = next(at for at, words in enumerate(commands) if words[1] == "train")
+    return model, source, commands[: last + 1]
+
+
+def run(name: str, rows: int) -> float:
+    """Run a format's commands in a new folder; the seconds of all."""
+    model, source, commands = plan(name)
+    with tempfile.TemporaryDirectory(prefix="headrace-first-model-") as folder:
+        _, _, log, write = FORMATS[name]
+        write(Path(folder, log), rows)
+        Path(folder, f"{model}.py").write_text(source, encoding="utf-8")
+        total = 0.0
+        environment = {**os.environ, "PYTHONPATH": str(PAGE.parents[1]), "HEADRACE_HOME": str(Path(folder, "home"))}
+        for words in commands:
+            began = time.monotonic()
+            done = subprocess.run([sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False)  # fmt: skip
+            secs = time.monotonic() - began
+            if done.returncode:
+                raise SystemExit(f"{' '.join(words)} failed:\n{done.stderr}")
+            total += secs
+            print(f"  {secs:6.1f} s  {' '.join(words)}")
+            if found := re.search(r"normalized entropy [\d.]+", done.stdout):
+                print(f"            test {found.group()}")
+    print(f"{name}: {rows:,} rows to a trained model in {total:.0f} s\n")
+    return total
+
+
+def main() -> None:
+    """Every format, one after the other."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000)
+    rows = parser.parse_args().rows
+    totals = {name: run(name, rows) for name in FORMATS}
+    print(", ".join(f"{name} {secs:.0f} s" for name, secs in totals.items()))
+
+
+if __name__ == "__main__":
+    main()
