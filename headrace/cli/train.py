@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +18,7 @@ from headrace.cli.progress import progress_bar
 from headrace.cli.quantities import moment_of
 from headrace.cli.quiet import import_tensorflow_quietly
 from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.solutions import pinned
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,9 +70,9 @@ def train(
             "a test range needs the end of training", where="--test-end", value=test_end, next_step="give --end too"
         )
     with open_warehouse(home) as warehouse, ExitStack() as pins:
-        pinned = partial(_pinned, warehouse, model, version, table_version)
-        solution = pins.enter_context(pinned(first, last))
-        held_out = pins.enter_context(pinned(last, until)) if until else None
+        read = partial(pinned, warehouse, model, version, command="train", table_version=table_version)
+        solution = pins.enter_context(read(first, last))
+        held_out = pins.enter_context(read(last, until)) if until else None
         folder = run_dir or str(
             Path(home_folder(home, "a run without --run-dir")) / "runs" / f"{model}-v{solution.model_version}"
         )
@@ -89,30 +87,6 @@ def train(
         scores = _evaluate(warehouse, held_out, folder) if held_out else None
         raw = {column: _score_column(warehouse, held_out, column) for column in baseline or ()} if held_out else {}
     emit(_screen(solution, held_out, settings, report, scores, raw, time.monotonic() - began), as_json=as_json)
-
-
-@contextmanager
-def _pinned(
-    warehouse: Warehouse, model: str, version: int, table_version: int, start: datetime | None, end: datetime | None
-) -> Iterator[ReadSolution]:
-    """The read solution; until the block ends, what it loads is neither evicted nor deleted."""
-    from warehouse.pinned import pinned_solution
-
-    holder = f"headrace train on {socket.gethostname()}, process {os.getpid()}"
-    with pinned_solution(
-        warehouse,
-        model,
-        holder=holder,
-        version=version or None,
-        start=start,
-        end=end,
-        table_version=table_version or None,
-    ) as solution:
-        if not solution.rows:
-            asked = f"{start.isoformat() if start else '…'} to {end.isoformat() if end else '…'}"
-            raise InputError("no events lie in this range", where=f"model {model}, table {solution.table}", value=asked,
-                             next_step=f"headrace table show {solution.table} lists the partitions")  # fmt: skip
-        yield solution
 
 
 def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -> None:
