@@ -35,7 +35,7 @@ from trainer.manifest import (
     purpose_digest,
 )
 from trainer.npy_bytes import array_from_npy, check_savable
-from transforms.errors import StorageError
+from transforms.errors import StorageError, listed
 
 Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
@@ -232,7 +232,7 @@ def newest_intact(run_dir: Path, read: Callable[[Path], T], *, on_skip: Callable
         raise TornCheckpoint(
             "no checkpoint of this run is intact",
             where=str(parent),
-            value="; ".join(reasons),
+            value=listed(reasons),
             next_step="restore the directory from a backup, or train from the beginning in another run directory",
         )
     return None

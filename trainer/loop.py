@@ -39,6 +39,7 @@ from trainer.run_state import (
     trained_partitions,
 )
 from trainer.saved_run import SavedRun, read_newest_run
+from transforms.errors import listed
 from warehouse.solution import ReadSolution
 
 
@@ -372,7 +373,7 @@ class _Run:
 def _mismatch(differences: Sequence[str]) -> RunMismatch:
     return RunMismatch(
         "this run directory was trained with something else",
-        value="; ".join(differences),
+        value=listed(differences),
         allowed="the same options and inputs, and data that was trained as it was; new data is trained",
         next_step="train in another run directory, give what the run was started with, or for data alone "
         "go on without training it again: --accept-changed",

@@ -18,7 +18,7 @@ from trainer.config import TrainConfig
 from trainer.document_field import DocumentField
 from trainer.errors import RunMismatch, TornCheckpoint
 from trainer.inputs import TypedInput
-from transforms.errors import DataError, InputError
+from transforms.errors import DataError, InputError, listed
 from transforms.graph import component_from_document, raw_columns
 from transforms.types import type_document, type_from_document
 from warehouse.solution import ReadSolution, SolutionPartition
@@ -198,7 +198,7 @@ def check_inputs(recorded: RunIdentity, current: RunIdentity) -> None:
     if not differences and list(before) != list(now):
         differences.append("the inputs come in another order")
     if differences:
-        raise RunMismatch("this run directory was trained on other inputs", value="; ".join(differences),
+        raise RunMismatch("this run directory was trained on other inputs", value=listed(differences),
                           next_step="train in another run directory, or on the model version it began with")  # fmt: skip
 
 

@@ -19,7 +19,7 @@ An exception outside this tree is a defect and exits with status 70.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 #: So much of a long text is shown in an error.
@@ -148,6 +148,12 @@ class StorageError(HeadraceError):
     """The storage refused a read or a write: disk full, permission denied, unreachable."""
 
     exit_status = 6
+
+
+def listed(items: Sequence[str], most: int = 5) -> str:
+    """The first items, and how many more there are, as an error's ``value`` has room for them."""
+    more = len(items) - most
+    return "; ".join(items[:most]) + (f"; and {more:,} more" if more > 0 else "")
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, select
 
 from transforms.encoding import digest
-from transforms.errors import InputError
+from transforms.errors import InputError, listed
 from transforms.full_pass import PREPROCESSING, Analysis, Finding, analyses, resolve
 from transforms.graph import Node, raw_columns
 from transforms.model import Model, ModelInput
@@ -257,7 +257,7 @@ def resolve_model(warehouse: Warehouse, model: Model, table: str) -> tuple[Model
     resolution = resolve_components(warehouse, components, table, pinned)
     if resolution.missing:
         raise NotAnalyzed("a model has full-pass operators that nobody analyzed yet", where=f"model {model.name}",
-                          value="; ".join(one.describe() for one in resolution.missing),
+                          value=listed([one.describe() for one in resolution.missing]),
                           next_step="headrace analyze MODEL_FILE, or submit it with --analyze")  # fmt: skip
     resolved = model.without_inputs()
     for name, root in resolution.components.items():

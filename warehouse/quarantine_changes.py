@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select, update
 
-from transforms.errors import InputError
+from transforms.errors import InputError, listed
 from warehouse import schema
 from warehouse.catalog import chunks, one_of, storable
 from warehouse.errors import IllegalTransition
@@ -141,7 +141,7 @@ def _refuse(connection: Connection, query: TaskQuery, event: TaskEvent) -> None:
         raise IllegalTransition(
             f"these tasks cannot be {'dropped' if event is TaskEvent.DROP else 'retried'} now",
             where="quarantine",
-            value=", ".join(f"{task} ({state.lower()})" for task, state in found),
+            value=listed([f"{task} ({state.lower()})" for task, state in found]),
             allowed="tasks that are " + " or ".join(state.lower() for state in _CHANGED[event]),
             next_step="headrace tasks show says how they stand",
         )

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from sqlalchemy import ColumnElement, Connection, and_, case, exists, func, select, union
 
-from transforms.errors import InputError, nearest
+from transforms.errors import InputError, listed, nearest
 from transforms.operators import REGISTRY
 from warehouse import schema
 from warehouse.catalog import one_of
@@ -147,7 +147,7 @@ def check_query(connection: Connection, query: TaskQuery) -> None:
     if query.ids:
         known = set(connection.execute(select(tasks.id).where(one_of(connection, tasks.id, query.ids))).scalars())
         if unknown := sorted(set(query.ids) - known):
-            raise UnknownTask("no such task", value=", ".join(map(str, unknown)),
+            raise UnknownTask("no such task", value=listed([str(task) for task in unknown]),
                               next_step="headrace tasks list --each shows their numbers")  # fmt: skip
     if query.component is not None:
         of = schema.components.c.fingerprint

@@ -15,7 +15,7 @@ import typer
 from headrace.cli.output import emit
 from headrace.cli.quiet import import_quietly
 from headrace.cli.session import AsJson, Home, open_warehouse
-from transforms.errors import InputError, StorageError
+from transforms.errors import InputError, StorageError, listed
 
 if TYPE_CHECKING:
     from trainer.serving import Scorer
@@ -116,7 +116,7 @@ def _trained(run_dir: str, components: Mapping[str, Node], model: ModelRecord) -
     if theirs != ours:
         other = sorted({name for name, _ in {*theirs} ^ {*ours}}) or [name for name, _ in ours]
         raise RunMismatch("the run must have been trained on the inputs of this version, got others",
-                          where=f"run {run_dir}, model {model.name} version {model.version}", value=", ".join(other),
+                          where=f"run {run_dir}, model {model.name} version {model.version}", value=listed(other),
                           next_step="name the version that was trained with --version, or train this one")  # fmt: skip
     return trained
 
@@ -143,7 +143,7 @@ def _check(model: str, components: Mapping[str, Node], left_out: tuple[Unservabl
     raise NotServable(
         "TensorFlow cannot compute every input of this model" if not skip else "no input is left to export",
         where=f"model {model}, input " + ", ".join(each.name for each in left_out),
-        value="; ".join(f"{each.name}: operator {each.operator}" for each in left_out),
+        value=listed([f"{each.name}: operator {each.operator}" for each in left_out]),
         allowed="operators with a TensorFlow twin; "
         + "; ".join(dict.fromkeys(f"{each.operator} has none: {each.reason.rstrip('.')}" for each in left_out)),
         next_step="express these inputs by other operators"

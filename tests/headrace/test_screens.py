@@ -10,6 +10,7 @@ from rich.console import Console
 from headrace.cli import progress
 from headrace.screens.changes import ChangeScreen, RecomputeRow
 from headrace.screens.tables import ColumnRow, ImportedScreen, PartitionRow, RegisteredScreen, TableScreen
+from transforms.errors import listed
 
 
 def text_of(screen, width=120):
@@ -70,3 +71,8 @@ def test_a_bar_with_work_ends_with_its_count(monkeypatch):
     with progress.progress_bar("importing log", "files") as report:
         report(3, 3)
     assert "3/3" in out.getvalue()
+
+
+def test_a_long_list_in_an_error_is_cut_and_counted():
+    assert listed(["a", "b"]) == "a; b"
+    assert listed([f"partition {n}" for n in range(46)], 3) == "partition 0; partition 1; partition 2; and 43 more"
