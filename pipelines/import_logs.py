@@ -120,11 +120,9 @@ def import_logs(
         sources = new_sources(every, ledger.imports())
         if not sources:
             return _nothing_new(config, len(every))
-        schema, first_rows = config.schema, tuple[int, ...]()
-        if isinstance(schema, LogSchema):
-            schema = schema.bounded(clock())
-            check_file_times(schema, sources)
-            first_rows = first_rows_of(schema, sources, ledger.imports(), config.longest_line_bytes)
+        schema = config.schema.bounded(clock())
+        check_file_times(schema, sources)
+        first_rows = first_rows_of(schema, sources, ledger.imports(), config.longest_line_bytes)
         import_id = digest([config.schema.digest(), [[s.name, s.sha256] for s in sources]])[:16]
         staging = ledger.stage(import_id)
         try:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.log_schema import LogTime, PartitionBy
-from pipelines.partitions import MOST_DAYS_BY_HOUR
+from pipelines.partitions import suited_partitions
 from pipelines.rejects import Reject
 from pipelines.typed_rows import MISSING, ParsedBlock
 from transforms.encoding import digest
@@ -31,7 +31,6 @@ _TIME = ARROW_ELEMENT[DType.TIMESTAMP]
 _BATCH_ROWS = 131_072
 #: What a number of each unit is multiplied with, and then divided by, to be microseconds.
 _MICROSECONDS = {"day": (86_400_000_000, 1), "s": (10**6, 1), "ms": (10**3, 1), "us": (1, 1), "ns": (1, 10**3)}
-_DAY_US = 86_400_000_000
 _LAST_US = 7_258_118_400_000_000
 _CENTURIES_US = (0, _LAST_US)  # 1970 to 2199: times beyond it say nothing of a log's span
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -107,8 +106,8 @@ def parquet_log(
 ) -> ParquetLog:
     """The log in the Parquet files at ``paths``, whose columns are those of the first one.
 
-    Without a ``time_column`` it is the only column of timestamps. Without ``partition_by`` partitions are days where the events
-    span more than a fortnight, else hours.
+    Without a ``time_column`` it is the only column of timestamps. Without ``partition_by`` see
+    :func:`~pipelines.partitions.suited_partitions`.
 
     Raises :class:`~warehouse.errors.CorruptFile` for a file that is not Parquet, :class:`~warehouse.errors.SchemaDrift` for one
     with other columns, :class:`UnknownColumn` or :class:`TypeMismatch` for a time column that is absent or holds no times, and
@@ -142,14 +141,15 @@ def _only_time(schema: pa.Schema, path: str) -> str:
 
 def _partitioning(log: ParquetLog, paths: Sequence[str]) -> PartitionBy:
     """Days where plausible times span more than a fortnight, so that no log becomes thousands of small files."""
-    name, first, last = log.time.column, _LAST_US, 0
+    name, first, last, rows_with_time = log.time.column, _LAST_US, 0, 0
     for path in paths:
         for rows in row_batches(_STORAGE, path, _BATCH_ROWS, invalid_text_rule(log.invalid_text, []), [name]):
             times, missing, outside = event_times(rows.column(name).combine_chunks(), log.unit, _CENTURIES_US)
             known = times[~(missing | outside)]
             if len(known):
                 first, last = min(int(known.min()), first), max(int(known.max()), last)
-    return "day" if last - first > MOST_DAYS_BY_HOUR * _DAY_US else "hour"
+                rows_with_time += len(known)
+    return suited_partitions(timedelta(microseconds=max(last - first, 0)), rows_with_time)
 
 
 def _check_time_type(stored: pa.DataType, unit: EpochUnit | None, where: str) -> None:

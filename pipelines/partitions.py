@@ -17,12 +17,19 @@ from pyarrow import parquet
 from pipelines.log_schema import PartitionBy
 
 ROW_GROUP_ROWS = 131_072
-#: A log whose events span more days than this is cut into days, unless it is said otherwise.
-MOST_DAYS_BY_HOUR = 14
+_MOST_SPAN_BY_HOUR = timedelta(days=14)
+_LEAST_ROWS_BY_HOUR = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTITION_US: dict[PartitionBy, int] = {"hour": 3_600_000_000, "day": 86_400_000_000}
 
+
 Ordinals = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def suited_partitions(span: timedelta, rows: int) -> PartitionBy:
+    """How to cut a log that says nothing of it: into days if it spans more than a fortnight, or hours had under 1,000 rows."""
+    hours = max(span / timedelta(hours=1), 1)
+    return "day" if span > _MOST_SPAN_BY_HOUR or rows < _LEAST_ROWS_BY_HOUR * hours else "hour"
 
 
 def partition_ordinals(times: pa.ChunkedArray | pa.Array, partition_by: PartitionBy) -> Ordinals:

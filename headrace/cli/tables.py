@@ -126,7 +126,10 @@ def import_(
         str, typer.Option(help="Parquet: s, ms, us or ns, of a time column of whole numbers since 1970.")
     ] = "",
     partition_by: Annotated[
-        str, typer.Option(help="Parquet: hour or day. Default: day where the events span over a fortnight, else hour.")
+        str,
+        typer.Option(
+            help="Parquet: hour or day. Default: hour for up to a fortnight of at least 1,000 rows an hour, else day."
+        ),
     ] = "",
     invalid_text: InvalidText = "refuse",
     output: Annotated[str, typer.Option(help="Folder of the Parquet files. Default: tables/NAME in the home.")] = "",

@@ -17,7 +17,7 @@ from pipelines.inference.values import ColumnGuess, guess_column
 from pipelines.log_columns import LogColumn, LogTime, MadeUpTime
 from pipelines.log_schema import LogSchema
 from pipelines.log_sources import expand_files
-from pipelines.partitions import MOST_DAYS_BY_HOUR
+from pipelines.partitions import suited_partitions
 from pipelines.time_formats import ISO_8601, read_times, time_pattern
 from transforms.errors import InputError
 from transforms.types import DType
@@ -190,7 +190,9 @@ def _finish(
         time, note = _made_up_time(paths, {guess.column.name for guess in guesses})
         unsure += (note,)
     schema = replace(base, columns=tuple(guess.column for guess in guesses), time=time, null=("", *nulls))
-    schema = replace(schema, partition_by="day" if _spans_days(best) else "hour")
+    if best.time_rank:
+        about = _about_rows(samples, paths, rows)
+        schema = replace(schema, partition_by=suited_partitions(_span(best), rows if about is None else about))
     if nulls:
         unsure += (f"a missing value may be spelled {', '.join(map(repr, nulls))}, in every column alike",)
     labels = tuple(guess.column.name for guess in guesses if guess.may_be_label)
@@ -220,10 +222,10 @@ def _strings(texts: Sequence[str]) -> object:
     return pa.array(texts, pa.string())
 
 
-def _spans_days(best: ColumnGuess) -> bool:
-    """Whether the event times lie many days apart; a log without any is cut into hours."""
+def _span(best: ColumnGuess) -> timedelta:
+    """How far the event times lie apart."""
     moments = [moment for text in best.times if (moment := _moment(text, best.column)) is not None]
-    return bool(moments) and max(moments) - min(moments) > timedelta(days=MOST_DAYS_BY_HOUR)
+    return max(moments) - min(moments) if moments else timedelta(0)
 
 
 def _moment(text: str, column: LogColumn) -> datetime | None:

@@ -80,12 +80,12 @@ def _guess(path: tuple[str, ...], values: Sequence[object], total: int) -> Colum
         unsure = ("every value in the sample is missing",) if not values else ()
         if kinds & {dict, list}:
             return ColumnGuess(LogColumn(name, DType.STRING, path=keys, is_json=True), missing_share=missing,
-                               examples=_examples(values), distinct=len(values))  # fmt: skip
+                               examples=_examples(values), distinct=_distinct(values))  # fmt: skip
         if values:
             column = LogColumn(name, DType.STRING, path=keys, is_json=True)
             unsure = ("the values are of several types and are kept as JSON text",)
             return ColumnGuess(
-                column, unsure=unsure, missing_share=missing, examples=_examples(values), distinct=len(values)
+                column, unsure=unsure, missing_share=missing, examples=_examples(values), distinct=_distinct(values)
             )
         return ColumnGuess(LogColumn(name, DType.STRING, path=keys), unsure=unsure, missing_share=missing)
     guess = _plain(name, values, kinds)
@@ -123,7 +123,7 @@ def _list(name: str, keys: tuple[str, ...], items: Sequence[object]) -> ColumnGu
         guess = guess_column(name, [item for item in items if isinstance(item, str)])
         if guess.column.dtype is DType.TIMESTAMP and guess.column.unit == "iso8601":
             column = LogColumn(name, DType.TIMESTAMP, unit="iso8601", path=keys, is_list=True)
-            return ColumnGuess(column, unsure=guess.unsure, examples=_examples(items), distinct=len(items))
+            return ColumnGuess(column, unsure=guess.unsure, examples=_examples(items), distinct=_distinct(items))
         dtype = DType.STRING
     elif kinds == {bool}:
         dtype = DType.BOOL
@@ -136,10 +136,14 @@ def _list(name: str, keys: tuple[str, ...], items: Sequence[object]) -> ColumnGu
     if dtype is None:
         column = LogColumn(name, DType.STRING, path=keys, is_json=True)
         unsure = () if kinds else ("every list in the sample is empty: it is kept as JSON text",)
-        return ColumnGuess(column, unsure=unsure, examples=_examples(items), distinct=len(items))
+        return ColumnGuess(column, unsure=unsure, examples=_examples(items), distinct=_distinct(items))
     column = LogColumn(name, dtype, path=keys, is_list=True)
     unsure = ("the items might be times",) if is_time_name(name) and dtype is not DType.BOOL else ()
-    return ColumnGuess(column, unsure=unsure, examples=_examples(items), distinct=len(items))
+    return ColumnGuess(column, unsure=unsure, examples=_examples(items), distinct=_distinct(items))
+
+
+def _distinct(values: Sequence[object]) -> int:
+    return len({json.dumps(value, sort_keys=True) for value in values})
 
 
 def _examples(values: Sequence[object]) -> tuple[str, ...]:

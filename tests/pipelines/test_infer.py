@@ -320,3 +320,9 @@ def test_damaged_logs_give_a_schema_or_one_error(tmp_path: Path, name: str) -> N
             continue
         (tmp_path / "schema.json").write_text(schema_text(found), encoding="utf-8")
         assert LogSchema.from_file(str(tmp_path / "schema.json")) == found.schema
+
+
+def test_distinct_values_of_lists_and_objects_are_counted_once(tmp_path):
+    lines = [{"topics": ["a", "b"], "geo": {"at": [{"x": n % 2}]}, "n": n} for n in range(10)]
+    found = inferred(tmp_path, "news.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    assert {guess.column.name: guess.distinct for guess in found.columns} == {"topics": 2, "geo_at": 2, "n": 10}

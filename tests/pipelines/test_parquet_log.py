@@ -42,7 +42,9 @@ def test_files_become_partitions_and_columns_keep_their_types(tmp_path):
         })  # fmt: skip
         pq.write_table(table, tmp_path / f"export-{number}.parquet")
     files = tuple(str(tmp_path / f"export-{number}.parquet") for number in range(2))
-    config = ImportConfig(files, parquet_log(files, "time"), str(tmp_path / "out"), str(tmp_path / "rejects"))
+    config = ImportConfig(
+        files, parquet_log(files, "time", partition_by="hour"), str(tmp_path / "out"), str(tmp_path / "rejects")
+    )
     report = import_logs(config)
     assert (report.rows, report.rejected, len(report.partitions)) == (6, 0, 3)
     (part,) = (tmp_path / "out" / "date=2026-03-02" / "hour=07").glob("*.parquet")
@@ -140,7 +142,8 @@ def test_without_options_the_only_timestamp_is_the_time_and_a_long_log_is_cut_in
         pa.array([MARCH, MARCH.replace(day=29), datetime(9999, 1, 1, tzinfo=UTC)]),
         n=[1, 2, 3],
     )
-    assert [parquet_log([one]).partition_by for one in (short, long)] == ["hour", "day"]
+    many = written(tmp_path / "many.parquet", pa.array([MARCH, MARCH.replace(hour=8)] * 1000))
+    assert [parquet_log([one]).partition_by for one in (short, long, many)] == ["day", "day", "hour"]
     assert parquet_log([long], partition_by="hour").partition_by == "hour"
     two = written(tmp_path / "two.parquet", pa.array([MARCH]), other=[MARCH])
     with pytest.raises(InputError, match="one column of event times"):
@@ -151,7 +154,7 @@ def test_without_options_the_only_timestamp_is_the_time_and_a_long_log_is_cut_in
 def test_parquet_is_imported_by_command(cli, tmp_path):
     written(tmp_path / "a.parquet", pa.array([MARCH, MARCH.replace(hour=9)]), query=["shoes", "hats"])
     (tmp_path / "b.csv").write_text("time,query\n", encoding="utf-8")
-    done = cli("table", "import", "log", tmp_path / "a.parquet", "--json").json
+    done = cli("table", "import", "log", tmp_path / "a.parquet", "--partition-by", "hour", "--json").json
     assert (done["rows"], done["partitions"], done["rejected"]) == (2, 2, 0)
     assert "nothing new" in cli("table", "import", "log", tmp_path / "a.parquet").out
     error = cli("table", "import", "log", tmp_path / "a.parquet", tmp_path / "b.csv", status=2).err
