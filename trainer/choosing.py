@@ -16,7 +16,7 @@ from trainer import choices as rules
 from trainer.choices import Candidate, Choices, DataFacts, Trial
 from trainer.config import TrainConfig
 from trainer.dense_scaling import scaling_of
-from trainer.errors import ConfigError
+from trainer.errors import BadLabel, ConfigError
 from trainer.heads import Head, LabelFigures, head_of
 from trainer.inputs import InputLayout, TypedInput, lay_out
 from trainer.loop import fragment_refs
@@ -51,7 +51,10 @@ def choose_config(
         return TrainConfig.from_document({**saved.identity.config, **asked}, run_dir=run_dir)
     layout = lay_out([TypedInput(item.name, item.type) for item in solution.inputs], plain)
     head = head_of(solution.target)
-    sample = _sample(solution, read, layout, head)
+    try:
+        sample = _sample(solution, read, layout, head)
+    except BadLabel:
+        return plain  # training refuses it before its first step, and counts how many there are
     facts = _facts(solution, sample, layout, head)
     if not facts.sampled:
         return plain

@@ -6,7 +6,7 @@ resolves a model with the pinned ones of its newest version; ``headrace analyze`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -63,19 +63,24 @@ def pinned_analyses(connection: Connection, model: str, version: int | None = No
     return {row.analysis: _used(row) for row in connection.execute(query.order_by(of.version, of.analysis))}
 
 
-def prepare_analyses(connection: Connection, model: str, used: Iterable[UsedAnalysis]) -> None:
+def prepare_analyses(connection: Connection, model: str, used: Collection[UsedAnalysis]) -> None:
     """Pin analyses for the next version of ``model``; the versions that there are keep theirs."""
     _replace(connection, model, _newest(connection, model) + 1, used)
 
 
-def pin_analyses(connection: Connection, model: str, version: int, used: Iterable[UsedAnalysis]) -> None:
+def pin_analyses(connection: Connection, model: str, version: int, used: Collection[UsedAnalysis]) -> None:
     """Pin what a version of ``model`` was resolved with; what was prepared for it is done."""
     _replace(connection, model, version, used)
 
 
-def _replace(connection: Connection, model: str, version: int, used: Iterable[UsedAnalysis]) -> None:
+def _replace(connection: Connection, model: str, version: int, used: Collection[UsedAnalysis]) -> None:
     table = schema.model_analyses
-    connection.execute(delete(table).where(table.c.model_name == model, table.c.version >= version))
+    own = (table.c.model_name == model, table.c.version >= version)
+    wanted = {(version, one.analysis, one.key, one.artifact) for one in used}
+    found = connection.execute(select(table.c.version, table.c.analysis, table.c.key, table.c.artifact).where(*own))
+    if {tuple(row) for row in found} == wanted:
+        return
+    connection.execute(delete(table).where(*own))
     rows = [
         {"model_name": model, "version": version, "analysis": one.analysis, "key": one.key, "artifact": one.artifact,
          "operator": one.operator, "expression": one.expression, "start_at": _epoch(one.start), "end_at": _epoch(one.end),

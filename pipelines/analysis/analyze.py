@@ -10,7 +10,6 @@ from functools import partial
 from pipelines.analysis.accumulators import merged
 from pipelines.analysis.contributions import known_contributions, read_contribution
 from pipelines.analysis.passes import run_passes
-from pipelines.analysis.preprocessing import preprocessing_graphs
 from pipelines.analysis.values import Part, PartitionWork
 from pipelines.beam_runner import RunnerOptions
 from pipelines.progress import Progress
@@ -92,6 +91,8 @@ def _make_whole(
 ) -> Analyzed:
     """The analysis of a preprocessing_fn, which tf.Transform runs over all partitions of its range."""
     begun = time.monotonic()
+    from pipelines.analysis.preprocessing import preprocessing_graphs  # loads TensorFlow, which operators need not
+
     graphs = preprocessing_graphs(placed, warehouse.storage, options, progress)
     while True:
         artifact = write_artifact(warehouse.storage, graphs)

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.raw_bytes_read import CountingStorage, measure
 from tests.warehouse.scenes import write_log
 from warehouse.parquet_files import read_whole
 
 
+@pytest.mark.slow
 def test_together_reads_what_a_plain_read_does(tmp_path: Path) -> None:
     found = measure(tmp_path, rows=800, components=12)
     assert found.together == found.plain >= found.chunks

@@ -33,6 +33,7 @@ def check(outcome: dict, least_auc: float) -> None:
     assert outcome["auc"] > least_auc
 
 
+@pytest.mark.slow
 def test_on_the_generated_log(tmp_path):
     outcome = play(tmp_path, "--hours", "16", "--rows-per-hour", "4000")
     check(outcome, least_auc=0.55)

@@ -292,6 +292,7 @@ def test_an_export_is_whole_and_is_not_overwritten(cli, submitted, tmp_path):
     assert "nobody" in cli("model", "export", "nobody", "--output", out, status=4).err
 
 
+@pytest.mark.slow
 def test_an_export_prints_nothing_of_tensorflows(cli, submitted, tmp_path):
     model = submitted(MODEL)
     command = ["model", "export", model, "--output", tmp_path / "out", "--home", tmp_path / "home"]
@@ -323,6 +324,7 @@ for name, expression in hr.from_preprocessing_fn(fn, columns, sparse=["price"]).
 """
 
 
+@pytest.mark.slow
 def test_a_bridged_preprocessing_fn_through_both(cli, submitted, tmp_path):
     model = submitted(BRIDGED)
     cli("work", "--until-idle")

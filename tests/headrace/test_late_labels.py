@@ -110,6 +110,7 @@ def test_labels_that_come_a_day_later(cli, log, train):
     read_newest(log / "run", on_skip=pytest.fail)
 
 
+@pytest.mark.slow
 def test_a_corrected_label_is_refused_until_it_is_accepted(cli, log, train):
     cli("table", "add", "coupons", log / "log", "--time-column", "time")
     for number in range(DAYS):

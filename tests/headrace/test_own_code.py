@@ -104,6 +104,7 @@ def test_the_manual_s_function_is_tested_as_the_manual_says(tmp_path):
     assert got.to_pylist() == [1.0, None, None]
 
 
+@pytest.mark.slow
 def test_the_example_of_a_preprocessing_fn_is_analyzed_and_computed(cli, small_log, tmp_path):
     pytest.importorskip("tensorflow_transform")
     cli("table", "add", "search_log", small_log, "--time-column", "time")

@@ -70,13 +70,21 @@ def filled(kind: Any) -> Any:
 
 
 #: What is no text from outside: words of ours by which a screen chooses its own.
-_OURS = {"kind": "overlay", "action": "retry", "columns_read": {"load": 1}, "changes": [{"sentence": HOSTILE}]}
+_OURS = {
+    "kind": "overlay",
+    "action": "retry",
+    "columns_read": {"load": 1},
+    "changes": [{"sentence": HOSTILE}],
+    "schema": {"format": HOSTILE, "time": {"column": HOSTILE, "unit": HOSTILE}},
+}
 
 
 def _given(kind: type, name: str, hint: Any) -> Any:
     is_ours = name in _OURS and (name != "changes" or "Mapping" in str(hint) or "dict" in str(hint)) and name != "kind"
     if is_ours or (name == "kind" and kind.__name__ == "ChangeScreen"):
         return _OURS[name]
+    if (kind.__name__, name) == ("PlannedRow", "state"):
+        return "new"
     return filled(hint)
 
 

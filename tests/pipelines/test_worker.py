@@ -375,6 +375,7 @@ def _has_begun(warehouse: Warehouse, ready_before: int, *, by_commit: bool) -> b
     return any(depth.leased for depth in queue_depths(warehouse))
 
 
+@pytest.mark.slow
 def test_workers_killed_in_the_middle_lose_nothing(tmp_path: Path) -> None:
     root = write_log(tmp_path / "log", HOURS, ROWS)
     values, files = undisturbed(tmp_path, root)

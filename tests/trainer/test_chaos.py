@@ -50,6 +50,7 @@ def kill_after(run_dir: Path, batches: int, extra_secs: float, program: tuple[st
         process.communicate()
 
 
+@pytest.mark.slow
 def test_five_kills_leave_no_trace(tmp_path):
     seed = 20261121
     rng = random.Random(seed)

@@ -89,7 +89,7 @@ def _columns(operator_name: str, types: tuple[ColumnType, ...]) -> list[list[Any
     drawn = [_rows(column_type) for column_type in types]
     rows = min(map(len, drawn))
     lists = [at for at in drawn if isinstance(at[0], list)]
-    for row in range(rows if operator_name in ALIGNED else 0):
+    for row in range(rows if lists and operator_name in ALIGNED else 0):
         shortest = min(len(at[row]) for at in lists)
         for at in lists:
             at[row] = at[row][:shortest]

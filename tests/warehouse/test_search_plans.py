@@ -20,7 +20,7 @@ COMPONENTS = 20_000
 
 #: One statement each; ``n.i`` counts from 0. Written so that both databases understand them.
 _ROWS = (
-    "INSERT INTO tables VALUES ('log', '/x', NULL, '[]', 1, 0)",
+    "INSERT INTO tables VALUES ('log', '/x', NULL, '[]', 1, 0, NULL)",
     "INSERT INTO clients (name, served, leased_tasks) VALUES ('search', 0, 0)",
     "INSERT INTO fragments (id, fragment_id, table_name, path, row_groups, rows, size_bytes, digests)"
     " VALUES (1, 'f', 'log', 'p', '[0]', 1, 1, '{}')",

@@ -193,6 +193,7 @@ def swells(text, *, letter="x"):
     return pa.array([letter * 300_000 for _ in text.to_pylist()])
 
 
+@pytest.mark.slow
 def test_components_that_need_too_much_only_together_are_computed_in_parts(
     tmp_path: Path, processes: ChildProcesses
 ) -> None:
