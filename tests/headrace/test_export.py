@@ -215,6 +215,7 @@ def submitted(cli, small_log, tmp_path):
     return submit
 
 
+@pytest.mark.slow
 def test_the_sample_log_through_both(cli, submitted, tmp_path):
     model = submitted(MODEL)
     cli("work", "--until-idle")

@@ -49,6 +49,7 @@ def check_memos(home, models):
         assert any(column.equals(memo) for memo in memos)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [FUNCTIONS, PREPROCESSING], ids=["functions", "preprocessing"])
 def test_the_manual_s_examples_are_computed_by_a_worker_that_never_sees_their_file(cli, small_log, tmp_path, source):
     if "tensorflow" in source:

@@ -261,6 +261,7 @@ with open_home(Path(home)) as warehouse, ended_by_signals():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_worker_that_is_told_to_stop_gives_back_what_it_has_not_begun(
     tmp_path: Path, warehouse: Warehouse, threads: int

@@ -238,6 +238,7 @@ def test_log1p_is_within_two_units_of_the_truth() -> None:
             assert y == numeric.log1p(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [DType.INT64, DType.STRING])
 @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 500, 5000])
 def test_set_kernels_on_long_lists(dtype: DType, size: int) -> None:

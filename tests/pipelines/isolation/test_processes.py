@@ -299,6 +299,7 @@ class Killer:
         self._thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_kills_from_outside_change_no_memo(
     own_processes: ChildProcesses,
