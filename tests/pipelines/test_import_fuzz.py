@@ -9,9 +9,9 @@ import sys
 import pytest
 
 KINDS = ("tsv", "csv", "jsonl", "wild_tsv", "wild_csv", "wild_jsonl", "parquet", "schema")
-FAST_SEEDS, ALL_SEEDS, BATCH_SEEDS = 40, 5000, 1000
+FAST_SEEDS, ALL_SEEDS, BATCH_SEEDS = 40, 3000, 1000
 #: Logs whose schemas have every entry are read value by value, which takes its time.
-WILD_SEEDS = 2000
+WILD_SEEDS = 1000
 
 
 def read_mutants(kind: str, first: int, count: int) -> dict[str, int]:
