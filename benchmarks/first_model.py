@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -20,11 +19,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tests.support.own_log_page import chapter
 from tests.support.own_logs import write_coupons, write_installs, write_installs_tsv, write_news
 
-PAGE = Path(__file__).parents[1] / "docs" / "your-own-log.md"
-_BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
-#: Format to the chapter of the page, the model's name, the log's name, what writes it, and words of commands to exchange.
+#: Format to the chapter of the page, the model's name, the log's name, and what writes it.
 FORMATS: Mapping[str, tuple[str, str, str, Callable[..., None]]] = {
     "CSV": ("CSV and TSV", "coupons", "coupons.csv", write_coupons),
     "TSV": ("CSV and TSV", "installs", "installs.tsv", write_installs_tsv),
@@ -33,22 +31,15 @@ FORMATS: Mapping[str, tuple[str, str, str, Callable[..., None]]] = {
 }
 
 
-def chapter(title: str) -> tuple[str, list[list[str]]]:
-    """The model file and the commands of a chapter of the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    blocks = _BLOCK.findall(next(part for part in text.split("\n## ") if part.startswith(title)))
-    lines = [line for kind, block in blocks if kind == "sh" for line in block.strip().split("\n")]
-    return next(block for kind, block in blocks if kind == "python"), [shlex.split(line) for line in lines]
-
-
-def plan(name: str) -> tuple[str, str, list[list[str]]]:
+def plan(name: str) -> tuple[str, str, list[tuple[str, ...]]]:
     """The model's name, its file and the commands up to ``train`` for a format."""
     title, model, log, _ = FORMATS[name]
-    source, commands = chapter(title)
+    found = chapter(title)
+    source, commands = found.model, list(found.commands)
     if name == "TSV":  # the page's CSV chapter, on another log and its model
-        source = chapter("Parquet")[0]
+        source = chapter("Parquet").model
         commands = [
-            [word.replace("coupons.csv", log).replace("coupons", model) for word in words] for words in commands
+            tuple(word.replace("coupons.csv", log).replace("coupons", model) for word in words) for words in commands
         ]
     last = next(at for at, words in enumerate(commands) if words[1] == "train")
     return model, source, commands[: last + 1]
@@ -62,7 +53,11 @@ def run(name: str, rows: int) -> float:
         write(Path(folder, log), rows)
         Path(folder, f"{model}.py").write_text(source, encoding="utf-8")
         total = 0.0
-        environment = {**os.environ, "PYTHONPATH": str(PAGE.parents[1]), "HEADRACE_HOME": str(Path(folder, "home"))}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).resolve().parent.parent),
+            "HEADRACE_HOME": str(Path(folder, "home")),
+        }
         for words in commands:
             began = time.monotonic()
             done = subprocess.run([sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False)  # fmt: skip

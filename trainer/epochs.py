@@ -82,15 +82,3 @@ def _by_events(segment: Sequence[str], events: int, rows: Mapping[str, int]) -> 
             groups.append(tuple(group))
             group, held = [], 0
     return [*groups, tuple(group)] if group else groups
-
-
-def extend_segments(segments: Segments, keys: Sequence[str]) -> Segments | None:
-    """``segments`` with what ``keys`` (in time order) has beyond them as one more segment.
-
-    None if ``keys`` does not begin with exactly the partitions of ``segments``: something was removed, or came in between.
-    """
-    known = [key for segment in segments for key in segment]
-    if list(keys[: len(known)]) != known:
-        return None
-    added = tuple(keys[len(known) :])
-    return (*segments, added) if added else segments

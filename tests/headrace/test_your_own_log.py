@@ -4,34 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.own_log_page import chapter
 from tests.support.own_logs import write_coupons, write_installs, write_installs_tsv, write_news
-
-PAGE = Path(__file__).parents[2] / "docs" / "your-own-log.md"
-_BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Section:
-    """A chapter of the page: its model file and its commands, in order."""
-
-    model: str
-    commands: tuple[tuple[str, ...], ...]
-
-
-def section(title: str) -> Section:
-    text = PAGE.read_text(encoding="utf-8")
-    chapter = next(part for part in text.split("\n## ") if part.startswith(title))
-    blocks = _BLOCK.findall(chapter)
-    lines = [line for kind, block in blocks if kind == "sh" for line in block.strip().split("\n")]
-    return Section(
-        next(block for kind, block in blocks if kind == "python"), tuple(tuple(shlex.split(one)) for one in lines)
-    )
 
 
 @pytest.fixture
@@ -40,10 +18,10 @@ def type_all(cli, tmp_path, monkeypatch):
 
     def run(title: str, name: str) -> dict[str, object]:
         monkeypatch.chdir(tmp_path)
-        chapter = section(title)
-        Path(f"{name}.py").write_text(chapter.model, encoding="utf-8")
+        found = chapter(title)
+        Path(f"{name}.py").write_text(found.model, encoding="utf-8")
         answers = {}
-        for words in chapter.commands:
+        for words in found.commands:
             assert words[0] == "headrace"
             answer = cli(*words[1:])
             answers[" ".join(words[1 : 2 if words[1] in ("work", "train", "predict") else 3])] = answer
@@ -86,7 +64,7 @@ def test_parquet(type_all, tmp_path):
 def test_tsv_by_the_same_commands(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_installs_tsv(tmp_path / "installs.tsv")
-    Path("installs.py").write_text(section("Parquet").model, encoding="utf-8")
+    Path("installs.py").write_text(chapter("Parquet").model, encoding="utf-8")
     cli("table", "infer", "installs.tsv", "--output", "installs.json")
     done = cli("table", "import", "installs", "installs.tsv", "--schema", "installs.json", "--json").json
     assert (done["rows"], done["rejected"]) == (6000, 0)

@@ -1,0 +1,28 @@
+"""The chapters of docs/your-own-log.md: the model file and the commands that a newcomer types."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+_PAGE = Path(__file__).parents[2] / "docs" / "your-own-log.md"
+_BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter's model file and its commands, in order."""
+
+    model: str
+    commands: tuple[tuple[str, ...], ...]
+
+
+def chapter(title: str) -> Chapter:
+    """The chapter of the page that begins with ``title``."""
+    text = _PAGE.read_text(encoding="utf-8")
+    blocks = _BLOCK.findall(next(part for part in text.split("\n## ") if part.startswith(title)))
+    lines = [line for kind, block in blocks if kind == "sh" for line in block.strip().split("\n")]
+    model = next(block for kind, block in blocks if kind == "python")
+    return Chapter(model, tuple(tuple(shlex.split(line)) for line in lines))
