@@ -18,7 +18,7 @@ from pipelines.worker_report import WorkerReport
 from transforms.errors import StorageError
 from warehouse.catalog import chunks
 from warehouse.memo_file import memo_path
-from warehouse.queue import LeasedTask, MemoWritten, commit_memos, fail_tasks, over_current_data
+from warehouse.queue.lease import LeasedTask, MemoWritten, commit_memos, fail_tasks, over_current_data
 from warehouse.table import Overlay
 from warehouse.warehouse import Warehouse
 

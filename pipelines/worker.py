@@ -31,14 +31,7 @@ from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, Worke
 from pipelines.worker_report import WorkerReport
 from transforms.errors import InputError
 from warehouse.batching import BatchBudget
-from warehouse.queue import (
-    LeasedTask,
-    heartbeat,
-    lease_tasks,
-    queued_tasks,
-    release_tasks,
-    unfinished_tasks,
-)
+from warehouse.queue.lease import LeasedTask, heartbeat, lease_tasks, queued_tasks, release_tasks, unfinished_tasks
 from warehouse.submit import queue_missing
 from warehouse.warehouse import Warehouse
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from warehouse.quarantine_changes import QuarantineChange, drop_tasks, retry_tasks
     from warehouse.quarantine_query import TaskQuery
-    from warehouse.queue import (
+    from warehouse.queue.lease import (
         LeasedTask,
         MemoWritten,
         QueueDepth,
@@ -98,7 +98,7 @@ _HOMES = {
     "failures": ("Failure",),
     "memo_file": ("MemoFile", "memo_path", "read_memo_columns", "write_memo_file"),
     "memos": ("damage_recorder", "mark_damaged"),
-    "queue": (
+    "queue.lease": (
         "LeasedTask", "MemoWritten", "QueueDepth", "commit_memo", "commit_memos", "fail_task", "fail_tasks", "heartbeat",
         "lease_tasks", "queue_depths", "release_tasks",
     ),

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, select
 from warehouse import schema
 from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.manifests import fragments_by_row
-from warehouse.matching import AWAITED, Action, Match
+from warehouse.matching.match import AWAITED, Action, Match
 from warehouse.table import content_of
 
 

@@ -22,7 +22,7 @@ from warehouse.enqueue import Counts, Keeps, Survey, count_inputs, survey
 from warehouse.explain import decisions_of, versions_of
 from warehouse.keeping import Market
 from warehouse.manifests import current_fragments, get_table
-from warehouse.matching import Action, Match
+from warehouse.matching.match import Action, Match
 from warehouse.merged import MergedGraph
 from warehouse.model_analyses import UsedAnalysis, pinned_analyses
 from warehouse.models import ModelRecord, StoredInput, find_model, stored_inputs

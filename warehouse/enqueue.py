@@ -13,7 +13,7 @@ from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.causes import Cause, find_causes
 from warehouse.coverage import Coverage, cover, find_coverage
 from warehouse.manifests import PlacedFragment, standing_rows
-from warehouse.matching import AWAITED, Action, Match, match, wanted_memos
+from warehouse.matching.match import AWAITED, Action, Match, match, wanted_memos
 from warehouse.memos import find_memos, requeue_tasks
 from warehouse.merged import MergedGraph
 from warehouse.models import ModelRecord, StoredInput, write_components

@@ -14,7 +14,7 @@ from warehouse.decision import Costs, Decision, match_decision, raw_decision, re
 from warehouse.enqueue import Survey, survey
 from warehouse.keeping import Market, Pricing
 from warehouse.manifests import current_fragments, get_table
-from warehouse.matching import Action
+from warehouse.matching.match import Action
 from warehouse.models import get_model, stored_inputs
 from warehouse.policy import Adaptive
 from warehouse.warehouse import Warehouse

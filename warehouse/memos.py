@@ -14,7 +14,7 @@ from warehouse.catalog import chunks, one_of
 from warehouse.coverage import uncover
 from warehouse.errors import MemoDamaged
 from warehouse.manifests import added_columns, fragment_of
-from warehouse.matching import MemoRecord
+from warehouse.matching.match import MemoRecord
 from warehouse.policy import Adaptive, KeepNone
 from warehouse.table import memo_key
 from warehouse.task_rows import allows, change_values

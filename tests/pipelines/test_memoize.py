@@ -29,7 +29,7 @@ from transforms.operators import REGISTRY
 from transforms.plan import compile_plan
 from warehouse.failures import Failure
 from warehouse.memo_file import NewFile, read_memo_columns
-from warehouse.queue import lease_tasks
+from warehouse.queue.lease import lease_tasks
 from warehouse.storage import Storage
 
 ONE_THREAD = RunnerOptions(workers=1)

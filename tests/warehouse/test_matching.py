@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warehouse.manifests import PlacedFragment
-from warehouse.matching import Action, MemoRecord, match, memo_key, wanted_memos
+from warehouse.matching.match import Action, MemoRecord, match, memo_key, wanted_memos
 from warehouse.table import Fragment
 from warehouse.task_states import MemoState
 

@@ -13,7 +13,7 @@ from warehouse.config import WarehouseConfig
 from warehouse.enqueue import survey
 from warehouse.keeping import Market
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
-from warehouse.matching import Action
+from warehouse.matching.match import Action
 from warehouse.models import all_models, stored_inputs
 from warehouse.submit import blocks
 from warehouse.table import Fragment

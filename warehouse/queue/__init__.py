@@ -1,0 +1,1 @@
+"""Tasks in the catalog: leased, committed, failed and counted, a transaction each."""
