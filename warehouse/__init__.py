@@ -43,19 +43,11 @@ if TYPE_CHECKING:
     )
     from warehouse.quarantine_changes import QuarantineChange, drop_tasks, retry_tasks
     from warehouse.quarantine_query import TaskQuery
-    from warehouse.queue.lease import (
-        LeasedTask,
-        MemoWritten,
-        QueueDepth,
-        commit_memo,
-        commit_memos,
-        fail_task,
-        fail_tasks,
-        heartbeat,
-        lease_tasks,
-        queue_depths,
-        release_tasks,
-    )
+    from warehouse.queue.commit import commit_memo, commit_memos
+    from warehouse.queue.depths import QueueDepth, queue_depths
+    from warehouse.queue.fail import fail_task, fail_tasks
+    from warehouse.queue.lease import heartbeat, lease_tasks, release_tasks
+    from warehouse.queue.tasks import LeasedTask, MemoWritten
     from warehouse.reader import LABEL, read_fragment, read_raw
     from warehouse.register import Registration, register_table
     from warehouse.retire import Retirement, retire_model
@@ -98,10 +90,11 @@ _HOMES = {
     "failures": ("Failure",),
     "memo_file": ("MemoFile", "memo_path", "read_memo_columns", "write_memo_file"),
     "memos": ("damage_recorder", "mark_damaged"),
-    "queue.lease": (
-        "LeasedTask", "MemoWritten", "QueueDepth", "commit_memo", "commit_memos", "fail_task", "fail_tasks", "heartbeat",
-        "lease_tasks", "queue_depths", "release_tasks",
-    ),
+    "queue.commit": ("commit_memo", "commit_memos"),
+    "queue.depths": ("QueueDepth", "queue_depths"),
+    "queue.fail": ("fail_task", "fail_tasks"),
+    "queue.lease": ("heartbeat", "lease_tasks", "release_tasks"),
+    "queue.tasks": ("LeasedTask", "MemoWritten"),
     "reader": ("LABEL", "read_fragment", "read_raw"),
     "register": ("Registration", "register_table"),
     "retire": ("Retirement", "retire_model"),

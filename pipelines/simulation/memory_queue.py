@@ -116,7 +116,7 @@ class MemoryQueue:
         return self._change_held(grants, beat_change(now, self.lease_secs))
 
     def commit(self, done: Iterable[tuple[Grant, float]]) -> tuple[Grant, ...]:
-        """:func:`warehouse.queue.lease.commit_memos`, of grants and the seconds they took; returns those that were still owned."""
+        """:func:`warehouse.queue.commit.commit_memos`, of grants and the seconds they took; returns those that were still owned."""
         listed = list(done)
         took = {grant.task.task_id: secs for grant, secs in listed}
         held = self._change_held((grant for grant, _ in listed), commit_change())
@@ -133,7 +133,7 @@ class MemoryQueue:
         return held
 
     def fail(self, now: float, grant: Grant, draw: float) -> TaskState | None:
-        """:func:`warehouse.queue.lease.fail_task`."""
+        """:func:`warehouse.queue.fail.fail_task`."""
         change = failure_change(grant.attempt, grant.losses, self.limits, now, self._retry_backoff_secs, draw)
         return change.state if self._change_held([grant], change) else None
 

@@ -17,7 +17,7 @@ from transforms.expression import text
 from transforms.time_range import between
 from warehouse import WarehouseConfig, collect_garbage, read_fragment, read_solution
 from warehouse.gc import COMPACTION
-from warehouse.queue.lease import queue_depths
+from warehouse.queue.depths import queue_depths
 from warehouse.register import register_table
 from warehouse.solution import ReadSolution, SolutionFragment
 from warehouse.storage import Storage
