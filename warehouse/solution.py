@@ -12,16 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from transforms.documents import document_part, parse_document
 from transforms.graph import Node, component_from_document, raw_columns
 from transforms.target import Target, target_of
 from transforms.types import ColumnType, type_document
+from warehouse.files.column_files import MemoRef
 from warehouse.table import Fragment, content_of
-
-if TYPE_CHECKING:
-    from warehouse.warehouse import Warehouse
 
 FORMAT = "headrace.read_solution/2"
 #: The format of a solution whose label is an expression, or whose task is not the default one.
@@ -33,14 +31,6 @@ KIND = "read solution"
 #: the plan loads; ``raw``: the input is a column.
 Action = Literal["load", "compute", "raw"]
 ACTIONS: tuple[Action, ...] = ("load", "compute", "raw")
-
-
-@dataclass(frozen=True, slots=True)
-class MemoRef:
-    """A memo file: its path relative to the home, and the digest of its columns' checksums."""
-
-    path: str
-    checksum: str
 
 
 @dataclass(frozen=True)
@@ -202,26 +192,6 @@ class ReadSolution:
     def from_json(cls, text: str | bytes) -> ReadSolution:
         """:meth:`from_document` of JSON text, whose names must also be given once in each object."""
         return cls.from_document(parse_document(text, KIND))
-
-
-def read_solution(
-    warehouse: Warehouse,
-    model_name: str,
-    *,
-    version: int | None = None,
-    start: datetime | None = None,
-    end: datetime | None = None,
-    table_version: int | None = None,
-) -> ReadSolution:
-    """The cheapest way to read a submitted model's inputs over the partitions that lie in ``[start, end)``.
-
-    ``version`` is the model's version, the newest by default; ``table_version`` the table's, as it stands now by default:
-    an older one is what its data was then. A partition belongs to the range when it starts in it. Raises
-    :class:`~warehouse.errors.UnknownModel`, and :class:`~transforms.errors.NotFound` for a version the table never had.
-    """
-    from warehouse.solving import solve
-
-    return solve(warehouse, model_name, version=version, start=start, end=end, table_version=table_version)
 
 
 def _deleted(fragment: Fragment) -> str:

@@ -13,12 +13,12 @@ from transforms.render import expression_text
 from transforms.subgraphs import subgraphs
 from transforms.target import MOST_CLASSES, TASKS, check_label
 from transforms.types import type_from_document
+from warehouse.files.column_files import MemoRef
 from warehouse.solution import (
     ACTIONS,
     FORMAT,
     TARGET_FORMAT,
     Action,
-    MemoRef,
     ReadPlan,
     ReadSolution,
     SolutionFragment,

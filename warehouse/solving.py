@@ -22,7 +22,7 @@ from warehouse.table import Table
 from warehouse.warehouse import Warehouse
 
 
-def solve(
+def read_solution(
     warehouse: Warehouse,
     model_name: str,
     *,
@@ -31,7 +31,12 @@ def solve(
     end: datetime | None = None,
     table_version: int | None = None,
 ) -> ReadSolution:
-    """See :func:`warehouse.solution.read_solution`."""
+    """The cheapest way to read a submitted model's inputs over the partitions that lie in ``[start, end)``.
+
+    ``version`` is the model's version, the newest by default; ``table_version`` the table's, as it stands now by default:
+    an older one is what its data was then. A partition belongs to the range when it starts in it. Raises
+    :class:`~warehouse.errors.UnknownModel`, and :class:`~transforms.errors.NotFound` for a version the table never had.
+    """
     with warehouse.catalog.read() as connection:
         model = get_model(connection, model_name, version)
         table = _table_at(connection, model.table, table_version)

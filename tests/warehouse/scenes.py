@@ -30,7 +30,7 @@ from warehouse import (
     run_eviction,
     write_memo_file,
 )
-from warehouse.memo_file import NewFile
+from warehouse.files.column_files import NewFile
 from warehouse.rates import Rates
 
 REPOSITORY = Path(__file__).resolve().parents[2]

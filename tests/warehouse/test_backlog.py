@@ -7,7 +7,8 @@ from sqlalchemy import select, update
 
 from tests.warehouse.scenes import Clock, events, evict_component, model, pretended, work, write_partition
 from warehouse import Failure, Warehouse, commit_memos, fail_task, lease_tasks, register_table, schema, submit_model
-from warehouse.backlog import Backlog, read_backlog
+from warehouse.backlog import read_backlog
+from warehouse.scheduling.backlog import Backlog
 
 pytestmark = pytest.mark.usefixtures("log")
 

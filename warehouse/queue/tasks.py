@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
 from warehouse.fair_shares import Charge
-from warehouse.memo_file import NewFile
+from warehouse.files.column_files import NewFile
 from warehouse.table import Fragment
 from warehouse.task_rows import allows
 from warehouse.task_states import TaskEvent
