@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from warehouse.retire import Retirement, retire_model
     from warehouse.search import SearchResult, get_component, search_components
     from warehouse.search_query import ComponentQuery
-    from warehouse.solution import ReadSolution
+    from warehouse.solution.solution import ReadSolution
     from warehouse.solving import read_solution
     from warehouse.statistics import Status, list_models, list_tables, status
     from warehouse.storage import Storage
@@ -104,7 +104,7 @@ _HOMES = {
     "retire": ("Retirement", "retire_model"),
     "search": ("SearchResult", "get_component", "search_components"),
     "search_query": ("ComponentQuery",),
-    "solution": ("ReadSolution",),
+    "solution.solution": ("ReadSolution",),
     "solving": ("read_solution",),
     "statistics": ("Status", "list_models", "list_tables", "status"),
     "storage": ("Storage",),

@@ -16,7 +16,7 @@ from warehouse.merged import MergedGraph
 from warehouse.models import get_model, stored_inputs
 from warehouse.pins import Pin, heartbeat_pin, make_pin, narrow_pin, read_fingerprints, release_pin
 from warehouse.reuse import record_read
-from warehouse.solution import ReadSolution
+from warehouse.solution.solution import ReadSolution
 from warehouse.solving import read_solution
 from warehouse.warehouse import Warehouse
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from warehouse.solution import ReadSolution
+    from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
 

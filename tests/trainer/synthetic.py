@@ -21,7 +21,7 @@ import pyarrow as pa
 from trainer.config import TrainConfig
 from transforms.graph import RawColumn, component_document
 from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
-from warehouse.solution import ReadPlan, ReadSolution, SolutionFragment, SolutionInput, SolutionPartition
+from warehouse.solution.solution import ReadPlan, ReadSolution, SolutionFragment, SolutionInput, SolutionPartition
 
 TYPES: dict[str, ColumnType] = {
     "words": Ragged(DType.INT64, 500),

@@ -12,7 +12,7 @@ from trainer.run_identity import RunIdentity, check_options, identity_of
 from transforms.graph import RawColumn, component_document
 from transforms.types import Dense, DType
 from warehouse.files.column_files import MemoRef
-from warehouse.solution import ReadSolution
+from warehouse.solution.solution import ReadSolution
 
 OPTIONS = config("run")
 SOLUTION = Synthetic(3, 10).solution

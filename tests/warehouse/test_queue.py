@@ -29,7 +29,7 @@ from warehouse import (
 )
 from warehouse.memos import requeue_tasks
 from warehouse.retire import retire_model
-from warehouse.solution import Read
+from warehouse.solution.solution import Read
 from warehouse.task_states import TaskState
 from warehouse.turns import read_shares
 from warehouse.work_estimates import TASK_SECS

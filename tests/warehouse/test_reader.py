@@ -31,7 +31,7 @@ from warehouse import (
 )
 from warehouse.errors import ChangedData, MemoDamaged
 from warehouse.memo_file import SUFFIX
-from warehouse.solution import ReadSolution
+from warehouse.solution.solution import ReadSolution
 
 pytestmark = pytest.mark.usefixtures("log")
 

@@ -180,11 +180,11 @@ class ReadSolution:
 
     @classmethod
     def from_document(cls, document: object) -> ReadSolution:
-        """The solution that a document describes (see :mod:`warehouse.solution_reading`).
+        """The solution that a document describes (see :mod:`warehouse.solution.parsing`).
 
         Raises :class:`~transforms.errors.DataError`, which names the place in the document, for any other.
         """
-        from warehouse.solution_reading import solution_from
+        from warehouse.solution.parsing import solution_from
 
         return solution_from(document_part(document, KIND))
 

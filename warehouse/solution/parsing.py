@@ -14,7 +14,7 @@ from transforms.subgraphs import subgraphs
 from transforms.target import MOST_CLASSES, TASKS, check_label
 from transforms.types import type_from_document
 from warehouse.files.column_files import MemoRef
-from warehouse.solution import (
+from warehouse.solution.solution import (
     ACTIONS,
     FORMAT,
     TARGET_FORMAT,
