@@ -10,7 +10,7 @@ from warehouse.causes import Cause
 from warehouse.matching.match import Action as MatchAction
 from warehouse.matching.match import Match
 from warehouse.models import StoredInput
-from warehouse.solution.solution import Action
+from warehouse.solution.parts import Action
 from warehouse.table import Fragment
 
 ReasonCode = Literal[

@@ -20,7 +20,8 @@ from warehouse.errors import MemoDamaged
 from warehouse.files.column_files import MemoRef
 from warehouse.memo_file import read_memo_file
 from warehouse.overlay_files import live_mask
-from warehouse.solution.solution import ReadSolution, SolutionFragment
+from warehouse.solution.parts import SolutionFragment
+from warehouse.solution.solution import ReadSolution
 from warehouse.storage import Storage
 from warehouse.table import Fragment, memo_key
 from warehouse.tables.raw import read_raw

@@ -17,14 +17,8 @@ from warehouse.keeping import Market, Pricing
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.merged import MergedGraph
 from warehouse.models import ModelRecord, StoredInput, get_model, stored_inputs
-from warehouse.solution.solution import (
-    Action,
-    ReadPlan,
-    ReadSolution,
-    SolutionFragment,
-    SolutionInput,
-    SolutionPartition,
-)
+from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
+from warehouse.solution.solution import ReadSolution
 from warehouse.table import Table
 from warehouse.warehouse import Warehouse
 

@@ -19,7 +19,8 @@ from warehouse import WarehouseConfig, collect_garbage, read_fragment, read_solu
 from warehouse.gc import COMPACTION
 from warehouse.queue.depths import queue_depths
 from warehouse.register import register_table
-from warehouse.solution.solution import ReadSolution, SolutionFragment
+from warehouse.solution.parts import SolutionFragment
+from warehouse.solution.solution import ReadSolution
 from warehouse.storage import Storage
 from warehouse.submit import submit_model
 from warehouse.warehouse import Warehouse

@@ -15,7 +15,7 @@ from transforms.model import Model
 from transforms.time_range import between
 from warehouse import ReadSolution, Warehouse, delete_rows, read_fragment, read_solution, submit_model
 from warehouse.reader import LABEL, LIVE, ROW, read_labels
-from warehouse.solution.solution import FORMAT, TARGET_FORMAT
+from warehouse.solution.parsing import FORMAT, TARGET_FORMAT
 
 pytestmark = pytest.mark.usefixtures("log")
 

@@ -14,7 +14,7 @@ from tests.warehouse.scenes import REPOSITORY, model, work
 from transforms.errors import DataError
 from warehouse import ReadSolution, Warehouse, read_solution, submit_model
 from warehouse.errors import UnknownModel
-from warehouse.solution.solution import FORMAT, TARGET_FORMAT
+from warehouse.solution.parsing import FORMAT, TARGET_FORMAT
 
 pytestmark = pytest.mark.usefixtures("log")
 

@@ -10,41 +10,16 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from transforms.documents import document_part, parse_document
-from transforms.graph import Node, component_from_document, raw_columns
+from transforms.graph import raw_columns
 from transforms.target import Target, target_of
-from transforms.types import ColumnType, type_document
-from warehouse.files.column_files import MemoRef
+from transforms.types import type_document
+from warehouse.solution.parsing import FORMAT, KIND, TARGET_FORMAT, solution_fields
+from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
 from warehouse.table import Fragment, content_of
-
-FORMAT = "headrace.read_solution/2"
-#: The format of a solution whose label is an expression, or whose task is not the default one.
-TARGET_FORMAT = "headrace.read_solution/3"
-#: What errors call such a document.
-KIND = "read solution"
-
-#: ``load``: read the memoized column; ``compute``: run the component, on raw columns and on the memoized subgraphs that
-#: the plan loads; ``raw``: the input is a column.
-Action = Literal["load", "compute", "raw"]
-ACTIONS: tuple[Action, ...] = ("load", "compute", "raw")
-
-
-@dataclass(frozen=True)
-class ReadPlan:
-    """How fragments that look alike are read. Many fragments share one.
-
-    ``actions``: one for every input, in order. ``loads``: the memoized columns to read, by fingerprint (which is also the
-    column's name), each with the position of its file among the fragment's ``files``: inputs, and subgraphs of inputs.
-    ``secs_a_row``: what reading and computing cost, as far as the catalog's measurements go.
-    """
-
-    actions: tuple[Action, ...]
-    loads: Mapping[str, int]
-    secs_a_row: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,45 +28,6 @@ class Read:
 
     action: Action
     file: str = ""
-
-
-@dataclass(frozen=True)
-class SolutionInput:
-    """One model input: its name, the fingerprint, the type and the document of the component that feeds it."""
-
-    name: str
-    fingerprint: str
-    type: ColumnType
-    component: Mapping[str, Any]
-
-    @cached_property
-    def root(self) -> Node:
-        """The component as a graph."""
-        return component_from_document(dict(self.component))
-
-
-@dataclass(frozen=True)
-class SolutionFragment(Fragment):
-    """A fragment, the number of the plan by which it is read, and the memo files that the plan's loads name."""
-
-    plan: int
-    files: tuple[MemoRef, ...]
-
-
-@dataclass(frozen=True)
-class SolutionPartition:
-    """One partition at one manifest version; ``[start, end)`` in UTC."""
-
-    key: str
-    start: datetime
-    end: datetime
-    version: int
-    fragments: tuple[SolutionFragment, ...]
-
-    @property
-    def rows(self) -> int:
-        """Events in the partition that were not retracted."""
-        return sum(fragment.live_rows for fragment in self.fragments)
 
 
 @dataclass(frozen=True)
@@ -184,9 +120,7 @@ class ReadSolution:
 
         Raises :class:`~transforms.errors.DataError`, which names the place in the document, for any other.
         """
-        from warehouse.solution.parsing import solution_from
-
-        return solution_from(document_part(document, KIND))
+        return cls(**solution_fields(document_part(document, KIND)))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ReadSolution:
