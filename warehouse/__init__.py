@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     )
     from warehouse.quarantine_changes import QuarantineChange, drop_tasks, retry_tasks
     from warehouse.quarantine_query import TaskQuery
-    from warehouse.queue.commit import commit_memo, commit_memos
+    from warehouse.queue.commit import commit_memos
     from warehouse.queue.depths import QueueDepth, queue_depths
-    from warehouse.queue.fail import fail_task, fail_tasks
+    from warehouse.queue.fail import fail_tasks
     from warehouse.queue.lease import heartbeat, lease_tasks, release_tasks
     from warehouse.queue.tasks import LeasedTask, MemoWritten
     from warehouse.reader import LABEL, read_fragment
@@ -94,9 +94,9 @@ _HOMES = {
     "files.column_files": ("MemoFile",),
     "memo_file": ("memo_path", "read_memo_columns", "write_memo_file"),
     "memos": ("damage_recorder", "mark_damaged"),
-    "queue.commit": ("commit_memo", "commit_memos"),
+    "queue.commit": ("commit_memos",),
     "queue.depths": ("QueueDepth", "queue_depths"),
-    "queue.fail": ("fail_task", "fail_tasks"),
+    "queue.fail": ("fail_tasks",),
     "queue.lease": ("heartbeat", "lease_tasks", "release_tasks"),
     "queue.tasks": ("LeasedTask", "MemoWritten"),
     "reader": ("LABEL", "read_fragment"),
@@ -156,14 +156,12 @@ __all__ = [
     "WarehouseConfig",
     "append_rows",
     "collect_garbage",
-    "commit_memo",
     "commit_memos",
     "compact_memos",
     "damage_recorder",
     "delete_rows",
     "drop_tasks",
     "explain_model",
-    "fail_task",
     "fail_tasks",
     "fix_columns",
     "get_component",

@@ -133,7 +133,7 @@ class MemoryQueue:
         return held
 
     def fail(self, now: float, grant: Grant, draw: float) -> TaskState | None:
-        """:func:`warehouse.queue.fail.fail_task`."""
+        """:func:`warehouse.queue.fail.fail_tasks`."""
         change = failure_change(grant.attempt, grant.losses, self.limits, now, self._retry_backoff_secs, draw)
         return change.state if self._change_held([grant], change) else None
 

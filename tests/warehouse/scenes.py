@@ -22,7 +22,6 @@ from warehouse import (
     LeasedTask,
     MemoWritten,
     Warehouse,
-    commit_memo,
     commit_memos,
     lease_tasks,
     memo_path,
@@ -124,7 +123,7 @@ def work(warehouse: Warehouse, worker: str = "worker", most: int = 10**6) -> int
     """Lease, compute and commit until nothing is left; returns the memos committed."""
     done = 0
     while done < most and (tasks := lease_tasks(warehouse, worker, limit=min(50, most - done))):
-        done += sum(commit_memo(warehouse, task, compute(warehouse, task)) for task in tasks)
+        done += sum(commit_memos(warehouse, [(task, compute(warehouse, task))])[0] for task in tasks)
     return done
 
 

@@ -22,18 +22,12 @@ from warehouse.warehouse import Warehouse
 from warehouse.work_estimates import TASK_SECS
 
 
-def commit_memo(warehouse: Warehouse, task: LeasedTask, written: MemoWritten) -> bool:
-    """Make a memo READY. False, and nothing is changed, if the lease was lost to another worker.
-
-    True again for what this very lease has committed already.
-    """
-    return commit_memos(warehouse, [(task, written)])[0]
-
-
 def commit_memos(
     warehouse: Warehouse, done: Iterable[tuple[LeasedTask, MemoWritten]], works: Sequence[OperatorWork] = ()
 ) -> tuple[bool, ...]:
-    """:func:`commit_memo` for many tasks in one transaction; one answer for each.
+    """Make memos READY, in one transaction. For each False, and nothing is changed, if its lease was lost to another worker.
+
+    True again for what this very lease has committed already.
 
     ``works``: what the operators took that computed them. It is added to what is known of costs, with the memos' own.
     """

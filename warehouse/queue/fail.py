@@ -16,24 +16,6 @@ from warehouse.turns import amend_charges
 from warehouse.warehouse import Warehouse
 
 
-def fail_task(
-    warehouse: Warehouse,
-    task: LeasedTask,
-    failure: Failure,
-    *,
-    worker: str | None = None,
-    secs: float | None = None,
-    draw: Callable[[], float] = random.random,
-) -> TaskState | None:
-    """Report a failed attempt. The task is queued again, or FAILED (quarantined) after the last one.
-
-    Returns its new state, or None if the lease was lost to another worker and nothing was changed. ``draw``: a random
-    number in ``[0, 1)``, for the wait before the next attempt. ``secs``: what the attempt took of one core; None: nobody knows,
-    unless nothing was tried.
-    """
-    return fail_tasks(warehouse, [(task, failure)], worker=worker, secs=secs, draw=draw)[0]
-
-
 def fail_tasks(
     warehouse: Warehouse,
     failed: Iterable[tuple[LeasedTask, Failure]],
@@ -42,7 +24,13 @@ def fail_tasks(
     secs: float | None = None,
     draw: Callable[[], float] = random.random,
 ) -> tuple[TaskState | None, ...]:
-    """:func:`fail_task` for many tasks in one transaction; one answer for each, as if they were reported one by one."""
+    """Report failed attempts, in one transaction, as if one by one. A task is queued again, or FAILED (quarantined) after
+    the last one.
+
+    Returns each task's new state, or None if its lease was lost to another worker and nothing was changed. ``draw``: a random
+    number in ``[0, 1)``, for the wait before the next attempt. ``secs``: what each attempt took of one core; None: nobody knows,
+    unless nothing was tried.
+    """
     now, config, listed = warehouse.clock(), warehouse.config, list(failed)
 
     def attempt(task: LeasedTask, failure: Failure) -> FailedAttempt:
