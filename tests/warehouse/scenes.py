@@ -31,6 +31,8 @@ from warehouse import (
 )
 from warehouse.files.column_files import NewFile
 from warehouse.rates import Rates
+from warehouse.solution.parts import SolutionFragment
+from warehouse.solution.solution import ReadSolution
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -117,6 +119,13 @@ def compute(warehouse: Warehouse, task: LeasedTask) -> MemoWritten:
 def pretended(path: str = "memos/x", size_bytes: int = 1) -> MemoWritten:
     """A memo that nobody wrote, for tests that only move states."""
     return MemoWritten(NewFile(path, "0" * 64, 3, size_bytes), 3, size_bytes, 0.1)
+
+
+def read_of(solution: ReadSolution, fragment: SolutionFragment, name: str) -> tuple[str, str]:
+    """How a solution obtains an input over a fragment, and the file that it loads, empty where it loads none."""
+    plan = solution.plans[fragment.plan]
+    item, action = next(pair for pair in zip(solution.inputs, plan.actions, strict=True) if pair[0].name == name)
+    return action, fragment.files[plan.loads[item.fingerprint]].path if action == "load" else ""
 
 
 def work(warehouse: Warehouse, worker: str = "worker", most: int = 10**6) -> int:

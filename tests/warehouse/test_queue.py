@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from tests.warehouse.scenes import Clock, compute, events, model, pretended, work, write_partition
+from tests.warehouse.scenes import Clock, compute, events, model, pretended, read_of, work, write_partition
 from warehouse import (
     Failure,
     TaskQuery,
@@ -28,7 +28,6 @@ from warehouse import (
 )
 from warehouse.memos import requeue_tasks
 from warehouse.retire import retire_model
-from warehouse.solution.solution import Read
 from warehouse.task_states import TaskState
 from warehouse.turns import read_shares
 from warehouse.work_estimates import TASK_SECS
@@ -44,9 +43,9 @@ def states(warehouse: Warehouse) -> list[tuple[str, str]]:
         return [(task, memo) for task, memo in connection.execute(query)]
 
 
-def first_read(warehouse: Warehouse) -> Read:
+def first_read(warehouse: Warehouse) -> tuple[str, str]:
     solution = read_solution(warehouse, "ctr")
-    return solution.read_of(solution.partitions[0].fragments[0], "input_0")
+    return read_of(solution, solution.partitions[0].fragments[0], "input_0")
 
 
 def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
@@ -60,7 +59,7 @@ def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
     assert set(states(warehouse)) == {("LEASED", "RUNNING")}
     assert commit_memos(warehouse, [(task, WRITTEN) for task in tasks]) == (True,) * 6
     assert set(states(warehouse)) == {("DONE", "READY")}
-    assert first_read(warehouse) == Read("load", "memos/x")
+    assert first_read(warehouse) == ("load", "memos/x")
     assert commit_memos(warehouse, [(tasks[0], WRITTEN)])[0] is True, "this very commit was made"
     other = replace(WRITTEN, file=replace(WRITTEN.file, path="memos/y"))
     assert commit_memos(warehouse, [(tasks[0], other)])[0] is False, "done is done"
@@ -227,7 +226,7 @@ def test_an_expired_lease_is_taken_over_and_the_late_commit_is_fenced_off(wareho
     assert heartbeat(warehouse, [slow, taken]) == (taken,)
     assert release_tasks(warehouse, [slow]) == 0
     assert commit_memos(warehouse, [(taken, WRITTEN)])[0] is True
-    assert first_read(warehouse) == Read("load", "memos/x")
+    assert first_read(warehouse) == ("load", "memos/x")
 
 
 def test_an_expired_lease_that_nobody_took_may_still_commit(warehouse: Warehouse, clock: Clock) -> None:
@@ -258,7 +257,7 @@ def test_failures_are_retried_and_then_quarantined(warehouse: Warehouse, clock: 
     assert queue_depths(warehouse)[0] == replace(queue_depths(warehouse)[0], queued=2, leased=0, failed=1)
     assert work(warehouse) == 2, "one bad task costs no other"
     assert submit_model(warehouse, model(inputs=1)).queued == 0
-    assert first_read(warehouse) == Read("compute")
+    assert first_read(warehouse) == ("compute", "")
     assert retry_tasks(warehouse, TaskQuery()).tasks == 1
     assert work(warehouse) == 1
     assert retry_tasks(warehouse, TaskQuery()).tasks == 0

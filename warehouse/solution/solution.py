@@ -14,20 +14,10 @@ from functools import cached_property
 from typing import Any
 
 from transforms.documents import document_part, parse_document
-from transforms.graph import raw_columns
 from transforms.target import Target, target_of
 from transforms.types import type_document
 from warehouse.solution.parsing import FORMAT, KIND, TARGET_FORMAT, solution_fields
 from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
-from warehouse.table import Fragment, content_of
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """How one input is obtained over one fragment. ``file`` is set for ``load`` only, relative to the home."""
-
-    action: Action
-    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,31 +62,9 @@ class ReadSolution:
         of_plan = [plan.actions.count(action) for plan in self.plans]
         return sum(of_plan[fragment.plan] for fragment in self.fragments)
 
-    def read_of(self, fragment: SolutionFragment, name: str) -> Read:
-        """How the input of this name is obtained over a fragment of this solution."""
-        plan = self.plans[fragment.plan]
-        at = next(i for i, item in enumerate(self.inputs) if item.name == name)
-        if plan.actions[at] != "load":
-            return Read(plan.actions[at])
-        return Read("load", fragment.files[plan.loads[self.inputs[at].fingerprint]].path)
-
     def digest(self) -> str:
         """SHA-256 of the whole document, reads included: it changes when a memo becomes ready."""
         return _sha256(self.to_document())
-
-    def content_digest(self) -> str:
-        """SHA-256 of *which values* are read (inputs, label, fragments in order), however each is obtained.
-
-        This is the one to compare across a resume: a memo that became ready, or was evicted, leaves it as it is.
-        """
-        inputs = [[item.name, item.fingerprint] for item in self.inputs]
-        read = {column.name for item in self.inputs for column in raw_columns(item.root)}
-        read.update(self.target.columns)
-        partitions = [
-            [part.key, [[content_of(fragment, read), _deleted(fragment)] for fragment in part.fragments]]
-            for part in self.partitions
-        ]
-        return _sha256({"label": self.target.identity, "inputs": inputs, "partitions": partitions})
 
     def to_document(self) -> dict[str, Any]:
         """The solution as a JSON object, the inverse of :meth:`from_document`."""
@@ -126,10 +94,6 @@ class ReadSolution:
     def from_json(cls, text: str | bytes) -> ReadSolution:
         """:meth:`from_document` of JSON text, whose names must also be given once in each object."""
         return cls.from_document(parse_document(text, KIND))
-
-
-def _deleted(fragment: Fragment) -> str:
-    return fragment.deletions.checksum if fragment.deletions is not None else ""
 
 
 def _sha256(document: Mapping[str, Any]) -> str:
