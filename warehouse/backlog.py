@@ -1,4 +1,4 @@
-"""What every client's queue is worth: tasks, seconds of one core, bytes, and how long the oldest has waited.
+"""Read the backlog from the catalog: what every client waits for (:mod:`warehouse.scheduling.backlog`).
 
 The catalog adds up rows by component; a task is never a value of Python's here, however many there are.
 """

@@ -1,4 +1,4 @@
-"""Survey what a model needs against what the catalog has, and queue what is missing. Inside the caller's transaction."""
+"""Queue the memos that a model needs and the catalog lacks. Inside the caller's transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read what a solution says: raw columns, memoized columns, or columns computed on the spot. Needs no catalog."""
+"""Read a fragment as a solution plans it: memos are loaded, the rest is computed from raw columns. Needs no catalog."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tasks in the catalog: leased, committed, failed and counted, a transaction each."""
+"""Tasks in the catalog: each function leases, commits, fails or counts them in one transaction."""
