@@ -44,7 +44,7 @@ from warehouse import (
     submit_model,
 )
 from warehouse.manifests import current_fragments
-from warehouse.solution import ReadSolution
+from warehouse.solution.solution import ReadSolution
 
 SIZES = {"postgresql": Size(1_000_000), "sqlite": Size(100_000)}
 SMALL = Size(600, fragments=4, real=300, hours=48, inputs=50, in_file=60, waiting=5)

@@ -40,7 +40,8 @@ from trainer.readers import DecodedFragment, decode
 from trainer.run_identity import in_time_order
 from trainer.trained import load_trained
 from warehouse import Warehouse, WarehouseConfig, read_fragment, read_solution, register_table, submit_model
-from warehouse.solution import ReadSolution, SolutionFragment
+from warehouse.solution.parts import SolutionFragment
+from warehouse.solution.solution import ReadSolution
 
 
 @dataclass(frozen=True, slots=True)

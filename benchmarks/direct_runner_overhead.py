@@ -37,8 +37,8 @@ from transforms.model import Model
 from transforms.plan import Plan, compile_plan
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, release_tasks, submit_model
 from warehouse.memo_file import write_memo_file
-from warehouse.reader import read_raw
 from warehouse.storage import Storage
+from warehouse.tables.raw import read_raw
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TARGET = 0.15

@@ -30,7 +30,8 @@ from benchmarks.harness import machine
 from transforms.memory import keep_freed_memory
 from warehouse import Storage, write_memo_file
 from warehouse.arrow_file import read_arrow_file, write_arrow_file
-from warehouse.memo_file import MemoFile, read_memo_file
+from warehouse.files.column_files import MemoFile
+from warehouse.memo_file import read_memo_file
 
 COLUMNS = 50
 

@@ -54,8 +54,9 @@ from warehouse import (
 )
 from warehouse.costs import CostModel
 from warehouse.coverage import find_coverage
+from warehouse.files.column_files import NewFile
 from warehouse.manifests import PlacedFragment, current_fragments
-from warehouse.memo_file import NewFile, memo_path
+from warehouse.memo_file import memo_path
 from warehouse.merged import MergedGraph
 from warehouse.rates import LIST_PRICES
 from warehouse.retire import retire_model

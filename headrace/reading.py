@@ -26,7 +26,8 @@ from transforms.time_range import Moment, moment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from warehouse.solution import ReadSolution, SolutionFragment
+    from warehouse.solution.parts import SolutionFragment
+    from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
 #: What a read may give.

@@ -23,9 +23,10 @@ from transforms.plan import Artifacts, ComponentFailure, Plan, compile_plan, no_
 from warehouse.artifacts import ArtifactSource
 from warehouse.errors import MissingFile
 from warehouse.failures import Failure, FailureKind
-from warehouse.memo_file import MemoFile, NewFile, memo_path_of, write_memo_file
-from warehouse.reader import read_raw
+from warehouse.files.column_files import MemoFile, NewFile
+from warehouse.memo_file import memo_path_of, write_memo_file
 from warehouse.storage import Storage
+from warehouse.tables.raw import read_raw
 
 #: Enough rows to meet nulls and the commonest lengths.
 _WARMING_ROWS = 256

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from transforms.documents import Part, document_part, parse_document
 from transforms.measured import OperatorWork, summed, work_from_document
 from warehouse.failures import Failure
-from warehouse.memo_file import NewFile
+from warehouse.files.column_files import NewFile
 from warehouse.table import Fragment
 
 

@@ -17,7 +17,7 @@ from pipelines.staging import for_job, ready_to_run, template_location
 from pipelines.work_in_hand import group_by_fragment
 from pipelines.worker import WorkerConfig
 from transforms.errors import InputError
-from warehouse.queue import lease_tasks
+from warehouse.queue.lease import lease_tasks
 from warehouse.submit import queue_missing
 from warehouse.warehouse import Warehouse
 

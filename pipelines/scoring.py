@@ -40,7 +40,8 @@ from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
 from transforms.graph import raw_columns
 from warehouse.reader import read_fragment
-from warehouse.solution import ReadSolution, SolutionFragment, SolutionPartition
+from warehouse.solution.parts import SolutionFragment, SolutionPartition
+from warehouse.solution.solution import ReadSolution
 from warehouse.storage import Storage
 from warehouse.table import content_of
 

@@ -18,7 +18,10 @@ from pipelines.worker_report import WorkerReport
 from transforms.errors import StorageError
 from warehouse.catalog import chunks
 from warehouse.memo_file import memo_path
-from warehouse.queue import LeasedTask, MemoWritten, commit_memos, fail_tasks, over_current_data
+from warehouse.queue.commit import commit_memos
+from warehouse.queue.fail import fail_tasks
+from warehouse.queue.lease import over_current_data
+from warehouse.queue.tasks import LeasedTask, MemoWritten
 from warehouse.table import Overlay
 from warehouse.warehouse import Warehouse
 

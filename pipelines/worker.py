@@ -31,14 +31,9 @@ from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, Worke
 from pipelines.worker_report import WorkerReport
 from transforms.errors import InputError
 from warehouse.batching import BatchBudget
-from warehouse.queue import (
-    LeasedTask,
-    heartbeat,
-    lease_tasks,
-    queued_tasks,
-    release_tasks,
-    unfinished_tasks,
-)
+from warehouse.queue.depths import queued_tasks, unfinished_tasks
+from warehouse.queue.lease import heartbeat, lease_tasks, release_tasks
+from warehouse.queue.tasks import LeasedTask
 from warehouse.submit import queue_missing
 from warehouse.warehouse import Warehouse
 

@@ -17,7 +17,7 @@ from pipelines.worker import WorkerConfig, run_worker
 from tests.conftest import ROOT
 from tests.pipelines.scenes import model, open_home
 from transforms.model import Model
-from warehouse.queue import lease_tasks
+from warehouse.queue.lease import lease_tasks
 from warehouse.register import register_table
 from warehouse.storage import Storage
 from warehouse.submit import submit_model

@@ -24,7 +24,7 @@ from trainer.readers import DecodedFragment, ReadFragment, batches, decode, take
 from trainer.run_identity import in_time_order
 from trainer.run_state import build_weights
 from trainer.saved_run import read_newest_run
-from warehouse.solution import ReadSolution
+from warehouse.solution.solution import ReadSolution
 
 Array = np.ndarray[Any, np.dtype[Any]]
 #: Called with a sentence about what is tried now.

@@ -16,7 +16,7 @@ import pyarrow as pa
 from trainer.errors import BadFeature, BadLabel
 from trainer.heads import Head, LabelFigures, head_of
 from trainer.readers import ROW_COLUMN, FragmentRef, ReadFragment, stored_labels
-from warehouse.solution import ReadSolution
+from warehouse.solution.solution import ReadSolution
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

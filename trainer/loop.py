@@ -40,7 +40,7 @@ from trainer.run_state import (
 )
 from trainer.saved_run import SavedRun, read_newest_run
 from transforms.errors import listed
-from warehouse.solution import ReadSolution
+from warehouse.solution.solution import ReadSolution
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from trainer.inputs import InputLayout, TypedInput, width_of
 from transforms.columns import Numbers, RaggedItems, Vectors, WeightedItems, conform, from_arrow
 from transforms.errors import DataError
 from transforms.types import Dense, DType
-from warehouse.solution import SolutionFragment
+from warehouse.solution.parts import SolutionFragment
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -21,7 +21,8 @@ from trainer.inputs import TypedInput
 from transforms.errors import DataError, InputError, listed
 from transforms.graph import component_from_document, raw_columns
 from transforms.types import type_document, type_from_document
-from warehouse.solution import ReadSolution, SolutionPartition
+from warehouse.solution.parts import SolutionPartition
+from warehouse.solution.solution import ReadSolution
 from warehouse.table import Fragment
 
 

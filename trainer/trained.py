@@ -20,7 +20,7 @@ from trainer.run_identity import RunIdentity, check_inputs, identity_of, in_time
 from trainer.run_state import Progress, Weights, build_weights
 from trainer.saved_run import read_newest_run
 from transforms.errors import NotFound
-from warehouse.solution import ReadSolution
+from warehouse.solution.solution import ReadSolution
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from warehouse.eviction_plan import EvictionPlan, EvictionRequest
     from warehouse.explain import explain_model
     from warehouse.failures import Failure
+    from warehouse.files.column_files import MemoFile
     from warehouse.findings import Finding
     from warehouse.gc import Collected, collect_garbage
     from warehouse.history import TableVersion, table_history
-    from warehouse.memo_file import MemoFile, memo_path, read_memo_columns, write_memo_file
+    from warehouse.memo_file import memo_path, read_memo_columns, write_memo_file
     from warehouse.memos import damage_recorder, mark_damaged
     from warehouse.overlay_files import live_mask
     from warehouse.pinned import pinned_solution
@@ -43,29 +44,23 @@ if TYPE_CHECKING:
     )
     from warehouse.quarantine_changes import QuarantineChange, drop_tasks, retry_tasks
     from warehouse.quarantine_query import TaskQuery
-    from warehouse.queue import (
-        LeasedTask,
-        MemoWritten,
-        QueueDepth,
-        commit_memo,
-        commit_memos,
-        fail_task,
-        fail_tasks,
-        heartbeat,
-        lease_tasks,
-        queue_depths,
-        release_tasks,
-    )
-    from warehouse.reader import LABEL, read_fragment, read_raw
+    from warehouse.queue.commit import commit_memos
+    from warehouse.queue.depths import QueueDepth, queue_depths
+    from warehouse.queue.fail import fail_tasks
+    from warehouse.queue.lease import heartbeat, lease_tasks, release_tasks
+    from warehouse.queue.tasks import LeasedTask, MemoWritten
+    from warehouse.reader import LABEL, read_fragment
     from warehouse.register import Registration, register_table
     from warehouse.retire import Retirement, retire_model
     from warehouse.search import SearchResult, get_component, search_components
     from warehouse.search_query import ComponentQuery
-    from warehouse.solution import ReadSolution, read_solution
+    from warehouse.solution.solution import ReadSolution
+    from warehouse.solving import read_solution
     from warehouse.statistics import Status, list_models, list_tables, status
     from warehouse.storage import Storage
     from warehouse.submit import Submission, queue_missing, submit_model
     from warehouse.table import ColumnSchema, Fragment, Manifest, Table, memo_key
+    from warehouse.tables.raw import read_raw
     from warehouse.verify import Verified, verify_warehouse
     from warehouse.warehouse import Warehouse
 
@@ -96,21 +91,25 @@ _HOMES = {
     "eviction_plan": ("EvictionPlan", "EvictionRequest"),
     "explain": ("explain_model",),
     "failures": ("Failure",),
-    "memo_file": ("MemoFile", "memo_path", "read_memo_columns", "write_memo_file"),
+    "files.column_files": ("MemoFile",),
+    "memo_file": ("memo_path", "read_memo_columns", "write_memo_file"),
     "memos": ("damage_recorder", "mark_damaged"),
-    "queue": (
-        "LeasedTask", "MemoWritten", "QueueDepth", "commit_memo", "commit_memos", "fail_task", "fail_tasks", "heartbeat",
-        "lease_tasks", "queue_depths", "release_tasks",
-    ),
-    "reader": ("LABEL", "read_fragment", "read_raw"),
+    "queue.commit": ("commit_memos",),
+    "queue.depths": ("QueueDepth", "queue_depths"),
+    "queue.fail": ("fail_tasks",),
+    "queue.lease": ("heartbeat", "lease_tasks", "release_tasks"),
+    "queue.tasks": ("LeasedTask", "MemoWritten"),
+    "reader": ("LABEL", "read_fragment"),
     "register": ("Registration", "register_table"),
     "retire": ("Retirement", "retire_model"),
     "search": ("SearchResult", "get_component", "search_components"),
     "search_query": ("ComponentQuery",),
-    "solution": ("ReadSolution", "read_solution"),
+    "solution.solution": ("ReadSolution",),
+    "solving": ("read_solution",),
     "statistics": ("Status", "list_models", "list_tables", "status"),
     "storage": ("Storage",),
     "submit": ("Submission", "queue_missing", "submit_model"),
+    "tables.raw": ("read_raw",),
     "table": ("ColumnSchema", "Fragment", "Manifest", "Table", "memo_key"),
     "warehouse": ("Warehouse",),
 }  # fmt: skip
@@ -157,14 +156,12 @@ __all__ = [
     "WarehouseConfig",
     "append_rows",
     "collect_garbage",
-    "commit_memo",
     "commit_memos",
     "compact_memos",
     "damage_recorder",
     "delete_rows",
     "drop_tasks",
     "explain_model",
-    "fail_task",
     "fail_tasks",
     "fix_columns",
     "get_component",

@@ -24,7 +24,7 @@ from transforms.errors import DataError, InputError
 from warehouse.arrow_bounds import check_arrow_file
 from warehouse.digests import column_digest, table_digests
 from warehouse.errors import MemoDamaged
-from warehouse.memo_file import ColumnBytes, MemoFile, size_shares
+from warehouse.files.column_files import ColumnBytes, MemoFile, size_shares
 from warehouse.storage import Storage
 from warehouse.whole_arrays import one_array
 

@@ -8,43 +8,12 @@ content when a survey meets it there; one that is queued or being computed is no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from sqlalchemy import Connection, delete, select
 
 from warehouse import schema
 from warehouse.catalog import chunks, insert_absent, one_of
-from warehouse.manifests import fragments_by_row
-from warehouse.matching import AWAITED, Action, Match
-from warehouse.table import content_of
-
-
-def await_elsewhere(connection: Connection, columns: Mapping[str, Sequence[str]], matches: Sequence[Match]) -> None:
-    """Note every content that waits for a memo which is computed from another one; ``columns`` are those components read."""
-
-    def content(one: Match) -> str:
-        return content_of(one.wanted.placed.fragment, columns[one.wanted.fingerprint])
-
-    queued = {one.wanted.memo_key: one for one in matches if one.action is Action.QUEUE}
-    waiting = [one for one in matches if one.action in AWAITED and not _is_its_own(one)]
-    rows = {one.record.fragment for one in waiting if one.record is not None}
-    sources = fragments_by_row(connection, rows) if rows else {}
-    noted = set()
-    for one in waiting:
-        key, here = one.wanted.memo_key, content(one)
-        if key in queued:
-            known = content(queued[key])
-        else:
-            assert one.record is not None  # nobody queued it now
-            known = content_of(sources[one.record.fragment], columns[one.wanted.fingerprint])
-        if here != known:
-            noted.add((key, here))
-    await_contents(connection, noted)
-
-
-def _is_its_own(one: Match) -> bool:
-    """Whether the memo is computed from the fragment that waits for it."""
-    return one.record is not None and one.record.fragment == one.wanted.placed.row
 
 
 def await_contents(connection: Connection, noted: Iterable[tuple[str, str]]) -> None:

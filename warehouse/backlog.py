@@ -1,4 +1,4 @@
-"""What every client's queue is worth: tasks, seconds of one core, bytes, and how long the oldest has waited.
+"""Read the backlog from the catalog: what every client waits for (:mod:`warehouse.scheduling.backlog`).
 
 The catalog adds up rows by component; a task is never a value of Python's here, however many there are.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
+from warehouse.scheduling.backlog import Backlog, ClientBacklog
 from warehouse.task_states import TaskState
 from warehouse.waiting import (
     Waiters,
@@ -25,42 +25,6 @@ from warehouse.waiting import (
 )
 from warehouse.warehouse import Warehouse
 from warehouse.work_estimates import TASK_SECS, WorkEstimate, load_estimates
-
-
-@dataclass(frozen=True, slots=True)
-class ClientBacklog:
-    """One client's unfinished work. ``tasks`` are queued or leased, ``leased`` of them are with a worker.
-
-    ``secs``: of one core, as estimated; ``memo_bytes`` that they will write. Both are this client's part: a task that
-    several clients wait for is shared alike. ``oldest_secs``: how long the oldest has waited. ``deadline_secs``: how long
-    one may wait, ``weight``: the client's claim on the workers. ``failed`` tasks are quarantined, and no work.
-    """
-
-    client: str
-    tasks: int = 0
-    leased: int = 0
-    failed: int = 0
-    secs: float = 0.0
-    memo_bytes: float = 0.0
-    oldest_secs: float = 0.0
-    deadline_secs: float = 3600.0
-    weight: float = 1.0
-
-    @property
-    def queued(self) -> int:
-        """Tasks that no worker has."""
-        return self.tasks - self.leased
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """All clients' queues at one moment, by name. ``fragments``: how many could be computed side by side; ``workers`` hold
-    leases that have not run out.
-    """
-
-    clients: tuple[ClientBacklog, ...] = ()
-    fragments: int = 0
-    workers: int = 0
 
 
 def read_backlog(warehouse: Warehouse) -> Backlog:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transforms.errors import InputError
-from warehouse.backlog import Backlog, ClientBacklog
 from warehouse.fair_shares import FLOOR_SHARE, shares
+from warehouse.scheduling.backlog import Backlog, ClientBacklog
 
 
 @dataclass(frozen=True, slots=True)

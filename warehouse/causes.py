@@ -13,8 +13,9 @@ from transforms.graph import Node, component_from_document, operator_versions, r
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
 from warehouse.manifests import PlacedFragment, earlier_fragments
-from warehouse.matching import Match, MemoRecord, Wanted, memo_key
-from warehouse.memos import find_memos
+from warehouse.matching.match import Match, Wanted
+from warehouse.memos import MemoRecord, find_memos
+from warehouse.table import memo_key
 
 CauseCode = Literal["never_seen", "operator_version", "data_changed", "evicted"]
 

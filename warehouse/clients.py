@@ -12,7 +12,7 @@ from warehouse import schema
 from warehouse.config import WarehouseConfig
 from warehouse.errors import UnknownClient
 from warehouse.fair_shares import check_weight
-from warehouse.queue import read_depths
+from warehouse.queue.depths import read_depths
 from warehouse.turns import shares_now
 from warehouse.warehouse import Warehouse
 
@@ -22,7 +22,7 @@ class Client:
     """One client. ``share``: the part of the workers that it gets now, None while it has nothing to lease.
 
     ``deadline_secs``: how long its tasks may wait, None for the default. ``queued``, ``leased`` and ``failed`` are those of
-    its :class:`~warehouse.queue.QueueDepth`, ``leased_tasks`` counts all that it ever got. ``virtual_secs``: its virtual
+    its :class:`~warehouse.queue.depths.QueueDepth`, ``leased_tasks`` counts all that it ever got. ``virtual_secs``: its virtual
     time (:mod:`warehouse.fair_shares`), None before its first turn; among those who wait the least is served next.
     """
 

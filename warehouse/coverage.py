@@ -18,10 +18,9 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 from transforms.encoding import digest
 from warehouse import schema
 from warehouse.catalog import chunks, insert_absent, one_of
+from warehouse.files.column_files import MemoRef, NewFile
 from warehouse.manifests import PlacedFragment
-from warehouse.memo_file import NewFile
 from warehouse.row_sets import insert_rows
-from warehouse.solution import MemoRef
 from warehouse.table import content_of
 from warehouse.task_states import MemoState
 

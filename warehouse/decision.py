@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from warehouse.causes import Cause
-from warehouse.matching import Action as MatchAction
-from warehouse.matching import Match
+from warehouse.matching.match import Action as MatchAction
+from warehouse.matching.match import Match
 from warehouse.models import StoredInput
-from warehouse.solution import Action
+from warehouse.solution.parts import Action
 from warehouse.table import Fragment
 
 ReasonCode = Literal[

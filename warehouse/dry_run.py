@@ -18,11 +18,11 @@ from warehouse.analyses import Resolution, resolve_components
 from warehouse.causes import find_causes
 from warehouse.coverage import find_coverage
 from warehouse.decision import Decision
-from warehouse.enqueue import Counts, Keeps, Survey, count_inputs, survey
 from warehouse.explain import decisions_of, versions_of
-from warehouse.keeping import Market
+from warehouse.keeping import KeepDecision, Market
 from warehouse.manifests import current_fragments, get_table
-from warehouse.matching import Action, Match
+from warehouse.matching.match import Action, Match
+from warehouse.matching.survey import Counts, Survey, count_inputs, survey
 from warehouse.merged import MergedGraph
 from warehouse.model_analyses import UsedAnalysis, pinned_analyses
 from warehouse.models import ModelRecord, StoredInput, find_model, stored_inputs
@@ -219,8 +219,8 @@ def _match(
     graph = MergedGraph(tuple(item.component for item in inputs))
     market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    keeps: Keeps = market.keeps(record)(graph)
-    decide: Callable[[MergedGraph], Keeps] = lambda _: keeps  # noqa: E731
+    keeps: KeepDecision = market.keeps(record)(graph)
+    decide: Callable[[MergedGraph], KeepDecision] = lambda _: keeps  # noqa: E731
     mine = versions_of(connection, record.name)
     for first, last in blocks(len(fragments), len(inputs)):
         part = coverage.part(first, last)

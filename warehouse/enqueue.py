@@ -1,93 +1,24 @@
-"""Survey what a model needs against what the catalog has, and queue what is missing. Inside the caller's transaction."""
+"""Queue the memos that a model needs and the catalog lacks. Inside the caller's transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from warehouse import schema
-from warehouse.awaited import await_elsewhere
+from warehouse.awaited import await_contents
 from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.causes import Cause, find_causes
-from warehouse.coverage import Coverage, cover, find_coverage
-from warehouse.manifests import PlacedFragment, standing_rows
-from warehouse.matching import AWAITED, Action, Match, match, wanted_memos
-from warehouse.memos import find_memos, requeue_tasks
+from warehouse.coverage import cover
+from warehouse.manifests import fragments_by_row, standing_rows
+from warehouse.matching.match import AWAITED, Action, Match
+from warehouse.matching.survey import Counts, Survey
+from warehouse.memos import requeue_tasks
 from warehouse.merged import MergedGraph
-from warehouse.models import ModelRecord, StoredInput, write_components
+from warehouse.models import ModelRecord, write_components
 from warehouse.table import content_of
 from warehouse.task_states import MemoState, TaskState
-
-#: Which operations to keep, given those that are ready: the matching policy over one merged graph.
-Keeps = Callable[[Collection[str]], Collection[str]]
-
-
-@dataclass(frozen=True)
-class Survey:
-    """A model's merged graph over fragments of its table.
-
-    ``coverage``: what is ready, of every operation. ``kept``: for each pattern of it, what else should be kept.
-    ``matches``: what became of those, by fingerprint and the fragment's position; memos that turned out to be ready under
-    another content are among them.
-    """
-
-    inputs: tuple[StoredInput, ...]
-    graph: MergedGraph
-    fragments: tuple[PlacedFragment, ...]
-    coverage: Coverage
-    kept: tuple[Collection[str], ...]
-    matches: Mapping[str, Mapping[int, Match]]
-
-    @property
-    def rows(self) -> frozenset[int]:
-        """The fragments' rows in the catalog."""
-        return frozenset(placed.row for placed in self.fragments)
-
-    @property
-    def all_matches(self) -> list[Match]:
-        """One match for every component that is wanted of a fragment and not ready there."""
-        return [one for found in self.matches.values() for one in found.values()]
-
-    def is_ready(self, fingerprint: str, position: int) -> bool:
-        """Whether the component's memo over the fragment at ``position`` can be loaded."""
-        if fingerprint in self.coverage.slots(position):
-            return True
-        one = self.matches.get(fingerprint, {}).get(position)
-        return one is not None and one.action is Action.LOAD
-
-
-def survey(
-    connection: Connection,
-    inputs: Sequence[StoredInput],
-    fragments: tuple[PlacedFragment, ...],
-    keeps: Callable[[MergedGraph], Keeps],
-    *,
-    graph: MergedGraph | None = None,
-    coverage: Coverage | None = None,
-    requeue_evicted: bool = True,
-) -> Survey:
-    """Match the model's graph against what is ready over the fragments, and look up what should be kept and is not.
-
-    ``graph``: that of the inputs, and ``coverage`` of its operations over the fragments, where the caller has them.
-    """
-    graph = graph or MergedGraph(tuple(item.component for item in inputs))
-    coverage = coverage or find_coverage(connection, graph.columns(graph.operations), fragments)
-    decide = keeps(graph)
-    kept = tuple(tuple(decide(pattern.slots)) for pattern in coverage.patterns)
-    columns = [graph.columns(chosen) for chosen in kept]
-    wanted = []
-    positions = []
-    for position, (placed, covered) in enumerate(zip(fragments, coverage.fragments, strict=True)):
-        here = wanted_memos(columns[covered.pattern], (placed,))
-        wanted += here
-        positions += [position] * len(here)
-    memos = find_memos(connection, (item.memo_key for item in wanted))
-    matches: dict[str, dict[int, Match]] = {}
-    for position, one in zip(positions, match(wanted, memos, requeue_evicted=requeue_evicted), strict=True):
-        matches.setdefault(one.wanted.fingerprint, {})[position] = one
-    return Survey(tuple(inputs), graph, fragments, coverage, kept, matches)
 
 
 def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now: float) -> set[str]:
@@ -99,7 +30,7 @@ def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now:
     causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
     _write_memos(connection, model, missing, causes, now)
     _cover_again(connection, found.graph, [one for one in matches if one.action is Action.LOAD])
-    await_elsewhere(connection, found.graph.columns_of, matches)
+    _await_elsewhere(connection, found.graph.columns_of, matches)
     _move_to_current(connection, model.table, matches, found.rows)
     return {one.wanted.memo_key for one in matches if one.action in (Action.QUEUE, *AWAITED)}
 
@@ -115,6 +46,34 @@ def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[Mat
         places.setdefault(place, set()).add(one.wanted.fingerprint)
     if places:
         cover(connection, places)
+
+
+def _await_elsewhere(connection: Connection, columns: Mapping[str, Sequence[str]], matches: Sequence[Match]) -> None:
+    """Note every content that waits for a memo which is computed from another one; ``columns`` are those components read."""
+
+    def content(one: Match) -> str:
+        return content_of(one.wanted.placed.fragment, columns[one.wanted.fingerprint])
+
+    queued = {one.wanted.memo_key: one for one in matches if one.action is Action.QUEUE}
+    waiting = [one for one in matches if one.action in AWAITED and not _is_its_own(one)]
+    rows = {one.record.fragment for one in waiting if one.record is not None}
+    sources = fragments_by_row(connection, rows) if rows else {}
+    noted = set()
+    for one in waiting:
+        key, here = one.wanted.memo_key, content(one)
+        if key in queued:
+            known = content(queued[key])
+        else:
+            assert one.record is not None  # nobody queued it now
+            known = content_of(sources[one.record.fragment], columns[one.wanted.fingerprint])
+        if here != known:
+            noted.add((key, here))
+    await_contents(connection, noted)
+
+
+def _is_its_own(one: Match) -> bool:
+    """Whether the memo is computed from the fragment that waits for it."""
+    return one.record is not None and one.record.fragment == one.wanted.placed.row
 
 
 def _write_memos(
@@ -174,63 +133,6 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[Match
         connection.execute(update(of).where(of.c.memo_key == bindparam("key")).values(fragment=bindparam("row")), pairs)
         place = {"table_name": table, "partition": bindparam("part")}
         connection.execute(update(tasks).where(tasks.c.memo_key == bindparam("key")).values(**place), pairs)
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What became of (input, fragment) pairs. ``failed``: quarantined, or evicted and left so. ``computed``: the policy
-    keeps no memo of them. ``dropped``: taken out of the queue for good.
-    """
-
-    hits: int = 0
-    shared: int = 0
-    queued: int = 0
-    failed: int = 0
-    computed: int = 0
-    dropped: int = 0
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(self.hits + other.hits, self.shared + other.shared, self.queued + other.queued,
-                      self.failed + other.failed, self.computed + other.computed, self.dropped + other.dropped)  # fmt: skip
-
-
-def count_pairs(found: Survey) -> Counts:
-    """Count the (input, fragment) pairs. Two inputs of one component are two: the second is a hit, or shared.
-
-    ``shared`` pairs were queued by an earlier request, of this model or of another one.
-    """
-    counts = Counts()
-    for one in count_inputs(found).values():
-        counts += one
-    return counts
-
-
-def count_inputs(found: Survey) -> dict[str, Counts]:
-    """:func:`count_pairs` of each input, by its name; a raw column has no pairs."""
-    counts, seen = {}, set[str]()
-    for item in found.inputs:
-        again = item.fingerprint in seen
-        seen.add(item.fingerprint)
-        is_memoized = item.fingerprint in found.graph.components
-        counts[item.name] = _count_input(found, item, again) if is_memoized else Counts()
-    return counts
-
-
-def _count_input(found: Survey, item: StoredInput, again: bool) -> Counts:
-    actions: dict[Action, int] = dict.fromkeys(Action, 0)
-    covered = sum(
-        size
-        for size, pattern in zip(found.coverage.fragments_of_patterns, found.coverage.patterns, strict=True)
-        if item.fingerprint in pattern.slots
-    )
-    matches = found.matches.get(item.fingerprint, {}).values()
-    actions[Action.LOAD] += covered
-    actions[Action.COMPUTE] += len(found.fragments) - covered - len(matches)
-    for one in matches:
-        actions[Action.WAIT if again and one.action is Action.QUEUE else one.action] += 1
-    failed = actions[Action.QUARANTINED] + actions[Action.LEAVE]
-    return Counts(actions[Action.LOAD], actions[Action.WAIT], actions[Action.QUEUE], failed, actions[Action.COMPUTE],
-                  actions[Action.DROPPED])  # fmt: skip
 
 
 def write_submission(

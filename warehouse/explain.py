@@ -11,10 +11,10 @@ from warehouse import schema
 from warehouse.causes import Cause, find_causes
 from warehouse.cheapest import Alternatives, Label
 from warehouse.decision import Costs, Decision, match_decision, raw_decision, ready_decision, unkept_decision
-from warehouse.enqueue import Survey, survey
 from warehouse.keeping import Market, Pricing
 from warehouse.manifests import current_fragments, get_table
-from warehouse.matching import Action
+from warehouse.matching.match import Action
+from warehouse.matching.survey import Survey, survey
 from warehouse.models import get_model, stored_inputs
 from warehouse.policy import Adaptive
 from warehouse.warehouse import Warehouse

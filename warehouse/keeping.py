@@ -12,13 +12,15 @@ from transforms.graph import Node
 from warehouse.cheapest import Alternatives, DagNode, Label, NodeCost, Reuse, alternatives, cheapest_plan
 from warehouse.config import WarehouseConfig
 from warehouse.costs import CostModel, load_cost_model, raw_bytes_a_row
-from warehouse.enqueue import Keeps
 from warehouse.manifests import PlacedFragment
 from warehouse.merged import MergedGraph
 from warehouse.models import ModelRecord
 from warehouse.policy import Adaptive, Policy, policy_named
 from warehouse.reuse import load_expected_requests
 from warehouse.table import Table
+
+#: Which operations to keep, given those that are ready: the matching policy over one merged graph.
+KeepDecision = Callable[[Collection[str]], Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -132,19 +134,19 @@ class Market:
                 reuse[arg.identity] = max(reuse.get(arg.identity, 1.0), reuse.get(node.identity, 1.0))
         return Pricing(graph, self.costs(graph.nodes, policy.horizon_days), reuse)
 
-    def keeps(self, model: ModelRecord) -> Callable[[MergedGraph], Keeps]:
+    def keeps(self, model: ModelRecord) -> Callable[[MergedGraph], KeepDecision]:
         """What a submitted model's policy keeps."""
         policy = policy_named(model.policy)
         return keeps_of(policy, lambda graph: self.pricing(graph, policy, model.name))
 
 
-def keeps_of(policy: Policy, price: Callable[[MergedGraph], Pricing]) -> Callable[[MergedGraph], Keeps]:
-    """What a policy keeps, as :func:`warehouse.enqueue.survey` asks for it. Equal questions are decided once.
+def keeps_of(policy: Policy, price: Callable[[MergedGraph], Pricing]) -> Callable[[MergedGraph], KeepDecision]:
+    """What a policy keeps, as :func:`warehouse.matching.survey.survey` asks for it. Equal questions are decided once.
 
     ``price`` is asked only by a policy that weighs costs: for the others the components are all there is to know.
     """
 
-    def of(graph: MergedGraph) -> Keeps:
+    def of(graph: MergedGraph) -> KeepDecision:
         decide = partial(price(graph).keeping, policy) if policy.weighs_costs else partial(_uncosted, policy, graph)
         decided: dict[frozenset[str], tuple[str, ...]] = {}
 

@@ -1,4 +1,4 @@
-"""In which order tasks are leased once it is a client's turn. Pure; :mod:`warehouse.queue` asks the catalog for the same order."""
+"""In which order tasks are leased once it is a client's turn. Pure; :mod:`warehouse.queue.lease` asks the catalog for the same order."""
 
 from __future__ import annotations
 

@@ -7,14 +7,14 @@ The same columns always give the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import IO, Any
 
 import pyarrow as pa
 
 from transforms.errors import DataError, InputError
 from warehouse.errors import MemoDamaged
+from warehouse.files.column_files import ColumnBytes, MemoFile, size_shares
 from warehouse.storage import Storage
 
 SUFFIX = "memo"
@@ -26,38 +26,6 @@ _ARROW = b"ARROW1"
 _LOCAL_GAP_BYTES = 32 << 10
 _REMOTE_GAP_BYTES = 1 << 20
 _WRITTEN_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnBytes:
-    """One column of a file. ``checksum`` vouches for it: of a memo its stored bytes, of a change its logical values.
-
-    ``size_bytes`` is its share of the file: the whole, split in proportion to the columns' bytes; shared ones count in part.
-    """
-
-    checksum: str
-    rows: int
-    size_bytes: int
-
-
-@dataclass(frozen=True)
-class MemoFile:
-    """A file that is in place. ``checksum`` vouches for any of its columns."""
-
-    path: str
-    size_bytes: int
-    checksum: str
-    columns: Mapping[str, ColumnBytes]
-
-
-@dataclass(frozen=True, slots=True)
-class NewFile:
-    """What the catalog keeps of a memo file: ``rows`` of its fragment, ``checksum`` that vouches for any of its columns."""
-
-    path: str
-    checksum: str
-    rows: int
-    size_bytes: int
 
 
 def memo_path(table: str, partition: str, fragment_id: str, memo_keys: Iterable[str], lease: str) -> str:
@@ -120,14 +88,6 @@ def _write(file: IO[bytes], parts: Iterable[Any]) -> None:
             file.write(b"".join(held))
             held, held_bytes = [], 0
     file.write(b"".join(held))
-
-
-def size_shares(size_bytes: int, parts: Sequence[int]) -> list[int]:
-    """``size_bytes`` split in proportion to the parts, which are at least 1; the first has what is left."""
-    whole = sum(parts)
-    shares = [size_bytes * part // whole for part in parts]
-    shares[0] += size_bytes - sum(shares)
-    return shares
 
 
 def read_memo_columns(storage: Storage, path: str, columns: Mapping[str, str]) -> dict[str, pa.Array]:

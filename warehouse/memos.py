@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, and_, delete, insert, or_, select, update
@@ -14,12 +15,28 @@ from warehouse.catalog import chunks, one_of
 from warehouse.coverage import uncover
 from warehouse.errors import MemoDamaged
 from warehouse.manifests import added_columns, fragment_of
-from warehouse.matching import MemoRecord
 from warehouse.policy import Adaptive, KeepNone
 from warehouse.table import memo_key
 from warehouse.task_rows import allows, change_values
 from warehouse.task_states import MemoState, TaskEvent, requeue_change
 from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class MemoRecord:
+    """What the catalog knows of a memo. ``fragment`` is the row of the fragment it is, or will be, computed from."""
+
+    memo_key: str
+    fingerprint: str
+    fragment: int
+    state: MemoState
+    file: int | None = None
+    queued_by: int = 0
+    cause_code: str = ""
+    cause: str = ""
+    changed_at: float = 0.0
+    evicted_at: float | None = None
+    evicted_why: str = ""
 
 
 def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRecord]:

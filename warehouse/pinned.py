@@ -16,7 +16,8 @@ from warehouse.merged import MergedGraph
 from warehouse.models import get_model, stored_inputs
 from warehouse.pins import Pin, heartbeat_pin, make_pin, narrow_pin, read_fingerprints, release_pin
 from warehouse.reuse import record_read
-from warehouse.solution import ReadSolution, read_solution
+from warehouse.solution.solution import ReadSolution
+from warehouse.solving import read_solution
 from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ def pinned_solution(
     end: datetime | None = None,
     table_version: int | None = None,
 ) -> Iterator[ReadSolution]:
-    """:func:`~warehouse.solution.read_solution`, pinned while the ``with`` block runs, and noted as a read of the model: what
+    """:func:`~warehouse.solving.read_solution`, pinned while the ``with`` block runs, and noted as a read of the model: what
     is read often is expected to be asked for again (:mod:`warehouse.reuse`).
 
     Everything that the solution could load is pinned before it is read, so nothing is evicted in between; what it then

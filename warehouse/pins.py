@@ -21,7 +21,7 @@ from transforms.graph import RawColumn
 from warehouse import schema
 from warehouse.catalog import chunks, insert_absent
 from warehouse.models import get_model
-from warehouse.solution import ReadSolution
+from warehouse.solution.solution import ReadSolution
 from warehouse.warehouse import Warehouse
 
 

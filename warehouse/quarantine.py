@@ -27,8 +27,8 @@ from warehouse.quarantine_query import (
     check_query,
     conditions,
 )
-from warehouse.reader import read_raw
 from warehouse.table import Fragment
+from warehouse.tables.raw import read_raw
 from warehouse.task_states import TaskState
 from warehouse.warehouse import Warehouse
 
@@ -313,7 +313,7 @@ def task_sample(warehouse: Warehouse, task: TaskDetail) -> pa.Table:
     """The events that are enough to make the task fail so: the raw columns that its component reads, in the rows' order.
 
     A sample that was too large to be kept is read from the raw data again. Raises :class:`UnknownTask` where the failure
-    names no events, and what :func:`~warehouse.reader.read_raw` raises.
+    names no events, and what :func:`~warehouse.tables.raw.read_raw` raises.
     """
     failure = task.failure
     kept = None if failure is None else failure.sample_table()

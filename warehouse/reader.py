@@ -1,4 +1,4 @@
-"""Read what a solution says: raw columns, memoized columns, or columns computed on the spot. Needs no catalog."""
+"""Read a fragment as a solution plans it: memos are loaded, the rest is computed from raw columns. Needs no catalog."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from transforms.plan import Plan, compile_plan
 from transforms.subgraphs import subgraphs
 from transforms.types import arrow_type
 from warehouse.artifacts import ArtifactSource
-from warehouse.digests import column_digest
-from warehouse.errors import ChangedData, MemoDamaged
+from warehouse.errors import MemoDamaged
+from warehouse.files.column_files import MemoRef
 from warehouse.memo_file import read_memo_file
 from warehouse.overlay_files import live_mask
-from warehouse.parquet_files import check_text, read_columns
-from warehouse.solution import MemoRef, ReadSolution, SolutionFragment
+from warehouse.solution.parts import SolutionFragment
+from warehouse.solution.solution import ReadSolution
 from warehouse.storage import Storage
 from warehouse.table import Fragment, memo_key
+from warehouse.tables.raw import read_raw
 
 #: The name of the label's column in what :func:`read_fragment` returns.
 LABEL = "__label__"
@@ -34,37 +35,6 @@ LIVE = "__live__"
 
 #: Called as ``on_damage(memo key, path of its file, error)`` for a memo that did not verify, before it is computed instead.
 OnDamage = Callable[[str, str, MemoDamaged], None]
-
-
-def read_raw(
-    storage: Storage, fragment: Fragment, columns: Sequence[str], verify: bool = True, *, coded: Sequence[str] = ()
-) -> pa.Table:
-    """The named raw columns of a fragment, overlays applied, of all its events, retracted ones too; text named in
-    ``coded`` may come as a dictionary, which a plan computes faster from, to the same result.
-
-    With ``verify`` their digests are compared with the manifest's; overlays are always verified. Raises
-    :class:`ChangedData` for a file that no longer holds what was registered, :class:`~transforms.errors.InvalidText`
-    where that is text which was not registered to be replaced, :class:`~warehouse.errors.CorruptFile`,
-    :class:`~warehouse.errors.OverlayDamaged` and :class:`~transforms.errors.UnknownColumn`.
-    """
-    table = read_columns(storage, fragment, columns, coded)
-    if table.num_rows != fragment.rows:
-        raise _changed(fragment, "rows", table.num_rows, fragment.rows)
-    if verify:
-        overlaid = {overlay.column for overlay in fragment.overlays}
-        for name in columns:
-            if name in overlaid:
-                continue
-            found = column_digest(table.column(name))
-            if found != fragment.digests.get(name):
-                check_text(storage, fragment, name)
-                raise _changed(fragment, f"column {name}", found, fragment.digests.get(name))
-    return table
-
-
-def _changed(fragment: Fragment, what: str, found: object, registered: object) -> ChangedData:
-    return ChangedData("the file changed since it was registered", where=f"{fragment.path}, {what}", value=found,
-                       allowed=str(registered), next_step="register the table again: headrace table add")  # fmt: skip
 
 
 def read_fragment(

@@ -19,8 +19,8 @@ from warehouse.findings import REPAIR, BadMemo, Finding, FindingKind, Problem
 from warehouse.manifests import fragments_by_row
 from warehouse.memo_file import read_memo_file
 from warehouse.progress import Progress, quiet
-from warehouse.reader import read_raw
 from warehouse.table import Fragment, memo_keys_of
+from warehouse.tables.raw import read_raw
 from warehouse.task_states import MemoState
 from warehouse.warehouse import Warehouse
 

@@ -17,12 +17,13 @@ from warehouse.keeping import Market, Pricing
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.merged import MergedGraph
 from warehouse.models import ModelRecord, StoredInput, get_model, stored_inputs
-from warehouse.solution import Action, ReadPlan, ReadSolution, SolutionFragment, SolutionInput, SolutionPartition
+from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
+from warehouse.solution.solution import ReadSolution
 from warehouse.table import Table
 from warehouse.warehouse import Warehouse
 
 
-def solve(
+def read_solution(
     warehouse: Warehouse,
     model_name: str,
     *,
@@ -31,7 +32,12 @@ def solve(
     end: datetime | None = None,
     table_version: int | None = None,
 ) -> ReadSolution:
-    """See :func:`warehouse.solution.read_solution`."""
+    """The cheapest way to read a submitted model's inputs over the partitions that lie in ``[start, end)``.
+
+    ``version`` is the model's version, the newest by default; ``table_version`` the table's, as it stands now by default:
+    an older one is what its data was then. A partition belongs to the range when it starts in it. Raises
+    :class:`~warehouse.errors.UnknownModel`, and :class:`~transforms.errors.NotFound` for a version the table never had.
+    """
     with warehouse.catalog.read() as connection:
         model = get_model(connection, model_name, version)
         table = _table_at(connection, model.table, table_version)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 from warehouse import schema
 from warehouse.manifests import all_tables
 from warehouse.models import ModelRecord, all_models
-from warehouse.queue import QueueDepth, read_depths
+from warehouse.queue.depths import QueueDepth, read_depths
 from warehouse.table import Table
 from warehouse.task_states import MemoState
 from warehouse.turns import shares_now

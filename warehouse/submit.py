@@ -22,10 +22,11 @@ from warehouse.arrow_names import parse_arrow_type
 from warehouse.catalog import insert_absent
 from warehouse.config import WarehouseConfig
 from warehouse.coverage import find_coverage
-from warehouse.enqueue import Counts, count_pairs, queue_survey, replace_waits, survey, write_submission
+from warehouse.enqueue import queue_survey, replace_waits, write_submission
 from warehouse.errors import NameTaken
 from warehouse.keeping import Market
 from warehouse.manifests import current_fragments, get_table
+from warehouse.matching.survey import Counts, count_pairs, survey
 from warehouse.merged import MergedGraph
 from warehouse.model_analyses import UsedAnalysis, pin_analyses
 from warehouse.models import (

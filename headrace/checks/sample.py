@@ -27,7 +27,7 @@ def sample_rows(
     """About ``rows`` events' raw columns, evenly from evenly spaced fragments, without retracted events; and of how many
     partitions."""
     from warehouse.overlay_files import live_mask
-    from warehouse.reader import read_raw
+    from warehouse.tables.raw import read_raw
 
     chosen = [fragments[at] for at in evenly(len(fragments), min(FRAGMENTS_MAX, max(rows, 1)))]
     parts, left = [], rows

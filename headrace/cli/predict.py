@@ -20,7 +20,7 @@ from transforms.errors import DataError, NotFound
 
 if TYPE_CHECKING:
     from trainer.saved_run import SavedRun
-    from warehouse.solution import ReadSolution
+    from warehouse.solution.solution import ReadSolution
 
 
 def predict(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from warehouse.solution import ReadSolution
+    from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
 
@@ -29,7 +29,7 @@ def pinned(
     """The read solution; until the block ends, what it loads is neither evicted nor deleted.
 
     Versions of 0 are the newest ones. Raises :class:`InputError` for a range without events, and what
-    :func:`~warehouse.solution.read_solution` raises.
+    :func:`~warehouse.solving.read_solution` raises.
     """
     from warehouse.pinned import pinned_solution
 

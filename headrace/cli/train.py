@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from trainer.config import TrainConfig
     from trainer.loop import TrainEvent, TrainReport
     from trainer.metrics import AnyScores
-    from warehouse.solution import ReadSolution, SolutionFragment
+    from warehouse.solution.parts import SolutionFragment
+    from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
 

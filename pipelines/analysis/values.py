@@ -22,9 +22,9 @@ from transforms.operators.full_pass import VOCABULARIES
 from transforms.plan import Plan, compile_plan
 from transforms.types import Dense, Weighted
 from warehouse.artifacts import ArtifactSource
-from warehouse.reader import read_raw
 from warehouse.storage import Storage
 from warehouse.table import Fragment
+from warehouse.tables.raw import read_raw
 
 #: Events of a batch. TensorFlow's sums of so few follow one order, which ``moments.ordered_sum`` follows too.
 BATCH_EVENTS = 4096
@@ -129,7 +129,7 @@ class _Reading:
 def batches(home: str, work: PartitionWork) -> Iterator[tuple[Batch, ...]]:
     """What the accumulators see, in order: a batch a part, of the same events.
 
-    Batches are cut the same way whatever the fragments are. Raises what :func:`warehouse.reader.read_raw` raises, and
+    Batches are cut the same way whatever the fragments are. Raises what :func:`warehouse.tables.raw.read_raw` raises, and
     :class:`DataError` when an expression fails.
     """
     reading = _reading(home, tuple(_key(part) for part in work.parts))

@@ -32,8 +32,8 @@ from transforms.functions.second_run import SECOND_RUNS, SecondRuns
 from transforms.plan import Plan, one_line
 from warehouse.artifacts import ArtifactSource
 from warehouse.failures import encoded_sample
-from warehouse.reader import read_raw
 from warehouse.storage import Storage
+from warehouse.tables.raw import read_raw
 
 _PR_SET_PDEATHSIG = 1
 _OUT_OF_MEMORY_SCORE = "900"

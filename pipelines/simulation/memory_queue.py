@@ -87,7 +87,7 @@ class MemoryQueue:
         self.tasks[task_id] = task
 
     def lease(self, now: float, name: str, budget: BatchBudget) -> tuple[Grant, ...]:
-        """:func:`warehouse.queue.lease_tasks`."""
+        """:func:`warehouse.queue.lease.lease_tasks`."""
         self._bring_up_to(now)
         waiting = self._ready.waiting()
         if not waiting:
@@ -112,11 +112,11 @@ class MemoryQueue:
         )
 
     def beat(self, now: float, grants: Iterable[Grant]) -> tuple[Grant, ...]:
-        """:func:`warehouse.queue.heartbeat`."""
+        """:func:`warehouse.queue.lease.heartbeat`."""
         return self._change_held(grants, beat_change(now, self.lease_secs))
 
     def commit(self, done: Iterable[tuple[Grant, float]]) -> tuple[Grant, ...]:
-        """:func:`warehouse.queue.commit_memos`, of grants and the seconds they took; returns those that were still owned."""
+        """:func:`warehouse.queue.commit.commit_memos`, of grants and the seconds they took; returns those that were still owned."""
         listed = list(done)
         took = {grant.task.task_id: secs for grant, secs in listed}
         held = self._change_held((grant for grant, _ in listed), commit_change())
@@ -127,13 +127,13 @@ class MemoryQueue:
         self.clients = after_amends(self.clients, amends(done))
 
     def release(self, grants: Iterable[Grant]) -> tuple[Grant, ...]:
-        """:func:`warehouse.queue.release_tasks`; returns those that were still owned."""
+        """:func:`warehouse.queue.lease.release_tasks`; returns those that were still owned."""
         held = self._change_held(grants, release_change())
         self._amend((grant.charge, 0.0) for grant in held)
         return held
 
     def fail(self, now: float, grant: Grant, draw: float) -> TaskState | None:
-        """:func:`warehouse.queue.fail_task`."""
+        """:func:`warehouse.queue.fail.fail_tasks`."""
         change = failure_change(grant.attempt, grant.losses, self.limits, now, self._retry_backoff_secs, draw)
         return change.state if self._change_held([grant], change) else None
 

@@ -15,9 +15,9 @@ from pipelines.simulation.referee import Referee
 from pipelines.simulation.simulate import EPOCH_SECS, MOST_SECS
 from pipelines.simulation.tally import Tally
 from pipelines.simulation.work import SimTask
-from warehouse.backlog import Backlog
 from warehouse.capacity import CapacitySettings, FleetState, workers_wanted
 from warehouse.fair_shares import ClientShare
+from warehouse.scheduling.backlog import Backlog
 from warehouse.task_states import DEFAULT_LIMITS
 
 HOUR_SECS = 3600.0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pipelines.simulation.work import SimTask
-from warehouse.backlog import Backlog, ClientBacklog
+from warehouse.scheduling.backlog import Backlog, ClientBacklog
 from warehouse.task_states import TaskState, TaskStatus
 
 _OPEN = (TaskState.QUEUED, TaskState.LEASED)

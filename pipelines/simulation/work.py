@@ -33,7 +33,7 @@ class SimTask:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A leased task and what its worker must show to commit it: :class:`warehouse.queue.LeasedTask`, in short.
+    """A leased task and what its worker must show to commit it: :class:`warehouse.queue.tasks.LeasedTask`, in short.
 
     ``charge``: what it was thought to take when it was leased, and who paid.
     """

@@ -21,9 +21,8 @@ from warehouse import (
     Warehouse,
     WarehouseConfig,
     collect_garbage,
-    commit_memo,
     commit_memos,
-    fail_task,
+    fail_tasks,
     heartbeat,
     lease_tasks,
     register_table,
@@ -267,10 +266,10 @@ def test_clocks_that_disagree_cost_work_but_fences_decide(
         assert (late.task_id, late.fence) == (early.task_id, early.fence + 1)
         assert lease_tasks(behind, "early", limit=9) == (), "to the clock behind, this lease lasts longer"
         assert heartbeat(behind, [early]) == ()
-        assert commit_memo(behind, early, pretended("memos/early")) is False
-        assert fail_task(behind, early, Failure("raised", "no")) is None
+        assert commit_memos(behind, [(early, pretended("memos/early"))])[0] is False
+        assert fail_tasks(behind, [(early, Failure("raised", "no"))])[0] is None
         assert release_tasks(behind, [early]) == 0
-        assert commit_memo(ahead, late, WRITTEN) is True
+        assert commit_memos(ahead, [(late, WRITTEN)])[0] is True
         assert ready_files(ours) == ["memos/x"]
 
 
@@ -289,9 +288,9 @@ def test_committing_twice_is_committing_once(config: WarehouseConfig, tmp_path: 
         with warehouse.catalog.read() as connection:
             assert connection.execute(select(schema.memos).order_by(schema.memos.c.memo_key)).all() == before
         task, written = done[0]
-        assert commit_memo(warehouse, replace(task, fence=task.fence - 1), written) is False
-        assert commit_memo(warehouse, task, pretended("memos/else")) is False
-        assert commit_memo(warehouse, replace(task, lease="f" * 32), written) is False
+        assert commit_memos(warehouse, [(replace(task, fence=task.fence - 1), written)])[0] is False
+        assert commit_memos(warehouse, [(task, pretended("memos/else"))])[0] is False
+        assert commit_memos(warehouse, [(replace(task, lease="f" * 32), written)])[0] is False
 
 
 def test_ids_are_not_given_twice(config: WarehouseConfig, tmp_path: Path) -> None:
@@ -316,6 +315,6 @@ def test_errors_with_characters_that_no_database_keeps(config: WarehouseConfig, 
         register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=1)))
         submit_model(warehouse, model(inputs=1))
         (task,) = lease_tasks(warehouse, "w", limit=9)
-        fail_task(warehouse, task, Failure("raised", "bad value 'a\0b\udc80'"))
+        fail_tasks(warehouse, [(task, Failure("raised", "bad value 'a\0b\udc80'"))])
         with warehouse.catalog.read() as connection:
             assert connection.execute(select(schema.memos.c.cause)).scalar() == r"bad value 'a\0b\udc80'"

@@ -30,7 +30,7 @@ from warehouse import (
     submit_model,
 )
 from warehouse.backlog import read_backlog
-from warehouse.queue import queued_tasks, unfinished_tasks
+from warehouse.queue.depths import queued_tasks, unfinished_tasks
 from warehouse.retire import retire_model
 from warehouse.task_states import TaskState
 from warehouse.waiting import count_fragments, count_open, count_wanted, open_work

@@ -21,7 +21,7 @@ from transforms.types import DType
 from warehouse.config import WarehouseConfig
 from warehouse.parquet_files import read_columns
 from warehouse.reader import read_fragment
-from warehouse.solution import read_solution
+from warehouse.solving import read_solution
 from warehouse.warehouse import Warehouse
 
 pytest.importorskip("tensorflow")

@@ -17,7 +17,7 @@ from tests.warehouse.scenes import FREE_READS
 from transforms.plan import compile_plan
 from warehouse.config import WarehouseConfig
 from warehouse.parquet_files import read_columns
-from warehouse.solution import read_solution
+from warehouse.solving import read_solution
 from warehouse.warehouse import Warehouse
 
 TOP = Path(__file__).parents[2]

@@ -31,7 +31,7 @@ def test_every_event_is_scored_as_the_trainer_would(trained, tmp_path):
     from trainer.trained import load_trained
     from warehouse import Warehouse, WarehouseConfig
     from warehouse.reader import read_fragment
-    from warehouse.solution import read_solution
+    from warehouse.solving import read_solution
 
     predict = (
         "predict",

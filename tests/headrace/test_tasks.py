@@ -19,7 +19,7 @@ from rich.console import Console
 from headrace.screens.tasks import TaskLine, TasksScreen
 from tests.headrace.test_commands import check_golden
 from tests.warehouse.scenes import REPOSITORY
-from warehouse import Failure, Warehouse, WarehouseConfig, fail_task, lease_tasks, release_tasks
+from warehouse import Failure, Warehouse, WarehouseConfig, fail_tasks, lease_tasks, release_tasks
 from warehouse.failures import encoded_sample
 
 SAMPLE = pa.table({
@@ -44,7 +44,7 @@ def failed(submitted: Any, tmp_path: Path) -> Any:
             assert len(mine) == 4
             failing = mine[: 2 + (attempt == 0)]
             for task in failing:
-                fail_task(warehouse, task, failure(), worker="host-7")
+                fail_tasks(warehouse, [(task, failure())], worker="host-7")
             release_tasks(warehouse, [task for task in tasks if task not in failing])
     return submitted
 

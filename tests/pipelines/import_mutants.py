@@ -33,9 +33,9 @@ from tests.support.mutations import mutated
 from transforms.errors import HeadraceError
 from warehouse import Warehouse, WarehouseConfig, register_table
 from warehouse.parquet_files import read_fragments, read_schema
-from warehouse.reader import read_raw
 from warehouse.storage import Storage
 from warehouse.table import Fragment
+from warehouse.tables.raw import read_raw
 
 #: More than reading a small file may need beyond what the process holds after its imports.
 MEMORY_BYTES = 1 << 30

@@ -39,7 +39,7 @@ from warehouse.errors import ChangedData
 from warehouse.manifests import table_manifests
 from warehouse.own_files import list_home
 from warehouse.register import register_table
-from warehouse.solution import read_solution
+from warehouse.solving import read_solution
 from warehouse.submit import submit_model
 from warehouse.warehouse import Warehouse
 

@@ -21,7 +21,7 @@ from transforms.operators.farmhash import fingerprint64
 from transforms.time_range import between
 from warehouse.reader import read_fragment
 from warehouse.register import register_table
-from warehouse.solution import read_solution
+from warehouse.solving import read_solution
 from warehouse.submit import submit_model
 
 OOV_BUCKETS = 100

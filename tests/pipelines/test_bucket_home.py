@@ -17,9 +17,10 @@ from transforms.expression import text
 from transforms.time_range import between
 from warehouse import WarehouseConfig, collect_garbage, read_fragment, read_solution
 from warehouse.gc import COMPACTION
-from warehouse.queue import queue_depths
+from warehouse.queue.depths import queue_depths
 from warehouse.register import register_table
-from warehouse.solution import ReadSolution, SolutionFragment
+from warehouse.solution.parts import SolutionFragment
+from warehouse.solution.solution import ReadSolution
 from warehouse.storage import Storage
 from warehouse.submit import submit_model
 from warehouse.warehouse import Warehouse

@@ -20,7 +20,7 @@ from tests.pipelines.scenes import REPOSITORY
 from tests.processes import PATIENCE_SECS
 from transforms.errors import StorageError
 from warehouse import Storage, Warehouse
-from warehouse.queue import queue_depths
+from warehouse.queue.depths import queue_depths
 
 COMMAND = "import sys; from headrace.cli.main import main; main(sys.argv[1:])"
 

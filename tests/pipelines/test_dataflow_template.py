@@ -20,7 +20,7 @@ from tests.pipelines.dataflow_scenes import Cloud, logged_in
 from tests.pipelines.scenes import fill, open_home, write_log
 from transforms.errors import DataError, InputError, StorageError
 from warehouse import Warehouse
-from warehouse.queue import queue_depths
+from warehouse.queue.depths import queue_depths
 
 ASKED = (
     "--machine_type=n2-standard-4",

@@ -28,8 +28,9 @@ from transforms.measured import OperatorWork
 from transforms.operators import REGISTRY
 from transforms.plan import compile_plan
 from warehouse.failures import Failure
-from warehouse.memo_file import NewFile, read_memo_columns
-from warehouse.queue import lease_tasks
+from warehouse.files.column_files import NewFile
+from warehouse.memo_file import read_memo_columns
+from warehouse.queue.lease import lease_tasks
 from warehouse.storage import Storage
 
 ONE_THREAD = RunnerOptions(workers=1)

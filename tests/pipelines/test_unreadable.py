@@ -19,7 +19,7 @@ from tests.warehouse.scenes import FREE_READS
 from transforms.errors import StorageError
 from warehouse import schema
 from warehouse.config import WarehouseConfig
-from warehouse.queue import lease_tasks
+from warehouse.queue.lease import lease_tasks
 from warehouse.register import register_table
 from warehouse.warehouse import Warehouse
 

@@ -42,7 +42,8 @@ from transforms.graph import operator_versions
 from transforms.model import Model
 from warehouse import Failure, schema
 from warehouse.gc import collect_garbage
-from warehouse.queue import lease_tasks, queue_depths
+from warehouse.queue.depths import queue_depths
+from warehouse.queue.lease import lease_tasks
 from warehouse.warehouse import Warehouse
 
 CONFIG = WorkerConfig("tester", runner_workers=1, poll_secs=0.05)

@@ -21,7 +21,8 @@ import pyarrow as pa
 from trainer.config import TrainConfig
 from transforms.graph import RawColumn, component_document
 from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
-from warehouse.solution import ReadPlan, ReadSolution, SolutionFragment, SolutionInput, SolutionPartition
+from warehouse.solution.parts import ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
+from warehouse.solution.solution import ReadSolution
 
 TYPES: dict[str, ColumnType] = {
     "words": Ragged(DType.INT64, 500),

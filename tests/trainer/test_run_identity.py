@@ -11,7 +11,8 @@ from trainer.errors import RunMismatch, TornCheckpoint
 from trainer.run_identity import RunIdentity, check_options, identity_of
 from transforms.graph import RawColumn, component_document
 from transforms.types import Dense, DType
-from warehouse.solution import MemoRef, ReadSolution
+from warehouse.files.column_files import MemoRef
+from warehouse.solution.solution import ReadSolution
 
 OPTIONS = config("run")
 SOLUTION = Synthetic(3, 10).solution

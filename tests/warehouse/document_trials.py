@@ -93,10 +93,7 @@ def solution_trial(home: str) -> Callable[[int], None]:
         else:
             solution = ReadSolution.from_json(mutated_text(document, draws))
         solution.digest()
-        solution.content_digest()
         for fragment in solution.fragments:
-            for item in solution.inputs:
-                solution.read_of(fragment, item.name)
             read_fragment(storage, solution, fragment, columns=[one.column for one in fragment.overlays])
 
     return trial

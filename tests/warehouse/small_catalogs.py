@@ -15,7 +15,7 @@ from transforms.pattern import find
 from transforms.subgraphs import subgraphs
 from warehouse import ComponentQuery, Warehouse, schema
 from warehouse.coverage import count_live_bytes, cover, enter_files
-from warehouse.memo_file import NewFile
+from warehouse.files.column_files import NewFile
 from warehouse.models import write_components
 from warehouse.task_states import MemoState
 

@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import select, update
 
 from tests.warehouse.scenes import Clock, events, evict_component, model, pretended, work, write_partition
-from warehouse import Failure, Warehouse, commit_memos, fail_task, lease_tasks, register_table, schema, submit_model
-from warehouse.backlog import Backlog, read_backlog
+from warehouse import Failure, Warehouse, commit_memos, fail_tasks, lease_tasks, register_table, schema, submit_model
+from warehouse.backlog import read_backlog
+from warehouse.scheduling.backlog import Backlog
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -45,10 +46,10 @@ def test_what_is_done_or_quarantined_is_no_work(warehouse: Warehouse, clock: Clo
     submit_model(warehouse, model(inputs=1))
     (bad,) = lease_tasks(warehouse, "w", limit=1)
     for _ in range(2):
-        fail_task(warehouse, bad, Failure("raised", "no"))
+        fail_tasks(warehouse, [(bad, Failure("raised", "no"))])
         clock.advance(60)
         (bad,) = lease_tasks(warehouse, "w", limit=1)
-    fail_task(warehouse, bad, Failure("raised", "no"))
+    fail_tasks(warehouse, [(bad, Failure("raised", "no"))])
     assert of(read_backlog(warehouse), "search") == (2, 0, 1, 120.0)
     commit_memos(warehouse, [(task, pretended()) for task in lease_tasks(warehouse, "w")])
     backlog = read_backlog(warehouse)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.errors import InputError
-from warehouse.backlog import Backlog, ClientBacklog
 from warehouse.capacity import CapacityHint, CapacitySettings, FleetState, drain_work, workers_wanted
+from warehouse.scheduling.backlog import Backlog, ClientBacklog
 
 #: A worker gets one second of one core done in a second, at once.
 PLAIN = CapacitySettings(threads=1, utilisation=1.0, start_secs=0.0, target_share=1.0, max_workers=1000)

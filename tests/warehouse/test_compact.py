@@ -31,7 +31,7 @@ from warehouse import (
 from warehouse import compact as compact_module
 from warehouse.compaction import FileShare, Rewrite, choose_rewrites
 from warehouse.errors import MemoDamaged
-from warehouse.solution import ReadSolution
+from warehouse.solution.solution import ReadSolution
 
 pytestmark = pytest.mark.usefixtures("log")
 

@@ -23,9 +23,8 @@ from warehouse import (
     submit_model,
 )
 from warehouse.coverage import cover, enter_files, find_coverage, members_of, uncover
+from warehouse.files.column_files import MemoRef, NewFile
 from warehouse.manifests import PlacedFragment
-from warehouse.memo_file import NewFile
-from warehouse.solution import MemoRef
 from warehouse.table import Fragment, Overlay, content_of
 
 _WHEN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from warehouse import (
     Warehouse,
     append_rows,
     collect_garbage,
-    commit_memo,
+    commit_memos,
     delete_rows,
     lease_tasks,
     list_tables,
@@ -134,6 +134,6 @@ def test_a_worker_that_ends_after_the_drop_does_no_harm(warehouse: Warehouse, tm
     tasks = lease_tasks(warehouse, "w", limit=2)
     drop_table(warehouse, "log", force=True)
     for task in tasks:
-        commit_memo(warehouse, task, compute(warehouse, task))
+        commit_memos(warehouse, [(task, compute(warehouse, task))])
     assert verify_warehouse(warehouse).findings == ()
     assert lease_tasks(warehouse, "w", limit=10) == ()

@@ -18,7 +18,7 @@ from warehouse import (
     Failure,
     Warehouse,
     explain_model,
-    fail_task,
+    fail_tasks,
     lease_tasks,
     queue_missing,
     read_solution,
@@ -147,7 +147,7 @@ def test_failed_says_what_happened(warehouse: Warehouse, clock: Clock) -> None:
         clock.advance(60)
         (task,) = lease_tasks(warehouse, "w", limit=1)
         assert task.partition.endswith("00")
-        fail_task(warehouse, task, Failure("raised", "ValueError: not a word\nand a long trace"))
+        fail_tasks(warehouse, [(task, Failure("raised", "ValueError: not a word\nand a long trace"))])
     decision = explained(warehouse)["00"]
     assert (decision.reason_code, decision.state) == ("failed", "FAILED")
     assert "ValueError: not a word" in decision.reason

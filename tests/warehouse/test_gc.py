@@ -15,7 +15,7 @@ from warehouse import (
     MemoWritten,
     Warehouse,
     collect_garbage,
-    commit_memo,
+    commit_memos,
     heartbeat,
     lease_tasks,
     memo_path,
@@ -26,8 +26,9 @@ from warehouse import (
     write_memo_file,
 )
 from warehouse.artifacts import artifact_path, write_artifact
+from warehouse.files.column_files import NewFile
 from warehouse.gc import COMPACTION, LEFTOVER_SECS
-from warehouse.memo_file import NewFile, lease_of
+from warehouse.memo_file import lease_of
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -86,7 +87,7 @@ def test_a_file_stays_while_a_task_carries_its_lease(warehouse: Warehouse, home:
     tasks = lease_tasks(warehouse, "w", limit=3)
     written = [compute(warehouse, task) for task in tasks]
     assert collect_garbage(warehouse, dry_run=False, leftover_secs=-1e9).garbage == ()
-    assert commit_memo(warehouse, tasks[0], written[0])
+    assert commit_memos(warehouse, [(tasks[0], written[0])])[0]
     assert collect_garbage(warehouse, dry_run=False, leftover_secs=-1e9).garbage == ()
     release_tasks(warehouse, tasks[1:])
     gone = collect_garbage(warehouse, dry_run=False).garbage
@@ -103,7 +104,7 @@ def test_an_expired_lease_can_still_commit_until_somebody_takes_the_task(warehou
     tasks = lease_tasks(warehouse, "other", limit=10)
     assert late.task_id in {task.task_id for task in tasks}
     assert [one.path for one in collect_garbage(warehouse, dry_run=False).garbage] == [written.file.path]
-    assert not commit_memo(warehouse, late, written), "it lost its lease, and its file"
+    assert not commit_memos(warehouse, [(late, written)])[0], "it lost its lease, and its file"
     assert heartbeat(warehouse, tasks) == tasks
 
 
@@ -117,10 +118,10 @@ def test_a_condemned_file_into_which_a_task_may_still_commit_stays(warehouse: Wa
     file = write_memo_file(warehouse.storage, path, arrays)
     entered = NewFile(path, file.checksum, first.fragment.rows, file.size_bytes)
     written = {name: MemoWritten(entered, column.rows, column.size_bytes, 0.1) for name, column in file.columns.items()}
-    assert commit_memo(warehouse, first, written[first.fingerprint])
+    assert commit_memos(warehouse, [(first, written[first.fingerprint])])[0]
     assert evict_component(warehouse, first.fingerprint).files_deleted == 1
     assert collect_garbage(warehouse, dry_run=False).garbage == ()
-    assert commit_memo(warehouse, second, written[second.fingerprint])
+    assert commit_memos(warehouse, [(second, written[second.fingerprint])])[0]
     assert collect_garbage(warehouse, dry_run=False).garbage == ()
     with warehouse.catalog.read() as connection:
         (row,) = connection.execute(select(schema.memo_files)).all()

@@ -15,7 +15,7 @@ from transforms.model import Model
 from transforms.time_range import between
 from warehouse import ReadSolution, Warehouse, delete_rows, read_fragment, read_solution, submit_model
 from warehouse.reader import LABEL, LIVE, ROW, read_labels
-from warehouse.solution import FORMAT, TARGET_FORMAT
+from warehouse.solution.parsing import FORMAT, TARGET_FORMAT
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -77,7 +77,7 @@ def test_the_document_round_trips(warehouse: Warehouse, label: object, options: 
     again = ReadSolution.from_document(document)
     assert again == solution
     assert again.target == solution.target
-    assert again.content_digest() == solution.content_digest()
+    assert again.digest() == solution.digest()
 
 
 @pytest.mark.parametrize(

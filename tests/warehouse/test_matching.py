@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warehouse.manifests import PlacedFragment
-from warehouse.matching import Action, MemoRecord, match, memo_key, wanted_memos
-from warehouse.table import Fragment
+from warehouse.matching.match import Action, match, wanted_memos
+from warehouse.memos import MemoRecord
+from warehouse.table import Fragment, memo_key
 from warehouse.task_states import MemoState
 
 _WHEN = datetime(2026, 1, 1, tzinfo=UTC)

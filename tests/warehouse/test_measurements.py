@@ -11,7 +11,7 @@ from tests.warehouse.scenes import Clock, compute, model
 from transforms.measured import OperatorWork
 from warehouse import Warehouse, lease_tasks, schema, submit_model
 from warehouse.measurements import HALF_LIFE_ROWS, StoredMemo, record_measurements, remaining
-from warehouse.queue import commit_memos
+from warehouse.queue.commit import commit_memos
 
 
 def costs(warehouse: Warehouse) -> dict[str, tuple[float, ...]]:

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from tests.warehouse.scenes import Clock, compute, events, model, pretended, work, write_partition
+from tests.warehouse.scenes import Clock, compute, events, model, pretended, read_of, work, write_partition
 from warehouse import (
     Failure,
     TaskQuery,
     Warehouse,
     WarehouseConfig,
-    commit_memo,
     commit_memos,
-    fail_task,
+    fail_tasks,
     heartbeat,
     lease_tasks,
     queue_depths,
@@ -29,7 +28,6 @@ from warehouse import (
 )
 from warehouse.memos import requeue_tasks
 from warehouse.retire import retire_model
-from warehouse.solution import Read
 from warehouse.task_states import TaskState
 from warehouse.turns import read_shares
 from warehouse.work_estimates import TASK_SECS
@@ -45,9 +43,9 @@ def states(warehouse: Warehouse) -> list[tuple[str, str]]:
         return [(task, memo) for task, memo in connection.execute(query)]
 
 
-def first_read(warehouse: Warehouse) -> Read:
+def first_read(warehouse: Warehouse) -> tuple[str, str]:
     solution = read_solution(warehouse, "ctr")
-    return solution.read_of(solution.partitions[0].fragments[0], "input_0")
+    return read_of(solution, solution.partitions[0].fragments[0], "input_0")
 
 
 def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
@@ -61,10 +59,10 @@ def test_lease_commit_and_nothing_is_left(warehouse: Warehouse) -> None:
     assert set(states(warehouse)) == {("LEASED", "RUNNING")}
     assert commit_memos(warehouse, [(task, WRITTEN) for task in tasks]) == (True,) * 6
     assert set(states(warehouse)) == {("DONE", "READY")}
-    assert first_read(warehouse) == Read("load", "memos/x")
-    assert commit_memo(warehouse, tasks[0], WRITTEN) is True, "this very commit was made"
+    assert first_read(warehouse) == ("load", "memos/x")
+    assert commit_memos(warehouse, [(tasks[0], WRITTEN)])[0] is True, "this very commit was made"
     other = replace(WRITTEN, file=replace(WRITTEN.file, path="memos/y"))
-    assert commit_memo(warehouse, tasks[0], other) is False, "done is done"
+    assert commit_memos(warehouse, [(tasks[0], other)])[0] is False, "done is done"
 
 
 def test_what_is_only_looked_at_is_not_leased_and_costs_nobody_its_turn(warehouse: Warehouse) -> None:
@@ -223,19 +221,19 @@ def test_an_expired_lease_is_taken_over_and_the_late_commit_is_fenced_off(wareho
     clock.advance(0.2)
     (taken,) = lease_tasks(warehouse, "quick", limit=9)
     assert (taken.task_id, taken.fence, taken.attempt) == (slow.task_id, 2, 2)
-    assert commit_memo(warehouse, slow, pretended("memos/late")) is False
-    assert fail_task(warehouse, slow, Failure("raised", "late")) is None
+    assert commit_memos(warehouse, [(slow, pretended("memos/late"))])[0] is False
+    assert fail_tasks(warehouse, [(slow, Failure("raised", "late"))])[0] is None
     assert heartbeat(warehouse, [slow, taken]) == (taken,)
     assert release_tasks(warehouse, [slow]) == 0
-    assert commit_memo(warehouse, taken, WRITTEN) is True
-    assert first_read(warehouse) == Read("load", "memos/x")
+    assert commit_memos(warehouse, [(taken, WRITTEN)])[0] is True
+    assert first_read(warehouse) == ("load", "memos/x")
 
 
 def test_an_expired_lease_that_nobody_took_may_still_commit(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
     (task,) = lease_tasks(warehouse, "w", limit=1)
     clock.advance(1000)
-    assert commit_memo(warehouse, task, WRITTEN) is True
+    assert commit_memos(warehouse, [(task, WRITTEN)])[0] is True
 
 
 def test_heartbeats_keep_a_lease(warehouse: Warehouse, clock: Clock) -> None:
@@ -253,13 +251,13 @@ def test_failures_are_retried_and_then_quarantined(warehouse: Warehouse, clock: 
     for _ in range(3):
         clock.advance(60)
         (task,) = lease_tasks(warehouse, "w", limit=1)
-        seen.append((task.attempt, fail_task(warehouse, task, Failure("raised", f"error {task.attempt}"))))
+        seen.append((task.attempt, fail_tasks(warehouse, [(task, Failure("raised", f"error {task.attempt}"))])[0]))
     assert seen == [(1, TaskState.QUEUED), (2, TaskState.QUEUED), (3, TaskState.FAILED)]
     assert states(warehouse)[0] == ("FAILED", "FAILED")
     assert queue_depths(warehouse)[0] == replace(queue_depths(warehouse)[0], queued=2, leased=0, failed=1)
     assert work(warehouse) == 2, "one bad task costs no other"
     assert submit_model(warehouse, model(inputs=1)).queued == 0
-    assert first_read(warehouse) == Read("compute")
+    assert first_read(warehouse) == ("compute", "")
     assert retry_tasks(warehouse, TaskQuery()).tasks == 1
     assert work(warehouse) == 1
     assert retry_tasks(warehouse, TaskQuery()).tasks == 0
@@ -286,7 +284,7 @@ def test_lost_workers_use_up_no_attempt(warehouse: Warehouse, clock: Clock) -> N
     for attempt in (6, 7, 8):
         (task,) = lease_tasks(warehouse, "w", limit=1)
         assert (task.attempt, task.losses) == (attempt, 5)
-        state = fail_task(warehouse, task, Failure("raised", "no"))
+        state = fail_tasks(warehouse, [(task, Failure("raised", "no"))])[0]
         clock.advance(60)
     assert state is TaskState.FAILED
 
@@ -295,7 +293,7 @@ def test_the_last_failure_is_kept_whole_until_it_is_asked_for_again(warehouse: W
     submit_model(warehouse, model(inputs=1))
     failure = Failure("raised", "ValueError: no", "length", "length(query)", (3, 5))
     (task,) = lease_tasks(warehouse, "w", limit=1)
-    fail_task(warehouse, task, failure, worker="w")
+    fail_tasks(warehouse, [(task, failure)], worker="w")
     with warehouse.catalog.read() as connection:
         (row,) = connection.execute(select(schema.failures)).all()
     assert (row.task, row.worker, row.attempt, row.failed_at) == (task.task_id, "w", 1, clock.now)
@@ -312,7 +310,7 @@ def test_asking_again_for_what_a_worker_has_leaves_what_is_known_of_its_failure(
     submit_model(warehouse, model(inputs=1))
     leased, queued, _ = lease_tasks(warehouse, "w", limit=100)
     for task in (leased, queued):
-        fail_task(warehouse, task, Failure("raised", "ValueError: no"))
+        fail_tasks(warehouse, [(task, Failure("raised", "ValueError: no"))])
     clock.advance(60)
     again = {task.task_id: task for task in lease_tasks(warehouse, "w", limit=100)}
     release_tasks(warehouse, [again[queued.task_id]])
@@ -337,7 +335,7 @@ def test_backoff_delays_the_next_attempt(tmp_path: Path, log: Path, clock: Clock
         submit_model(warehouse, model(inputs=1))
         for wait_secs in (10, 20):
             tasks = lease_tasks(warehouse, "w", limit=100)
-            failed = fail_task(warehouse, tasks[0], Failure("raised", "no"), draw=lambda: 1 - 2**-53)
+            failed = fail_tasks(warehouse, [(tasks[0], Failure("raised", "no"))], draw=lambda: 1 - 2**-53)[0]
             assert failed is TaskState.QUEUED
             release_tasks(warehouse, tasks[1:])
             clock.advance(wait_secs - 1)
@@ -354,7 +352,7 @@ def test_what_could_not_be_read_waits_for_minutes(warehouse: Warehouse, clock: C
     unreadable = Failure("unreadable", "cannot read the file")
     for attempt, wait_secs in ((1, 60), (2, 120), (3, 240), (4, 480), (5, 900)):
         assert task.attempt == attempt
-        assert fail_task(warehouse, task, unreadable, draw=lambda: 1 - 2**-53) is TaskState.QUEUED
+        assert fail_tasks(warehouse, [(task, unreadable)], draw=lambda: 1 - 2**-53)[0] is TaskState.QUEUED
         clock.advance(wait_secs - 1)
         ready = lease_tasks(warehouse, "w", limit=100)
         assert task.task_id not in {one.task_id for one in ready}
@@ -363,7 +361,7 @@ def test_what_could_not_be_read_waits_for_minutes(warehouse: Warehouse, clock: C
         taken = {one.task_id: one for one in lease_tasks(warehouse, "w", limit=100)}
         task = taken.pop(task.task_id)
         release_tasks(warehouse, taken.values())
-    assert fail_task(warehouse, task, unreadable) is TaskState.FAILED
+    assert fail_tasks(warehouse, [(task, unreadable)])[0] is TaskState.FAILED
 
 
 def virtual_secs(warehouse: Warehouse) -> dict[str, float | None]:
@@ -383,7 +381,7 @@ def test_what_work_took_is_charged_and_not_what_it_seemed_to_take(warehouse: War
         assert commit_memos(warehouse, [(first, written)]) == (True,)
         expected = TASK_SECS + 7.0 + second.work_secs + third.work_secs
         assert virtual_secs(warehouse) == pytest.approx({"ads": expected, "search": expected})
-    fail_task(warehouse, second, Failure("stalled", "took more than 3 s"), secs=3.0)
+    fail_tasks(warehouse, [(second, Failure("stalled", "took more than 3 s"))], secs=3.0)
     assert virtual_secs(warehouse)["ads"] == pytest.approx(TASK_SECS + 10.0 + third.work_secs)
     assert release_tasks(warehouse, [third]) == 1
     assert release_tasks(warehouse, [third]) == 0
@@ -403,8 +401,8 @@ def test_what_was_estimated_well_is_charged_as_it_was(warehouse: Warehouse) -> N
 def test_an_attempt_without_a_try_is_not_charged(warehouse: Warehouse) -> None:
     submit_model(warehouse, model("one", "ads", inputs=1))
     tasks = lease_tasks(warehouse, "w", limit=100)
-    fail_task(warehouse, tasks[0], Failure("unreadable", "cannot read the file"))
-    fail_task(warehouse, tasks[1], Failure("raised", "ValueError: no"))
+    fail_tasks(warehouse, [(tasks[0], Failure("unreadable", "cannot read the file"))])
+    fail_tasks(warehouse, [(tasks[1], Failure("raised", "ValueError: no"))])
     assert virtual_secs(warehouse)["ads"] == pytest.approx(tasks[1].work_secs + tasks[2].work_secs)
 
 
@@ -425,4 +423,4 @@ def test_what_is_leased_is_enough_to_compute(warehouse: Warehouse) -> None:
     for task in lease_tasks(warehouse, "w", limit=100):
         written = compute(warehouse, task)
         assert written.rows == task.fragment.rows == 20
-        assert commit_memo(warehouse, task, written)
+        assert commit_memos(warehouse, [(task, written)])[0]

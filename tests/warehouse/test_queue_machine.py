@@ -18,9 +18,9 @@ from warehouse import (
     TaskQuery,
     Warehouse,
     WarehouseConfig,
-    commit_memo,
+    commit_memos,
     drop_tasks,
-    fail_task,
+    fail_tasks,
     heartbeat,
     lease_tasks,
     quarantine_tasks,
@@ -74,14 +74,14 @@ class QueueMachine(RuleBasedStateMachine):
     def commit(self, task: LeasedTask) -> None:
         holds = self._holds(task)
         written = pretended(f"memos/{task.memo_key}")
-        assert commit_memo(self.warehouse, task, written) == holds
+        assert commit_memos(self.warehouse, [(task, written)])[0] == holds
         if holds:
             self.owners[task.task_id] = (task.fence, 0.0)
 
     @rule(task=consumes(leases))
     def fail(self, task: LeasedTask) -> None:
         holds = self._holds(task)
-        state = fail_task(self.warehouse, task, Failure("raised", "it raised"))
+        state = fail_tasks(self.warehouse, [(task, Failure("raised", "it raised"))])[0]
         assert (state is not None) == holds
         if holds:
             assert state is (TaskState.QUEUED if task.attempt < 3 else TaskState.FAILED)
@@ -166,7 +166,7 @@ class QueueMachine(RuleBasedStateMachine):
         for _ in range(60):
             tasks = lease_tasks(self.warehouse, "last", limit=10)
             for task in tasks:
-                assert commit_memo(self.warehouse, task, pretended())
+                assert commit_memos(self.warehouse, [(task, pretended())])[0]
             if not tasks and not retry_tasks(self.warehouse, TaskQuery()).tasks:
                 break
         with self.warehouse.catalog.read() as connection:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import select
 
-from tests.warehouse.scenes import REPOSITORY, Clock, events, model, work, write_partition
+from tests.warehouse.scenes import REPOSITORY, Clock, events, model, read_of, work, write_partition
 from transforms.errors import UnknownColumn
 from transforms.types import arrow_type
 from warehouse import (
@@ -31,7 +31,7 @@ from warehouse import (
 )
 from warehouse.errors import ChangedData, MemoDamaged
 from warehouse.memo_file import SUFFIX
-from warehouse.solution import ReadSolution
+from warehouse.solution.solution import ReadSolution
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -82,8 +82,8 @@ def test_damaged_memos_are_computed_instead(warehouse: Warehouse, tmp_path: Path
     computed = tables(warehouse, read_solution(warehouse, "ctr"))
     work(warehouse)
     solution = read_solution(warehouse, "ctr")
-    read, other = (solution.read_of(part.fragments[0], "input_0") for part in solution.partitions[:2])
-    path = tmp_path / "home" / read.file
+    (_, read), (_, other) = (read_of(solution, part.fragments[0], "input_0") for part in solution.partitions[:2])
+    path = tmp_path / "home" / read
     content = path.read_bytes()
     match damage:
         case "missing":
@@ -93,14 +93,14 @@ def test_damaged_memos_are_computed_instead(warehouse: Warehouse, tmp_path: Path
         case "flipped":
             path.write_bytes(bytes(byte ^ 0xFF for byte in content))
         case "other values":
-            path.write_bytes((tmp_path / "home" / other.file).read_bytes())
+            path.write_bytes((tmp_path / "home" / other).read_bytes())
     seen: list[tuple[str, str, MemoDamaged]] = []
     fragment = solution.partitions[0].fragments[0]
     table = read_fragment(warehouse.storage, solution, fragment, on_damage=lambda *bad: seen.append(bad))
     assert table.equals(computed[0])
     assert len(seen) == 1
-    assert seen[0][1] == read.file
-    assert read.file in seen[0][2].where
+    assert seen[0][1] == read
+    assert read in seen[0][2].where
 
 
 def test_damage_is_recorded_and_repaired(warehouse: Warehouse, tmp_path: Path, clock: Clock) -> None:
@@ -108,7 +108,7 @@ def test_damage_is_recorded_and_repaired(warehouse: Warehouse, tmp_path: Path, c
     work(warehouse)
     solution = read_solution(warehouse, "ctr")
     fragment = solution.partitions[0].fragments[0]
-    (tmp_path / "home" / solution.read_of(fragment, "input_1").file).unlink()
+    (tmp_path / "home" / read_of(solution, fragment, "input_1")[1]).unlink()
     record = damage_recorder(warehouse)
     for _ in range(2):
         read_fragment(warehouse.storage, solution, fragment, on_damage=record)

@@ -23,11 +23,11 @@ from warehouse.digests import table_digests
 from warehouse.manifests import PlacedFragment, current_fragments, get_table, with_absent
 from warehouse.parquet_files import OnInvalidText, check_drift, invalid_text_rule, read_fragments
 from warehouse.partitions import partition_range, refuse_overlaps
-from warehouse.reader import read_raw
 from warehouse.scan import refuse_half_imports
 from warehouse.stored_file import StoredFile
 from warehouse.table import ColumnSchema, Fragment, Table, fragment_identity
 from warehouse.table_versions import ChangeNote, Entry, write_fragments, write_manifests
+from warehouse.tables.raw import read_raw
 from warehouse.warehouse import Warehouse
 
 ROW_GROUP_ROWS = 131_072

@@ -18,10 +18,10 @@ from warehouse.digests import column_digest
 from warehouse.manifests import DELETED, PlacedFragment, current_fragments, get_table
 from warehouse.overlay_files import read_deletions
 from warehouse.parquet_files import check_columns
-from warehouse.reader import read_raw
 from warehouse.storage import Storage
 from warehouse.table import Overlay, Table
 from warehouse.table_versions import ChangeNote
+from warehouse.tables.raw import read_raw
 from warehouse.warehouse import Warehouse
 
 

@@ -10,10 +10,10 @@ from sqlalchemy import Connection
 from transforms.graph import Node, raw_columns
 from transforms.render import expression_text
 from warehouse.config import WarehouseConfig
-from warehouse.enqueue import survey
 from warehouse.keeping import Market
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
-from warehouse.matching import Action
+from warehouse.matching.match import Action
+from warehouse.matching.survey import survey
 from warehouse.models import all_models, stored_inputs
 from warehouse.submit import blocks
 from warehouse.table import Fragment

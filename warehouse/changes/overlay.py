@@ -20,9 +20,9 @@ from warehouse.changes.sources import AlignedValues, KeyedValues, ValueSource
 from warehouse.changes.values import GivenRows, Source, plain_column, source_name, table_type
 from warehouse.digests import column_digest
 from warehouse.manifests import PlacedFragment, current_fragments, get_table
-from warehouse.reader import read_raw
 from warehouse.table import ColumnSchema, Overlay, Table, absent_digest
 from warehouse.table_versions import ChangeKind, ChangeNote
+from warehouse.tables.raw import read_raw
 from warehouse.warehouse import Warehouse
 
 

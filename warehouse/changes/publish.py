@@ -17,8 +17,9 @@ from sqlalchemy import Connection, insert, update
 from warehouse import schema
 from warehouse.arrow_file import write_arrow_file
 from warehouse.errors import MissingFile
+from warehouse.files.column_files import MemoFile
 from warehouse.manifests import PlacedFragment, columns_document
-from warehouse.memo_file import SUFFIX, MemoFile
+from warehouse.memo_file import SUFFIX
 from warehouse.own_files import OVERLAYS
 from warehouse.storage import Storage
 from warehouse.table import ColumnSchema, Fragment, Table

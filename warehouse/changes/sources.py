@@ -23,9 +23,9 @@ from warehouse.changes.values import (
 )
 from warehouse.manifests import PlacedFragment
 from warehouse.parquet_files import read_whole, row_count
-from warehouse.reader import read_raw
 from warehouse.storage import Storage
 from warehouse.table import ColumnSchema, Table
+from warehouse.tables.raw import read_raw
 
 
 @dataclass(frozen=True)

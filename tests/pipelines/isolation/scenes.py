@@ -26,7 +26,7 @@ from transforms.expression import Expr
 from transforms.functions import PythonFunction, op
 from transforms.functions.sources import source_of_function
 from transforms.model import Model
-from warehouse.queue import lease_tasks
+from warehouse.queue.lease import lease_tasks
 
 ROWS = 400
 BAD, OTHER_BAD = 123, 321

@@ -28,7 +28,7 @@ from warehouse import (
     WarehouseConfig,
     commit_memos,
     drop_tasks,
-    fail_task,
+    fail_tasks,
     heartbeat,
     lease_tasks,
     register_table,
@@ -104,7 +104,7 @@ class TwinQueues(RuleBasedStateMachine):
     @rule(held=consumes(leases), draw=st.sampled_from([0.0, 0.5]))
     def fail(self, held: Held, draw: float) -> None:
         task, grant = held
-        state = fail_task(self.warehouse, task, Failure("raised", "it raised"), draw=lambda: draw)
+        state = fail_tasks(self.warehouse, [(task, Failure("raised", "it raised"))], draw=lambda: draw)[0]
         assert state == self.twin.fail(self.clock.now, grant, draw)
         self.referee.failed(grant, state)
 

@@ -26,7 +26,7 @@ from warehouse import (
     Storage,
     Warehouse,
     WarehouseConfig,
-    commit_memo,
+    commit_memos,
     lease_tasks,
     queue_missing,
     read_fragment,
@@ -230,7 +230,7 @@ class ChangesMachine(RuleBasedStateMachine):
         while tasks := lease_tasks(self.warehouse, "w", limit=50):
             for task in tasks:
                 written = compute(self.warehouse, task)
-                assert commit_memo(self.warehouse, task, written)
+                assert commit_memos(self.warehouse, [(task, written)])[0]
                 found[names[task.fingerprint]] = found.get(names[task.fingerprint], 0) + written.rows
         assert found == expected
 

@@ -1,4 +1,4 @@
-"""From a read solution's document to the value. A document comes from outside: every value of it is checked here."""
+"""From a read solution's document to its values. A document comes from outside: every value of it is checked here."""
 
 from __future__ import annotations
 
@@ -13,27 +13,23 @@ from transforms.render import expression_text
 from transforms.subgraphs import subgraphs
 from transforms.target import MOST_CLASSES, TASKS, check_label
 from transforms.types import type_from_document
-from warehouse.solution import (
-    ACTIONS,
-    FORMAT,
-    TARGET_FORMAT,
-    Action,
-    MemoRef,
-    ReadPlan,
-    ReadSolution,
-    SolutionFragment,
-    SolutionInput,
-    SolutionPartition,
-)
+from warehouse.files.column_files import MemoRef
+from warehouse.solution.parts import ACTIONS, Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
 from warehouse.table import CHANGE_FIELDS, FRAGMENT_FIELDS, fragment_fields
+
+FORMAT = "headrace.read_solution/2"
+#: The format of a solution whose label is an expression, or whose task is not the default one.
+TARGET_FORMAT = "headrace.read_solution/3"
+#: What errors call such a document.
+KIND = "read solution"
 
 _FIELDS = ("format", "model", "model_version", "table", "table_version", "label", "inputs", "plans", "partitions")
 _TARGET_FIELDS = ("label_component", "task", "classes")
 _LARGEST_VERSION = 2**31 - 1
 
 
-def solution_from(whole: Part) -> ReadSolution:
-    """The solution, all of whose references lead to something. Raises :class:`~transforms.errors.DataError`."""
+def solution_fields(whole: Part) -> dict[str, Any]:
+    """The fields of a solution, all of whose references lead to something. Raises :class:`~transforms.errors.DataError`."""
     if not whole.has("format") or whole.at("format").value not in (FORMAT, TARGET_FORMAT):
         stated = whole.at("format") if whole.has("format") else whole
         known = f"{FORMAT} or {TARGET_FORMAT}"
@@ -46,17 +42,17 @@ def solution_from(whole: Part) -> ReadSolution:
         raise whole.at("inputs").refused("a list that names each input once")
     memoizable = {node.identity for item in inputs for node in subgraphs(item.root)}
     plans = tuple(_plan(item, inputs, memoizable) for item in whole.at("plans").items())
-    return ReadSolution(
-        model=whole.at("model").name(),
-        model_version=whole.at("model_version").integer(0, _LARGEST_VERSION),
-        table=whole.at("table").name(),
-        table_version=whole.at("table_version").integer(0, _LARGEST_VERSION),
-        label=whole.at("label").text(least=1),
-        inputs=inputs,
-        plans=plans,
-        partitions=tuple(_partition(item, plans) for item in whole.at("partitions").items()),
+    return {
+        "model": whole.at("model").name(),
+        "model_version": whole.at("model_version").integer(0, _LARGEST_VERSION),
+        "table": whole.at("table").name(),
+        "table_version": whole.at("table_version").integer(0, _LARGEST_VERSION),
+        "label": whole.at("label").text(least=1),
+        "inputs": inputs,
+        "plans": plans,
+        "partitions": tuple(_partition(item, plans) for item in whole.at("partitions").items()),
         **({} if plain else _target(whole)),
-    )
+    }
 
 
 def _target(whole: Part) -> dict[str, Any]:

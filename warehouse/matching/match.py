@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from warehouse.manifests import PlacedFragment
-from warehouse.table import MemoKeys, memo_key
+from warehouse.memos import MemoRecord
+from warehouse.table import MemoKeys
 from warehouse.task_states import MemoState
-
-__all__ = ["AWAITED", "Action", "Match", "MemoRecord", "Wanted", "match", "memo_key", "wanted_memos"]
 
 
 class Action(StrEnum):
@@ -41,23 +40,6 @@ class Wanted:
     fingerprint: str
     placed: PlacedFragment
     memo_key: str
-
-
-@dataclass(frozen=True, slots=True)
-class MemoRecord:
-    """What the catalog knows of a memo. ``fragment`` is the row of the fragment it is, or will be, computed from."""
-
-    memo_key: str
-    fingerprint: str
-    fragment: int
-    state: MemoState
-    file: int | None = None
-    queued_by: int = 0
-    cause_code: str = ""
-    cause: str = ""
-    changed_at: float = 0.0
-    evicted_at: float | None = None
-    evicted_why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
