@@ -24,7 +24,7 @@ from tests.chaos.havoc import small_disk
 from tests.chaos.scene import COMPONENTS, HOURS, write_log
 from tests.chaos.storm import Outcome, run_storm
 from tests.chaos.test_fifty_faults import run_and_check
-from tests.postgresql import PostgresServer, running
+from tests.support.postgresql import PostgresServer, running
 
 _DISK_BYTES = 64 << 20
 

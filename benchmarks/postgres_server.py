@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from tests.postgresql import find_programs
+from tests.support.postgresql import find_programs
 
 USER = DATABASE = "headrace"
 _START_SECS = 120.0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 #: Of both job servers. It is older than the Python side on purpose of nobody: it is the newest of which every part
 #: could be had from Maven when this was written. The job API between the two is versioned by URN; the tests prove it.
 BEAM = "2.62.0"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 
 _names = itertools.count(1)
 

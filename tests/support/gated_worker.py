@@ -1,7 +1,7 @@
 """A Beam worker that stops before its third fragment until a file says that it may go on.
 
 So a test can kill something in the middle of a job, however fast the machine is: at the gate some fragments have their
-results, and the others cannot get them. ``python -m tests.gated_worker GATE --id=...``, started by a runner.
+results, and the others cannot get them. ``python -m tests.support.gated_worker GATE --id=...``, started by a runner.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import parse_qs, quote, urlsplit
 
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 
 #: What becomes of a spoilt request. ``refuse``: it is reset unread by the server. ``lose``: the server does it, its answer is
 #: reset. ``tear``: the server gets half of the body. ``flip``: one byte of the body is another one. ``cut``: half of the
