@@ -19,8 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from pipelines.simulation.fleet import FleetConfig
-from pipelines.simulation.surge import Policy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
+from tests.simulation.fleet import FleetConfig
+from tests.simulation.surge import Policy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
 from warehouse.capacity import CapacitySettings
 
 THREADS = 4

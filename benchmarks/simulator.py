@@ -17,9 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from pipelines.simulation.faults import Faults, with_bad_tasks
-from pipelines.simulation.fleet import FleetConfig
-from pipelines.simulation.simulate import make_tasks, simulate
+from tests.simulation.faults import Faults, with_bad_tasks
+from tests.simulation.fleet import FleetConfig
+from tests.simulation.simulate import make_tasks, simulate
 from warehouse.batching import BatchBudget
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipelines.simulation.work import Grant, SimTask
+from tests.simulation.work import Grant, SimTask
 from warehouse.task_states import STUCK_LEASES, AttemptLimits, TaskState, TaskStatus
 
 

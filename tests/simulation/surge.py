@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pipelines.simulation.event_loop import EventLoop
-from pipelines.simulation.faults import NO_FAULTS, Faults
-from pipelines.simulation.fleet import Fleet, FleetConfig
-from pipelines.simulation.memory_queue import MemoryQueue
-from pipelines.simulation.referee import Referee
-from pipelines.simulation.simulate import EPOCH_SECS, MOST_SECS
-from pipelines.simulation.tally import Tally
-from pipelines.simulation.work import SimTask
+from tests.simulation.event_loop import EventLoop
+from tests.simulation.faults import NO_FAULTS, Faults
+from tests.simulation.fleet import Fleet, FleetConfig
+from tests.simulation.memory_queue import MemoryQueue
+from tests.simulation.referee import Referee
+from tests.simulation.simulate import EPOCH_SECS, MOST_SECS
+from tests.simulation.tally import Tally
+from tests.simulation.work import SimTask
 from warehouse.backlog import Backlog
 from warehouse.capacity import CapacitySettings, FleetState, workers_wanted
 from warehouse.fair_shares import ClientShare

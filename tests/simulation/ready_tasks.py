@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pipelines.simulation.work import Place, SimTask
+from tests.simulation.work import Place, SimTask
 from warehouse.lease_order import place_rank
 
 _Rank = tuple[int, str, str]

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from pipelines.simulation.memory_queue import MemoryQueue
-from pipelines.simulation.work import SimTask
+from tests.simulation.memory_queue import MemoryQueue
+from tests.simulation.work import SimTask
 from warehouse import Warehouse, schema
 from warehouse.batching import BatchBudget
 from warehouse.taking import Weigher

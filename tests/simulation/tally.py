@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pipelines.simulation.work import SimTask
+from tests.simulation.work import SimTask
 from warehouse.backlog import Backlog, ClientBacklog
 from warehouse.task_states import TaskState, TaskStatus
 

@@ -6,12 +6,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.simulation.event_loop import EventLoop
-from pipelines.simulation.faults import NO_FAULTS, Faults
-from pipelines.simulation.fleet import DEFAULT_FLEET, Fleet, FleetConfig, FleetCounts
-from pipelines.simulation.memory_queue import MemoryQueue
-from pipelines.simulation.referee import Ending, Referee
-from pipelines.simulation.work import SimTask
+from tests.simulation.event_loop import EventLoop
+from tests.simulation.faults import NO_FAULTS, Faults
+from tests.simulation.fleet import DEFAULT_FLEET, Fleet, FleetConfig, FleetCounts
+from tests.simulation.memory_queue import MemoryQueue
+from tests.simulation.referee import Ending, Referee
+from tests.simulation.work import SimTask
 from warehouse.fair_shares import ClientShare
 from warehouse.task_states import DEFAULT_LIMITS, AttemptLimits
 
@@ -67,7 +67,7 @@ def simulate(
     lease_secs: float = 60.0,
     weights: dict[str, float] | None = None,
 ) -> Outcome:
-    """Let ``workers`` do ``tasks``. Raises :class:`~pipelines.simulation.referee.FoulPlay` where a rule is broken."""
+    """Let ``workers`` do ``tasks``. Raises :class:`~tests.simulation.referee.FoulPlay` where a rule is broken."""
     draw, loop = random.Random(seed), EventLoop(EPOCH_SECS)
     names = sorted({client for task in tasks for client in task.priorities})
     shares = [ClientShare(name, (weights or {}).get(name, 1.0)) for name in names]

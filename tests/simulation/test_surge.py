@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.simulation.fleet import FleetConfig
-from pipelines.simulation.surge import Policy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
+from tests.simulation.fleet import FleetConfig
+from tests.simulation.surge import Policy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
 from warehouse.capacity import CapacitySettings
 
 CONFIG = SurgeConfig(hours=4, surge_hour=1, cores=2.0)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from sqlalchemy import select, update
 
-from pipelines.simulation.referee import Referee
-from pipelines.simulation.work import Grant
-from tests.pipelines.simulation.twin_queue import learn, statuses, twin_of, waiting
+from tests.simulation.referee import Referee
+from tests.simulation.twin_queue import learn, statuses, twin_of, waiting
+from tests.simulation.work import Grant
 from tests.warehouse.scenes import Clock, evict_component, model, pretended, write_log
 from warehouse import (
     Failure,

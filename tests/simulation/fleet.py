@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pipelines.patience import PATIENCE_SECS, next_wait_secs
-from pipelines.simulation.event_loop import EventLoop
-from pipelines.simulation.faults import Faults, moments
-from pipelines.simulation.memory_queue import MemoryQueue
-from pipelines.simulation.referee import Referee
-from pipelines.simulation.work import Grant
 from pipelines.worker_machine import Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
+from tests.simulation.event_loop import EventLoop
+from tests.simulation.faults import Faults, moments
+from tests.simulation.memory_queue import MemoryQueue
+from tests.simulation.referee import Referee
+from tests.simulation.work import Grant
 from warehouse.backoff import Backoff
 from warehouse.batching import DEFAULT_BUDGET, BatchBudget
 
@@ -124,7 +124,7 @@ class Fleet:
             worker.stop_asked = True
 
     def inject(self) -> None:
-        """Let the faults happen that :class:`~pipelines.simulation.faults.Faults` asks for."""
+        """Let the faults happen that :class:`~tests.simulation.faults.Faults` asks for."""
         faults, window = self._faults, self._faults.window_secs
         for moment in moments(faults.kills, window, self._draw):
             self._loop.after(moment, lambda: self._on_one(self._kill))

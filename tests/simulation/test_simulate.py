@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.simulation import simulate as simulation
-from pipelines.simulation.faults import Faults, with_bad_tasks
-from pipelines.simulation.fleet import FleetConfig
-from pipelines.simulation.memory_queue import MemoryQueue
-from pipelines.simulation.referee import FoulPlay
-from pipelines.simulation.simulate import Outcome, make_tasks, simulate
-from pipelines.simulation.work import Grant, SimTask
+from tests.simulation import simulate as simulation
+from tests.simulation.faults import Faults, with_bad_tasks
+from tests.simulation.fleet import FleetConfig
+from tests.simulation.memory_queue import MemoryQueue
+from tests.simulation.referee import FoulPlay
+from tests.simulation.simulate import Outcome, make_tasks, simulate
+from tests.simulation.work import Grant, SimTask
 from transforms.errors import InputError
 from warehouse.batching import BatchBudget
 from warehouse.fair_shares import Charge, ClientShare

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pipelines.simulation.work import SimTask
+from tests.simulation.work import SimTask
 from transforms.errors import InputError
 
 

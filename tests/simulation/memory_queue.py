@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pipelines.simulation.due_tasks import DueTasks
-from pipelines.simulation.ready_tasks import ReadyTasks
-from pipelines.simulation.work import Grant, Place, SimTask
+from tests.simulation.due_tasks import DueTasks
+from tests.simulation.ready_tasks import ReadyTasks
+from tests.simulation.work import Grant, Place, SimTask
 from warehouse.batching import BatchBudget, Candidate, gather, most_together
 from warehouse.fair_shares import (
     FLOOR_SHARE,
