@@ -18,8 +18,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from tests.chaos.havoc import small_disk
 from tests.chaos.scene import COMPONENTS, HOURS, write_log
 from tests.chaos.storm import Outcome, run_storm

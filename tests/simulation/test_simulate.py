@@ -171,7 +171,7 @@ def test_the_referee_sees_a_queue_that_cheats(
 def test_nonsense_is_refused() -> None:
     for nonsense in ({"kills": -1}, {"window_secs": 0.0}, {"slowdown": 0.5}):
         with pytest.raises(InputError, match="fault"):
-            Faults(**nonsense)  # type: ignore[arg-type]
+            Faults(**nonsense)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.harness import THREADS
+from benchmarks.support.harness import THREADS
 
 if TYPE_CHECKING:
     import polars as pl

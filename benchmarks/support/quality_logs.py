@@ -21,7 +21,7 @@ from pipelines.formats import FormatOptions, prepare
 from transforms.expression import cross, float32, int64, text, timestamp
 from transforms.model import Model
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 START = datetime(2026, 5, 4, tzinfo=UTC)
 
 Columns = Mapping[str, Any]

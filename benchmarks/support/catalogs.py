@@ -1,6 +1,6 @@
 """Big catalogs, made in minutes: what years of submissions and workers would have written, loaded in bulk.
 
-    python benchmarks/catalogs.py --database sqlite --components 100000 --keep FOLDER
+    python -m benchmarks.support.catalogs --database sqlite --components 100000 --keep FOLDER
 
 makes one, keeps it, and prints what its tables take.
 
@@ -29,12 +29,10 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from sqlalchemy import func, select
 
-from benchmarks.bulk_load import Loader, Row, loading
-from benchmarks.scale_models import COLUMNS, LABEL, expression, model
+from benchmarks.support.bulk_load import Loader, Row, loading
+from benchmarks.support.scale_models import COLUMNS, LABEL, expression, model
 from transforms.canonical import canonicalize
 from transforms.encoding import digest
 from transforms.graph import Node, component_document, operator_versions, raw_columns, shape_identity
@@ -457,7 +455,7 @@ def _serving(database: str, place: Path, *, for_load: bool = False) -> Iterator[
     if database == "sqlite":
         yield f"sqlite:///{place}/catalog.db"
         return
-    from benchmarks.postgres_server import serving
+    from benchmarks.support.postgres_server import serving
 
     with serving(place / "server", loading=for_load) as url:
         yield url

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import THREADS
+from benchmarks.support.harness import THREADS
 from transforms.graph import Node, component_document, component_from_document
 from transforms.memory import keep_freed_memory
 from transforms.plan import Plan, compile_plan
