@@ -1,4 +1,4 @@
-"""What a Beam worker found out, as small JSON documents on shared storage, errors included.
+"""Errors of workers as JSON documents, and the JSON objects that hold them.
 
 An error that a user caused is a result, not a crash: raised inside a worker it would be retried, wrapped and printed
 with Beam's own stack. So it travels as a document and is raised again, whole, where the job was started.
@@ -6,26 +6,13 @@ with Beam's own stack. So it travels as a document and is raised again, whole, w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, cast
 
-from pipelines.publication import write_atomic
 from transforms.documents import document_part, parse_document
 from transforms.errors import DataError, HeadraceError
 
 Document = Mapping[str, object]
-
-
-def write_outcome(folder: Path, name: str, document: Document) -> None:
-    """Keep one worker's result under a name that a retry of the same work uses again."""
-    write_atomic(folder / f"{name}.json", json.dumps(document, sort_keys=True).encode("utf-8"))
-
-
-def read_outcomes(folder: Path, prefix: str) -> list[Document]:
-    """The results whose names start with ``prefix``, by name."""
-    return [read_object(path.read_bytes(), str(path)) for path in sorted(folder.glob(f"{prefix}*.json"))]
 
 
 def read_object(content: bytes, where: str) -> dict[str, Any]:
@@ -36,11 +23,6 @@ def read_object(content: bytes, where: str) -> dict[str, Any]:
         error.where = f"{where}: {error.where}"
         raise
     return cast("dict[str, Any]", found)
-
-
-def count_outcomes(folder: Path, prefix: str) -> int:
-    """How many results there are so far."""
-    return sum(1 for _ in folder.glob(f"{prefix}*.json"))
 
 
 def error_document(error: HeadraceError) -> Document:
