@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.support.harness import THREADS, cpu_secs, machine
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.fragment_work import FragmentResult, FragmentWork
 from pipelines.memoize import JobResults
 from pipelines.work_in_hand import group_by_fragment

@@ -29,7 +29,7 @@ from typing import get_args
 
 from benchmarks.support.fleets import MODELS, SHARED, Fleet, news_fleet, search_fleet
 from benchmarks.support.harness import machine
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import FormatOptions, prepare
 from pipelines.log_schema import PartitionBy
 from transforms.memory import keep_freed_memory

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.support.fleets import search_fleet
 from benchmarks.support.harness import machine
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentWork
 from pipelines.work_in_hand import group_by_fragment

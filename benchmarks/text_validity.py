@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.support.harness import machine
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import FormatOptions, prepare
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentWork, WantedComponent

@@ -45,7 +45,7 @@ class Fleet:
 
 
 def search_fleet(table: str = "search_log") -> Fleet:
-    """Click models over the search-ads log of :mod:`headrace.sample_log`."""
+    """Click models over the search-ads log of :mod:`headrace.demo.sample_log`."""
     return Fleet(table, {**_words(), **_word_crosses(), **_id_crosses(), **_ids(), **_numbers()}, _search_ideas())
 
 

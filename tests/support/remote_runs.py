@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from headrace.model_file import load_models
-from headrace.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import globo
 from pipelines.formats.options import FormatOptions
 from pipelines.fragment_work import FragmentWork
