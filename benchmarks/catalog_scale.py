@@ -1,9 +1,9 @@
 """How long submitting, solving and searching take against big catalogs, beside their targets.
 
-    python benchmarks/catalog_scale.py [--database sqlite|postgresql|both] [--keep FOLDER] [--submissions 40] [--small]
+    python -m benchmarks.catalog_scale [--database sqlite|postgresql|both] [--keep FOLDER] [--submissions 40] [--small]
                                        [--components N]
 
-The catalogs are made first (``benchmarks/catalogs.py``): PostgreSQL with 1 M components and 20 M memos over the table
+The catalogs are made first (``benchmarks/support/catalogs.py``): PostgreSQL with 1 M components and 20 M memos over the table
 ``events``, SQLite with 100,000 and 2 M; both besides a table of 8,760 hourly partitions and the memos of one model over it.
 ``--keep`` keeps them for another run. A submission is timed from the model object to the answer, commit included.
 """
@@ -25,13 +25,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from sqlalchemy import event, func, select
 
-from benchmarks.catalogs import BEGAN_AT, DATABASES, EVENTS, HOUR_SECS, HOURS, YEAR, Size, made
-from benchmarks.harness import machine
-from benchmarks.scale_models import choose, model
+from benchmarks.support.catalogs import BEGAN_AT, DATABASES, EVENTS, HOUR_SECS, HOURS, YEAR, Size, made
+from benchmarks.support.harness import machine
+from benchmarks.support.scale_models import choose, model
 from transforms.model import Model
 from warehouse import (
     ComponentQuery,

@@ -1,6 +1,6 @@
 """DirectRunner: how much of a worker's wall time is neither kernels nor reading and writing files, over 10 M rows.
 
-    python benchmarks/direct_runner_overhead.py [--rows 10000000] [--hours 12] [--small]
+    python -m benchmarks.direct_runner_overhead [--rows 10000000] [--hours 12] [--small]
 
 The three models of `examples/search_ads.py` over the sample log, memoized by one worker from the first lease until nothing is left.
 What its children spend in kernels, in reading raw columns (digests checked) and in writing memo files (synced) they measure
@@ -23,10 +23,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.harness import THREADS, cpu_secs, machine
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from benchmarks.support.harness import THREADS, cpu_secs, machine
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.fragment_work import FragmentResult, FragmentWork
 from pipelines.memoize import JobResults
 from pipelines.work_in_hand import group_by_fragment

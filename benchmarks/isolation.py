@@ -1,6 +1,6 @@
 """What it costs that fragments are computed in child processes, beside computing them in this process.
 
-    python benchmarks/isolation.py [--small] [--rounds R]
+    python -m benchmarks.isolation [--small] [--rounds R]
 
 The same work both ways, on as many threads as there are cores: many small fragments, then a few large ones, four components
 each, memo files written and compared to the byte. Then the time from starting Python to the first memo, Beam imported as a
@@ -19,13 +19,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import THREADS, Measured, Side, machine, measure
-from benchmarks.search_log import generate
+from benchmarks.support.harness import THREADS, Measured, Side, machine, measure
+from benchmarks.support.search_log import generate
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentWork
 from pipelines.isolation.limits import IsolationLimits

@@ -1,6 +1,6 @@
 """What sharing saves: 22 models with 95 % of their inputs in common, shared against each model transforming for itself.
 
-    python benchmarks/many_models.py [--logs sample globo] [--rows 300000] [--hours 24] [--partition-by hour] [--globo FOLDER]
+    python -m benchmarks.many_models [--logs sample globo] [--rows 300000] [--hours 24] [--partition-by hour] [--globo FOLDER]
         [--small]
 
 CPU seconds, user and system, of whole processes and their children. *For itself* is the reader that trainers use over raw
@@ -27,11 +27,9 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.fleets import MODELS, SHARED, Fleet, news_fleet, search_fleet
-from benchmarks.harness import machine
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from benchmarks.support.fleets import MODELS, SHARED, Fleet, news_fleet, search_fleet
+from benchmarks.support.harness import machine
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import FormatOptions, prepare
 from pipelines.log_schema import PartitionBy
 from transforms.memory import keep_freed_memory

@@ -1,6 +1,6 @@
 """Which file format for memos? Writing, reading all columns, reading one of 50, and size, for several formats.
 
-    python benchmarks/memo_format.py [--rows 250000] [--repeat 5] [--small]
+    python -m benchmarks.memo_format [--rows 250000] [--repeat 5] [--small]
 
 The columns are what memos are: ragged hashed ids, some of them of the same lengths, dense hashed ids, dense small ids, floats.
 CPU seconds of this process, all threads; sides run in turn, so that a slow moment of the machine hits all of them, and the best
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,9 +23,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.harness import machine
+from benchmarks.support.harness import machine
 from transforms.memory import keep_freed_memory
 from warehouse import Storage, write_memo_file
 from warehouse.arrow_file import read_arrow_file, write_arrow_file

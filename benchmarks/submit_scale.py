@@ -1,6 +1,6 @@
 """How long describing a model takes to become canonical components and fingerprints, and how that grows with its nodes.
 
-    python benchmarks/submit_scale.py [--inputs 1000] [--nodes 10000] [--outputs 400]
+    python -m benchmarks.submit_scale [--inputs 1000] [--nodes 10000] [--outputs 400]
 
 Inputs share prefixes, as the inputs of real models do. Timed is what ``model.input`` does beyond building the expression:
 the canonical form and the fingerprint of every input, on one core, best of five. Then the same for one chain of an
@@ -14,11 +14,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.harness import machine
+from benchmarks.support.harness import machine
 from transforms.canonical import CanonicalForms
 from transforms.expression import Expr, boolean, concat, cross, float32, int64, minimum, text
 from transforms.graph import topological

@@ -1,6 +1,6 @@
 """What it costs to check text, offsets and codes where they enter, against all that a worker does with a fragment.
 
-    python benchmarks/text_validity.py [--logs sample globo movielens] [--rows 500000] [--hours 24] [--data FOLDER] [--small]
+    python -m benchmarks.text_validity [--logs sample globo movielens] [--rows 500000] [--hours 24] [--data FOLDER] [--small]
 
 CPU seconds in one process and one thread: reading a fragment's raw columns, checking their digests, running the plan of
 all components of the log's example models, and writing the memo file, as a worker's child does; and within the same run
@@ -20,10 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.harness import machine
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from benchmarks.support.harness import machine
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import FormatOptions, prepare
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentWork, WantedComponent

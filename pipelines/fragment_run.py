@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork, PhaseSecs, WantedComponent, added
-from pipelines.isolation.board import Phase, StepBoard
+from pipelines.fragments.board import Phase, StepBoard
 from transforms.errors import DataError, HeadraceError, OtherRelease, StorageError, UnknownColumn
 from transforms.graph import component_from_document
 from transforms.measured import OperatorWork, summed

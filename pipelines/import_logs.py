@@ -28,14 +28,7 @@ from pipelines.import_report import ImportReport
 from pipelines.log_blocks import LONGEST_LINE_BYTES
 from pipelines.log_schema import LogSchema
 from pipelines.log_sources import LogSource, expand_files, identify, new_sources
-from pipelines.outcomes import (
-    Document,
-    count_outcomes,
-    error_document,
-    error_from_document,
-    read_outcomes,
-    write_outcome,
-)
+from pipelines.outputs.outcomes import count_outcomes, read_outcomes, write_outcome
 from pipelines.parquet_log import ParquetLog
 from pipelines.parse_log import parse_log
 from pipelines.partitions import content_id, parquet_bytes, sort_by_time, split_by_partition
@@ -44,6 +37,7 @@ from pipelines.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.rejects import SideFile, check_share, side_files
 from pipelines.remote_runners import require_runnable
 from pipelines.row_order import check_file_times, first_rows_of
+from pipelines.runners.error_documents import Document, error_document, error_from_document
 from pipelines.typed_rows import ParsedBlock
 from pipelines.unique_rows import REPEATED, check_keys, without_known_keys
 from transforms.encoding import digest

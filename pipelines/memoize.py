@@ -26,8 +26,8 @@ from pipelines.fragment_work import ComponentList, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
-from pipelines.outcomes import error_document, error_from_document, read_object
 from pipelines.remote_runners import require_reach
+from pipelines.runners.error_documents import error_document, error_from_document, read_object
 from pipelines.running_job import JobEnded, RunningJob, is_to_end
 from transforms.errors import StorageError
 from warehouse.own_files import JOBS, kind_of

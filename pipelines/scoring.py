@@ -23,18 +23,12 @@ import pyarrow as pa
 
 from pipelines.beam_runner import RunnerOptions, run_pipeline
 from pipelines.elements import Spread, Texts
-from pipelines.outcomes import (
-    Document,
-    count_outcomes,
-    error_document,
-    error_from_document,
-    read_outcomes,
-    write_outcome,
-)
+from pipelines.outputs.outcomes import count_outcomes, read_outcomes, write_outcome
 from pipelines.partitions import parquet_bytes
 from pipelines.progress import Progress, watched
 from pipelines.publication import make_folder, sync_folder, write_atomic
 from pipelines.remote_runners import require_runnable
+from pipelines.runners.error_documents import Document, error_document, error_from_document
 from transforms.documents import parse_document
 from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError

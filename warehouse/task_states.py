@@ -10,7 +10,7 @@
 Every lease raises the task's *fence*; only the holder of the current fence may beat, commit, release or fail it.
 
 What an event does is a :class:`TaskChange`, the same for every task it happens to: the queue in the catalog writes it to many
-rows at once, the simulator (:mod:`pipelines.simulation`) applies it to values one by one. Neither decides anything itself.
+rows at once, the simulator (:mod:`tests.simulation`) applies it to values one by one. Neither decides anything itself.
 """
 
 from __future__ import annotations

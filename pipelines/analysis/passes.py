@@ -23,9 +23,9 @@ from pipelines.beam_runner import RunnerOptions, run_pipeline
 from pipelines.bundle_threads import BundleThreads
 from pipelines.elements import Spread, Texts
 from pipelines.fragment_work import ComponentList
-from pipelines.outcomes import error_document, error_from_document, read_object
 from pipelines.progress import Progress, watched
 from pipelines.remote_runners import require_runnable
+from pipelines.runners.error_documents import error_document, error_from_document, read_object
 from transforms.errors import HeadraceError
 from warehouse.own_files import ANALYSIS
 from warehouse.storage import Storage

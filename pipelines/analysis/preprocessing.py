@@ -25,9 +25,9 @@ from tfx_bsl.tfxio.tensor_adapter import TensorAdapterConfig
 from pipelines.analysis.preprocessing_columns import PreprocessingWork, column_batches, representation
 from pipelines.beam_runner import RunnerOptions, run_pipeline
 from pipelines.elements import Texts
-from pipelines.outcomes import error_document, error_from_document, read_object
 from pipelines.progress import Progress, watched
 from pipelines.remote_runners import require_runnable
+from pipelines.runners.error_documents import error_document, error_from_document, read_object
 from transforms.analyzed_functions import AnalyzedFunction
 from transforms.canonical import canonicalize
 from transforms.errors import DataError, HeadraceError, InputError

@@ -24,9 +24,9 @@ from numba.core import event
 
 from pipelines.fragment_run import PlanCache, failure_of_component, memoize_fragment
 from pipelines.fragment_work import FragmentWork
-from pipelines.isolation.board import Phase, StepBoard
+from pipelines.fragments.board import Phase, StepBoard
 from pipelines.isolation.shrink import rows_of
-from pipelines.outcomes import error_document
+from pipelines.runners.error_documents import error_document
 from transforms.errors import StorageError
 from transforms.functions.second_run import SECOND_RUNS, SecondRuns
 from transforms.plan import Plan, one_line

@@ -17,13 +17,13 @@ from functools import cached_property
 import numpy as np
 
 from pipelines.fragment_work import FragmentResult, FragmentWork, merged
+from pipelines.fragments.board import Phase, Place
 from pipelines.isolation.blame import Attempt, Death, after, begun
-from pipelines.isolation.board import Phase, Place
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import Answered, ChildProcesses, Ended
 from pipelines.isolation.samples import SEARCH_SECS, Case, with_sample
 from pipelines.isolation.shrink import Rows
-from pipelines.outcomes import error_from_document
+from pipelines.runners.error_documents import error_from_document
 from warehouse.failures import Failure
 
 #: What all searches for samples of one component may take in this process: over many fragments it is one defect.

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.errors import ChildrenLost
+from pipelines.fragments.board import Place, StepBoard, new_board_file
 from pipelines.isolation.blame import DeathKind
-from pipelines.isolation.board import Place, StepBoard, new_board_file
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.server import ANSWER, END, FORK, REQUEST, UNKNOWN_STATUS
 from pipelines.isolation.watch import StallClock, memory_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.isolation.board import Phase
+from pipelines.fragments.board import Phase
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import Answered, Child, ChildProcesses, Ended
 from pipelines.isolation.shrink import Budget, Rows, ranges_of, smallest

@@ -24,7 +24,7 @@ from tests.chaos.chores import CHORES
 from tests.chaos.nursery import REFUSED
 from tests.chaos.scene import LEASE_SECS, config_of
 from tests.contracts.severing_proxy import SeveringProxy, severing
-from tests.postgresql import PostgresServer, database_of
+from tests.support.postgresql import PostgresServer, database_of
 from transforms.errors import HeadraceError
 from warehouse import schema
 from warehouse.task_states import MemoState

@@ -20,7 +20,7 @@ from tests.chaos.chores import ROWS, pool
 from tests.chaos.havoc import Havoc, Kinds, Report, proxied_postgres, shuffled, sqlite_faults, struck, wait_for_leases
 from tests.chaos.nursery import at_its_time
 from tests.chaos.scene import LEASE_SECS, config_of, write_log
-from tests.postgresql import PostgresServer
+from tests.support.postgresql import PostgresServer
 from transforms.graph import component_from_document, raw_columns
 from transforms.plan import compile_plan
 from warehouse import (

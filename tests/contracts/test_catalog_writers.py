@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tests.contracts.test_catalog_contract import ready_files, run_together
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import Clock, compute, model, pretended, start, work, write_log
 from warehouse import (
     Failure,

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.fault_proxy import Action, Fault, Proxy, proxied
-from tests.gcs_server import GcsServer
-from tests.processes import PATIENCE_SECS
+from tests.support.fault_proxy import Action, Fault, Proxy, proxied
+from tests.support.gcs_server import GcsServer
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import start
 from transforms.errors import DataError, StorageError
 from warehouse import Storage, read_memo_columns, write_memo_file

@@ -19,8 +19,8 @@ from sqlalchemy import Connection, func, insert, select, text, update
 
 from tests.contracts.severing_proxy import Moment, severing
 from tests.contracts.test_catalog_contract import ready_files
-from tests.postgresql import PostgresServer, database_of, locks_waited_for
-from tests.processes import PATIENCE_SECS
+from tests.support.postgresql import PostgresServer, database_of, locks_waited_for
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import REPOSITORY, compute, model, pretended, write_log
 from transforms.errors import HeadraceError, InputError, StorageError
 from warehouse import (

@@ -12,8 +12,8 @@ from typing import IO
 import pyarrow as pa
 import pytest
 
-from tests.gcs_server import GcsServer
-from tests.processes import PATIENCE_SECS
+from tests.support.gcs_server import GcsServer
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import start
 from transforms.errors import DataError, InputError
 from warehouse import Storage, read_memo_columns, write_memo_file

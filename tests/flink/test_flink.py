@@ -17,10 +17,10 @@ from pipelines.remote_runners import require_runnable
 from tests.conftest import ROOT
 from tests.flink.cluster import TASK_MANAGERS, FlinkCluster
 from tests.flink.install import JOB_SERVER
-from tests.gated_worker import FRAGMENTS_BEFORE_THE_GATE, open_gate, seen
 from tests.pipelines.scenes import memo_files, memos, open_home, write_log
-from tests.processes import PATIENCE_SECS, end, group_of, start, wait_until
-from tests.remote_runs import boot_script, leased, process_flags, results, submitted_and_expected
+from tests.support.gated_worker import FRAGMENTS_BEFORE_THE_GATE, open_gate, seen
+from tests.support.processes import PATIENCE_SECS, end, group_of, start, wait_until
+from tests.support.remote_runs import boot_script, leased, process_flags, results, submitted_and_expected
 from warehouse.storage import Storage
 
 pytestmark = pytest.mark.flink
@@ -53,7 +53,7 @@ def test_a_task_manager_killed_midway_changes_no_byte(tmp_path: Path, flink: Fli
     queued = submitted_and_expected(tmp_path / "log", home, direct)
 
     gate.mkdir()
-    boot = boot_script(tmp_path / "boot", "tests.gated_worker", str(gate))
+    boot = boot_script(tmp_path / "boot", "tests.support.gated_worker", str(gate))
     command = [sys.executable, "-m", "headrace", "--record", str(tmp_path / "answer.json"), "work", "--until-idle",
                "--home", str(home), "--runner", "FlinkRunner", "--", "--flink_master", flink.address,
                f"--flink_job_server_jar={JOB_SERVER}", "--job_server_jvm_properties=-Xmx192m", "--parallelism=2", *process_flags(boot)]  # fmt: skip

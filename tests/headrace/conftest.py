@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.cli.main import run
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 
 SMALL = SampleLogConfig(hours=4, mean_rows_per_hour=150, users=500, vocabulary_words=800, late_share=0.05)
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.headrace.conftest import MODELS
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import run
-from headrace.sample_log import write_sample_log
+from headrace.demo.sample_log import write_sample_log
 from tests.headrace.conftest import SMALL, UNTRIED
 
 GOLDENS = Path(__file__).parent / "goldens"

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from tests.headrace.conftest import SMALL
 from transforms.errors import InputError
 

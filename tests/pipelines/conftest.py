@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.gcs_server import GcsServer
     from tests.pipelines.dataflow_scenes import Cloud
+    from tests.support.gcs_server import GcsServer
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from apache_beam.internal.gcp.auth import _Credentials
 from apache_beam.portability.api import beam_runner_api_pb2
 
 from pipelines.worker import WorkerConfig
-from tests import dataflow_service
-from tests.dataflow_service import DataflowService
-from tests.gcs_server import GcsServer
 from tests.pipelines.scenes import FREE_READS, fill, write_log
+from tests.support import dataflow_service
+from tests.support.dataflow_service import DataflowService
+from tests.support.gcs_server import GcsServer
 from warehouse import Storage, WarehouseConfig
 from warehouse.warehouse import Warehouse
 

@@ -8,9 +8,9 @@ import pytest
 
 from pipelines.analysis.analyze import analyze_model
 from pipelines.worker import WorkerConfig, run_worker
-from tests.fault_proxy import Fault, proxied
-from tests.gcs_server import GcsServer
 from tests.pipelines.scenes import fill, memo_files, memo_values, memos, model, open_home, write_log
+from tests.support.fault_proxy import Fault, proxied
+from tests.support.gcs_server import GcsServer
 from tests.warehouse.scenes import evict_component
 from transforms.errors import DataError, InputError, StorageError
 from transforms.expression import text

@@ -13,7 +13,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from pipelines.beam_runner import RunnerOptions, pipeline_options, run_pipeline
 from pipelines.bundle_threads import BundleThreads
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 
 MEET = threading.Barrier(2, timeout=PATIENCE_SECS)
 

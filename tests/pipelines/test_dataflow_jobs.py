@@ -13,11 +13,11 @@ import pytest
 
 from headrace.cli.main import run
 from pipelines.errors import JobFailed, JobRefused
-from pipelines.outcomes import error_document
+from pipelines.runners.error_documents import error_document
 from pipelines.worker import run_worker
 from tests.pipelines.dataflow_scenes import Cloud
 from tests.pipelines.scenes import REPOSITORY
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 from transforms.errors import StorageError
 from warehouse import Storage, Warehouse
 from warehouse.queue.depths import queue_depths

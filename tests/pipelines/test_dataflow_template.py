@@ -15,9 +15,9 @@ from pipelines.job_template import TemplateReport, write_template
 from pipelines.memoize import STEPS, MemoizeFragments
 from pipelines.own_wheel import own_metadata, source_folder, write_wheel
 from pipelines.worker import WorkerConfig, run_worker
-from tests.gcs_server import GcsServer
 from tests.pipelines.dataflow_scenes import Cloud, logged_in
 from tests.pipelines.scenes import fill, open_home, write_log
+from tests.support.gcs_server import GcsServer
 from transforms.errors import DataError, InputError, StorageError
 from warehouse import Warehouse
 from warehouse.queue.depths import queue_depths

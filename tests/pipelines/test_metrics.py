@@ -13,7 +13,7 @@ from pipelines.worker import WorkerConfig, run_worker
 from pipelines.worker_machine import Instruction, Stop
 from pipelines.worker_report import WorkerReport
 from tests.pipelines.scenes import fill, model, open_home, write_log
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 from transforms.errors import InputError
 from warehouse.capacity import CapacitySettings
 from warehouse.warehouse import Warehouse

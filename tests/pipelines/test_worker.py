@@ -35,7 +35,7 @@ from tests.pipelines.scenes import (
     start_worker,
     write_log,
 )
-from tests.processes import PATIENCE_SECS, wait_until
+from tests.support.processes import PATIENCE_SECS, wait_until
 from transforms.errors import InputError, StorageError
 from transforms.functions import op
 from transforms.graph import operator_versions

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import FREE_READS, events, model, start, work, write_log
 from warehouse import (
     Warehouse,

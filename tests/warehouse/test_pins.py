@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from tests.processes import wait_until
+from tests.support.processes import wait_until
 from tests.warehouse.scenes import Clock, evict_component, model, start, work, write_log
 from transforms.errors import NotFound
 from warehouse import (

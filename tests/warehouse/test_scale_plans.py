@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from benchmarks.catalogs import EVENTS, YEAR, Size, fill, loading
-from benchmarks.scale_models import model
+from benchmarks.support.catalogs import EVENTS, YEAR, Size, fill, loading
+from benchmarks.support.scale_models import model
 from tests.warehouse.scenes import REPOSITORY
 from tests.warehouse.test_search_plans import reads_whole
 from warehouse import Submission, Warehouse, WarehouseConfig, read_solution, submit_model
@@ -148,7 +148,16 @@ def test_an_unchanged_submission_writes_little(warehouse: Warehouse) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_the_measurement_runs(database: str, tmp_path: Path) -> None:
-    command = [sys.executable, "benchmarks/catalog_scale.py", "--small", "--database", database, "--submissions", "3"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.catalog_scale",
+        "--small",
+        "--database",
+        database,
+        "--submissions",
+        "3",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=True, timeout=300)
     for measure in ("submit 50 inputs, 5 % new", "read solution 50 inputs x 48 hours", "search by raw column"):
         assert measure in done.stdout

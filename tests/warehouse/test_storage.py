@@ -14,7 +14,7 @@ from typing import IO
 
 import pytest
 
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import REPOSITORY, start
 from transforms.errors import DataError, StorageError
 from warehouse import Storage

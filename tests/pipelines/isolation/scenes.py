@@ -21,7 +21,7 @@ from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import ChildProcesses
 from pipelines.work_in_hand import group_by_fragment
 from tests.pipelines.scenes import fill, open_home
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 from transforms.expression import Expr
 from transforms.functions import PythonFunction, op
 from transforms.functions.sources import source_of_function

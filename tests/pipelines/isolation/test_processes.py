@@ -21,7 +21,7 @@ import transforms.expression as hr
 from pipelines.errors import ChildrenLost
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentResult, FragmentWork
-from pipelines.isolation.board import Phase, Place
+from pipelines.fragments.board import Phase, Place
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import Answered, ChildProcesses, Ended, child_processes
 from pipelines.isolation.server import UNKNOWN_STATUS
