@@ -24,13 +24,10 @@ from transforms.operators.full_pass import (
     QUANTILE_EPSILON,
     VOCABULARIES,
     WEIGHTED,
-    not_analyzed,
 )
 from transforms.render import expression_text
 from transforms.time_range import TimeRange, between
 from transforms.types import DType, Ragged, Vector
-
-__all__ = ["Analysis", "Finding", "analyses", "is_resolved", "not_analyzed", "resolve"]
 
 #: Raise it when what is kept of one partition changes its meaning.
 _FORMAT = "headrace.analysis/1"

@@ -24,7 +24,7 @@ from transforms.operators import (
     weighted,
     zones,
 )
-from transforms.operators.declaration import Arg, KernelAt, Law, Operator, Param
+from transforms.operators.declaration import Arg, Imported, Law, Operator, Param
 from transforms.operators.registry import Registry
 
 #: Every operator that exists, by name.
@@ -57,4 +57,4 @@ REGISTRY = Registry(
     for operator in family.OPERATORS
 )
 
-__all__ = ["REGISTRY", "Arg", "KernelAt", "Law", "Operator", "Param", "Registry"]
+__all__ = ["REGISTRY", "Arg", "Imported", "Law", "Operator", "Param", "Registry"]

@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Params, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Params, Types
 from transforms.operators.signatures import ANY, NUMERIC, promote, promoted, wrap_int64
 from transforms.types import ColumnType, Dense, DType
 
@@ -85,11 +85,11 @@ def _arithmetic(
         args=_OPERANDS,
         result=_quotient if name == "divide" else promoted,
         reference=reference,
-        kernel=KernelAt(_KERNELS, name),
+        kernel=Imported(_KERNELS, name),
         laws=frozenset(laws),
         cost_ns=2,
         lifts=True,
-        twin=TwinAt("transforms.twins.arithmetic", name),
+        twin=Imported("transforms.twins.arithmetic", name),
         example=Example(
             f'hr.float64("price") {symbol} hr.float64("weight")',
             {"price": [6.0, 1.0, None], "weight": [1.5, 0.0, 2.0]},
@@ -109,11 +109,11 @@ def _comparison(
         args=_COMPARED,
         result=_truth,
         reference=_compare(test),
-        kernel=KernelAt("transforms.kernels.comparison", name),
+        kernel=Imported("transforms.kernels.comparison", name),
         laws=frozenset(laws),
         cost_ns=3,
         lifts=True,
-        twin=TwinAt("transforms.twins.comparisons", name),
+        twin=Imported("transforms.twins.comparisons", name),
         example=Example(f'hr.int64("age") {symbol} 18', {"age": [7, 18, 40, None]}, gives),
     )
 
