@@ -3,6 +3,7 @@
 from transforms.operators import (
     arithmetic,
     casting,
+    comparisons,
     conditional,
     full_pass,
     functions,
@@ -47,6 +48,7 @@ REGISTRY = Registry(
         casting,
         number_text,
         arithmetic,
+        comparisons,
         logic,
         conditional,
         timestamps,
