@@ -152,11 +152,11 @@ class Alignment:
         cost = self._unpaired(left.args, right.args, pairs)
         for i, j in pairs:
             cost += yield from self._cost(left.args[i], right.args[j])
-        removed = sorted(set(range(len(left.args))) - {i for i, _ in pairs})
-        added = sorted(set(range(len(right.args))) - {j for _, j in pairs})
+        gone = sorted(set(range(len(left.args))) - {i for i, _ in pairs})
+        new = sorted(set(range(len(right.args))) - {j for _, j in pairs})
         # Nothing differs but the type or the order of arguments: that is one change.
         return Step(label_cost(left, right) + cost or UNIT, way,
-                    matched=(*pairs, *((i, None) for i in removed), *((None, j) for j in added)))  # fmt: skip
+                    matched=(*pairs, *((i, None) for i in gone), *((None, j) for j in new)))  # fmt: skip
 
     def _pairs(self, left: Operation, right: Operation) -> _Pairs:
         """Which arguments are compared with which; the others are added or removed."""

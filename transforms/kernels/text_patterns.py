@@ -37,8 +37,8 @@ def regex_replace(column: Column, *, pattern: str, replacement: str) -> Column:
 
 def one_text(operator: str, text: str, **params: Any) -> str | None:
     """``regex_extract`` or ``regex_replace`` over one text, for the references of patterns that Python reads otherwise."""
-    kernel = {"regex_extract": regex_extract, "regex_replace": regex_replace}[operator]
-    column = kernel(from_arrow(pa.array([text]), Dense(DType.STRING)), **params)
+    kernels: dict[str, Callable[..., Column]] = {"regex_extract": regex_extract, "regex_replace": regex_replace}
+    column = kernels[operator](from_arrow(pa.array([text]), Dense(DType.STRING)), **params)
     found: str | None = to_arrow(column, Dense(DType.STRING))[0].as_py()
     return found
 

@@ -7,6 +7,7 @@ from typing import Self
 
 from transforms.errors import InputError
 from transforms.methods.base import Methods
+from transforms.operators.plain_values import as_values
 
 _DAY_SECS = 86_400.0
 #: A minute, 5 minutes, an hour, 6 hours, a day, 7, 30 and 90 days.
@@ -78,4 +79,5 @@ class TimeMethods(Methods):
 
     def recency_buckets(self, since: Self, boundaries_secs: Sequence[float] = RECENCY_SECS) -> Self:
         """The id of how long ago ``since`` was: under a minute, 5 minutes, an hour, 6, a day, 7, 30, 90, or longer."""
-        return self.age_secs(since).bucketize(boundaries_secs)
+        where = "operator bucketize, parameter boundaries"
+        return self.age_secs(since)._apply("bucketize", boundaries=as_values(boundaries_secs, where, "[10, 100]"))

@@ -196,8 +196,13 @@ def _filled(replacement: str, match: re.Match[str]) -> str:
     return re.sub(r"\\(.)", lambda escape: escape[1] if escape[1] == "\\" else match[int(escape[1])] or "", replacement)
 
 
-#: An operator over one text by RE2 itself.
-_by_re2 = Imported(_KERNELS, "one_text")
+_one_text = Imported(_KERNELS, "one_text")
+
+
+def _by_re2(operator: str, text: str, **params: Scalar) -> str | None:
+    found: str | None = _one_text(operator, text, **params)
+    return found
+
 
 _PATTERN = Param("pattern", str, check=_pattern, doc="a regular expression in RE2's syntax")
 
