@@ -18,8 +18,9 @@ from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWo
 from pipelines.fragments.board import Phase, StepBoard
 from transforms.errors import DataError, HeadraceError, OtherRelease, StorageError, UnknownColumn
 from transforms.graph import component_from_document
+from transforms.graphs.artifacts import Artifacts, no_artifacts
 from transforms.measured import OperatorWork, summed
-from transforms.plan import Artifacts, ComponentFailure, Plan, compile_plan, no_artifacts, one_line
+from transforms.plan import ComponentFailure, Plan, compile_plan, one_line
 from warehouse.artifacts import ArtifactSource
 from warehouse.errors import MissingFile
 from warehouse.failures import Failure, FailureKind

@@ -1,10 +1,11 @@
-"""How one component is turned into another at least cost: the search behind :mod:`transforms.difference`.
+"""How one component is turned into another: the search behind :mod:`transforms.difference`.
 
 A pair of nodes is settled by the cheapest of: both are the same; two leaves of a kind, one in place of the other; two
-operations, argument by argument; an operation put around the other side, or taken away; one in place of the other. Each
-pair is settled once, whatever the number of ways that lead to it. A lower bound, from how often each label occurs under
-either node, says what need not be looked at, and ``WORK_MAX`` how much may be: beyond it a pair that was not settled counts
-as replaced. So the time is bounded for every pair of graphs, and the outcome depends on nothing but the graphs.
+operations, argument by argument; an operation put around the other side, or taken away; one in place of the other.
+Arguments are paired by place or, where their order means nothing, equal ones first and then those that look most alike.
+Each pair is settled once. A lower bound, from how often each label occurs under either node, says what need not be looked
+at, and ``WORK_MAX`` how much may be: beyond it a pair that was not settled counts as replaced. So the time is bounded for
+every pair of graphs, and the outcome depends on nothing but the graphs.
 
 Costs are those of the graphs as trees, since a node is paid for wherever it is read; they are whole numbers of any size.
 """
@@ -12,7 +13,7 @@ Costs are those of the graphs as trees, since a node is paid for wherever it is 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
@@ -24,21 +25,16 @@ from transforms.operators.declaration import Law
 
 #: The cost of one change; less is left for telling several changes of one operation from one.
 UNIT = 8
-#: Work for one alignment, in units of about a microsecond: the pairs that are looked at, their bounds, and the matchings.
+#: Work for one alignment, in units of about a microsecond: the pairs that are looked at, and their bounds.
 WORK_MAX = 1_000_000
 _PAIR_WORK, _BOUND_WORK, _ARGUMENT_WORK = 40, 3, 10
-#: Arguments whose order means nothing are paired exactly up to so many; beyond it, by the lower bound.
-EXACT_SET = 6
-#: Arguments in order are aligned exactly up to so many; beyond it, equal ones first.
-EXACT_SEQUENCE = 12
 _BINS = 32
 _MATRIX_MAX = 10_000
 
 #: Positions of an argument on either side; None on a side that has none.
 Matched = tuple[tuple[int | None, int | None], ...]
 _Search = Generator[tuple[Node, Node], int, int]
-_Costs = dict[tuple[int, int], int]
-_Solver = Callable[[_Costs, Sequence[int], Sequence[int]], Matched]
+_Pairs = list[tuple[int, int]]
 
 
 class Way(StrEnum):
@@ -71,7 +67,7 @@ class Profile:
 
 
 class Alignment:
-    """The cheapest way found from ``left`` to ``right``; :meth:`step` tells it pair by pair. Deterministic.
+    """The way found from ``left`` to ``right``; :meth:`step` tells it pair by pair. Deterministic.
 
     ``work`` is what was done of ``work_max``; what was begun before is finished, so it can be a little more.
     """
@@ -152,117 +148,55 @@ class Alignment:
             return Step(dropped + (yield from self._cost(left.args[kept], right)), way, kept)
         assert isinstance(left, Operation)
         assert isinstance(right, Operation)
-        if left.op == right.op and is_commutative(left.op):
-            alike = self._shape(left) == self._shape(right)
-            cost, matched = yield from self._as_sets(left.args, right.args, alike)
-        else:
-            cost, matched = yield from self._in_order(left, right)
-        # Nothing differs but the type or the order of arguments: that is one change.
-        return Step(label_cost(left, right) + cost or UNIT, way, matched=matched)
-
-    def _in_order(self, left: Operation, right: Operation) -> Generator[tuple[Node, Node], int, tuple[int, Matched]]:
-        """Arguments where order means something."""
-        lefts, rights = left.args, right.args
-        if len(lefts) == len(rights) and not (
-            left.op == right.op and is_variadic(left.op) and self._shifted(left, right)
-        ):
-            return (yield from self._paired(lefts, rights, [(i, i) for i in range(len(lefts))]))
-        if max(len(lefts), len(rights)) <= EXACT_SEQUENCE:
-            everything = range(len(lefts)), range(len(rights))
-            return (yield from self._lazily(lefts, rights, *everything, solver=_cheapest_sequence))
-        self.work += _ARGUMENT_WORK * (len(lefts) + len(rights))
-        here, there = ([arg.identity for arg in args] for args in (lefts, rights))
-        pairs: list[tuple[int, int]] = []
-        for _, i, i_end, j, j_end in SequenceMatcher(None, here, there, autojunk=False).get_opcodes():
-            pairs += zip(range(i, i_end), range(j, j_end), strict=False)
-        return (yield from self._paired(lefts, rights, pairs))
-
-    def _shifted(self, left: Operation, right: Operation) -> bool:
-        """Whether as many arguments may be others than those at the same places: not if shapes agree and no argument moved."""
-        if self._shape(left) != self._shape(right):
-            return True
-        changed = [i for i, (a, b) in enumerate(zip(left.args, right.args, strict=True)) if a != b]
-        return not {left.args[i] for i in changed}.isdisjoint({right.args[i] for i in changed})
-
-    def _as_sets(
-        self, lefts: Sequence[Node], rights: Sequence[Node], alike: bool
-    ) -> Generator[tuple[Node, Node], int, tuple[int, Matched]]:
-        """Arguments whose order means nothing: equal ones first, the rest as it is cheapest.
-
-        Where both sides are ``alike``, of one shape, those of one shape are paired: in a large graph that leaves little to try.
-        """
-        same, lefts_left, rights_left = _equal_ones(lefts, rights)
-        if max(len(lefts_left), len(rights_left)) <= EXACT_SET:
-            solved = self._lazily(lefts, rights, lefts_left, rights_left, alike=alike, solver=_cheapest_set)
-            cost, matched = yield from solved
-            return cost, (*same, *matched)
-        pairs = self._greedily(lefts, rights, lefts_left, rights_left)
-        return (yield from self._paired(lefts, rights, sorted([*same, *pairs])))
-
-    def _greedily(
-        self, lefts: Sequence[Node], rights: Sequence[Node], rows: Sequence[int], columns: Sequence[int]
-    ) -> list[tuple[int, int]]:
-        if len(rows) * len(columns) > _MATRIX_MAX:
-            return list(zip(rows, columns, strict=False))
-        self.work += _BOUND_WORK * len(rows) * len(columns)
-        bounds = sorted((self._bound(lefts[i], rights[j]), i, j) for i in rows for j in columns)
-        taken: dict[int, int] = {}
-        used: set[int] = set()
-        for _, i, j in bounds:
-            if i not in taken and j not in used:
-                taken[i] = j
-                used.add(j)
-        return sorted(taken.items())
-
-    def _paired(
-        self, lefts: Sequence[Node], rights: Sequence[Node], pairs: Sequence[tuple[int, int]]
-    ) -> Generator[tuple[Node, Node], int, tuple[int, Matched]]:
-        """The given pairs; every other argument is added or removed."""
-        cost = 0
+        pairs = self._pairs(left, right)
+        cost = self._unpaired(left.args, right.args, pairs)
         for i, j in pairs:
-            cost += yield from self._cost(lefts[i], rights[j])
-        removed = sorted(set(range(len(lefts))) - {i for i, _ in pairs})
-        added = sorted(set(range(len(rights))) - {j for _, j in pairs})
-        cost += UNIT * sum(self._size(lefts[i]) for i in removed) + UNIT * sum(self._size(rights[j]) for j in added)
-        return cost, (*pairs, *((i, None) for i in removed), *((None, j) for j in added))
+            cost += yield from self._cost(left.args[i], right.args[j])
+        gone = sorted(set(range(len(left.args))) - {i for i, _ in pairs})
+        new = sorted(set(range(len(right.args))) - {j for _, j in pairs})
+        # Nothing differs but the type or the order of arguments: that is one change.
+        return Step(label_cost(left, right) + cost or UNIT, way,
+                    matched=(*pairs, *((i, None) for i in gone), *((None, j) for j in new)))  # fmt: skip
 
-    def _lazily(
-        self,
-        lefts: Sequence[Node],
-        rights: Sequence[Node],
-        rows: Sequence[int],
-        columns: Sequence[int],
-        *,
-        solver: _Solver,
-        alike: bool = False,
-    ) -> Generator[tuple[Node, Node], int, tuple[int, Matched]]:
-        """The cheapest matching: solved over lower bounds, and again with the true costs of what it chose, until they agree."""
-        costs = {
-            (i, j): self._bound(lefts[row], rights[column])
-            for i, row in enumerate(rows)
-            for j, column in enumerate(columns)
-        }
-        self.work += _BOUND_WORK * len(costs)
-        removed = [UNIT * self._size(lefts[row]) for row in rows]
-        added = [UNIT * self._size(rights[column]) for column in columns]
-        known: set[tuple[int, int]] = set()
-        for i, j in costs if alike else ():
-            if self._shape(lefts[rows[i]]) != self._shape(rights[columns[j]]):
-                costs[i, j] = removed[i] + added[j] + 1  # dearer than one gone and one new
-                known.add((i, j))
-        while True:
-            self.work += 1 + (len(rows) * len(columns) << (len(columns) if solver is _cheapest_set else 3)) // 8
-            matched = solver(costs, removed, added)
-            chosen = [(i, j) for i, j in matched if i is not None and j is not None and (i, j) not in known]
-            for i, j in chosen:
-                costs[i, j] = yield from self._cost(lefts[rows[i]], rights[columns[j]])
-                known.add((i, j))
-            if not chosen or self._exhausted:
-                total = sum(costs[i, j] for i, j in matched if i is not None and j is not None)
-                total += sum(removed[i] for i, j in matched if i is not None and j is None)
-                total += sum(added[j] for i, j in matched if i is None and j is not None)
-                places = ((None if i is None else rows[i], None if j is None else columns[j]) for i, j in matched)
-                return total, tuple(places)
+    def _pairs(self, left: Operation, right: Operation) -> _Pairs:
+        """Which arguments are compared with which; the others are added or removed."""
+        lefts, rights = left.args, right.args
+        if left.op == right.op and is_commutative(left.op):
+            return self._as_sets(lefts, rights)
+        in_place = list(zip(range(len(lefts)), range(len(rights)), strict=False))
+        if len(lefts) == len(rights) and not (left.op == right.op and is_variadic(left.op)):
+            return in_place
+        self.work += _ARGUMENT_WORK * (len(lefts) + len(rights))
+        shifted: _Pairs = []
+        here, there = ([arg.identity for arg in args] for args in (lefts, rights))
+        for _, i, i_end, j, j_end in SequenceMatcher(None, here, there, autojunk=False).get_opcodes():
+            shifted += zip(range(i, i_end), range(j, j_end), strict=False)
+        return min(in_place, shifted, key=lambda pairs: self._least(lefts, rights, pairs))
+
+    def _as_sets(self, lefts: Sequence[Node], rights: Sequence[Node]) -> _Pairs:
+        """Arguments whose order means nothing: equal ones first, then from the pair that is most alike on."""
+        same, rows, columns = _equal_ones(lefts, rights)
+        if len(rows) * len(columns) > _MATRIX_MAX:
+            return sorted([*same, *zip(rows, columns, strict=False)])
+        self.work += _BOUND_WORK * len(rows) * len(columns)
+        taken: dict[int, int] = {}
+        for *_, i, j in sorted((*self._unlike(lefts[i], rights[j]), i, j) for i in rows for j in columns):
+            if i not in taken and j not in taken.values():
+                taken[i] = j
+        return sorted([*same, *taken.items()])
+
+    def _unlike(self, left: Node, right: Node) -> tuple[int, bool, bool]:
+        """How little two nodes have in common: by what is under them, their shape, and their own label."""
+        return self._bound(left, right), self._shape(left) != self._shape(right), label_of(left) != label_of(right)
+
+    def _least(self, lefts: Sequence[Node], rights: Sequence[Node], pairs: _Pairs) -> int:
+        """No way with these pairs costs less."""
+        return self._unpaired(lefts, rights, pairs) + sum(self._bound(lefts[i], rights[j]) for i, j in pairs)
+
+    def _unpaired(self, lefts: Sequence[Node], rights: Sequence[Node], pairs: _Pairs) -> int:
+        """What the arguments cost that are added or removed."""
+        paired = sum(self._size(lefts[i]) + self._size(rights[j]) for i, j in pairs)
+        return UNIT * (sum(map(self._size, (*lefts, *rights))) - paired)
 
     def _shape(self, node: Node) -> int:
         return self.profiles[node.identity].shape
@@ -349,47 +283,3 @@ def _equal_ones(
     lefts_left = sorted(set(range(len(lefts))) - {i for i, _ in same})
     rights_left = sorted(set(range(len(rights))) - {j for _, j in same})
     return same, lefts_left, rights_left
-
-
-def _cheapest_set(costs: _Costs, removed: Sequence[int], added: Sequence[int]) -> Matched:
-    """The best of every assignment, by the set of columns that are used."""
-    states: dict[int, tuple[int, Matched]] = {0: (0, ())}
-    for i, drop in enumerate(removed):
-        following: dict[int, tuple[int, Matched]] = {}
-        for used, (cost, matched) in states.items():
-            choices = [(used | 1 << j, costs[i, j], j) for j in range(len(added)) if not used >> j & 1]
-            for now, more, j in [*choices, (used, drop, None)]:
-                if now not in following or cost + more < following[now][0]:
-                    following[now] = (cost + more, (*matched, (i, j)))
-        states = following
-    finished = []
-    for used, (cost, matched) in states.items():
-        rest = [j for j in range(len(added)) if not used >> j & 1]
-        finished.append((cost + sum(added[j] for j in rest), (*matched, *((None, j) for j in rest))))
-    return min(finished, key=lambda each: each[0])[1]
-
-
-def _cheapest_sequence(costs: _Costs, removed: Sequence[int], added: Sequence[int]) -> Matched:
-    """The alignment of two sequences, by the usual table; a match wins over what costs the same."""
-    table = [[0] * (len(added) + 1) for _ in range(len(removed) + 1)]
-    for j in range(len(added)):
-        table[0][j + 1] = table[0][j] + added[j]
-    for i in range(len(removed)):
-        table[i + 1][0] = table[i][0] + removed[i]
-        for j in range(len(added)):
-            table[i + 1][j + 1] = min(
-                table[i][j] + costs[i, j], table[i][j + 1] + removed[i], table[i + 1][j] + added[j]
-            )
-    matched: list[tuple[int | None, int | None]] = []
-    i, j = len(removed), len(added)
-    while i or j:
-        if i and j and table[i][j] == table[i - 1][j - 1] + costs[i - 1, j - 1]:
-            i, j = i - 1, j - 1
-            matched.append((i, j))
-        elif i and table[i][j] == table[i - 1][j] + removed[i - 1]:
-            i -= 1
-            matched.append((i, None))
-        else:
-            j -= 1
-            matched.append((None, j))
-    return tuple(reversed(matched))

@@ -10,13 +10,13 @@ and holds no data. What each operator does is documented where it is declared, u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date
 from typing import NoReturn
 
 from transforms.documents import MOST_CHARACTERS
 from transforms.errors import InputError, TypeMismatch, nearest
-from transforms.graph import Literal, Node, Operation, RawColumn
+from transforms.expressions.apply import Value, literal_node, moment_node, operand_node
+from transforms.graph import RawColumn
+from transforms.graphs.build import operation
 from transforms.methods.comparisons import ComparisonMethods
 from transforms.methods.full_pass import FullPassMethods
 from transforms.methods.ids import IdMethods
@@ -26,15 +26,11 @@ from transforms.methods.text import TextMethods
 from transforms.methods.times import TimeMethods
 from transforms.methods.web import WebMethods
 from transforms.methods.weighted import WeightedMethods
-from transforms.operators import REGISTRY
-from transforms.operators.plain_values import as_float64, as_text, plain
-from transforms.time_range import Moment, has_offset, microseconds
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
-
-Value = bool | int | float | str | date
+from transforms.operators.plain_values import as_text
+from transforms.time_range import Moment
+from transforms.types import Dense, DType, Ragged, Vector, Weighted
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expr(
     TextMethods,
     WebMethods,
@@ -48,7 +44,7 @@ class Expr(
 ):
     """One feature expression; ``node`` is its graph. Build them from columns, never directly."""
 
-    node: Node
+    __slots__ = ()
 
     def __repr__(self) -> str:
         from transforms.render import expression_text
@@ -77,56 +73,11 @@ def apply(op: str, *args: Expr, **params: object) -> Expr:
 
     Raises :class:`TypeMismatch` for an argument it does not take and :class:`InputError` for a wrong parameter.
     """
-    operator = REGISTRY[op]
     for position, arg in enumerate(args):
         if not isinstance(arg, Expr):
             raise TypeMismatch(f"operator {op} takes expressions", where=f"argument {position + 1}", value=arg,
                                next_step='wrap a column name, as in hr.text("query")')  # fmt: skip
-    bound = operator.bind_params(params)
-    result = operator.infer([arg.type for arg in args], bound)
-    operands = tuple(arg.node for arg in args)
-    return Expr(Operation(result, op, operator.version, operands, tuple(sorted(bound.items()))))
-
-
-def _is_float(column_type: ColumnType) -> bool:
-    return column_type.dtype in {DType.FLOAT32, DType.FLOAT64}
-
-
-def operand(value: Expr | Value, other: Expr) -> Expr:
-    """An expression as it is, a plain value as a literal of a type that fits.
-
-    A plain number beside a float column is a float of that width, so that ``price + 1`` is ``price + 1.0``; a date, a time or
-    its text beside a timestamp is a :func:`moment`.
-    """
-    if isinstance(value, Expr):
-        return value
-    if isinstance(value, str | date) and other.type.dtype is DType.TIMESTAMP:
-        return _moment_beside(value, other)
-    if isinstance(value, int | float) and not isinstance(value, bool) and _is_float(other.type):
-        return Expr(Literal(Dense(other.type.dtype), as_float64(value, f"a constant beside {other.type}")))
-    return literal(value)
-
-
-def _moment_beside(value: str | date, other: Expr) -> Expr:
-    """A written moment as a literal. Raises :class:`InputError` for an offset beside a wall clock, which has none."""
-    literal_moment = moment(value)
-    if has_offset(value) and _is_wall_clock(other.node):
-        raise InputError("a moment beside a wall clock must be written without an offset", where="in_zone", value=str(value),
-                         allowed="what the wall clock shows, such as 2026-03-01T09:00",
-                         next_step="compare the time itself, before in_zone, with a moment that has an offset")  # fmt: skip
-    return literal_moment
-
-
-def _is_wall_clock(node: Node) -> bool:
-    """Whether a timestamp is what :meth:`in_zone` gives, or is taken from it."""
-    ahead = [node]
-    while ahead:
-        node = ahead.pop()
-        if isinstance(node, Operation):
-            if node.op == "in_zone":
-                return True
-            ahead += [arg for arg in node.operands if arg.type.dtype is DType.TIMESTAMP]
-    return False
+    return Expr(operation(op, [arg.node for arg in args], params))
 
 
 def moment(value: Moment) -> Expr:
@@ -134,20 +85,12 @@ def moment(value: Moment) -> Expr:
 
     Equal moments are one constant, however they are written. What is finer than a microsecond is cut off.
     """
-    return Expr(Literal(Dense(DType.TIMESTAMP), microseconds(value)))
+    return Expr(moment_node(value))
 
 
 def literal(value: Value) -> Expr:
     """A constant: bool, int64, float64, string, or a timestamp of a date or time."""
-    if isinstance(value, date):
-        return moment(value)
-    kinds = {bool: DType.BOOL, int: DType.INT64, float: DType.FLOAT64, str: DType.STRING}
-    if type(value) not in kinds:
-        raise InputError(
-            "a literal of this type is not supported", value=value, allowed="bool, int, float, str, date, datetime"
-        )
-    plain(value, "a literal")
-    return Expr(Literal(Dense(kinds[type(value)]), value))
+    return Expr(literal_node(value))
 
 
 def column(name: str, dtype: DType | str) -> Expr:
@@ -216,7 +159,7 @@ def if_else(condition: Expr, then: Expr | Value, otherwise: Expr | Value) -> Exp
         raise TypeMismatch("a condition is an expression", where="operator if_else, argument 1 (condition)",
                            value=condition, allowed="Dense[bool]", next_step="compare a column, as in price > 3")  # fmt: skip
     peer = then if isinstance(then, Expr) else otherwise if isinstance(otherwise, Expr) else condition
-    return apply("if_else", condition, operand(then, peer), operand(otherwise, peer))
+    return apply("if_else", condition, _operand(then, peer), _operand(otherwise, peer))
 
 
 def coalesce(*parts: Expr | Value) -> Expr:
@@ -236,9 +179,14 @@ def maximum(*parts: Expr | Value) -> Expr:
 
 def _operands(parts: Sequence[Expr | Value]) -> list[Expr]:
     peer = next((part for part in parts if isinstance(part, Expr)), None)
-    return [
-        part if isinstance(part, Expr) else literal(part) if peer is None else operand(part, peer) for part in parts
-    ]
+    return [_operand(part, peer) for part in parts]
+
+
+def _operand(value: Expr | Value, peer: Expr | None) -> Expr:
+    """An expression as it is, a plain value as a literal that fits beside ``peer``."""
+    if isinstance(value, Expr):
+        return value
+    return Expr(literal_node(value) if peer is None else operand_node(value, peer.node))
 
 
 def _dtype(dtype: DType | str) -> DType:

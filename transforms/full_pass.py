@@ -15,7 +15,7 @@ from transforms.documents import MOST_BYTES, parse_document
 from transforms.encoding import digest
 from transforms.errors import DataError
 from transforms.graph import Artifact, Node, Operation, fold, topological
-from transforms.operators import REGISTRY
+from transforms.graphs.build import operation
 from transforms.operators.declaration import Scalar
 from transforms.operators.full_pass import (
     FULL_PASS,
@@ -24,13 +24,10 @@ from transforms.operators.full_pass import (
     QUANTILE_EPSILON,
     VOCABULARIES,
     WEIGHTED,
-    not_analyzed,
 )
 from transforms.render import expression_text
 from transforms.time_range import TimeRange, between
 from transforms.types import DType, Ragged, Vector
-
-__all__ = ["Analysis", "Finding", "analyses", "is_resolved", "not_analyzed", "resolve"]
 
 #: Raise it when what is kept of one partition changes its meaning.
 _FORMAT = "headrace.analysis/1"
@@ -78,7 +75,7 @@ class Analysis:
         """The analyzed values, canonical. A list is taken as a set where it is compared with a label."""
         values = self.node.operands[0]
         if self.label is not None and isinstance(values.type, Ragged):
-            values = _operation("unique", (values,), {})
+            values = operation("unique", (values,), {})
         return canonicalize(values)
 
     @property
@@ -208,7 +205,7 @@ def resolve(root: Node, findings: Mapping[str, Finding]) -> Node:
             return node
         if node.identity in findings:
             return _resolved(node, args, findings[node.identity])
-        return node if args == node.operands else _operation(node.op, args, dict(node.params))
+        return node if args == node.operands else operation(node.op, args, dict(node.params))
 
     return canonicalize(fold(root, combine))
 
@@ -218,15 +215,15 @@ def _resolved(node: Operation, args: tuple[Node, ...], found: Finding) -> Operat
     match node.op:
         case name if name in VOCABULARIES:
             terms = Artifact(Vector(DType.STRING, found.size), found.digest)
-            return _operation("vocabulary_lookup", (args[0], terms), {"oov_buckets": params["oov_buckets"]})
+            return operation("vocabulary_lookup", (args[0], terms), {"oov_buckets": params["oov_buckets"]})
         case "quantile_buckets":
-            return _operation("bucketize", args, {"boundaries": found.numbers})
+            return operation("bucketize", args, {"boundaries": found.numbers})
         case "standardize_over":
             mean, deviation = found.numbers
-            return _operation("standardize", args, {"mean": mean, "standard_deviation": deviation})
+            return operation("standardize", args, {"mean": mean, "standard_deviation": deviation})
         case "min_max_over":
             low, high = found.numbers
-            return _operation("min_max", args, {"low": low, "high": high})
+            return operation("min_max", args, {"low": low, "high": high})
         case "preprocessing_output":
             return _resolved_output(node, args, found)
         case _:
@@ -244,7 +241,7 @@ def _resolved_output(node: Operation, args: tuple[Node, ...], found: Finding) ->
             if unknown := sorted(set(columns) - given.keys()):
                 raise DataError("an analyzed output reads columns that it is not given", where=str(params["output"]),
                                 value=", ".join(unknown), allowed=", ".join(given))  # fmt: skip
-            return _operation(
+            return operation(
                 "tensorflow_graph",
                 tuple(given[key] for key in columns),
                 {"graph": whole.at("graph").text(most=MOST_BYTES)},
@@ -255,10 +252,3 @@ def _resolved_output(node: Operation, args: tuple[Node, ...], found: Finding) ->
 
 def _texts(value: Scalar) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, tuple) else ()
-
-
-def _operation(name: str, args: tuple[Node, ...], params: Mapping[str, Scalar]) -> Operation:
-    operator = REGISTRY[name]
-    bound = operator.bind_params(params)
-    result = operator.infer([arg.type for arg in args], bound)
-    return Operation(result, name, operator.version, args, tuple(sorted(bound.items())))

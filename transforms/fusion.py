@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from transforms.graph import Node, Operation, topological
-from transforms.operators.declaration import Arg, KernelAt, Operator, Params, Types
+from transforms.operators.declaration import Arg, Imported, Operator, Params, Types
 from transforms.operators.signatures import TEXT
 from transforms.types import ColumnType, DType, Ragged
 
@@ -45,7 +45,7 @@ FUSED = {
             args=(_TEXT, _TEXT),
             result=lambda types, params: Ragged(DType.STRING),
             reference=_not_a_reference,
-            kernel=KernelAt(_KERNELS, "common_words"),
+            kernel=Imported(_KERNELS, "common_words"),
         ),
         Operator(
             name="hashed_words",
@@ -55,7 +55,7 @@ FUSED = {
             args=(_TEXT,),
             result=_hashed_type,
             reference=_not_a_reference,
-            kernel=KernelAt(_KERNELS, "hashed_words"),
+            kernel=Imported(_KERNELS, "hashed_words"),
         ),
     )
 }

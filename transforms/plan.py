@@ -29,11 +29,12 @@ from transforms.columns import (
     WeightedItems,
     conform,
     from_arrow,
-    to_arrow,
 )
 from transforms.errors import DataError, InputError, InvalidText, OtherRelease, UnknownColumn, nearest
 from transforms.fusion import FUSED, fuse
 from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
+from transforms.graphs.artifacts import Artifacts, no_artifacts
+from transforms.kernels.arrow import to_arrow
 from transforms.measured import OperatorWork, work_of_run
 from transforms.operators import REGISTRY, Operator
 from transforms.operators.declaration import Scalar
@@ -170,16 +171,6 @@ class Plan:
         ran = {identity: secs for identity, secs in node_secs.items() if identity not in failed}
         operators = work_of_run((step.node for step in self.steps), batch.num_rows, ran)
         return PlanResult(columns, failures, node_secs, component_secs, operators)
-
-
-#: The values of an artifact by its digest; raises :class:`InputError` for one that is not known.
-Artifacts = Callable[[str], pa.Array]
-
-
-def no_artifacts(digest: str) -> pa.Array:
-    """The source of artifacts where there is none."""
-    raise InputError("a component reads an artifact, and there is no place to take it from", value=digest,
-                     next_step="run it where the artifact was made, through a warehouse")  # fmt: skip
 
 
 def compile_plan(components: Mapping[str, Node], artifacts: Artifacts = no_artifacts, *, fused: bool = True) -> Plan:

@@ -15,7 +15,8 @@ from headrace.checks.surprises import Surprise, surprises_of, surprises_of_label
 from transforms.errors import HeadraceError, InputError
 from transforms.full_pass import is_full_pass
 from transforms.graph import Node, RawColumn, raw_columns, topological
-from transforms.plan import Artifacts, compile_plan, one_line
+from transforms.graphs.artifacts import Artifacts
+from transforms.plan import compile_plan, one_line
 from transforms.render import expression_text
 from transforms.target import Target
 from transforms.types import ColumnType, Dense, DType

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from tests.transforms.adversarial import arrow_column, columns_for, computed, operation
 from transforms import kernels
-from transforms.columns import Numbers, RaggedItems, Strings, from_arrow, to_arrow
+from transforms.columns import Numbers, RaggedItems, Strings, from_arrow
 from transforms.errors import DataError
 from transforms.kernels import (
     compiled,
@@ -38,8 +38,10 @@ from transforms.kernels import (
     text,
     words,
 )
+from transforms.kernels.arrow import to_arrow
 from transforms.operators import REGISTRY, numeric, unicode14
 from transforms.operators import farmhash as plain_farmhash
+from transforms.operators.full_pass import FULL_PASS
 from transforms.types import Dense, DType, Ragged
 
 _TEXTS = Dense(DType.STRING)
@@ -47,7 +49,8 @@ _TEXTS = Dense(DType.STRING)
 
 def test_every_declared_kernel_exists() -> None:
     for operator in REGISTRY:
-        assert callable(getattr(importlib.import_module(operator.kernel.module), operator.kernel.function))
+        if operator.name not in FULL_PASS:
+            assert callable(getattr(importlib.import_module(operator.kernel.module), operator.kernel.function))
 
 
 def _file(module: ModuleType) -> Path:

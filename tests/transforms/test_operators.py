@@ -25,7 +25,7 @@ from tests.transforms.adversarial import (
 from tests.transforms.parameters import params_of
 from tests.transforms.trials import drawn_trial
 from transforms.operators import REGISTRY, Law, Operator
-from transforms.operators.declaration import KernelAt
+from transforms.operators.declaration import Imported
 from transforms.types import Dense, DType, Weighted
 
 every_operator = pytest.mark.parametrize("operator", COMPUTABLE, ids=lambda operator: operator.name)
@@ -136,7 +136,7 @@ def test_applying_twice_adds_nothing(operator: Operator, data: st.DataObject) ->
 def test_declaration_is_complete(operator: Operator) -> None:
     assert operator.summary.endswith(".")
     assert operator.cost_ns > 0
-    assert isinstance(operator.kernel, KernelAt)
+    assert isinstance(operator.kernel, Imported)
     assert all(param.doc for param in operator.params)
     assert all(not arg.variadic for arg in operator.args[:-1])
 

@@ -16,10 +16,11 @@ from tests.transforms.adversarial import columns_for, operation
 from tests.transforms.components import INPUTS
 from transforms import plan as plan_module
 from transforms.canonical import canonicalize
-from transforms.columns import Column, Numbers, to_arrow
+from transforms.columns import Column, Numbers
 from transforms.errors import DataError, OtherRelease, UnknownColumn
 from transforms.expression import Expr, concat, cross, float32, int64, literal, ragged, text, timestamp
 from transforms.graph import Literal, Operation, RawColumn
+from transforms.kernels.arrow import to_arrow
 from transforms.operators import REGISTRY
 from transforms.plan import compile_plan
 from transforms.types import Dense, DType, arrow_type

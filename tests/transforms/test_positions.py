@@ -14,10 +14,11 @@ import headrace as hr
 from tests.transforms.adversarial import COMPUTABLE, acceptable_types, arrow_column, operands_for, operation
 from tests.transforms.parameters import ALIGNED, GOLDEN_PARAMS
 from transforms import positions
-from transforms.columns import Numbers, RaggedItems, Strings, conform, from_arrow, to_arrow
+from transforms.columns import Numbers, RaggedItems, Strings, conform, from_arrow
 from transforms.errors import DataError
 from transforms.expression import Expr
 from transforms.kernels import fused, text, web
+from transforms.kernels.arrow import to_arrow
 from transforms.kernels.buffers import one_buffer
 from transforms.kernels.text_patterns import arrow_text, replace
 from transforms.plan import compile_plan

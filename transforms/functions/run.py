@@ -19,13 +19,13 @@ from transforms.columns import (
     conform,
     conforms,
     from_arrow,
-    to_arrow,
 )
 from transforms.errors import DataError
 from transforms.functions.guard import OutsideAccess, call_guarded
 from transforms.functions.rebuild import name_of, rebuilt
 from transforms.functions.second_run import SECOND_RUNS, Differs
 from transforms.functions.values import decoded
+from transforms.kernels.arrow import to_arrow
 from transforms.text_validity import check_array
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type, type_from_document
 

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.columns import Array, Column, Numbers, Strings, to_arrow
+from transforms.columns import Array, Column, Numbers, Strings
 from transforms.errors import DataError
+from transforms.kernels.arrow import to_arrow
 from transforms.kernels.numeric import numbers
 from transforms.types import Dense, DType
 

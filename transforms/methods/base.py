@@ -1,20 +1,19 @@
-"""What the families of methods share: applying an operator to the expression itself."""
+"""What the families of methods share: the node of an expression, and an operator applied to it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Self
 
+from transforms.expressions.apply import Value, operand_node
 from transforms.graph import Node
+from transforms.graphs.build import operation
 from transforms.types import ColumnType
 
-if TYPE_CHECKING:
-    from transforms.expression import Expr, Value
 
-
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Methods:
     """A family of methods of :class:`~transforms.expression.Expr`, which is the only class that inherits it."""
-
-    __slots__ = ()
 
     node: Node
 
@@ -23,17 +22,13 @@ class Methods:
         """The column type this expression yields."""
         return self.node.type
 
-    def _apply(self, op: str, *others: Expr | Value, **params: object) -> Expr:
+    def _apply(self, op: str, *others: Self | Value, **params: object) -> Self:
         """The operator over this expression and others; a plain value becomes a literal of a fitting type."""
-        from transforms.expression import apply, operand
+        return type(self)(operation(op, [self.node, *map(self._operand, others)], params))
 
-        return apply(op, self._self(), *(operand(other, self._self()) for other in others), **params)
-
-    def _apply_after(self, op: str, first: Expr | Value) -> Expr:
+    def _apply_after(self, op: str, first: Self | Value) -> Self:
         """The operator with this expression as its second argument, as in ``1 - price``."""
-        from transforms.expression import apply, operand
+        return type(self)(operation(op, [self._operand(first), self.node], {}))
 
-        return apply(op, operand(first, self._self()), self._self())
-
-    def _self(self) -> Expr:
-        return self  # type: ignore[return-value]
+    def _operand(self, value: Self | Value) -> Node:
+        return value.node if isinstance(value, Methods) else operand_node(value, self.node)

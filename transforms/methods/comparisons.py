@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import Self
 
 from transforms.errors import InputError
+from transforms.expressions.apply import Value
 from transforms.methods.base import Methods
 from transforms.operators.plain_values import as_values
-
-if TYPE_CHECKING:
-    from transforms.expression import Expr, Value
 
 
 class ComparisonMethods(Methods):
@@ -18,28 +16,28 @@ class ComparisonMethods(Methods):
 
     __slots__ = ()
 
-    def __eq__(self, other: Expr | Value) -> Expr:  # type: ignore[override]
+    def __eq__(self, other: Self | Value) -> Self:  # type: ignore[override]
         return self._apply("equal", other)
 
-    def __ne__(self, other: Expr | Value) -> Expr:  # type: ignore[override]
+    def __ne__(self, other: Self | Value) -> Self:  # type: ignore[override]
         return self._apply("not_equal", other)
 
-    def __lt__(self, other: Expr | Value) -> Expr:
+    def __lt__(self, other: Self | Value) -> Self:
         return self._apply("less", other)
 
-    def __le__(self, other: Expr | Value) -> Expr:
+    def __le__(self, other: Self | Value) -> Self:
         return self._apply("less_equal", other)
 
-    def __gt__(self, other: Expr | Value) -> Expr:
+    def __gt__(self, other: Self | Value) -> Self:
         return self._apply("greater", other)
 
-    def __ge__(self, other: Expr | Value) -> Expr:
+    def __ge__(self, other: Self | Value) -> Self:
         return self._apply("greater_equal", other)
 
-    def __invert__(self) -> Expr:
+    def __invert__(self) -> Self:
         return self._apply("not")
 
-    def is_in(self, values: Collection[int] | Collection[str]) -> Expr:
+    def is_in(self, values: Collection[int] | Collection[str]) -> Self:
         """Whether the value is one of ``values``, whose order and repetition mean nothing."""
         given = as_values(values, "operator is_in", '["Oslo", "Bergen"]')
         for value in given:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Self
 
 from transforms.errors import InputError
 from transforms.methods.base import Methods
 from transforms.time_range import TimeRange, moment_text
-
-if TYPE_CHECKING:
-    from transforms.expression import Expr
 
 
 class FullPassMethods(Methods):
@@ -25,14 +22,14 @@ class FullPassMethods(Methods):
         top_k: int = 0,
         min_frequency: float | None = None,
         oov_buckets: int = 1,
-        label: Expr | None = None,
-        weights: Expr | None = None,
+        label: Self | None = None,
+        weights: Self | None = None,
         use_adjusted_mutual_info: bool | None = None,
         min_diff_from_avg: float | None = None,
         min_information: float | None = None,
         fingerprint_shuffle: bool = False,
         **others: object,
-    ) -> Expr:
+    ) -> Self:
         """Ids by frequency, or by mutual information with ``label``; values outside the vocabulary share ``oov_buckets``.
 
         The options are those of ``tft.compute_and_apply_vocabulary``: ``label`` is its ``labels``, ``min_frequency`` and
@@ -60,19 +57,19 @@ class FullPassMethods(Methods):
             return self._apply("labelled_vocabulary_ids", label, **params)
         return self._apply("weighted_labelled_vocabulary_ids", label, weights, **params)
 
-    def quantile_buckets(self, n: int, *, over: TimeRange) -> Expr:
+    def quantile_buckets(self, n: int, *, over: TimeRange) -> Self:
         """The index of one of ``n`` intervals that hold about equally many values."""
         return self._apply("quantile_buckets", n=n, **_range(over))
 
-    def standardize_over(self, *, over: TimeRange) -> Expr:
+    def standardize_over(self, *, over: TimeRange) -> Self:
         """(x - mean) / standard deviation."""
         return self._apply("standardize_over", **_range(over))
 
-    def z_score(self, *, over: TimeRange) -> Expr:
+    def z_score(self, *, over: TimeRange) -> Self:
         """Another name of :meth:`standardize_over`."""
         return self.standardize_over(over=over)
 
-    def min_max_over(self, *, over: TimeRange) -> Expr:
+    def min_max_over(self, *, over: TimeRange) -> Self:
         """(x - least) / (greatest - least), held within [0, 1]."""
         return self._apply("min_max_over", **_range(over))
 

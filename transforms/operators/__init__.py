@@ -3,6 +3,7 @@
 from transforms.operators import (
     arithmetic,
     casting,
+    comparisons,
     conditional,
     full_pass,
     functions,
@@ -24,7 +25,7 @@ from transforms.operators import (
     weighted,
     zones,
 )
-from transforms.operators.declaration import Arg, KernelAt, Law, Operator, Param
+from transforms.operators.declaration import Arg, Imported, Law, Operator, Param
 from transforms.operators.registry import Registry
 
 #: Every operator that exists, by name.
@@ -47,6 +48,7 @@ REGISTRY = Registry(
         casting,
         number_text,
         arithmetic,
+        comparisons,
         logic,
         conditional,
         timestamps,
@@ -57,4 +59,4 @@ REGISTRY = Registry(
     for operator in family.OPERATORS
 )
 
-__all__ = ["REGISTRY", "Arg", "KernelAt", "Law", "Operator", "Param", "Registry"]
+__all__ = ["REGISTRY", "Arg", "Imported", "Law", "Operator", "Param", "Registry"]

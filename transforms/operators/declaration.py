@@ -109,28 +109,18 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class TwinAt:
-    """A TensorFlow twin named by module and function, imported at its first call."""
+class Imported:
+    """A function named by module and name, imported at its first call: declaring an operator loads no compiler.
+
+    A kernel takes and gives :class:`~transforms.columns.Column`, a twin what :mod:`transforms.twins.tensors` has.
+    """
 
     module: str
     function: str
 
-    def __call__(self, *tensors: Any, **params: Scalar) -> Any:
-        """Apply the twin to values of :mod:`transforms.twins.tensors`."""
-        return getattr(importlib.import_module(self.module), self.function)(*tensors, **params)
-
-
-@dataclass(frozen=True, slots=True)
-class KernelAt:
-    """A kernel named by module and function, imported at its first call: declaring an operator loads no compiler."""
-
-    module: str
-    function: str
-
-    def __call__(self, *columns: Column, **params: Scalar) -> Column:
-        """Run the kernel."""
-        kernel: Callable[..., Column] = getattr(importlib.import_module(self.module), self.function)
-        return kernel(*columns, **params)
+    def __call__(self, *values: Any, **params: Scalar) -> Any:
+        """Call the function."""
+        return getattr(importlib.import_module(self.module), self.function)(*values, **params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +153,7 @@ class Operator:
     nulls: Literal["propagate", "see"] = "propagate"
     cost_ns: float = 50.0
     lifts: bool = False
-    twin: TwinAt | None = None
+    twin: Imported | None = None
     untwinned: str = ""
     example: Example | None = None
 

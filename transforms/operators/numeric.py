@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Scalar, TwinAt
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Param, Scalar
 from transforms.operators.elementary import PERIOD_MIN, log, log1p, sine_of_period
 from transforms.operators.signatures import NUMERIC, float_or_float64, promoted, same_dtype, wrap_int64
 
@@ -82,11 +82,11 @@ def _of_float(
         args=(_NUMBER,),
         result=float_or_float64,
         reference=reference,
-        kernel=KernelAt(_ELEMENTARY, name),
+        kernel=Imported(_ELEMENTARY, name),
         params=params,
         cost_ns=cost_ns,
         lifts=True,
-        twin=TwinAt(_TWINS, name),
+        twin=Imported(_TWINS, name),
         example=Example(f'hr.float64("x").{name}({arguments})', {"x": x}, gives),
     )
 
@@ -106,11 +106,11 @@ def _of_number(
         args=(_NUMBER,),
         result=same_dtype,
         reference=reference,
-        kernel=KernelAt(_KERNELS, function),
+        kernel=Imported(_KERNELS, function),
         laws=frozenset({Law.IDEMPOTENT}),
         cost_ns=2,
         lifts=True,
-        twin=TwinAt(_TWINS, function),
+        twin=Imported(_TWINS, function),
         example=Example(f'hr.float64("x").{name}()', {"x": example[0]}, example[1]),
     )
 
@@ -129,11 +129,11 @@ def _of_several(
         args=(Arg("numbers", dense=NUMERIC, variadic=True),),
         result=promoted,
         reference=reference,
-        kernel=KernelAt(_KERNELS, name),
+        kernel=Imported(_KERNELS, name),
         laws=frozenset({Law.COMMUTATIVE, Law.ASSOCIATIVE, Law.IDEMPOTENT_ARGUMENTS}),
         cost_ns=3,
         lifts=True,
-        twin=TwinAt(_TWINS, name),
+        twin=Imported(_TWINS, name),
         example=Example(f'hr.{name}(hr.int64("a"), hr.int64("b"))', *example),
     )
 

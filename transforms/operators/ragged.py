@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from transforms.errors import DataError, TypeMismatch
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import (
     ANY,
     HASHABLE,
@@ -131,10 +131,10 @@ CONCAT = Operator(
     args=(Arg("lists", ragged=ANY, variadic=True),),
     result=common_ragged,
     reference=_concat,
-    kernel=KernelAt(_KERNELS, "concat"),
+    kernel=Imported(_KERNELS, "concat"),
     laws=frozenset({Law.ASSOCIATIVE}),
     cost_ns=40,
-    twin=TwinAt(_TWINS, "concat"),
+    twin=Imported(_TWINS, "concat"),
     example=Example(
         'hr.concat(hr.text("query").unigrams(), hr.text("title").unigrams())',
         {"query": ["red shoes", "hat"], "title": ["boots", None]},
@@ -150,11 +150,11 @@ HEAD = Operator(
     args=(_ITEMS,),
     result=first,
     reference=_head,
-    kernel=KernelAt(_KERNELS, "head"),
+    kernel=Imported(_KERNELS, "head"),
     params=(_N,),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=20,
-    twin=TwinAt(_TWINS, "head"),
+    twin=Imported(_TWINS, "head"),
     example=Example('hr.ragged("clicks", "int64").head(2)', {"clicks": [[7, 3, 9], [4]]}, [[7, 3], [4]]),
 )
 
@@ -166,11 +166,11 @@ TAIL = Operator(
     args=(_ITEMS,),
     result=first,
     reference=_tail,
-    kernel=KernelAt(_ITEM_KERNELS, "tail"),
+    kernel=Imported(_ITEM_KERNELS, "tail"),
     params=(_N,),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=20,
-    twin=TwinAt(_TWINS, "tail"),
+    twin=Imported(_TWINS, "tail"),
     example=Example('hr.ragged("clicks", "int64").tail(2)', {"clicks": [[7, 3, 9], [4]]}, [[3, 9], [4]]),
 )
 
@@ -182,9 +182,9 @@ COUNT = Operator(
     args=(_ITEMS,),
     result=always(Dense(DType.INT64)),
     reference=len,
-    kernel=KernelAt(_KERNELS, "count"),
+    kernel=Imported(_KERNELS, "count"),
     cost_ns=2,
-    twin=TwinAt(_TWINS, "count"),
+    twin=Imported(_TWINS, "count"),
     example=Example('hr.ragged("clicks", "int64").count()', {"clicks": [[7, 3, 9], []]}, [3, 0]),
 )
 
@@ -196,11 +196,11 @@ SORT = Operator(
     args=(_ITEMS,),
     result=first,
     reference=_sort,
-    kernel=KernelAt("transforms.kernels.ordering", "sort"),
+    kernel=Imported("transforms.kernels.ordering", "sort"),
     params=(Param("descending", bool, False, doc="from the greatest to the least"),),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=120,
-    twin=TwinAt(_TWINS, "sort"),
+    twin=Imported(_TWINS, "sort"),
     example=Example(
         'hr.ragged("prices", "float64").sort()', {"prices": [[2.5, -1.0, 7.0], []]}, [[-1.0, 2.5, 7.0], []]
     ),
@@ -214,9 +214,9 @@ FILTER = Operator(
     args=(_ITEMS, Arg("mask", ragged=frozenset({DType.BOOL}))),
     result=first,
     reference=_filter,
-    kernel=KernelAt(_ITEM_KERNELS, "keep"),
+    kernel=Imported(_ITEM_KERNELS, "keep"),
     cost_ns=20,
-    twin=TwinAt(_TWINS, "keep"),
+    twin=Imported(_TWINS, "keep"),
     example=Example(
         'hr.ragged("clicks", "int64").filter(hr.ragged("clicks", "int64") > 3)',
         {"clicks": [[7, 3, 9], [1], []]},
@@ -232,13 +232,13 @@ PAD = Operator(
     args=(_ITEMS,),
     result=_pad_type,
     reference=_pad,
-    kernel=KernelAt(_ITEM_KERNELS, "pad"),
+    kernel=Imported(_ITEM_KERNELS, "pad"),
     params=(
         Param("size", int, check=_pad_size, doc="values of each vector"),
         Param("value", _VALUE_KINDS, doc="what fills it up: of the items' type; microseconds for timestamps"),
     ),
     cost_ns=60,
-    twin=TwinAt(_TWINS, "pad"),
+    twin=Imported(_TWINS, "pad"),
     example=Example(
         'hr.ragged("clicks", "int64").pad(2, -1)', {"clicks": [[7, 3, 9], [4], []]}, [[7, 3], [4, -1], [-1, -1]]
     ),
@@ -252,10 +252,10 @@ POSITIONS = Operator(
     args=(_ITEMS,),
     result=_positions_type,
     reference=_positions,
-    kernel=KernelAt(_ITEM_KERNELS, "item_positions"),
+    kernel=Imported(_ITEM_KERNELS, "item_positions"),
     params=(Param("limit", int, 0, check=at_least(0), doc="how many different positions, as buckets; 0 is no limit"),),
     cost_ns=5,
-    twin=TwinAt(_TWINS, "item_positions"),
+    twin=Imported(_TWINS, "item_positions"),
     example=Example('hr.ragged("clicks", "int64").positions(limit=2)', {"clicks": [[7, 3, 9], []]}, [[0, 1, 1], []]),
 )
 
@@ -267,10 +267,10 @@ ZIP = Operator(
     args=(Arg("items", ragged=HASHABLE), Arg("others", ragged=HASHABLE)),
     result=always(Ragged(DType.STRING)),
     reference=_zip,
-    kernel=KernelAt("transforms.kernels.joining", "zip_lists"),
+    kernel=Imported("transforms.kernels.joining", "zip_lists"),
     params=(Param("joiner", str, doc="text between the two values"),),
     cost_ns=400,
-    twin=TwinAt(_TWINS, "zip_lists"),
+    twin=Imported(_TWINS, "zip_lists"),
     example=Example(
         'hr.ragged("shops", "string").zip(hr.ragged("aisles", "int64"), "/")',
         {"shops": [["a", "b"], ["c"]], "aisles": [[1, 2, 3], []]},
@@ -286,10 +286,10 @@ CONTAINS_ITEM = Operator(
     args=(_ITEMS,),
     result=_contains_type,
     reference=_contains_item,
-    kernel=KernelAt(_ITEM_KERNELS, "contains_item"),
+    kernel=Imported(_ITEM_KERNELS, "contains_item"),
     params=(Param("value", _VALUE_KINDS, doc="of the items' type; microseconds for timestamps"),),
     cost_ns=50,
-    twin=TwinAt(_TWINS, "contains_item"),
+    twin=Imported(_TWINS, "contains_item"),
     example=Example(
         'hr.text("title").unigrams().contains_item("sale")',
         {"title": ["big sale", "sales", None]},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Scalar, TwinAt
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Param, Scalar
 from transforms.operators.signatures import INT64_MAX, INT64_MIN, always
 from transforms.types import ColumnType, Dense, DType
 
@@ -91,10 +91,10 @@ def _field(
         args=(Arg("time", dense=_TIMES),),
         result=always(result),
         reference=reference,
-        kernel=KernelAt(_KERNELS, name),
+        kernel=Imported(_KERNELS, name),
         cost_ns=cost_ns,
         lifts=True,
-        twin=TwinAt(_TWINS, name),
+        twin=Imported(_TWINS, name),
         example=Example(f'hr.timestamp("time").{name}()', {"time": _EXAMPLE}, gives),
     )
 
@@ -143,12 +143,12 @@ TRUNCATE_TIME = Operator(
     args=(Arg("time", dense=_TIMES),),
     result=always(Dense(DType.TIMESTAMP)),
     reference=_truncate_time,
-    kernel=KernelAt(_KERNELS, "truncate_time"),
+    kernel=Imported(_KERNELS, "truncate_time"),
     params=(Param("unit", str, check=_unit, doc=f"{', '.join(UNITS)}; a week begins on Monday"),),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=4,
     lifts=True,
-    twin=TwinAt(_TWINS, "truncate_time"),
+    twin=Imported(_TWINS, "truncate_time"),
     example=Example(
         'hr.timestamp("time").truncate_time("hour")', {"time": _EXAMPLE}, [1_763_715_600_000_000, -3_600_000_000, None]
     ),
@@ -162,10 +162,10 @@ AGE_SECS = Operator(
     args=(Arg("now", dense=_TIMES), Arg("then", dense=_TIMES)),
     result=always(Dense(DType.FLOAT64)),
     reference=_age_secs,
-    kernel=KernelAt(_KERNELS, "age_secs"),
+    kernel=Imported(_KERNELS, "age_secs"),
     cost_ns=1,
     lifts=True,
-    twin=TwinAt(_TWINS, "age_secs"),
+    twin=Imported(_TWINS, "age_secs"),
     example=Example(
         'hr.timestamp("time").age_secs(since=hr.timestamp("signed_up"))',
         {"time": [10_000_000, 0, None], "signed_up": [2_500_000, 1_000_000, 0]},
