@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from warehouse.findings import Finding
     from warehouse.gc import Collected, collect_garbage
     from warehouse.history import TableVersion, table_history
-    from warehouse.memo_file import MemoFile, memo_path, read_memo_columns, write_memo_file
+    from warehouse.memo_file import MemoFile, memo_path, read_memo_file, write_memo_file
     from warehouse.memos import damage_recorder, mark_damaged
     from warehouse.overlay_files import live_mask
     from warehouse.pinned import pinned_solution
@@ -96,7 +96,7 @@ _HOMES = {
     "eviction_plan": ("EvictionPlan", "EvictionRequest"),
     "explain": ("explain_model",),
     "failures": ("Failure",),
-    "memo_file": ("MemoFile", "memo_path", "read_memo_columns", "write_memo_file"),
+    "memo_file": ("MemoFile", "memo_path", "read_memo_file", "write_memo_file"),
     "memos": ("damage_recorder", "mark_damaged"),
     "queue": (
         "LeasedTask", "MemoWritten", "QueueDepth", "commit_memo", "commit_memos", "fail_task", "fail_tasks", "heartbeat",
@@ -189,7 +189,7 @@ __all__ = [
     "queue_depths",
     "queue_missing",
     "read_fragment",
-    "read_memo_columns",
+    "read_memo_file",
     "read_raw",
     "read_solution",
     "register_table",
