@@ -63,7 +63,7 @@ def structure(connection: Connection) -> dict[str, Any]:
         creation = connection.execute(
             text("SELECT sql FROM sqlite_master WHERE name = :name"), {"name": table}
         ).scalar()
-        unique = sorted(map(_plain, here.get_unique_constraints(table)))
+        unique = sorted(map(_plain, (*here.get_unique_constraints(table), *here.get_check_constraints(table))))
         tables[table] = (*parts, unique, "AUTOINCREMENT" in str(creation))
     return tables
 

@@ -47,6 +47,7 @@ def _create_tables() -> None:
         sa.Column("partition", _string(255), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("mtime_ns", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("size_bytes >= 0", name=op.f("ck_files_not_negative")),
         sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_files_table_name_tables")),
         sa.PrimaryKeyConstraint("table_name", "path", name=op.f("pk_files")),
     )
@@ -61,6 +62,7 @@ def _create_tables() -> None:
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("digests", sa.JSON(), nullable=False),
         sa.Column("overlays", sa.JSON(none_as_null=True)),
+        sa.CheckConstraint("rows >= 0 AND size_bytes >= 0", name=op.f("ck_fragments_not_negative")),
         sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_fragments_table_name_tables")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_fragments")),
     )
@@ -83,6 +85,14 @@ def _create_tables() -> None:
         ),
     )
     op.create_index("ix_manifests_table_name_current", "manifests", ["table_name", "current"])
+    op.create_index(
+        "uq_manifests_current",
+        "manifests",
+        ["table_name", "partition"],
+        unique=True,
+        sqlite_where=sa.text('"current"'),
+        postgresql_where=sa.text('"current"'),
+    )
     op.create_table(
         "manifest_fragments",
         sa.Column("manifest", _ROW_ID, nullable=False),
@@ -91,6 +101,11 @@ def _create_tables() -> None:
         sa.Column("deletions", sa.Text()),
         sa.Column("deletions_checksum", _string(64)),
         sa.Column("deleted_rows", sa.BigInteger()),
+        sa.CheckConstraint(
+            "(deletions IS NULL) = (deletions_checksum IS NULL) AND (deletions IS NULL) = (deleted_rows IS NULL)",
+            name=op.f("ck_manifest_fragments_deletions"),
+        ),
+        sa.CheckConstraint("position >= 0 AND deleted_rows >= 0", name=op.f("ck_manifest_fragments_not_negative")),
         sa.ForeignKeyConstraint(["fragment"], ["fragments.id"], name=op.f("fk_manifest_fragments_fragment_fragments")),
         sa.ForeignKeyConstraint(["manifest"], ["manifests.id"], name=op.f("fk_manifest_fragments_manifest_manifests")),
         sa.PrimaryKeyConstraint("manifest", "position", name=op.f("pk_manifest_fragments")),
@@ -108,6 +123,10 @@ def _create_tables() -> None:
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("why", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
+        sa.CheckConstraint(
+            "kind IN ('register', 'append', 'overlay', 'fix', 'delete', 'drop')", name=op.f("ck_changes_kind")
+        ),
+        sa.CheckConstraint("rows >= 0 AND fragments >= 0", name=op.f("ck_changes_not_negative")),
         sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_changes_table_name_tables")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_changes")),
         sa.UniqueConstraint("table_name", "table_version", name=op.f("uq_changes_table_name_table_version")),
@@ -138,6 +157,8 @@ def _create_models() -> None:
         sa.Column("weight", sa.Float(), server_default="1", nullable=False),
         sa.Column("virtual_secs", sa.Float()),
         sa.Column("deadline_secs", sa.Float()),
+        sa.CheckConstraint("served >= 0 AND leased_tasks >= 0", name=op.f("ck_clients_not_negative")),
+        sa.CheckConstraint("weight > 0 AND deadline_secs > 0", name=op.f("ck_clients_shares")),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_clients")),
     )
     op.create_table(
@@ -203,10 +224,19 @@ def _create_models() -> None:
         sa.Column("label_component", sa.JSON(none_as_null=True)),
         sa.Column("task", _string(16)),
         sa.Column("classes", sa.Integer(), server_default="0", nullable=False),
+        sa.CheckConstraint("classes >= 0", name=op.f("ck_models_not_negative")),
         sa.ForeignKeyConstraint(["client"], ["clients.name"], name=op.f("fk_models_client_clients")),
         sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_models_table_name_tables")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_models")),
         sa.UniqueConstraint("name", "version", name=op.f("uq_models_name_version")),
+    )
+    op.create_index(
+        "uq_models_live",
+        "models",
+        ["name"],
+        unique=True,
+        sqlite_where=sa.text("live"),
+        postgresql_where=sa.text("live"),
     )
     op.create_table(
         "model_inputs",
@@ -231,6 +261,9 @@ def _create_models() -> None:
         sa.Column("shared", sa.BigInteger(), nullable=False),
         sa.Column("queued", sa.BigInteger(), nullable=False),
         sa.Column("failed", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint(
+            "hits >= 0 AND shared >= 0 AND queued >= 0 AND failed >= 0", name=op.f("ck_submissions_not_negative")
+        ),
         sa.ForeignKeyConstraint(["model"], ["models.id"], name=op.f("fk_submissions_model_models")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_submissions")),
     )
@@ -249,6 +282,9 @@ def _create_memo_files() -> None:
         sa.Column("live_bytes", sa.BigInteger(), nullable=False),
         sa.Column("written_at", sa.Float(), nullable=False),
         sa.Column("condemned_at", sa.Float()),
+        sa.CheckConstraint(
+            "rows >= 0 AND size_bytes >= 0 AND live_bytes >= 0", name=op.f("ck_memo_files_not_negative")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_memo_files")),
         sa.UniqueConstraint("path", name=op.f("uq_memo_files_path")),
         sqlite_autoincrement=True,
@@ -300,6 +336,18 @@ def _create_queue() -> None:
         sa.Column("cause", sa.Text(), nullable=False),
         sa.Column("evicted_at", sa.Float()),
         sa.Column("evicted_why", sa.Text()),
+        sa.CheckConstraint("(state = 'READY') = (file IS NOT NULL)", name=op.f("ck_memos_file")),
+        sa.CheckConstraint(
+            "state <> 'EVICTED' OR (evicted_at IS NOT NULL AND evicted_why IS NOT NULL)", name=op.f("ck_memos_eviction")
+        ),
+        sa.CheckConstraint(
+            "state <> 'READY' OR (rows IS NOT NULL AND size_bytes IS NOT NULL AND secs IS NOT NULL)",
+            name=op.f("ck_memos_size"),
+        ),
+        sa.CheckConstraint(
+            "state IN ('PENDING', 'RUNNING', 'READY', 'FAILED', 'DROPPED', 'EVICTED')", name=op.f("ck_memos_state")
+        ),
+        sa.CheckConstraint("rows >= 0 AND size_bytes >= 0", name=op.f("ck_memos_not_negative")),
         sa.ForeignKeyConstraint(["file"], ["memo_files.id"], name=op.f("fk_memos_file_memo_files")),
         sa.ForeignKeyConstraint(
             ["fingerprint"], ["components.fingerprint"], name=op.f("fk_memos_fingerprint_components")
@@ -342,6 +390,17 @@ def _create_queue() -> None:
         sa.Column("error", sa.Text()),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("changed_at", sa.Float(), nullable=False),
+        sa.CheckConstraint("(state = 'LEASED') = (lease_until IS NOT NULL)", name=op.f("ck_tasks_lease_until")),
+        sa.CheckConstraint("state <> 'FAILED' OR error IS NOT NULL", name=op.f("ck_tasks_error")),
+        sa.CheckConstraint(
+            "state <> 'LEASED' OR (worker IS NOT NULL AND lease IS NOT NULL AND fence > 0 AND attempts > 0)",
+            name=op.f("ck_tasks_lease"),
+        ),
+        sa.CheckConstraint("state IN ('QUEUED', 'LEASED', 'DONE', 'FAILED', 'DROPPED')", name=op.f("ck_tasks_state")),
+        sa.CheckConstraint(
+            "fence >= 0 AND attempts >= 0 AND losses >= 0 AND not_before >= 0", name=op.f("ck_tasks_not_negative")
+        ),
+        sa.CheckConstraint("losses <= attempts", name=op.f("ck_tasks_losses")),
         sa.ForeignKeyConstraint(["memo_key"], ["memos.memo_key"], name=op.f("fk_tasks_memo_key_memos")),
         sa.ForeignKeyConstraint(["table_name"], ["tables.name"], name=op.f("fk_tasks_table_name_tables")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tasks")),
@@ -368,6 +427,7 @@ def _create_queue() -> None:
         sa.Column("exception", _string(255), nullable=False),
         sa.Column("error", sa.Text(), nullable=False),
         sa.Column("document", sa.JSON(), nullable=False),
+        sa.CheckConstraint("attempt > 0", name=op.f("ck_failures_attempt")),
         sa.ForeignKeyConstraint(["task"], ["tasks.id"], name=op.f("fk_failures_task_tasks")),
         sa.PrimaryKeyConstraint("task", name=op.f("pk_failures")),
     )
