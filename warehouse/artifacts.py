@@ -20,9 +20,8 @@ from warehouse.damaged_files import damaged_if_unreadable
 from warehouse.digests import column_digest
 from warehouse.errors import ArtifactDamaged
 from warehouse.storage import Storage
+from warehouse.storage_layout import ARTIFACTS
 
-#: The folder of the home that holds them.
-ARTIFACTS = "artifacts"
 _COLUMN = "values"
 #: Of each process. A vocabulary of a million terms takes about 20 MB.
 _KEPT = 64

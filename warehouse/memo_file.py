@@ -16,10 +16,8 @@ from transforms.errors import InputError
 from warehouse.damaged_files import damaged_if_unreadable
 from warehouse.errors import MemoDamaged
 from warehouse.storage import Storage
+from warehouse.storage_layout import MEMOS, SUFFIX
 
-SUFFIX = "memo"
-#: The folder of the home that holds them.
-MEMOS = "memos"
 #: Rather than to ask twice, so many bytes between two columns are read as well: from a disk, from a bucket.
 _LOCAL_GAP_BYTES = 32 << 10
 _REMOTE_GAP_BYTES = 1 << 20

@@ -21,11 +21,12 @@ from warehouse.catalog import chunks
 from warehouse.errors import ArtifactDamaged, MemoDamaged
 from warehouse.findings import REPAIR, BadFile, BadFragment, BadLease, BadMemo, Finding, Problem
 from warehouse.leftovers import list_relative
-from warehouse.memo_file import MEMOS, read_memo_file
+from warehouse.memo_file import read_memo_file
 from warehouse.memos import mark_damaged
 from warehouse.progress import Progress, quiet
 from warehouse.recompute import recompute_sample
 from warehouse.storage import Storage
+from warehouse.storage_layout import MEMOS
 from warehouse.task_states import MemoState
 from warehouse.verify_catalog import (
     Contents,

@@ -26,8 +26,9 @@ from warehouse import (
     write_memo_file,
 )
 from warehouse.artifacts import artifact_path, write_artifact
-from warehouse.gc import COMPACTION, LEFTOVER_SECS
+from warehouse.gc import LEFTOVER_SECS
 from warehouse.memo_file import NewFile, lease_of
+from warehouse.storage_layout import COMPACTION
 
 pytestmark = pytest.mark.usefixtures("log")
 

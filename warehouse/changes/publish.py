@@ -18,9 +18,9 @@ from warehouse import schema
 from warehouse.arrow_file import write_arrow_file
 from warehouse.errors import MissingFile
 from warehouse.manifests import PlacedFragment, columns_document
-from warehouse.memo_file import SUFFIX, MemoFile
-from warehouse.own_files import OVERLAYS
+from warehouse.memo_file import MemoFile
 from warehouse.storage import Storage
+from warehouse.storage_layout import OVERLAYS, SUFFIX
 from warehouse.table import ColumnSchema, Fragment, Table
 from warehouse.table_versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
 from warehouse.warehouse import Warehouse
