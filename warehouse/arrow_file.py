@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 
+from transforms.arrays import compact_array
 from transforms.errors import InputError
 from warehouse.arrow_bounds import check_arrow_file
 from warehouse.damaged_files import damaged_if_unreadable
@@ -24,7 +25,6 @@ from warehouse.digests import column_digest, table_digests
 from warehouse.errors import MemoDamaged
 from warehouse.memo_file import ColumnBytes, MemoFile, size_shares
 from warehouse.storage import Storage
-from warehouse.whole_arrays import one_array
 
 #: What is in the metadata of every such file; the name is of the format that memos had first.
 FORMAT = b"headrace.memo/2"
@@ -37,7 +37,7 @@ def write_arrow_file(storage: Storage, path: str, columns: Mapping[str, pa.Array
     Raises :class:`InputError` for no columns or unequal rows and :class:`~transforms.errors.StorageError` when the
     disk refuses; nothing is left behind then.
     """
-    whole = {name: one_array(column) for name, column in columns.items()}
+    whole = {name: compact_array(column) for name, column in columns.items()}
     if len({len(array) for array in whole.values()}) != 1:
         raise InputError("the columns of a file have the same rows", where=path,
                          value={name: len(array) for name, array in whole.items()})  # fmt: skip
@@ -97,7 +97,7 @@ def _read_unverified(storage: Storage, path: str, names: list[str], rows: int | 
         check_arrow_file(source, rows)
         table = ipc.open_file(source, options=chosen).read_all()
         table.validate(full=True)  # damaged offsets must not be followed
-        return {name: _widen(one_array(table.column(name)), original.field(name).type) for name in names}
+        return {name: _widen(compact_array(table.column(name)), original.field(name).type) for name in names}
 
 
 def _narrow(array: pa.Array) -> pa.Array:

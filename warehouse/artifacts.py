@@ -14,6 +14,7 @@ from typing import IO
 import pyarrow as pa
 from pyarrow import ipc
 
+from transforms.arrays import one_array
 from transforms.errors import InputError
 from warehouse.arrow_bounds import check_arrow_file
 from warehouse.damaged_files import damaged_if_unreadable
@@ -83,7 +84,7 @@ def read_artifact(storage: Storage, digest: str) -> pa.Array:
     if column_digest(column) != digest:
         raise ArtifactDamaged("an artifact does not hold the values it is named by", where=path,
                               value=column_digest(column), allowed=digest, next_step=again)  # fmt: skip
-    return column.combine_chunks() if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return one_array(column)
 
 
 def _holds(storage: Storage, digest: str) -> bool:
