@@ -30,8 +30,9 @@ from pipelines.remote_runners import require_reach
 from pipelines.runners.error_documents import error_document, error_from_document, read_object
 from pipelines.running_job import JobEnded, RunningJob, is_to_end
 from transforms.errors import StorageError
-from warehouse.own_files import JOBS, kind_of
+from warehouse.own_files import kind_of
 from warehouse.storage import Storage
+from warehouse.storage_layout import JOBS
 
 NAMESPACE = "headrace.memoize"
 #: The steps of the pipeline, by label. Runners key their state and their metrics by these.

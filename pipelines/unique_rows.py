@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transforms.arrays import one_array
 from transforms.errors import DataError, InputError, nearest
 from warehouse.changes.unique import unseen_rows
 
@@ -33,18 +34,14 @@ def without_known_keys(rows: pa.Table, folder: Path, keys: Sequence[str]) -> pa.
     """
     if not keys or not rows.num_rows:
         return rows
-    new = {name: _one_array(rows.column(name)) for name in keys}
+    new = {name: one_array(rows.column(name)) for name in keys}
     known = []
     for path in sorted(folder.glob("*.parquet")) if folder.is_dir() else []:
         try:
             stored = pq.ParquetFile(path).read(columns=list(keys))
-            known.append({name: _one_array(stored.column(name).cast(new[name].type)) for name in keys})
+            known.append({name: one_array(stored.column(name).cast(new[name].type)) for name in keys})
         except (pa.ArrowException, KeyError) as error:
             raise DataError("a file of the partition must hold the keys", where=str(path), value=", ".join(keys),
                             next_step="leave out --unique-by, or name columns that every file has") from error  # fmt: skip
     unseen = unseen_rows(new, known)
     return rows if unseen.all() else rows.filter(pa.array(unseen))
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

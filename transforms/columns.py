@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.arrays import one_array
 from transforms.errors import DataError
 from transforms.nans import with_one_nan
 from transforms.positions import as_positions, check_positions
@@ -113,7 +114,7 @@ def from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Co
     if array.type != arrow_type(column_type):
         raise DataError("an array must have the type of its column", value=str(array.type),
                         allowed=str(arrow_type(column_type)))  # fmt: skip
-    array = _one_array(array)
+    array = one_array(array)
     if isinstance(column_type, Dense):
         return _dense_from_arrow(array, column_type.dtype)
     if isinstance(column_type, Ragged):
@@ -279,18 +280,6 @@ def decoded_dictionary(array: pa.DictionaryArray) -> pa.Array:
 def _without_codes(array: pa.Array) -> pa.Array:
     """The values of an array that may be a dictionary, one of which may be null: then its codes' nulls are not all."""
     return decoded_dictionary(array) if pa.types.is_dictionary(array.type) else array
-
-
-def _one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if not isinstance(array, pa.ChunkedArray):
-        return array
-    if array.num_chunks == 1:
-        return array.chunk(0)
-    try:
-        return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    except pa.ArrowInvalid as error:
-        raise DataError("chunks of one column must fit in one array", value=str(error),
-                        next_step="use smaller fragments") from error  # fmt: skip
 
 
 def conforms(stored: pa.DataType, column_type: ColumnType) -> bool:

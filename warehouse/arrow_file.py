@@ -3,8 +3,6 @@
 An Arrow IPC file, buffers compressed with ZSTD, integers stored in the fewest bytes that hold the column's values. The original
 types and the columns' checksums are kept in the file's metadata. A checksum is the digest of the column's *logical* values
 (:mod:`warehouse.digests`), since it becomes the column's digest in memo keys. The same columns always give the same bytes.
-
-Memos were stored so before, as memo format 2, and such files are still read.
 """
 
 from __future__ import annotations
@@ -12,22 +10,23 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 
-from transforms.documents import parse_document
-from transforms.errors import DataError, InputError
+from transforms.arrays import compact_array
+from transforms.errors import InputError
 from warehouse.arrow_bounds import check_arrow_file
+from warehouse.damaged_files import damaged_if_unreadable
 from warehouse.digests import column_digest, table_digests
 from warehouse.errors import MemoDamaged
 from warehouse.files.column_files import ColumnBytes, MemoFile, size_shares
 from warehouse.storage import Storage
-from warehouse.whole_arrays import one_array
 
+#: What is in the metadata of every such file; the name is of the format that memos had first.
 FORMAT = b"headrace.memo/2"
 _NARROW = (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32())
 
@@ -38,7 +37,7 @@ def write_arrow_file(storage: Storage, path: str, columns: Mapping[str, pa.Array
     Raises :class:`InputError` for no columns or unequal rows and :class:`~transforms.errors.StorageError` when the
     disk refuses; nothing is left behind then.
     """
-    whole = {name: one_array(column) for name, column in columns.items()}
+    whole = {name: compact_array(column) for name, column in columns.items()}
     if len({len(array) for array in whole.values()}) != 1:
         raise InputError("the columns of a file have the same rows", where=path,
                          value={name: len(array) for name, array in whole.items()})  # fmt: skip
@@ -71,51 +70,22 @@ def read_arrow_columns(
 
     ``rows``: how many they must have, if that is known. Raises :class:`MemoDamaged` when the file is missing, is not whole, lacks a column, or holds other values.
     """
-    read, _ = _read(storage, path, list(columns), None, rows)
-    return {name: _verified(path, name, array, columns[name]) for name, array in read.items()}
+    with damaged_if_unreadable(MemoDamaged, "a memo file cannot be read", path, "it is computed again"):
+        read = _read_unverified(storage, path, list(columns), rows)
+    for name, array in read.items():
+        found = column_digest(array)
+        if found != columns[name]:
+            raise MemoDamaged("a memo does not hold the values that were committed", where=f"{path}, column {name}",
+                              value=found, allowed=columns[name], next_step="it is computed again")  # fmt: skip
+    return read
 
 
-def read_arrow_file(
-    storage: Storage, path: str, names: Iterable[str], checksum: str, *, rows: int | None = None
-) -> dict[str, pa.Array]:
-    """The named columns of the file whose own ``checksum`` is known; see :func:`read_arrow_columns`."""
-    read, promised = _read(storage, path, list(names), checksum, rows)
-    return {name: _verified(path, name, array, promised.get(name, "")) for name, array in read.items()}
-
-
-def _verified(path: str, name: str, array: pa.Array, checksum: str) -> pa.Array:
-    found = column_digest(array)
-    if found != checksum:
-        raise MemoDamaged("a memo does not hold the values that were committed", where=f"{path}, column {name}",
-                          value=found, allowed=checksum, next_step="it is computed again")  # fmt: skip
-    return array
-
-
-def _read(
-    storage: Storage, path: str, names: list[str], checksum: str | None, rows: int | None
-) -> tuple[dict[str, pa.Array], dict[str, str]]:
-    """The columns, and the checksums that the file itself states for all of its columns."""
-    try:
-        return _read_unverified(storage, path, names, checksum, rows)
-    except (pa.ArrowException, OSError, ValueError, KeyError, DataError) as error:
-        if isinstance(error, MemoDamaged):
-            raise
-        raise MemoDamaged("a memo file cannot be read", where=path, value=str(error).splitlines()[0][:200],
-                          next_step="it is computed again") from error  # fmt: skip
-
-
-def _read_unverified(
-    storage: Storage, path: str, names: list[str], checksum: str | None, rows: int | None
-) -> tuple[dict[str, pa.Array], dict[str, str]]:
+def _read_unverified(storage: Storage, path: str, names: list[str], rows: int | None) -> dict[str, pa.Array]:
     with storage.open_input(path) as source:
         stored = ipc.open_file(source).schema
         metadata = stored.metadata or {}
         if metadata.get(b"format") != FORMAT:
             raise MemoDamaged("not a memo file", where=path, value=metadata.get(b"format"), allowed=FORMAT.decode())
-        stated = metadata.get(b"checksums", b"")
-        if checksum is not None and hashlib.sha256(stated).hexdigest() != checksum:
-            raise MemoDamaged("a memo file is not the one that was committed", where=path,
-                              value=hashlib.sha256(stated).hexdigest(), allowed=checksum)  # fmt: skip
         for name in names:
             if name not in stored.names:
                 raise MemoDamaged("a memo file lacks a column", where=path, value=name)
@@ -127,8 +97,7 @@ def _read_unverified(
         check_arrow_file(source, rows)
         table = ipc.open_file(source, options=chosen).read_all()
         table.validate(full=True)  # damaged offsets must not be followed
-        columns = {name: _widen(one_array(table.column(name)), original.field(name).type) for name in names}
-        return columns, parse_document(stated, "list of checksums").digests()
+        return {name: _widen(compact_array(table.column(name)), original.field(name).type) for name in names}
 
 
 def _narrow(array: pa.Array) -> pa.Array:

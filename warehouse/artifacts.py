@@ -14,14 +14,15 @@ from typing import IO
 import pyarrow as pa
 from pyarrow import ipc
 
-from transforms.errors import DataError, InputError
+from transforms.arrays import one_array
+from transforms.errors import InputError
 from warehouse.arrow_bounds import check_arrow_file
+from warehouse.damaged_files import damaged_if_unreadable
 from warehouse.digests import column_digest
 from warehouse.errors import ArtifactDamaged
 from warehouse.storage import Storage
+from warehouse.storage_layout import ARTIFACTS
 
-#: The folder of the home that holds them.
-ARTIFACTS = "artifacts"
 _COLUMN = "values"
 #: Of each process. A vocabulary of a million terms takes about 20 MB.
 _KEPT = 64
@@ -74,19 +75,16 @@ def read_artifact(storage: Storage, digest: str) -> pa.Array:
     """The values of an artifact, verified. Raises :class:`ArtifactDamaged` if they are missing or are not those."""
     path = artifact_path(digest)
     again = "headrace analyze MODEL_FILE makes it again"
-    try:
-        with storage.open_input(path) as source:
-            check_arrow_file(source, None)
-            table = ipc.open_file(source).read_all()
-            table.validate(full=True)  # damaged offsets must not be followed
-            column = table.column(_COLUMN)
-    except (pa.ArrowException, OSError, ValueError, KeyError, DataError) as error:
-        raise ArtifactDamaged("an artifact cannot be read", where=path, value=str(error).splitlines()[0][:200],
-                              next_step=again) from error  # fmt: skip
+    unreadable = damaged_if_unreadable(ArtifactDamaged, "an artifact cannot be read", path, again)
+    with unreadable, storage.open_input(path) as source:
+        check_arrow_file(source, None)
+        table = ipc.open_file(source).read_all()
+        table.validate(full=True)  # damaged offsets must not be followed
+        column = table.column(_COLUMN)
     if column_digest(column) != digest:
         raise ArtifactDamaged("an artifact does not hold the values it is named by", where=path,
                               value=column_digest(column), allowed=digest, next_step=again)  # fmt: skip
-    return column.combine_chunks() if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return one_array(column)
 
 
 def _holds(storage: Storage, digest: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, func, select
 
 from warehouse import schema
-from warehouse.catalog import chunks, one_of
+from warehouse.models import load_documents
 from warehouse.scheduling.backlog import Backlog, ClientBacklog
 from warehouse.task_states import TaskState
 from warehouse.waiting import (
@@ -24,7 +24,7 @@ from warehouse.waiting import (
     open_work,
 )
 from warehouse.warehouse import Warehouse
-from warehouse.work_estimates import TASK_SECS, WorkEstimate, load_estimates
+from warehouse.work_estimates import TASK_SECS, load_estimates
 
 
 def read_backlog(warehouse: Warehouse) -> Backlog:
@@ -85,7 +85,7 @@ def _by_client(counted: Mapping[Waiters, int], models: Mapping[int, WaitingModel
 
 def _worth(connection: Connection, shares: _Shares) -> tuple[dict[str, float], dict[str, float]]:
     """Seconds and bytes by client."""
-    estimates = _estimates(connection, {fingerprint for _, fingerprint in shares})
+    estimates = load_estimates(connection, load_documents(connection, {fingerprint for _, fingerprint in shares}))
     secs: defaultdict[str, float] = defaultdict(float)
     memo_bytes: defaultdict[str, float] = defaultdict(float)
     for (client, fingerprint), (tasks, rows) in shares.items():
@@ -93,11 +93,3 @@ def _worth(connection: Connection, shares: _Shares) -> tuple[dict[str, float], d
         secs[client] += tasks * TASK_SECS + rows * estimate.row_secs
         memo_bytes[client] += rows * estimate.row_bytes
     return secs, memo_bytes
-
-
-def _estimates(connection: Connection, fingerprints: set[str]) -> dict[str, WorkEstimate]:
-    of, documents = schema.components.c, {}
-    for chunk in chunks(sorted(fingerprints)):
-        query = select(of.fingerprint, of.document).where(one_of(connection, of.fingerprint, chunk))
-        documents.update({row.fingerprint: row.document for row in connection.execute(query)})
-    return load_estimates(connection, documents)

@@ -15,6 +15,7 @@ from warehouse.catalog import chunks, one_of
 from warehouse.manifests import PlacedFragment, earlier_fragments
 from warehouse.matching.match import Match, Wanted
 from warehouse.memos import MemoRecord, find_memos
+from warehouse.models import load_documents
 from warehouse.table import memo_key
 
 CauseCode = Literal["never_seen", "operator_version", "data_changed", "evicted"]
@@ -97,10 +98,8 @@ def _relatives(
         for shape, fingerprint in connection.execute(alike):
             by_shape.setdefault(shape, []).append(fingerprint)
     others = {one: [other for other in by_shape.get(shape, ()) if other != one] for one, shape in shapes.items()}
-    roots: dict[str, Node] = {}
-    for chunk in chunks(sorted({other for listed in others.values() for other in listed})):
-        documents = select(of.fingerprint, of.document).where(one_of(connection, of.fingerprint, chunk))
-        roots.update((name, component_from_document(document)) for name, document in connection.execute(documents))
+    documents = load_documents(connection, {other for listed in others.values() for other in listed})
+    roots = {other: component_from_document(document) for other, document in documents.items()}
     return {one: [(other, roots[other]) for other in listed] for one, listed in others.items()}
 
 

@@ -22,11 +22,11 @@ from warehouse.compaction import CompactionPolicy, FileShare, Rewrite, choose_re
 from warehouse.coverage import count_live_bytes, cover, enter_files, members_of, uncover
 from warehouse.errors import MemoDamaged
 from warehouse.files.column_files import MemoFile, NewFile
-from warehouse.gc import COMPACTION
 from warehouse.memo_file import memo_path_of, read_memo_file, write_memo_file
 from warehouse.memos import mark_damaged
 from warehouse.own_files import kind_of
 from warehouse.progress import Progress, quiet
+from warehouse.storage_layout import COMPACTION
 from warehouse.task_states import MemoState
 from warehouse.warehouse import Warehouse
 

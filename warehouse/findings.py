@@ -12,7 +12,6 @@ FindingKind = Literal[
     "counts",
     "rows",
     "identity",
-    "state",
     "recomputed",
     "raw data",
     "artifact",
@@ -46,13 +45,6 @@ class BadMemo:
 
 
 @dataclass(frozen=True, slots=True)
-class BadState:
-    """A memo whose state and file contradict each other: it loses the file and, if it was ready, is computed again."""
-
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
 class BadFragment:
     """A memo whose fragment is not the one it was computed from: it gets the right one, or is evicted."""
 
@@ -79,7 +71,7 @@ class Problem:
     """A finding, and its repair; None where a person has to act."""
 
     finding: Finding
-    repair: BadMemo | BadState | BadFragment | BadFile | BadLease | None = None
+    repair: BadMemo | BadFragment | BadFile | BadLease | None = None
 
 
 REPAIR = "headrace verify --repair"

@@ -32,18 +32,17 @@ from warehouse import schema
 from warehouse.catalog import chunks
 from warehouse.leftovers import LEFTOVERS, LeftoverKind
 from warehouse.lost_leases import collect_lost, find_lost
-from warehouse.memo_file import MEMOS, lease_of
+from warehouse.memo_file import lease_of
 from warehouse.own_files import HomeFiles, kind_of, list_home
 from warehouse.pins import clear_expired_pins, oldest_live_pin
 from warehouse.storage import Storage
+from warehouse.storage_layout import COMPACTION, MEMOS
 from warehouse.stored_file import StoredFile, is_unfinished
 from warehouse.task_states import TaskState
 from warehouse.warehouse import Warehouse
 
 Kind = Literal["orphan memos", "condemned memos"] | LeftoverKind
 
-#: How the names of leases begin that are not a worker's: no task ever carries them.
-COMPACTION = "compaction"
 #: Seconds that a writer without a lease has from its last write to the row that names it.
 LEFTOVER_SECS = 86_400.0
 #: Files deleted in one write transaction, which other writers wait for.

@@ -16,9 +16,10 @@ from sqlalchemy import Connection, Text, cast, select
 from transforms.errors import DataError
 from warehouse import schema
 from warehouse.catalog import chunks
-from warehouse.memo_file import MEMOS, lease_of
-from warehouse.own_files import ANALYSIS, HomeFiles
+from warehouse.memo_file import lease_of
+from warehouse.own_files import HomeFiles
 from warehouse.storage import Storage
+from warehouse.storage_layout import ANALYSIS, MEMOS
 from warehouse.stored_file import StoredFile
 from warehouse.task_states import TaskState
 

@@ -1,27 +1,23 @@
 """Memo files: one file holds the columns of several memos of one fragment.
 
-The format is memo format 3 (``docs/memo-format.md``, :mod:`warehouse.memo_format`). Files of format 2, of before, are still read.
-The same columns always give the same bytes.
+The format is memo format 3 (``docs/memo-format.md``, :mod:`warehouse.memo_format`). The same columns always give the same bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 import pyarrow as pa
 
-from transforms.errors import DataError, InputError
+from transforms.errors import InputError
+from warehouse.damaged_files import damaged_if_unreadable
 from warehouse.errors import MemoDamaged
 from warehouse.files.column_files import ColumnBytes, MemoFile, size_shares
 from warehouse.storage import Storage
+from warehouse.storage_layout import MEMOS, SUFFIX
 
-SUFFIX = "memo"
-#: The folder of the home that holds them.
-MEMOS = "memos"
-#: What a file of format 2 begins with.
-_ARROW = b"ARROW1"
 #: Rather than to ask twice, so many bytes between two columns are read as well: from a disk, from a bucket.
 _LOCAL_GAP_BYTES = 32 << 10
 _REMOTE_GAP_BYTES = 1 << 20
@@ -54,7 +50,7 @@ def lease_of(path: str) -> str:
 def write_memo_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]) -> MemoFile:
     """Publish the columns, in the order given, as one file; all have the same rows.
 
-    Raises :class:`InputError` for no columns or unequal rows, :class:`DataError` for a column that no transform makes, and
+    Raises :class:`InputError` for no columns or unequal rows, :class:`~transforms.errors.DataError` for a column that no transform makes, and
     :class:`~transforms.errors.StorageError` when the disk refuses; nothing is left behind then.
     """
     from warehouse.memo_format.directory import directory_digest
@@ -90,83 +86,29 @@ def _write(file: IO[bytes], parts: Iterable[Any]) -> None:
     file.write(b"".join(held))
 
 
-def read_memo_columns(storage: Storage, path: str, columns: Mapping[str, str]) -> dict[str, pa.Array]:
-    """The named columns (name to expected checksum) in their original types; only their bytes are read.
-
-    Raises :class:`MemoDamaged` when the file is missing, is not whole, lacks a column, or holds other values.
-    """
-    from warehouse.arrow_file import read_arrow_columns
-
-    def verify(stored: bytes, checksums: Callable[[str], str]) -> None:
-        for name, checksum in columns.items():
-            if checksums(name) != checksum:
-                raise MemoDamaged("a memo does not hold the values that were committed", where=f"{path}, column {name}",
-                                  value=checksums(name), allowed=checksum, next_step="it is computed again")  # fmt: skip
-
-    return _read(storage, path, columns, verify, lambda: read_arrow_columns(storage, path, columns))
-
-
 def read_memo_file(
     storage: Storage, path: str, names: Iterable[str], checksum: str, *, rows: int | None = None
 ) -> dict[str, pa.Array]:
-    """The named columns of the file whose own ``checksum`` is known; see :func:`read_memo_columns`.
+    """The named columns of the file with this ``checksum``, in their original types; only their bytes are read.
 
-    ``rows``: of the fragment; a file of other rows is damaged, and is not decoded.
+    ``rows``: of the fragment; a file of other rows is damaged, and is not decoded. Raises :class:`MemoDamaged` when the file is
+    missing, is not whole, is not the one that was committed, or lacks a column.
     """
-    from warehouse.arrow_file import read_arrow_file
-    from warehouse.memo_format.directory import directory_digest
+    from warehouse.memo_format.directory import Directory, directory_digest
+    from warehouse.memo_format.reading import read_columns, read_directory, read_first
 
-    def verify(stored: bytes, checksums: Callable[[str], str]) -> None:
+    wanted = list(names)
+    gap_bytes = _LOCAL_GAP_BYTES if storage.is_local else _REMOTE_GAP_BYTES
+    unreadable = damaged_if_unreadable(MemoDamaged, "a memo file cannot be read", path, "it is computed again")
+    with unreadable, storage.open_input(path) as source:
+        stored = read_directory(source, read_first(source))
+        directory = Directory.from_bytes(stored)
+        for name in wanted:
+            if name not in directory.columns:
+                raise MemoDamaged("a memo file lacks a column", where=path, value=name)
         found = directory_digest(stored)
         if found != checksum:
             raise MemoDamaged(
                 "a memo file is not the one that was committed", where=path, value=found, allowed=checksum
             )
-
-    wanted = list(names)
-    return _read(
-        storage, path, wanted, verify, lambda: read_arrow_file(storage, path, wanted, checksum, rows=rows), rows
-    )
-
-
-#: Given a stored directory and the checksum of each of its columns, raises unless these are the committed ones.
-_Verify = Callable[[bytes, Callable[[str], str]], None]
-
-
-def _read(
-    storage: Storage,
-    path: str,
-    names: Collection[str],
-    verify: _Verify,
-    of_format_2: Callable[[], dict[str, pa.Array]],
-    rows: int | None = None,
-) -> dict[str, pa.Array]:
-    from warehouse.memo_format.reading import read_first
-
-    try:
-        with storage.open_input(path) as source:
-            begun = read_first(source)
-            if not begun.startswith(_ARROW):
-                gap_bytes = _LOCAL_GAP_BYTES if storage.is_local else _REMOTE_GAP_BYTES
-                return _read_open(source, begun, path, names, verify, gap_bytes, rows)
-        return of_format_2()
-    except (pa.ArrowException, OSError, ValueError, DataError) as error:
-        if isinstance(error, MemoDamaged):
-            raise
-        raise MemoDamaged("a memo file cannot be read", where=path, value=str(error).splitlines()[0][:200],
-                          next_step="it is computed again") from error  # fmt: skip
-
-
-def _read_open(
-    source: Any, begun: bytes, path: str, names: Collection[str], verify: _Verify, gap_bytes: int, rows: int | None
-) -> dict[str, pa.Array]:
-    from warehouse.memo_format.directory import Directory
-    from warehouse.memo_format.reading import read_columns, read_directory
-
-    stored = read_directory(source, begun)
-    directory = Directory.from_bytes(stored)
-    for name in names:
-        if name not in directory.columns:
-            raise MemoDamaged("a memo file lacks a column", where=path, value=name)
-    verify(stored, directory.checksum_of)
-    return read_columns(source, directory, names, gap_bytes, rows)
+        return read_columns(source, directory, wanted, gap_bytes, rows)

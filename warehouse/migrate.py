@@ -10,16 +10,21 @@ from warehouse.errors import CatalogVersionError
 from warehouse.migrations import HEAD
 
 FOLDER = Path(__file__).with_name("migrations")
+#: The revisions of before the first release. No step leads on from them.
+_UNRELEASED = frozenset(f"{number:04}" for number in range(1, 16))
 
 
 def migrate(connection: Connection, where: str) -> None:
-    """Upgrade to :data:`warehouse.migrations.HEAD`. Raises :class:`CatalogVersionError` for an unknown revision.
+    """Upgrade to :data:`warehouse.migrations.HEAD`. Raises :class:`CatalogVersionError` for one without a way there.
 
     The common case, a schema that is up to date, costs one query and does not load Alembic.
     """
     revision = current_revision(connection)
     if revision == HEAD:
         return
+    if revision in _UNRELEASED:
+        raise CatalogVersionError("the catalog was written before the first release", where=where, value=revision,
+                                  allowed=HEAD, next_step="register the tables again, in a new home")  # fmt: skip
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory

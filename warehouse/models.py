@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -112,6 +112,18 @@ def stored_inputs(connection: Connection, model: int) -> tuple[StoredInput, ...]
     return tuple(StoredInput(name, fingerprint, roots[fingerprint]) for name, fingerprint in named)
 
 
+def load_documents(connection: Connection, fingerprints: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The documents of these components, by fingerprint, from the catalog."""
+    of = schema.components.c
+    return {
+        fingerprint: document
+        for chunk in chunks(sorted(set(fingerprints)))
+        for fingerprint, document in connection.execute(
+            select(of.fingerprint, of.document).where(one_of(connection, of.fingerprint, chunk))
+        )
+    }
+
+
 #: Components by fingerprint, which says all of what they are, whatever catalog they were found in. A worker that matches many
 #: models again and again reads each of them once.
 _KNOWN: OrderedDict[str, Node] = OrderedDict()
@@ -123,10 +135,8 @@ def _components(connection: Connection, fingerprints: Collection[str]) -> dict[s
     """The components of these fingerprints, from the catalog where this process does not know them."""
     with _KNOWN_LOCK:
         found = {one: _KNOWN[one] for one in fingerprints if one in _KNOWN}
-    of = schema.components.c
-    for chunk in chunks(sorted(set(fingerprints) - found.keys())):
-        query = select(of.fingerprint, of.document).where(one_of(connection, of.fingerprint, chunk))
-        found.update((row.fingerprint, component_from_document(row.document)) for row in connection.execute(query))
+    unknown = load_documents(connection, set(fingerprints) - found.keys())
+    found.update((one, component_from_document(document)) for one, document in unknown.items())
     with _KNOWN_LOCK:
         for one, root in found.items():
             _KNOWN[one] = root

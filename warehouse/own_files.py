@@ -12,17 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from warehouse.artifacts import ARTIFACTS
-from warehouse.memo_file import MEMOS, SUFFIX
 from warehouse.storage import Storage
+from warehouse.storage_layout import ANALYSIS, ARTIFACTS, JOBS, MEMOS, OVERLAYS, SUFFIX
 from warehouse.stored_file import StoredFile, is_inside
-
-#: The folder of the home where Beam workers leave results for the worker that started them.
-JOBS = "jobs"
-#: The folder of the home where contributions to analyses are kept; in its ``jobs`` workers say what they have done.
-ANALYSIS = "analysis"
-#: The folder of the home that holds the files of changes of tables.
-OVERLAYS = "overlays"
 
 OwnKind = Literal[
     "memos", "job results", "artifacts", "overlays", "analysis files", "contributions", "unfinished writes"

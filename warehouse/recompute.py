@@ -18,6 +18,7 @@ from warehouse.errors import MemoDamaged
 from warehouse.findings import REPAIR, BadMemo, Finding, FindingKind, Problem
 from warehouse.manifests import fragments_by_row
 from warehouse.memo_file import read_memo_file
+from warehouse.models import load_documents
 from warehouse.progress import Progress, quiet
 from warehouse.table import Fragment, memo_keys_of
 from warehouse.tables.raw import read_raw
@@ -70,14 +71,8 @@ def recompute_sample(
     with warehouse.catalog.read() as connection:
         chosen = sample_memos(connection, count, random)
         fragments = fragments_by_row(connection, {one.fragment for one in chosen})
-        components = {
-            fingerprint: component_from_document(document)
-            for fingerprint, document in connection.execute(
-                select(schema.components.c.fingerprint, schema.components.c.document).where(
-                    schema.components.c.fingerprint.in_({one.fingerprint for one in chosen})
-                )
-            )
-        }
+        documents = load_documents(connection, {one.fingerprint for one in chosen})
+        components = {fingerprint: component_from_document(found) for fingerprint, found in documents.items()}
     problems: list[Problem] = []
     for done, one in enumerate(chosen):
         progress(done, len(chosen), one.path)

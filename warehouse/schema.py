@@ -11,6 +11,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
+    CheckConstraint,
     Column,
     ColumnElement,
     Float,
@@ -31,6 +32,7 @@ metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
         "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
         "pk": "pk_%(table_name)s",
     }
@@ -46,6 +48,22 @@ def _string(length: int) -> TypeEngine[str]:
 
 _HASH = _string(64)
 _NAME = _string(255)
+
+
+def _check(name: str, rule: str) -> CheckConstraint:
+    return CheckConstraint(rule, name=name)
+
+
+def _not_negative(*columns: str) -> CheckConstraint:
+    return _check("not_negative", " AND ".join(f"{column} >= 0" for column in columns))
+
+
+def _one_of(column: str, *values: str) -> CheckConstraint:
+    return _check(column, f"{column} IN ({', '.join(map(repr, values))})")
+
+
+_IS_CURRENT = text('"current"')
+_IS_LIVE = text("live")
 
 tables = Table(
     "tables",
@@ -68,6 +86,7 @@ files = Table(
     Column("partition", _NAME, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("mtime_ns", BigInteger, nullable=False),
+    _not_negative("size_bytes"),
 )
 
 #: Fragments of every version, never changed. Two rows may share a fragment_id: the same content in two places, or one
@@ -86,6 +105,7 @@ fragments = Table(
     Column("digests", JSON, nullable=False),
     Column("overlays", JSON(none_as_null=True)),  # {column: path of the file that holds it now}
     Index("ix_fragments_table_name_path", "table_name", "path"),
+    _not_negative("rows", "size_bytes"),
 )
 
 manifests = Table(
@@ -101,7 +121,9 @@ manifests = Table(
     Column("current", Boolean, nullable=False),
     UniqueConstraint("table_name", "partition", "version"),
     Index("ix_manifests_table_name_current", "table_name", "current"),
-)
+    Index("uq_manifests_current", "table_name", "partition", unique=True,
+          sqlite_where=_IS_CURRENT, postgresql_where=_IS_CURRENT),
+)  # fmt: skip
 
 manifest_fragments = Table(
     "manifest_fragments",
@@ -112,7 +134,10 @@ manifest_fragments = Table(
     Column("deletions", Text),  # path of the file whose column "deleted" says which events are retracted
     Column("deletions_checksum", _HASH),
     Column("deleted_rows", BigInteger),
-)
+    _check("deletions", "(deletions IS NULL) = (deletions_checksum IS NULL)"
+                        " AND (deletions IS NULL) = (deleted_rows IS NULL)"),
+    _not_negative("position", "deleted_rows"),
+)  # fmt: skip
 
 #: What made each version of a table.
 changes = Table(
@@ -121,7 +146,7 @@ changes = Table(
     Column("id", _ROW_ID, primary_key=True),
     Column("table_name", ForeignKey("tables.name"), nullable=False),
     Column("table_version", Integer, nullable=False),
-    Column("kind", _string(16), nullable=False),  # register, append, overlay, fix, delete, drop
+    Column("kind", _string(16), nullable=False),
     Column("columns", JSON, nullable=False),
     Column("rows", BigInteger, nullable=False),
     Column("fragments", BigInteger, nullable=False),
@@ -129,6 +154,8 @@ changes = Table(
     Column("why", Text, nullable=False),
     Column("created_at", Float, nullable=False),
     UniqueConstraint("table_name", "table_version"),
+    _one_of("kind", "register", "append", "overlay", "fix", "delete", "drop"),
+    _not_negative("rows", "fragments"),
 )
 
 #: The columns that files under ``overlays`` of the home hold: what no row names there is an orphan.
@@ -154,6 +181,8 @@ clients = Table(
     Column("weight", Float, nullable=False, server_default="1"),
     Column("virtual_secs", Float),  # see warehouse.fair_shares; null: it never had a turn
     Column("deadline_secs", Float),  # how long its tasks may wait, for the sizing of the fleet; null: the default
+    _not_negative("served", "leased_tasks"),
+    _check("shares", "weight > 0 AND deadline_secs > 0"),
 )
 
 models = Table(
@@ -175,6 +204,8 @@ models = Table(
     Column("task", _string(16)),  # null: binary, by default
     Column("classes", Integer, nullable=False, server_default="0"),  # of a multi-class label
     UniqueConstraint("name", "version"),
+    Index("uq_models_live", "name", unique=True, sqlite_where=_IS_LIVE, postgresql_where=_IS_LIVE),
+    _not_negative("classes"),
 )
 
 components = Table(
@@ -237,6 +268,7 @@ memo_files = Table(
     Column("live_bytes", BigInteger, nullable=False),
     Column("written_at", Float, nullable=False),
     Column("condemned_at", Float, index=True),
+    _not_negative("rows", "size_bytes", "live_bytes"),
     sqlite_autoincrement=True,
 )
 
@@ -268,6 +300,7 @@ coverage = Table(
 _UNREADY = text("state <> 'READY'")
 _OPEN = text("state IN ('QUEUED', 'LEASED')")
 
+#: A memo is READY exactly while it lies in a file; its size is known then. One that was evicted says when and why.
 memos = Table(
     "memos",
     metadata,
@@ -293,8 +326,14 @@ memos = Table(
     # For warehouse.waiting, which goes along it.
     Index("ix_memos_unready_memo_key", "memo_key", "fingerprint", "fragment",
           sqlite_where=_UNREADY, postgresql_where=_UNREADY),
+    _one_of("state", "PENDING", "RUNNING", "READY", "FAILED", "DROPPED", "EVICTED"),
+    _check("file", "(state = 'READY') = (file IS NOT NULL)"),
+    _check("size", "state <> 'READY' OR (rows IS NOT NULL AND size_bytes IS NOT NULL AND secs IS NOT NULL)"),
+    _check("eviction", "state <> 'EVICTED' OR (evicted_at IS NOT NULL AND evicted_why IS NOT NULL)"),
+    _not_negative("rows", "size_bytes"),
 )  # fmt: skip
 
+#: The states and counts are those that :mod:`warehouse.task_states` allows. There is at most one task a memo.
 tasks = Table(
     "tasks",
     metadata,
@@ -315,6 +354,12 @@ tasks = Table(
     Column("changed_at", Float, nullable=False),
     Index("ix_tasks_state_table_name_partition", "state", "table_name", "partition"),
     Index("ix_tasks_open", "memo_key", "created_at", sqlite_where=_OPEN, postgresql_where=_OPEN),
+    _one_of("state", "QUEUED", "LEASED", "DONE", "FAILED", "DROPPED"),
+    _check("lease_until", "(state = 'LEASED') = (lease_until IS NOT NULL)"),
+    _check("lease", "state <> 'LEASED' OR (worker IS NOT NULL AND lease IS NOT NULL AND fence > 0 AND attempts > 0)"),
+    _check("error", "state <> 'FAILED' OR error IS NOT NULL"),
+    _check("losses", "losses <= attempts"),
+    _not_negative("fence", "attempts", "losses", "not_before"),
     sqlite_autoincrement=True,  # a fence is of one task: an id is never given to a second one
 )
 
@@ -342,6 +387,7 @@ failures = Table(
     Column("exception", _NAME, nullable=False),
     Column("error", Text, nullable=False),
     Column("document", JSON, nullable=False),  # the whole warehouse.failures.Failure; last, for it may be long
+    _check("attempt", "attempt > 0"),
 )
 
 #: Which models wait for a memo. Rows go when the memo is ready.
@@ -371,6 +417,7 @@ submissions = Table(
     Column("shared", BigInteger, nullable=False),
     Column("queued", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),
+    _not_negative("hits", "shared", "queued", "failed"),
 )
 
 #: Read solutions in use. What a pin names is not evicted before ``expires_at``, which its holder moves on.

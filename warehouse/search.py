@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Select, func, select
 from transforms.graph import component_from_document
 from transforms.pattern import Pattern, find
 from warehouse import schema
-from warehouse.catalog import chunks
 from warehouse.component_rows import ComponentRow, read_components
 from warehouse.errors import UnknownComponent
+from warehouse.models import load_documents
 from warehouse.search_names import check_names
 from warehouse.search_query import ComponentQuery, Sort
 from warehouse.search_sql import conditions, filtered, narrowest, order_of, starts_with
@@ -103,11 +103,6 @@ def _stream(connection: Connection, query: Select[Any]) -> Iterator[str]:
 
 def _matching(connection: Connection, pattern: Pattern, fingerprints: Iterator[str]) -> Iterator[str]:
     """Those that contain a match, in their order; a batch of graphs is read at a time."""
-    of = schema.components.c
     while batch := list(itertools.islice(fingerprints, PATTERN_BATCH)):
-        documents = dict(
-            tuple(row)
-            for chunk in chunks(batch)
-            for row in connection.execute(select(of.fingerprint, of.document).where(of.fingerprint.in_(chunk)))
-        )
+        documents = load_documents(connection, batch)
         yield from (key for key in batch if find(pattern, component_from_document(documents[key])))

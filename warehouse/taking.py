@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from warehouse import schema
 from warehouse.batching import BatchBudget, Candidate, most_together
-from warehouse.catalog import chunks, one_of
 from warehouse.costs import raw_bytes_a_row
 from warehouse.manifests import get_table
+from warehouse.models import load_documents
 from warehouse.table import ColumnSchema
 from warehouse.task_states import AttemptLimits, TaskState
 from warehouse.work_estimates import WorkEstimate, load_estimates
@@ -34,21 +33,11 @@ class Weigher:
 
     def candidates(self, rows: Sequence[Any]) -> list[Candidate]:
         """What the tasks read and write."""
-        new = self._read({row.fingerprint for row in rows} - self.documents.keys())
+        new = load_documents(self._connection, {row.fingerprint for row in rows} - self.documents.keys())
         if new:
             self._estimates |= load_estimates(self._connection, new)
             self.documents |= new
         return [self._candidate(row) for row in rows]
-
-    def _read(self, fingerprints: set[str]) -> dict[str, dict[str, Any]]:
-        of = schema.components.c
-        return {
-            fingerprint: document
-            for chunk in chunks(sorted(fingerprints))
-            for fingerprint, document in self._connection.execute(
-                select(of.fingerprint, of.document).where(one_of(self._connection, of.fingerprint, chunk))
-            )
-        }
 
     def secs(self, rows: Sequence[Any]) -> dict[str, float]:
         """Estimated seconds of one core by memo key, of rows that were candidates."""

@@ -19,13 +19,14 @@ from warehouse import schema
 from warehouse.artifacts import artifact_path, read_artifact
 from warehouse.catalog import chunks
 from warehouse.errors import ArtifactDamaged, MemoDamaged
-from warehouse.findings import REPAIR, BadFile, BadFragment, BadLease, BadMemo, BadState, Finding, Problem
+from warehouse.findings import REPAIR, BadFile, BadFragment, BadLease, BadMemo, Finding, Problem
 from warehouse.leftovers import list_relative
-from warehouse.memo_file import MEMOS, read_memo_file
+from warehouse.memo_file import read_memo_file
 from warehouse.memos import mark_damaged
 from warehouse.progress import Progress, quiet
 from warehouse.recompute import recompute_sample
 from warehouse.storage import Storage
+from warehouse.storage_layout import MEMOS
 from warehouse.task_states import MemoState
 from warehouse.verify_catalog import (
     Contents,
@@ -33,13 +34,11 @@ from warehouse.verify_catalog import (
     StoredMemo,
     check_file,
     check_leases,
-    check_states,
     list_files,
     load_files,
     rebuild_file,
     repair_fragment,
     repair_lease,
-    repair_state,
 )
 from warehouse.verify_overlays import check_overlay, load_overlays
 from warehouse.warehouse import Warehouse
@@ -91,7 +90,7 @@ def verify_warehouse(
     random = Random(seed)
     with warehouse.catalog.read() as connection:
         ids, live = list_files(connection)
-        problems = check_states(connection) + check_leases(connection, warehouse.clock(), warehouse.config.lease_secs)
+        problems = check_leases(connection, warehouse.clock(), warehouse.config.lease_secs)
     chosen = set(ids if sample == 1 else random.sample(live, round(sample * len(live))))
     # One listing instead of a look at each file; what is not in it may have been written since.
     listed = set() if sample == 1 else {file.path for file in list_relative(warehouse.storage, MEMOS)}
@@ -202,8 +201,6 @@ def _repaired(warehouse: Warehouse, problem: Problem) -> Finding:
     repair = problem.repair
     if isinstance(repair, BadMemo):
         mark_damaged(warehouse, repair.key, repair.path, repair.why)  # False: somebody else did, or it moved
-    elif isinstance(repair, BadState):
-        repair_state(warehouse, repair.key)
     elif isinstance(repair, BadFragment):
         repair_fragment(warehouse, repair.key)
     elif isinstance(repair, BadFile):

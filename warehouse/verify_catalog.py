@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, or_, select, update
+from sqlalchemy import Connection, delete, or_, select, update
 
 from warehouse import schema
 from warehouse.catalog import chunks
 from warehouse.coverage import count_live_bytes, cover, members_of
-from warehouse.findings import REPAIR, BadFile, BadFragment, BadLease, BadMemo, BadState, Finding, FindingKind, Problem
+from warehouse.findings import REPAIR, BadFile, BadFragment, BadLease, BadMemo, Finding, FindingKind, Problem
 from warehouse.lost_leases import expire_task, find_uncollected
 from warehouse.manifests import all_tables, fragments_by_row
-from warehouse.memos import evict_memos, requeue_for_readers
+from warehouse.memos import evict_memos
 from warehouse.table import Fragment, content_of, memo_key
 from warehouse.task_states import MemoState
 from warehouse.warehouse import Warehouse
@@ -194,20 +194,6 @@ def _is_of_any(memo: StoredMemo, content: str, fragments: Collection[Fragment]) 
     return any(content_of(one, memo.columns) == content and memo.is_of(one) for one in fragments)
 
 
-def check_states(connection: Connection) -> list[Problem]:
-    """Ready memos without a file, and others with one."""
-    of = schema.memos.c
-    wrong = or_(
-        and_(of.state == MemoState.READY, of.file.is_(None)), and_(of.state != MemoState.READY, of.file.is_not(None))
-    )
-    return [_of_state(row) for row in connection.execute(select(of.memo_key, of.fingerprint, of.state).where(wrong))]
-
-
-def _of_state(row: Any) -> Problem:
-    what = "it is ready and in no file" if row.state == MemoState.READY else f"it is {row.state} and names a file"
-    return Problem(Finding("state", f"memo {row.memo_key}", what, REPAIR, row.fingerprint), BadState(row.memo_key))
-
-
 def check_leases(connection: Connection, now: float, lease_secs: float) -> list[Problem]:
     """Leases that ran out and that nothing collected, neither a worker nor garbage collection."""
     return [_of_lease(row, now) for row in find_uncollected(connection, now, lease_secs)]
@@ -265,22 +251,6 @@ def _row_of(contents: Contents, memo: StoredMemo, where: Sequence[str]) -> int |
             if memo.is_of(fragment) and content_of(fragment, memo.columns) == content:
                 return row
     return None
-
-
-def repair_state(warehouse: Warehouse, key: str) -> None:
-    """Take the file from a memo whose state contradicts it; one that claimed to be ready is queued if it is needed."""
-    of, now = schema.memos.c, warehouse.clock()
-
-    def correct(connection: Connection) -> None:
-        row = connection.execute(select(of.fingerprint, of.state, of.file).where(of.memo_key == key)).one()
-        if row.state == MemoState.READY and row.file is None:
-            why = "it was ready and in no file"
-            evict_memos(connection, {key: row.fingerprint}, {}, f"damaged: {why}", now)
-            requeue_for_readers(connection, key, why, now)
-        elif row.state != MemoState.READY:
-            connection.execute(update(schema.memos).where(of.memo_key == key).values(file=None))
-
-    warehouse.catalog.run(correct, idempotent=True)
 
 
 def repair_lease(warehouse: Warehouse, task: int) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.checks.sample import sample_rows
 from headrace.checks.statistics import Statistics, is_number, plain_type, statistics_of
 from headrace.checks.surprises import Surprise, surprises_of, surprises_of_label
+from transforms.arrays import one_array
 from transforms.errors import HeadraceError, InputError
 from transforms.full_pass import is_full_pass
 from transforms.graph import Node, RawColumn, raw_columns, topological
@@ -170,7 +171,7 @@ def _tried(
             inputs.append(CheckedInput(name, root.type, None, error=error))
             continue
         column = conform(sample.column(root.name), root.type) if isinstance(root, RawColumn) else result.columns[name]
-        found = statistics_of(_one_array(column), root.type)
+        found = statistics_of(one_array(column), root.type)
         surprises = (*surprises_of(found, root.type, root), *_untrainable(name, root.type))
         inputs.append(CheckedInput(name, root.type, found, surprises))
     return tuple(inputs)
@@ -207,7 +208,7 @@ def _checked_label(target: Target, error: str, sample: pa.Table) -> CheckedInput
     if error:
         return CheckedInput(target.label, kind, None, error=error)
     if target.component is None:
-        column = _one_array(sample.column(target.label))
+        column = one_array(sample.column(target.label))
         kind = plain_type(column.type)
     else:
         result = compile_plan({LABEL: target.component}).run(sample)
@@ -231,7 +232,3 @@ def _wrong_labels(column: pa.Array, target: Target) -> Sequence[Surprise]:
         return []
     text = f"{len(wrong):,} of {len(values):,} labels are not {head.allowed}, such as {wrong[0]:g}: {head.remedy}"
     return [Surprise("wrong_label", text)]
-
-
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -300,7 +300,9 @@ def test_ids_are_not_given_twice(config: WarehouseConfig, tmp_path: Path) -> Non
         before = {task.task_id for task in lease_tasks(warehouse, "w", limit=9)}
 
         def forget(connection: Connection) -> None:
-            connection.execute(update(schema.memos).values(state=MemoState.EVICTED))
+            connection.execute(
+                update(schema.memos).values(state=MemoState.EVICTED, evicted_at=0.0, evicted_why="forgotten")
+            )
             connection.execute(delete(schema.tasks))
 
         warehouse.catalog.run(forget)

@@ -17,7 +17,7 @@ from tests.support.gcs_server import GcsServer
 from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import start
 from transforms.errors import DataError, StorageError
-from warehouse import Storage, read_memo_columns, write_memo_file
+from warehouse import Storage, read_memo_file, write_memo_file
 from warehouse.gcs_client import may_pass, open_client
 from warehouse.gcs_objects import GcsObjects
 from warehouse.locations import parse_gcs
@@ -231,7 +231,7 @@ def test_a_small_file_is_two_requests(scene: Scene) -> None:
     """One for its size and generation, one for its bytes, however many steps it is read in."""
     file = write_memo_file(scene.plain, "memo", {name: pa.array(range(1000)) for name in "abc"})
     scene.proxy.requests.clear()
-    read = read_memo_columns(scene.through, "memo", {name: column.checksum for name, column in file.columns.items()})
+    read = read_memo_file(scene.through, "memo", file.columns, file.checksum)
     assert len(read) == 3
     assert (scene.proxy.count(LOOK), scene.proxy.count(READ)) == (2, 1), scene.proxy.requests
 
@@ -281,7 +281,7 @@ def test_a_store_that_refuses_says_nothing_about_the_bytes(scene: Scene) -> None
     scene.plain.write_atomic("log.parquet", buffer.getvalue())
     scene.fault(READ, 503, *range(1, 100))
     with pytest.raises(StorageError, match="refused"):
-        read_memo_columns(storage, "memo", {"a": file.columns["a"].checksum})
+        read_memo_file(storage, "memo", ["a"], file.checksum)
     with pytest.raises(StorageError, match="refused"):
         read_schema(storage, "log.parquet")
     scene.fault(READ, 403, *range(1, 100))

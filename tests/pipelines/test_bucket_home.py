@@ -16,12 +16,12 @@ from transforms.errors import DataError, InputError, StorageError
 from transforms.expression import text
 from transforms.time_range import between
 from warehouse import WarehouseConfig, collect_garbage, read_fragment, read_solution
-from warehouse.gc import COMPACTION
 from warehouse.queue.depths import queue_depths
 from warehouse.register import register_table
 from warehouse.solution.parts import SolutionFragment
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage import Storage
+from warehouse.storage_layout import COMPACTION
 from warehouse.submit import submit_model
 from warehouse.warehouse import Warehouse
 

@@ -29,7 +29,7 @@ from transforms.operators import REGISTRY
 from transforms.plan import compile_plan
 from warehouse.failures import Failure
 from warehouse.files.column_files import NewFile
-from warehouse.memo_file import read_memo_columns
+from warehouse.memo_file import read_memo_file
 from warehouse.queue.lease import lease_tasks
 from warehouse.storage import Storage
 
@@ -63,7 +63,8 @@ def test_a_fragments_components_are_written_as_columns_of_one_file(tmp_path: Pat
     result = memoize_fragment(storage, work, PlanCache())
     assert result.rows == 50
     assert [outcome.failure for outcome in result.outcomes] == [None] * 4
-    columns = read_memo_columns(storage, work.output, {o.column: o.checksum for o in result.outcomes})
+    (file,) = result.files
+    columns = read_memo_file(storage, work.output, [o.column for o in result.outcomes], file.checksum)
     raw = pq.read_table(work.fragment.path)
     for wanted in work.components:
         alone = compile_plan({"it": component_from_document(dict(wanted.component))}).run(raw)

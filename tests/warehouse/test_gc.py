@@ -27,8 +27,9 @@ from warehouse import (
 )
 from warehouse.artifacts import artifact_path, write_artifact
 from warehouse.files.column_files import NewFile
-from warehouse.gc import COMPACTION, LEFTOVER_SECS
+from warehouse.gc import LEFTOVER_SECS
 from warehouse.memo_file import lease_of
+from warehouse.storage_layout import COMPACTION
 
 pytestmark = pytest.mark.usefixtures("log")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from transforms.errors import InputError
 from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
-from warehouse import Storage, memo_path, read_memo_columns, write_memo_file
+from warehouse import Storage, memo_path, read_memo_file, write_memo_file
 from warehouse.errors import MemoDamaged
 
 RAGGED = arrow_type(Ragged(DType.INT64))
@@ -36,7 +36,7 @@ def storage(tmp_path: Path) -> Storage:
 
 def test_every_type_comes_back(storage: Storage) -> None:
     file = write_memo_file(storage, "a/b.memo", COLUMNS)
-    read = read_memo_columns(storage, "a/b.memo", {name: it.checksum for name, it in file.columns.items()})
+    read = read_memo_file(storage, "a/b.memo", file.columns, file.checksum)
     for name, array in COLUMNS.items():
         assert read[name].type == array.type
         assert read[name].equals(array), name
@@ -54,7 +54,7 @@ def test_ids_of_any_size_come_back(
     column = pa.array(rows, RAGGED).slice(first)
     dense = pa.array([sum(row) if abs(sum(row)) < 2**63 else None for row in rows], pa.int64()).slice(first)
     file = write_memo_file(storage, "m", {"c": column, "d": dense})
-    read = read_memo_columns(storage, "m", {name: it.checksum for name, it in file.columns.items()})
+    read = read_memo_file(storage, "m", file.columns, file.checksum)
     assert read["c"].equals(column)
     assert read["d"].equals(dense)
 
@@ -79,12 +79,12 @@ def test_few_ids_of_many_bits_are_stored_once(storage: Storage) -> None:
     ids = pa.array([(i * i % 60) * 7919**4 for i in range(10_000)])
     file = write_memo_file(storage, "m", {"c": ids})
     assert file.size_bytes < 10_000
-    assert read_memo_columns(storage, "m", {"c": file.columns["c"].checksum})["c"].equals(ids)
+    assert read_memo_file(storage, "m", ["c"], file.checksum)["c"].equals(ids)
 
 
 def test_empty_fragments_are_files_too(storage: Storage) -> None:
     file = write_memo_file(storage, "m", {"c": pa.array([], RAGGED), "d": pa.array([], pa.int64())})
-    read = read_memo_columns(storage, "m", {name: it.checksum for name, it in file.columns.items()})
+    read = read_memo_file(storage, "m", file.columns, file.checksum)
     assert read["c"].type == RAGGED
     assert len(read["c"]) == len(read["d"]) == 0
 
@@ -105,9 +105,9 @@ def test_one_of_many_columns_is_read_alone(storage: Storage, tmp_path: Path) -> 
     content[middle - 200 : middle + 200] = bytes(400)
     (tmp_path / "m").write_bytes(content)
     damaged = 0
-    for name, it in file.columns.items():
+    for name in file.columns:
         try:
-            assert read_memo_columns(storage, "m", {name: it.checksum})[name].equals(columns[name])
+            assert read_memo_file(storage, "m", [name], file.checksum)[name].equals(columns[name])
         except MemoDamaged:
             damaged += 1
     assert 1 <= damaged <= 2, "damage in one column's bytes must not touch the others"
@@ -119,19 +119,18 @@ def test_a_truncated_file_is_damaged(storage: Storage, tmp_path: Path, keep: int
     path = tmp_path / "m"
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(MemoDamaged) as caught:
-        read_memo_columns(storage, "m", {"ragged": file.columns["ragged"].checksum})
+        read_memo_file(storage, "m", ["ragged"], file.checksum)
     assert "m" in caught.value.where
 
 
 def test_every_flipped_byte_is_found_or_harmless(storage: Storage, tmp_path: Path) -> None:
     file = write_memo_file(storage, "m", COLUMNS)
     whole = (tmp_path / "m").read_bytes()
-    checksums = {name: it.checksum for name, it in file.columns.items()}
     found = 0
     for position in range(0, len(whole), 13):
         (tmp_path / "m").write_bytes(whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
         try:
-            read = read_memo_columns(storage, "m", checksums)
+            read = read_memo_file(storage, "m", file.columns, file.checksum)
         except MemoDamaged:
             found += 1
         else:
@@ -141,16 +140,17 @@ def test_every_flipped_byte_is_found_or_harmless(storage: Storage, tmp_path: Pat
 
 def test_missing_file_column_and_other_format(storage: Storage, tmp_path: Path) -> None:
     with pytest.raises(MemoDamaged, match="cannot be read"):
-        read_memo_columns(storage, "nothing", {"a": ""})
-    write_memo_file(storage, "m", COLUMNS)
+        read_memo_file(storage, "nothing", ["a"], "")
+    file = write_memo_file(storage, "m", COLUMNS)
     with pytest.raises(MemoDamaged, match="lacks a column"):
-        read_memo_columns(storage, "m", {"other": ""})
-    with pytest.raises(MemoDamaged, match="not hold the values"):
-        read_memo_columns(storage, "m", {"text": "0" * 64})
+        read_memo_file(storage, "m", ["other"], file.checksum)
+    with pytest.raises(MemoDamaged, match="not the one that was committed"):
+        read_memo_file(storage, "m", ["text"], "0" * 64)
     with pa.ipc.new_file(str(tmp_path / "x"), pa.schema([("a", pa.int64())])) as writer:
         writer.write_table(pa.table({"a": [1]}))
-    with pytest.raises(MemoDamaged, match="not a memo file"):
-        read_memo_columns(storage, "x", {"a": ""})
+    with pytest.raises(MemoDamaged, match="not a memo file") as caught:
+        read_memo_file(storage, "x", ["a"], "")
+    assert caught.value.next_step == "it is computed again"
 
 
 def test_the_path_is_a_function_of_the_content() -> None:
@@ -173,7 +173,7 @@ def test_weighted_ids_and_vectors_take_the_fewest_bytes_and_come_back(storage: S
     for limit in (100, 2**60):
         whole = columns(limit)
         file = write_memo_file(storage, f"{limit}", {name: array.slice(7) for name, array in whole.items()})
-        read = read_memo_columns(storage, f"{limit}", {name: it.checksum for name, it in file.columns.items()})
+        read = read_memo_file(storage, f"{limit}", file.columns, file.checksum)
         assert all(read[name].equals(array.slice(7)) and read[name].type == array.type for name, array in whole.items())
         sizes[limit] = file.size_bytes
     assert sizes[100] * 2 < sizes[2**60]

@@ -20,10 +20,10 @@ from warehouse import (
     submit_model,
     verify_warehouse,
 )
-from warehouse.gc import COMPACTION
 from warehouse.memo_file import memo_path
 from warehouse.own_files import kind_of, list_home
 from warehouse.storage import Storage
+from warehouse.storage_layout import COMPACTION
 
 HEX = "0123456789abcdef"
 LEASE, DIGEST = HEX * 2, HEX * 4

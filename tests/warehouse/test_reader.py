@@ -30,8 +30,8 @@ from warehouse import (
     submit_model,
 )
 from warehouse.errors import ChangedData, MemoDamaged
-from warehouse.memo_file import SUFFIX
 from warehouse.solution.solution import ReadSolution
+from warehouse.storage_layout import SUFFIX
 
 pytestmark = pytest.mark.usefixtures("log")
 

@@ -33,9 +33,10 @@ _ROWS = (
     "INSERT INTO component_subgraphs SELECT {fp}, CAST(900000000 + i / 5 AS VARCHAR) FROM n",
     "INSERT INTO model_inputs SELECT i - i / 400 * 400 + 1, i / 400, 'x', {fp} FROM n",
     "INSERT INTO submissions SELECT i + 1, i - i / 400 * 400 + 1, i, false, 0, 0, 0, 0 FROM n WHERE i < 1000",
-    "INSERT INTO memos (memo_key, fingerprint, fragment, state, rows, size_bytes, secs, created_at, changed_at, queued_by,"
-    " cause_code, cause) SELECT CAST(i AS VARCHAR), CAST(100000000 + i / 3 AS VARCHAR), 1, 'READY', 1, 1, 1, 0, 0, 1, 'c',"
-    " 'c' FROM n",
+    "INSERT INTO memo_files (id, path, checksum, rows, size_bytes, live_bytes, written_at) VALUES (1, 'x', 'x', 1, 1, 1, 0)",
+    "INSERT INTO memos (memo_key, fingerprint, fragment, state, file, rows, size_bytes, secs, created_at, changed_at,"
+    " queued_by, cause_code, cause) SELECT CAST(i AS VARCHAR), CAST(100000000 + i / 3 AS VARCHAR), 1, 'READY', 1, 1, 1, 1,"
+    " 0, 0, 1, 'c', 'c' FROM n",
 )
 
 

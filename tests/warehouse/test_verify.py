@@ -124,22 +124,6 @@ def move_to_another_fragment(warehouse: Warehouse, file: Any) -> None:
     change(warehouse, update(MEMOS).where(MEMOS.c.file == file.id).values(fragment=other))
 
 
-def take_the_file(warehouse: Warehouse, file: Any) -> None:
-    change(
-        warehouse,
-        delete(COVERAGE).where(COVERAGE.c.file == file.id),
-        update(MEMOS).where(MEMOS.c.file == file.id).values(file=None),
-    )
-
-
-def keep_the_file(warehouse: Warehouse, file: Any) -> None:
-    """An evicted memo that still names its file."""
-    with warehouse.catalog.read() as connection:
-        memo = connection.execute(select(MEMOS).where(MEMOS.c.file == file.id)).one()
-    evict_component(warehouse, memo.fingerprint)
-    change(warehouse, update(MEMOS).where(MEMOS.c.memo_key == memo.memo_key).values(file=file.id))
-
-
 @pytest.mark.parametrize(
     ("damage", "kinds", "what", "lost"),
     [
@@ -154,8 +138,6 @@ def keep_the_file(warehouse: Warehouse, file: Any) -> None:
         (condemn, {"counts"}, "it is condemned", False),
         (misnumber, {"rows"}, "has 21 rows, its file 20", True),
         (move_to_another_fragment, {"identity", "coverage"}, "not that of its component", False),
-        (take_the_file, {"state", "counts"}, "it is ready and in no file", True),
-        (keep_the_file, {"state"}, "is EVICTED and names a file", False),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -169,14 +151,14 @@ def test_each_damage_is_found_and_repaired(
     assert what in found.findings[0].what
     assert found.wrong == len(found.findings) > 0
     assert {one.next_step for one in found.findings} == {"headrace verify --repair"}
-    assert all(one.where == file.path or one.kind == "state" for one in found.findings)
+    assert all(one.where == file.path for one in found.findings)
     assert verify_warehouse(stored).findings == found.findings, "looking changes nothing"
     repaired = verify_warehouse(stored, repair=True)
     assert (repaired.wrong, len(repaired.findings)) == (0, len(found.findings))
     assert verify_warehouse(stored).findings == ()
     assert work(stored) == lost, "what was lost is queued for the model that reads it"
     again = verify_warehouse(stored, recompute=6)
-    assert (again.findings, again.memos) == ((), 6 if damage is not keep_the_file else 3)
+    assert (again.findings, again.memos) == ((), 6)
     collect_garbage(stored, dry_run=False)
     assert verify_warehouse(stored).findings == ()
 

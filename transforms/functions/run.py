@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.arrays import one_array
 from transforms.columns import (
     Column,
     Numbers,
@@ -118,7 +119,7 @@ def _outside(bundle: str, access: str, error: BaseException | None) -> DataError
 def _checked(result: object, rows: int, bundle: str, gives: ColumnType) -> pa.Array:
     expected = f"{rows} rows of {arrow_type(gives)}"
     if isinstance(result, pa.ChunkedArray):
-        result = pa.concat_arrays(result.chunks) if result.num_chunks else pa.array([], result.type)
+        result = one_array(result)
     if not isinstance(result, pa.Array):
         raise _broken(bundle, f"returned {type(result).__name__}", f"an Arrow array, {expected}")
     if len(result) != rows or not (result.type == arrow_type(gives) or conforms(result.type, gives)):

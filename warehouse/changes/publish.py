@@ -19,9 +19,8 @@ from warehouse.arrow_file import write_arrow_file
 from warehouse.errors import MissingFile
 from warehouse.files.column_files import MemoFile
 from warehouse.manifests import PlacedFragment, columns_document
-from warehouse.memo_file import SUFFIX
-from warehouse.own_files import OVERLAYS
 from warehouse.storage import Storage
+from warehouse.storage_layout import OVERLAYS, SUFFIX
 from warehouse.table import ColumnSchema, Fragment, Table
 from warehouse.table_versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
 from warehouse.warehouse import Warehouse

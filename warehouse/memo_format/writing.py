@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.arrays import compact_array
 from transforms.errors import DataError
 from transforms.types import DType
 from warehouse.memo_format.column_kinds import ELEMENTS, Kind, stored_type
@@ -22,7 +23,6 @@ from warehouse.memo_format.directory import (
     segment_checksum,
 )
 from warehouse.memo_format.encoding import Codec, Encoding, encode_bytes, encode_integers, most_constants
-from warehouse.whole_arrays import one_array
 
 _BITS_OF = {DType.FLOAT32: np.dtype(np.int32), DType.FLOAT64: np.dtype(np.int64)}
 
@@ -34,7 +34,7 @@ def encode_columns(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> tuple[D
     and for nulls where such a type allows none.
     """
     segments = _Segments()
-    placed = {name: _placed(segments, name, one_array(column)) for name, column in columns.items()}
+    placed = {name: _placed(segments, name, compact_array(column)) for name, column in columns.items()}
     rows = len(next(iter(columns.values())))
     return segments.to_file(rows, placed)
 
@@ -106,9 +106,9 @@ def _placed(segments: _Segments, name: str, array: pa.Array) -> Column:
             array = pc.fill_null(array, pa.scalar([], array.type))
         offsets = np.frombuffer(array.offsets.buffers()[1], np.int32)[: len(array) + 1] if len(array) else _NO_OFFSETS
         parts["lengths"] = segments.add_lengths(offsets, constants)
-        items = one_array(array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+        items = compact_array(array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
     elif stored.kind is Kind.VECTOR:
-        items = one_array(array.values.slice(0, len(array) * stored.size))
+        items = compact_array(array.values.slice(0, len(array) * stored.size))
     if stored.kind is Kind.WEIGHTED:
         items, weights = items.flatten()
         parts["weights"] = _add_elements(segments, name, weights, DType.FLOAT32, parts, constants)

@@ -203,15 +203,15 @@ def test_components_that_need_too_much_only_together_are_computed_in_parts(
     assert 1 < len(result.files) < 12
     for name, outcome in outcomes.items():
         assert result.file_of(outcome).path == outcome.path
-        (array,) = _columns(tmp_path, outcome)
+        (array,) = _columns(tmp_path, outcome, result.file_of(outcome).checksum)
         assert set(array.to_pylist()) == {name[-1] * 300_000}
 
 
-def _columns(tmp_path: Path, outcome: ComponentOutcome) -> list[pa.Array]:
-    from warehouse.memo_file import read_memo_columns
+def _columns(tmp_path: Path, outcome: ComponentOutcome, checksum: str) -> list[pa.Array]:
+    from warehouse.memo_file import read_memo_file
 
     storage = Storage(str(tmp_path / "home"))
-    return list(read_memo_columns(storage, outcome.path, {outcome.column: outcome.checksum}).values())
+    return list(read_memo_file(storage, outcome.path, [outcome.column], checksum).values())
 
 
 def test_components_that_were_guilty_once_do_not_hold_up_their_neighbours_again(

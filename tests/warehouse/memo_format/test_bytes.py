@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from transforms.errors import DataError
 from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
 from warehouse import Storage, write_memo_file
-from warehouse.arrow_file import write_arrow_file
 from warehouse.digests import column_digest
 from warehouse.errors import MemoDamaged
-from warehouse.memo_file import read_memo_columns, read_memo_file
+from warehouse.memo_file import read_memo_file
 from warehouse.memo_format.bit_packing import LANES, pack, packed_words, unpack
 from warehouse.memo_format.directory import HEAD, MAGIC, Directory, directory_digest
 from warehouse.memo_format.encoding import Codec, decode_integers, encode_integers
@@ -274,22 +273,9 @@ def test_a_file_is_vouched_for_by_one_digest_or_by_its_columns(tmp_path: Path) -
     assert other.columns["a"].checksum != file.columns["a"].checksum
     with pytest.raises(MemoDamaged, match="not the one that was committed"):
         read_memo_file(storage, "other", ["b"], file.checksum)
-    with pytest.raises(MemoDamaged, match="not hold the values"):
-        read_memo_columns(storage, "other", {"a": file.columns["a"].checksum})
 
 
 def _stored_directory(path: Path) -> bytes:
     content = path.read_bytes()
     (length,) = np.frombuffer(content, "<u8", 1, len(MAGIC)).tolist()
     return content[HEAD.size : HEAD.size + length]
-
-
-def test_files_of_format_2_are_still_read(tmp_path: Path) -> None:
-    storage = Storage(str(tmp_path))
-    columns = {name: array for name, array in golden_columns().items() if name.startswith(("dense", "ragged"))}
-    old = write_arrow_file(storage, "old", columns)
-    assert identical(read_memo_file(storage, "old", list(columns), old.checksum), columns)
-    assert identical(read_memo_columns(storage, "old", {"dense int64": old.columns["dense int64"].checksum}),
-                     {"dense int64": columns["dense int64"]})  # fmt: skip
-    with pytest.raises(MemoDamaged):
-        read_memo_file(storage, "old", ["dense int64"], "0" * 64)

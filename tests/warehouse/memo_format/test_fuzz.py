@@ -24,7 +24,7 @@ from warehouse.memo_format.encoding import Codec, Encoding
 from warehouse.memo_format.writing import encode_columns
 
 _TRIALS = "tests.warehouse.memo_format.trials"
-_KINDS = ("memo", "old", "artifact", "overlay")
+_KINDS = ("memo", "artifact", "overlay")
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -107,11 +107,15 @@ def test_text_is_utf_8_value_by_value(tmp_path: Path, text: bytes, lengths: list
 
 def test_a_file_of_other_rows_is_not_decoded(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
-    for write in (write_memo_file, write_arrow_file):
-        file = write(storage, "m", {"it": pa.array(range(10))})
-        assert len(read_memo_file(storage, "m", ["it"], file.checksum, rows=10)["it"]) == 10
-        with pytest.raises(MemoDamaged):
-            read_memo_file(storage, "m", ["it"], file.checksum, rows=11)
+    file = write_memo_file(storage, "m", {"it": pa.array(range(10))})
+    assert len(read_memo_file(storage, "m", ["it"], file.checksum, rows=10)["it"]) == 10
+    with pytest.raises(MemoDamaged):
+        read_memo_file(storage, "m", ["it"], file.checksum, rows=11)
+    change = write_arrow_file(storage, "change", {"it": pa.array(range(10))})
+    checksums = {"it": change.columns["it"].checksum}
+    assert len(read_arrow_columns(storage, "change", checksums, rows=10)["it"]) == 10
+    with pytest.raises(MemoDamaged):
+        read_arrow_columns(storage, "change", checksums, rows=11)
 
 
 def test_segments_do_not_lie_over_one_another(tmp_path: Path) -> None:

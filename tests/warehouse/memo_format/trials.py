@@ -11,19 +11,18 @@ import struct
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 
 from tests.fuzz.bounded import main
 from tests.fuzz.mutations import mutated_bytes
-from tests.warehouse.memo_format.test_bytes import GOLDEN, golden_columns
+from tests.warehouse.memo_format.test_bytes import GOLDEN
 from warehouse import Storage
 from warehouse.arrow_file import write_arrow_file
 from warehouse.artifacts import artifact_path, read_artifact, write_artifact
 from warehouse.digests import table_digests
-from warehouse.memo_file import read_memo_columns, read_memo_file
+from warehouse.memo_file import read_memo_file
 from warehouse.memo_format.directory import HEAD, MAGIC, Directory, directory_digest, segment_checksum
 from warehouse.overlay_files import read_deletions, read_overlays
 from warehouse.table import Fragment, Overlay
@@ -104,31 +103,6 @@ def memo_trial(folder: Path) -> Callable[[int], None]:
     return trial
 
 
-@cache
-def _arrow_columns() -> Mapping[str, pa.Array]:
-    return {name: array for name, array in golden_columns().items() if name != "huge"}
-
-
-def old_memo_trial(folder: Path) -> Callable[[int], None]:
-    """Read some columns of a damaged file of format 2, or of one that was written of damaged buffers."""
-    storage = Storage(str(folder))
-    columns = _arrow_columns()
-    file = write_arrow_file(storage, "old.memo", columns)
-    content = (folder / "old.memo").read_bytes()
-
-    def trial(seed: int) -> None:
-        draws = random.Random(seed)
-        found = content if seed == UNDAMAGED else mutated_bytes(content, draws)
-        (folder / "it.memo").write_bytes(found)
-        if draws.random() < 0.5:
-            _valid(read_memo_file(storage, "it.memo", draws.sample(list(columns), 4), file.checksum))
-        else:
-            chosen = draws.choice(list(columns))
-            _valid(read_memo_columns(storage, "it.memo", {chosen: file.columns[chosen].checksum}))
-
-    return trial
-
-
 def artifact_trial(folder: Path) -> Callable[[int], None]:
     """Read a damaged artifact."""
     storage = Storage(str(folder))
@@ -170,7 +144,7 @@ def overlay_trial(folder: Path) -> Callable[[int], None]:
     return trial
 
 
-_TRIALS = {"memo": memo_trial, "old": old_memo_trial, "artifact": artifact_trial, "overlay": overlay_trial}
+_TRIALS = {"memo": memo_trial, "artifact": artifact_trial, "overlay": overlay_trial}
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
