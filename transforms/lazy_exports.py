@@ -24,7 +24,7 @@ def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], li
 
     Raises :class:`ImportError` for a package whose source is not there.
     """
-    modules = dict(_exports(_source_of(package)))
+    modules = dict(type_imports(_source_of(package)))
     names = sorted(modules)
 
     def get(name: str) -> object:
@@ -43,7 +43,7 @@ def _source_of(package: str) -> str:
     return source
 
 
-def _exports(source: str) -> Iterator[tuple[str, str]]:
+def type_imports(source: str) -> Iterator[tuple[str, str]]:
     """Each name that is imported under ``if TYPE_CHECKING``, with its module."""
     for statement in ast.parse(source).body:
         if (

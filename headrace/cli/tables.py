@@ -73,7 +73,7 @@ def register(
     outside_times: str = "keep",
 ) -> RegisteredScreen:
     """Register (again) and describe what was found."""
-    from headrace.screens.tables import RegisteredScreen, UnreadableRow
+    from headrace.screens.tables import RegisteredScreen
     from warehouse.register import register_table
 
     with progress_bar(f"registering {name}", "bytes") as report:
@@ -97,7 +97,7 @@ def register(
         size_bytes=found.bytes,
         dropped=found.dropped,
         replaced=found.replaced,
-        unreadable=tuple(UnreadableRow(one.name, one.arrow_type, one.why, one.cast) for one in found.unreadable),
+        unreadable=found.unreadable,
         unfit=found.unfit,
         outside=found.outside,
     )
