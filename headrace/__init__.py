@@ -12,8 +12,9 @@ Names are resolved on first use, so that importing this package is cheap.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from headrace.reading import read as read
@@ -48,31 +49,4 @@ if TYPE_CHECKING:
     from transforms.types import Vector as Vector
     from transforms.types import Weighted as Weighted
 
-_HOME = {
-    "HeadraceError": "transforms.errors",
-    "Model": "transforms.model",
-    "between": "transforms.time_range",
-    "op": "transforms.functions",
-    **dict.fromkeys(("read", "scan"), "headrace.reading"),
-    **dict.fromkeys(("from_preprocessing_fn", "from_transform_output"), "transforms.preprocessing"),
-    **dict.fromkeys(("Dense", "Ragged", "Vector", "Weighted"), "transforms.types"),
-    **dict.fromkeys(
-        ("Expr", "boolean", "coalesce", "column", "concat", "cross", "float32", "float64", "if_else", "int64",
-         "literal", "maximum", "minimum", "moment", "ragged", "text", "timestamp", "vector", "weighted"),
-        "transforms.expression",
-    ),
-}  # fmt: skip
-
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

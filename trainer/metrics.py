@@ -6,8 +6,8 @@ An undefined figure (nothing to rank, one class only) is NaN; :class:`Scores` tu
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 
@@ -68,94 +68,75 @@ def _binary(labels: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
-    """The figures of a set of predictions; None where one is undefined (one class only, no events)."""
+class TaskScores:
+    """The figures of a set of predictions; one is None where it is undefined (one class only, no events).
+
+    The last field of each subclass is its normalized loss.
+    """
 
     events: int
+
+    @property
+    def normalized_loss(self) -> float | None:
+        """The loss over that of the best constant: below 1 is better than knowing only the labels' distribution."""
+        loss: float | None = getattr(self, fields(self)[-1].name)
+        return loss
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, field: DocumentField) -> Self:
+        """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
+        return cls(field.at("events").count(), *(_figure(field, each.name) for each in fields(cls)[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Scores(TaskScores):
+    """The figures of binary predictions; ``positives``: events whose label is 1."""
+
     positives: int
     auc: float | None
     log_loss: float | None
     normalized_entropy: float | None
 
-    @property
-    def normalized_loss(self) -> float | None:
-        """The loss over that of the best constant: below 1 is better than knowing only the labels' distribution."""
-        return self.normalized_entropy
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return asdict(self)
-
     @classmethod
-    def read(cls, field: DocumentField) -> Scores:
+    def read(cls, field: DocumentField) -> Self:
         """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
         events = field.at("events").count()
-        figures = (_figure(field, name) for name in ("auc", "log_loss", "normalized_entropy"))
-        return cls(events, field.at("positives").count(most=events), *figures)
+        positives = field.at("positives").count(most=events)
+        return cls(events, positives, *(_figure(field, each.name) for each in fields(cls)[2:]))
 
 
 @dataclass(frozen=True, slots=True)
-class ClassScores:
-    """The figures of multi-class predictions; None where one is undefined.
+class ClassScores(TaskScores):
+    """The figures of multi-class predictions.
 
     Attributes:
-        events: events that were predicted.
         accuracy: the share whose most probable class is their own; of equal ones the lowest counts.
         log_loss: mean of ``-ln`` of the probability of the own class, in nats.
         normalized_entropy: log loss over that of always predicting these events' own class frequencies.
     """
 
-    events: int
     accuracy: float | None
     log_loss: float | None
     normalized_entropy: float | None
 
-    @property
-    def normalized_loss(self) -> float | None:
-        """The loss over that of the best constant: below 1 is better than knowing only the class frequencies."""
-        return self.normalized_entropy
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return asdict(self)
-
-    @classmethod
-    def read(cls, field: DocumentField) -> ClassScores:
-        """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
-        figures = (_figure(field, name) for name in ("accuracy", "log_loss", "normalized_entropy"))
-        return cls(field.at("events").count(), *figures)
-
 
 @dataclass(frozen=True, slots=True)
-class RegressionScores:
-    """The figures of predicted numbers, in the label's own unit; None where one is undefined.
+class RegressionScores(TaskScores):
+    """The figures of predicted numbers, in the label's own unit.
 
     Attributes:
-        events: events that were predicted.
         mean_absolute_error: mean distance of prediction and label.
         mean_squared_error: mean of its square.
         normalized_error: mean squared error over the labels' variance.
     """
 
-    events: int
     mean_absolute_error: float | None
     mean_squared_error: float | None
     normalized_error: float | None
-
-    @property
-    def normalized_loss(self) -> float | None:
-        """The loss over that of the best constant: below 1 is better than knowing only the mean."""
-        return self.normalized_error
-
-    def to_document(self) -> dict[str, Any]:
-        """A JSON object, the inverse of :meth:`read`."""
-        return asdict(self)
-
-    @classmethod
-    def read(cls, field: DocumentField) -> RegressionScores:
-        """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
-        figures = (_figure(field, name) for name in ("mean_absolute_error", "mean_squared_error", "normalized_error"))
-        return cls(field.at("events").count(), *figures)
 
 
 AnyScores = Scores | ClassScores | RegressionScores

@@ -5,8 +5,9 @@ This is the room's whole public surface. Names are loaded when they are first us
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from transforms.canonical import canonicalize as canonicalize
@@ -26,26 +27,4 @@ if TYPE_CHECKING:
     from transforms.types import Vector as Vector
     from transforms.types import Weighted as Weighted
 
-_HOMES = {
-    "canonical": ("canonicalize",),
-    "errors": ("HeadraceError",),
-    "expression": ("Expr",),
-    "fingerprint": ("fingerprint",),
-    "graph": ("component_document", "component_from_document"),
-    "model": ("Model", "ModelInput"),
-    "plan": ("Plan", "PlanResult", "compile_plan"),
-    "types": ("DType", "Dense", "Ragged", "Vector", "Weighted"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = sorted(_HOME_OF)
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'transforms' has no attribute {name!r}")
-    return getattr(import_module(f"transforms.{_HOME_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from warehouse.eviction_plan import EvictionRequest as EvictionRequest
     from warehouse.explain import explain_model as explain_model
     from warehouse.failures import Failure as Failure
+    from warehouse.files.column_files import MemoFile as MemoFile
     from warehouse.findings import Finding as Finding
     from warehouse.gc import Collected as Collected
     from warehouse.gc import collect_garbage as collect_garbage
     from warehouse.history import TableVersion as TableVersion
     from warehouse.history import table_history as table_history
-    from warehouse.memo_file import MemoFile as MemoFile
     from warehouse.memo_file import memo_path as memo_path
     from warehouse.memo_file import read_memo_file as read_memo_file
     from warehouse.memo_file import write_memo_file as write_memo_file
@@ -60,18 +60,17 @@ if TYPE_CHECKING:
     from warehouse.quarantine_changes import drop_tasks as drop_tasks
     from warehouse.quarantine_changes import retry_tasks as retry_tasks
     from warehouse.quarantine_query import TaskQuery as TaskQuery
-    from warehouse.queue import LeasedTask as LeasedTask
-    from warehouse.queue import MemoWritten as MemoWritten
-    from warehouse.queue import QueueDepth as QueueDepth
-    from warehouse.queue import commit_memos as commit_memos
-    from warehouse.queue import fail_tasks as fail_tasks
-    from warehouse.queue import heartbeat as heartbeat
-    from warehouse.queue import lease_tasks as lease_tasks
-    from warehouse.queue import queue_depths as queue_depths
-    from warehouse.queue import release_tasks as release_tasks
+    from warehouse.queue.commit import commit_memos as commit_memos
+    from warehouse.queue.depths import QueueDepth as QueueDepth
+    from warehouse.queue.depths import queue_depths as queue_depths
+    from warehouse.queue.fail import fail_tasks as fail_tasks
+    from warehouse.queue.lease import heartbeat as heartbeat
+    from warehouse.queue.lease import lease_tasks as lease_tasks
+    from warehouse.queue.lease import release_tasks as release_tasks
+    from warehouse.queue.tasks import LeasedTask as LeasedTask
+    from warehouse.queue.tasks import MemoWritten as MemoWritten
     from warehouse.reader import LABEL as LABEL
     from warehouse.reader import read_fragment as read_fragment
-    from warehouse.reader import read_raw as read_raw
     from warehouse.register import Registration as Registration
     from warehouse.register import register_table as register_table
     from warehouse.retire import Retirement as Retirement
@@ -80,8 +79,8 @@ if TYPE_CHECKING:
     from warehouse.search import get_component as get_component
     from warehouse.search import search_components as search_components
     from warehouse.search_query import ComponentQuery as ComponentQuery
-    from warehouse.solution import ReadSolution as ReadSolution
-    from warehouse.solution import read_solution as read_solution
+    from warehouse.solution.solution import ReadSolution as ReadSolution
+    from warehouse.solving import read_solution as read_solution
     from warehouse.statistics import Status as Status
     from warehouse.statistics import list_models as list_models
     from warehouse.statistics import list_tables as list_tables
@@ -95,6 +94,7 @@ if TYPE_CHECKING:
     from warehouse.table import Manifest as Manifest
     from warehouse.table import Table as Table
     from warehouse.table import memo_key as memo_key
+    from warehouse.tables.raw import read_raw as read_raw
     from warehouse.verify import Verified as Verified
     from warehouse.verify import verify_warehouse as verify_warehouse
     from warehouse.warehouse import Warehouse as Warehouse

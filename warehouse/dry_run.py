@@ -153,7 +153,7 @@ def resolution_of(warehouse: Warehouse, model: Model, table: str) -> Resolution:
 
 
 def _outdated(one: UsedAnalysis) -> str:
-    return (f"{one.operator}({one.expression}) over {one.start} .. {one.end}: {one.rows:,} events were analyzed, "
+    return (f"{one.operator}({one.expression}) over {one.over}: {one.rows:,} events were analyzed, "
             f"{one.rows_now or 0:,} are there now")  # fmt: skip
 
 

@@ -48,6 +48,11 @@ class UsedAnalysis:
     partitions: int = 0
     is_current: bool = True
 
+    @property
+    def over(self) -> str:
+        """The range, as text."""
+        return f"{self.start} .. {self.end}"
+
 
 def analysis_identity(analysis: Analysis, table: str) -> str:
     """What a pin is found by: what is sought, the table and the range."""

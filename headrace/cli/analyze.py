@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -52,7 +51,7 @@ def analyze(
 
 def planned_analyses(warehouse: Warehouse, models: Iterable[Model], table: str) -> PlannedScreen:
     """What :func:`make_analyses` would do."""
-    from headrace.screens.analyze import PlannedRow, PlannedScreen
+    from headrace.screens.analyze import OfModel, PlannedScreen
 
     rows = []
     for model in _waiting(models):
@@ -61,7 +60,7 @@ def planned_analyses(warehouse: Warehouse, models: Iterable[Model], table: str) 
         import_quietly("pipelines.analysis.plan")
         from pipelines.analysis.plan import plan_analyses
 
-        rows += [PlannedRow(model=model.name, **asdict(one)) for one in plan_analyses(warehouse, model, table or None)]
+        rows += [OfModel(model.name, one) for one in plan_analyses(warehouse, model, table or None)]
     return PlannedScreen(tuple(rows))
 
 
@@ -80,7 +79,7 @@ def make_analyses(
     beam_options: Sequence[str] = (),
 ) -> AnalyzedScreen:
     """Make what is missing, with progress. Models without full-pass operators cost nothing, not even an import."""
-    from headrace.screens.analyze import AnalyzedRow, AnalyzedScreen, ChangedRow
+    from headrace.screens.analyze import AnalyzedScreen, OfModel
 
     waiting = _waiting(models)
     if not waiting:
@@ -98,9 +97,9 @@ def make_analyses(
         for model in waiting:
             before = _pinned(warehouse, model)
             made = analyze_model(warehouse, model, table=table or None, options=options, progress=report)
-            rows += [AnalyzedRow(model=model.name, **asdict(one)) for one in made]
+            rows += [OfModel(model.name, one) for one in made]
             changed = changed_analyses(warehouse.storage, before, _pinned(warehouse, model))
-            changes += [ChangedRow(model=model.name, **asdict(one)) for one in changed]
+            changes += [OfModel(model.name, one) for one in changed]
     return AnalyzedScreen(tuple(rows), tuple(changes))
 
 

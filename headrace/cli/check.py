@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,8 +14,7 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.checks.check import Check, CheckedInput
-    from headrace.checks.statistics import Spread
-    from headrace.screens.check import CheckedModel, CheckedRow, SpreadRow
+    from headrace.screens.check import CheckedModel, CheckedRow
     from transforms.graph import Node
     from transforms.target import Target
     from warehouse.warehouse import Warehouse
@@ -91,7 +89,7 @@ def _checked(name: str, found: Check) -> CheckedModel:
 
 
 def _row(one: CheckedInput) -> CheckedRow:
-    from headrace.screens.check import CheckedRow, WarningRow
+    from headrace.screens.check import CheckedRow
 
     found = one.found
     return CheckedRow(
@@ -99,15 +97,9 @@ def _row(one: CheckedInput) -> CheckedRow:
         type=str(one.type),
         empty_share=None if found is None else found.empty_share,
         distinct=None if found is None else found.distinct,
-        lengths=None if found is None else _spread(found.lengths),
-        numbers=None if found is None else _spread(found.numbers),
+        lengths=None if found is None else found.lengths,
+        numbers=None if found is None else found.numbers,
         examples=() if found is None else found.examples,
-        warnings=tuple(WarningRow(each.code, each.text) for each in one.surprises),
+        warnings=one.surprises,
         error=one.error,
     )
-
-
-def _spread(spread: Spread | None) -> SpreadRow | None:
-    from headrace.screens.check import SpreadRow
-
-    return None if spread is None else SpreadRow(**asdict(spread))

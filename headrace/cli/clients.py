@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from headrace.cli.output import emit
 from headrace.cli.quantities import span_of
 from headrace.cli.session import AsJson, Home, open_warehouse
-
-if TYPE_CHECKING:
-    from headrace.screens.clients import ClientRow
-    from warehouse.clients import Client
 
 app = typer.Typer(
     help="List clients and their shares of the workers; set them.", no_args_is_help=True, rich_markup_mode=None
@@ -30,7 +26,7 @@ def list_(home: Home = "", as_json: AsJson = False) -> None:
 
     with open_warehouse(home) as warehouse:
         found, floor_share = list_clients(warehouse), warehouse.config.client_floor_share
-    emit(ClientsScreen(tuple(map(_row, found)), floor_share), as_json=as_json)
+    emit(ClientsScreen(found, floor_share), as_json=as_json)
 
 
 @app.command("set")
@@ -54,20 +50,4 @@ def set_(
     with open_warehouse(home) as warehouse:
         client = set_client(warehouse, name, weight=weight, deadline_secs=deadline_secs, default_deadline=default)
         floor_share = warehouse.config.client_floor_share
-    emit(ClientScreen(_row(client), floor_share), as_json=as_json)
-
-
-def _row(client: Client) -> ClientRow:
-    from headrace.screens.clients import ClientRow
-
-    return ClientRow(
-        name=client.name,
-        weight=client.weight,
-        deadline_secs=client.deadline_secs,
-        share=client.share,
-        queued=client.queued,
-        leased=client.leased,
-        failed=client.failed,
-        leased_tasks=client.leased_tasks,
-        virtual_secs=client.virtual_secs,
-    )
+    emit(ClientScreen(client, floor_share), as_json=as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -95,11 +94,9 @@ def _remove_rest(home: str, name: str, *, yes: bool, as_json: bool) -> bool:
 def _screen(done: DroppedTable, files: ImportedFiles | None, *, delete_files: bool, force: bool) -> DroppedTableScreen:
     from headrace.screens.dropped_table import DroppedTableScreen
 
-    fields = asdict(done)
-    del fields["fragments"]
     gone = files if delete_files else None
     return DroppedTableScreen(
-        **fields,
+        done,
         imported=files is not None,
         deleted_files=0 if gone is None else gone.files,
         deleted_bytes=0 if gone is None else gone.size_bytes,

@@ -29,8 +29,7 @@ from headrace.cli.session import AsJson, Home, open_warehouse, user_name
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from headrace.screens.evictions import EvictionScreen
-    from warehouse.eviction_plan import EvictionPlan, EvictionRequest
+    from warehouse.eviction_plan import EvictionRequest
     from warehouse.search_query import ComponentQuery
 
 
@@ -66,6 +65,7 @@ def evict(
     as_json: AsJson = False,
 ) -> None:
     """Evict memos: of components that fit every condition, or as many as a budget takes. A dry run, unless told --yes."""
+    from headrace.screens.evictions import EvictionScreen
     from warehouse.evict import plan_eviction, run_eviction
     from warehouse.search import get_component
 
@@ -83,7 +83,7 @@ def evict(
             gone = run_eviction(warehouse, request, why=why, who=user_name(), plan=plan or "")
         else:
             gone = plan_eviction(warehouse, request)
-    emit(_screen(gone), as_json=as_json)
+    emit(EvictionScreen(gone), as_json=as_json)
 
 
 def _request(
@@ -106,11 +106,3 @@ def _request(
         written_after=age_of("--newer-than", newer_than or "", now),
         budget_bytes=bytes_of("--budget", budget or ""),
     )
-
-
-def _screen(gone: EvictionPlan) -> EvictionScreen:
-    from headrace.screens.evictions import EvictionScreen, PinScreen
-
-    fields = {**vars(gone), "over_budget_bytes": gone.over_budget_bytes}
-    pinned = tuple(PinScreen(one.holder, one.components) for one in fields.pop("pinned"))
-    return EvictionScreen(pinned=pinned, **fields)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainer.serving import Scorer
     from trainer.trained import Trained
     from transforms.graph import Node
-    from transforms.twins.export import Unservable
+    from transforms.twins.export import Serving, Unservable
     from warehouse.models import ModelRecord
 
 #: TensorFlow Serving passes over this folder; other tools find here what the graph means.
@@ -64,10 +64,7 @@ def export(
             model = get_model(connection, name, version or None)
             components = {item.name: item.component for item in stored_inputs(connection, model.id)}
         artifacts = ArtifactSource(warehouse.storage.home)
-    target = Path(output) / str(model.version)
-    if target.exists() and not force:
-        raise ExportExists("this version of the model was exported already", where=f"model {name}", value=str(target),
-                           next_step="give another --output, or --force to replace it")  # fmt: skip
+    target = _target(output, model, force=force)
     if trained and skip_unservable:
         raise InputError("a trained model needs all of its inputs", where="--skip-unservable",
                          next_step="leave it out, or train without these inputs")  # fmt: skip
@@ -79,27 +76,42 @@ def export(
     served = {key: root for key, root in components.items() if key not in {each.name for each in left_out}}
     run = _trained(trained, components, model) if trained else None
     serving = Serving(served, artifacts, _scorer(run))
-    document = {
-        **serving.document,
-        "model": name,
-        "version": model.version,
-        "table": model.table,
-        **_run_document(run),
-        "left_out": [{"input": each.name, "operator": each.operator, "reason": each.reason} for each in left_out],
-    }
-    size_bytes = _publish(serving, document, target)
+    size_bytes = _publish(serving, _document(serving, model, run, left_out), target)
     screen = ExportScreen(
         model=name,
         version=model.version,
         path=str(target),
         inputs=len(served),
-        columns=len(document["columns"]),
+        columns=len(serving.document["columns"]),
         signatures=SIGNATURES,
         size_bytes=size_bytes,
         left_out=tuple(LeftOut(each.name, each.operator, each.reason) for each in left_out),
         checkpoint=Path(run.checkpoint).name if run else "",
     )
     emit(screen, as_json=as_json)
+
+
+def _target(output: str, model: ModelRecord, *, force: bool) -> Path:
+    """The folder of this version. Raises :class:`ExportExists` for one that is there, without ``force``."""
+    target = Path(output) / str(model.version)
+    if target.exists() and not force:
+        raise ExportExists("this version of the model was exported already", where=f"model {model.name}", value=str(target),
+                           next_step="give another --output, or --force to replace it")  # fmt: skip
+    return target
+
+
+def _document(
+    serving: Serving, model: ModelRecord, run: Trained | None, left_out: Sequence[Unservable]
+) -> dict[str, Any]:
+    """What :data:`EXTRA` says of the export."""
+    return {
+        **serving.document,
+        "model": model.name,
+        "version": model.version,
+        "table": model.table,
+        **_run_document(run),
+        "left_out": [{"input": each.name, "operator": each.operator, "reason": each.reason} for each in left_out],
+    }
 
 
 def _trained(run_dir: str, components: Mapping[str, Node], model: ModelRecord) -> Trained:

@@ -21,7 +21,10 @@ from transforms.errors import StorageError
 
 
 class Screen(Protocol):
-    """What a command returns: a frozen dataclass whose fields are the JSON, and how a person sees it."""
+    """What a command returns: a frozen dataclass, and its text for a person.
+
+    Its fields are the JSON, unless it (or a value in it) has a method ``json_fields`` that gives them.
+    """
 
     def render(self) -> RenderableType:
         """The screen as rich text."""
@@ -94,6 +97,8 @@ def write_output(file: str, text: str, *, option: str) -> None:
 
 def document(value: Any) -> Any:
     """A screen (or any value in it) as JSON values: dataclasses become objects, times ISO 8601 texts."""
+    if hasattr(value, "json_fields"):
+        return document(value.json_fields())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: document(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):

@@ -19,9 +19,10 @@ from headrace.cli.text_files import keep_schema
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from headrace.screens.tables import ColumnRow, RegisteredScreen
+    from headrace.screens.tables import ColumnRow, ImportedScreen, RegisteredScreen
+    from pipelines.beam_runner import RunnerOptions
+    from pipelines.import_logs import ImportConfig
+    from pipelines.import_report import ImportReport
     from warehouse.table import ColumnSchema, Manifest, Table
     from warehouse.warehouse import Warehouse
 
@@ -73,7 +74,7 @@ def register(
     outside_times: str = "keep",
 ) -> RegisteredScreen:
     """Register (again) and describe what was found."""
-    from headrace.screens.tables import RegisteredScreen, UnreadableRow
+    from headrace.screens.tables import RegisteredScreen
     from warehouse.register import register_table
 
     with progress_bar(f"registering {name}", "bytes") as report:
@@ -97,7 +98,7 @@ def register(
         size_bytes=found.bytes,
         dropped=found.dropped,
         replaced=found.replaced,
-        unreadable=tuple(UnreadableRow(one.name, one.arrow_type, one.why, one.cast) for one in found.unreadable),
+        unreadable=found.unreadable,
         unfit=found.unfit,
         outside=found.outside,
     )
@@ -143,52 +144,64 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Import logs as hourly or daily Parquet and register the result. Bad rows go to a side file with the reason."""
-    from headrace.screens.tables import ImportedScreen
     from pipelines.beam_runner import RunnerOptions
-    from pipelines.import_logs import ImportConfig, import_logs
+    from pipelines.import_logs import ImportConfig
     from warehouse.register import check_table_name
 
     check_table_name(name)
     files, beam_options = split_beam_options(files)
     options = RunnerOptions(runner, flags=beam_options)
     local = Path(home_folder(home, "importing logs"))
-    log = log_of(files, schema, ParquetOptions(time_column, time_unit, partition_by, invalid_text))
-    root = _local_output(output) or str(local / "tables" / name)
-    rejects = str(local / "rejects" / name)
     config = ImportConfig(
         tuple(files),
-        log,
-        output=root,
-        rejects=rejects,
+        log_of(files, schema, ParquetOptions(time_column, time_unit, partition_by, invalid_text)),
+        output=_local_output(output) or str(local / "tables" / name),
+        rejects=str(local / "rejects" / name),
         max_reject_share=max_reject_share,
         longest_line_bytes=longest_line_bytes,
         unique_by=tuple(column for column in unique_by.split(",") if column),
     )
+    imported = _import_files(home, name, config, options, schema or files[0])
     with open_warehouse(home) as warehouse:
-        _check_import(warehouse, name, root, log.arrow_schema, schema or files[0])
+        registered = register(warehouse, name, config.output, config.time_column, invalid_text)
+    emit(_imported_screen(config, imported, registered), as_json=as_json)
+
+
+def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOptions, where: str) -> ImportReport:
+    """Write the table's files, and its schema beside them. Raises :class:`DataError` for logs without a row.
+
+    ``where``: what gives the columns, for an error about them.
+    """
+    from pipelines.import_logs import import_logs
+
+    with open_warehouse(home) as warehouse:
+        _check_import(warehouse, name, config, where)
     with progress_bar(f"importing {name}", "files") as report:
         imported = import_logs(config, options, progress=report)
-    if not imported.rows and not Path(root).is_dir():
+    if Path(config.output).is_dir():
+        keep_schema(config.output, config.schema)
+    elif not imported.rows:
         raise DataError("the logs hold no rows that could be read", value=f"{imported.rejected} rows set aside",
-                        next_step=f"see {rejects}" if imported.rejected else "check the files")  # fmt: skip
-    if Path(root).is_dir():
-        keep_schema(root, log)
-    with open_warehouse(home) as warehouse:
-        registered = register(warehouse, name, root, config.time_column, invalid_text)
-    screen = ImportedScreen(
-        output=root,
+                        next_step=f"see {config.rejects}" if imported.rejected else "check the files")  # fmt: skip
+    return imported
+
+
+def _imported_screen(config: ImportConfig, imported: ImportReport, registered: RegisteredScreen) -> ImportedScreen:
+    from headrace.screens.tables import ImportedScreen
+
+    return ImportedScreen(
+        output=config.output,
         rows=imported.rows,
         rejected=imported.rejected,
         late_rows=imported.late_rows,
         partitions=len(imported.partitions),
-        rejects_folder=rejects,
+        rejects_folder=config.rejects,
         registered=registered,
         counts=imported.counts,
     )
-    emit(screen, as_json=as_json)
 
 
-def _check_import(warehouse: Warehouse, name: str, root: str, schema: pa.Schema, where: str) -> None:
+def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: str) -> None:
     """Raise, before anything is written, if a known table would not take what this import is about to write."""
     from warehouse.manifests import find_table
     from warehouse.parquet_files import check_drift
@@ -198,8 +211,8 @@ def _check_import(warehouse: Warehouse, name: str, root: str, schema: pa.Schema,
         table = find_table(connection, name)
     if table is None:
         return
-    _check_root(warehouse, table, root)
-    columns = [ColumnSchema(field.name, str(field.type)) for field in schema]
+    _check_root(warehouse, table, config.output)
+    columns = [ColumnSchema(field.name, str(field.type)) for field in config.schema.arrow_schema]
     check_drift(table.file_columns, columns, where, name)
 
 

@@ -24,7 +24,7 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.screens.training import AnyMetricsRow, EpochRow, OptionRow
+    from headrace.screens.training import EpochRow, OptionRow
     from trainer.config import TrainConfig
     from trainer.loop import TrainEvent, TrainReport
     from trainer.metrics import AnyScores
@@ -190,25 +190,10 @@ def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> 
     return None if math.isnan(ranked) else ranked
 
 
-def _metrics(scores: AnyScores) -> AnyMetricsRow:
-    from headrace.screens.training import ClassMetricsRow, MetricsRow, RegressionMetricsRow
-    from trainer.metrics import ClassScores, RegressionScores
-
-    if isinstance(scores, ClassScores):
-        return ClassMetricsRow(scores.events, scores.accuracy, scores.log_loss, scores.normalized_entropy)
-    if isinstance(scores, RegressionScores):
-        return RegressionMetricsRow(
-            scores.events, scores.mean_absolute_error, scores.mean_squared_error, scores.normalized_error
-        )
-    return MetricsRow(scores.events, scores.auc, scores.log_loss, scores.normalized_entropy)
-
-
 def _epoch_rows(report: TrainReport) -> tuple[EpochRow, ...]:
     from headrace.screens.training import EpochRow
 
-    return tuple(
-        EpochRow(item.epoch, item.partitions[0], item.partitions[-1], _metrics(item.scores)) for item in report.history
-    )
+    return tuple(EpochRow(item.epoch, item.partitions[0], item.partitions[-1], item.scores) for item in report.history)
 
 
 def _option_rows(settings: TrainConfig) -> tuple[OptionRow, ...]:
@@ -231,7 +216,7 @@ def _screen(
     baselines: dict[str, float | None],
     secs: float,
 ) -> Any:
-    from headrace.screens.training import LateRow, TrainedScreen
+    from headrace.screens.training import TrainedScreen
 
     ledger = report.ledger
     return TrainedScreen(
@@ -252,17 +237,11 @@ def _screen(
         most_times=None if ledger is None else ledger.most,
         exact=None if ledger is None else ledger.exact,
         unlabelled=report.unlabelled,
-        late=LateRow(
-            report.late.rows,
-            report.late.labels,
-            report.late.restored,
-            report.late.retracted,
-            report.late.accepted,
-        ),
+        late=report.late,
         label=solution.label,
         task=solution.target.kind,
         test_unlabelled=held_out.rows - scores.events if held_out and scores else 0,
-        test=_metrics(scores) if scores else None,
+        test=scores,
         baselines=baselines,
         training_secs=report.seconds,
         secs=secs,

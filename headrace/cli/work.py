@@ -6,8 +6,9 @@ import math
 import os
 import random
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.screens.work import TemplateScreen, WorkScreen
     from pipelines.worker import WorkerConfig
     from pipelines.worker_report import WorkerReport
+    from warehouse.warehouse import Warehouse
 
 
 def work(
@@ -77,22 +79,36 @@ def work(
     config = _config(name, runner, beam_options or [], batch_tasks, size_bytes, memory_bytes, stall_secs)
 
     from pipelines.staging import template_location
-    from pipelines.worker import run_worker
     from pipelines.worker_report import WorkerReport
 
     if template_location(config.runner_options):
         emit(_template(home, config), as_json=as_json)
         return
     done = WorkerReport()
+    serving = partial(figures, port=metrics_port, threads=threads, max_workers=max_workers)
+    _run(home, config, done, serving, until_idle=until_idle)
+    emit(_screen(config.name, done), as_json=as_json)
+
+
+def _run(
+    home: str,
+    config: WorkerConfig,
+    done: WorkerReport,
+    serving: Callable[[Warehouse, str, WorkerReport], AbstractContextManager[None]],
+    *,
+    until_idle: bool,
+) -> None:
+    """Work until there is nothing left, or a signal comes; ``done`` counts, and ``serving`` shows it meanwhile."""
+    from pipelines.worker import run_worker
+
     with (
         _told_of_the_end(done),
         open_warehouse(home, _patiently(config, done)) as warehouse,
         work_progress() as report,
         ended_by_signals(_end_children),
-        figures(warehouse, config.name, done, metrics_port, threads, max_workers),
+        serving(warehouse, config.name, done),
     ):
         run_worker(warehouse, config, until_idle=until_idle, progress=report, report=done)
-    emit(_screen(config.name, done), as_json=as_json)
 
 
 def _patiently(config: WorkerConfig, done: WorkerReport) -> Opening:

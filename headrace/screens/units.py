@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -49,6 +49,11 @@ def percent_text(share: float | None) -> str:
     return "-" if share is None else f"{share * 100:.1f} %"
 
 
-def time_text(moment: datetime | None) -> str:
+def moment(at: float | None) -> datetime | None:
+    """The moment of epoch seconds, in UTC."""
+    return None if at is None else datetime.fromtimestamp(at, UTC)
+
+
+def time_text(at: datetime | None) -> str:
     """A moment to the minute, in UTC."""
-    return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+    return "-" if at is None else f"{at:%Y-%m-%d %H:%M}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import io
 import json
 import logging
@@ -25,6 +26,7 @@ from headrace.cli.main import run
 from headrace.cli.output import PrintableFormatter, document, emit
 from headrace.screens.printable import json_printable, printable, printable_screen
 from tests.warehouse.scenes import write_partition
+from transforms.lazy_exports import type_imports
 
 #: A colour, a title of the window, an override of direction, markup, an emoji's name, a C1 control, a surrogate, a line.
 HOSTILE = "a\x1b[31mb\x1b]0;title\x07\u202ec[red]d[/red]:smile:\x9b2J\ud800\u2028e"
@@ -58,15 +60,25 @@ def filled(kind: Any) -> Any:
         return (filled(args[0]),) if args[1:] in ((), (...,)) else tuple(filled(arg) for arg in args)
     if origin is not None and issubclass(origin, Mapping):
         return {filled(args[0]): filled(args[1])}
+    if dataclasses.is_dataclass(origin):
+        return origin(
+            **{field.name: filled(args[0] if field.type == "T" else str) for field in dataclasses.fields(origin)}
+        )
     if origin is not None:
-        return [filled(args[0])]
+        return [filled(args[0])] if origin is not frozenset else frozenset({filled(args[0])})
     if isinstance(kind, type) and issubclass(kind, Enum):
         return next(iter(kind))
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, localns=type_names(inspect.getmodule(kind)))
     given = {
         field.name: _given(kind, field.name, hints[field.name]) for field in dataclasses.fields(kind) if field.init
     }
     return kind(**given)
+
+
+def type_names(module: types.ModuleType) -> dict[str, Any]:
+    """What a module imports for its annotations only."""
+    imports = type_imports(inspect.getsource(module))
+    return {name: getattr(importlib.import_module(home), name) for name, home in imports}
 
 
 #: What is no text from outside: words of ours by which a screen chooses its own.
@@ -81,9 +93,9 @@ _OURS = {
 
 def _given(kind: type, name: str, hint: Any) -> Any:
     is_ours = name in _OURS and (name != "changes" or "Mapping" in str(hint) or "dict" in str(hint)) and name != "kind"
-    if is_ours or (name == "kind" and kind.__name__ == "ChangeScreen"):
+    if is_ours or (name == "kind" and kind.__name__ == "Change"):
         return _OURS[name]
-    if (kind.__name__, name) == ("PlannedRow", "state"):
+    if (kind.__name__, name) == ("PlannedAnalysis", "state"):
         return "new"
     return filled(hint)
 

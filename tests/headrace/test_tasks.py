@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from headrace.screens.tasks import TaskLine, TasksScreen
+from headrace.screens.tasks import TasksScreen
 from tests.headrace.test_commands import check_golden
 from tests.warehouse.scenes import REPOSITORY
 from warehouse import Failure, Warehouse, WarehouseConfig, fail_tasks, lease_tasks, release_tasks
 from warehouse.failures import encoded_sample
+from warehouse.quarantine import TaskRow
+from warehouse.task_states import TaskState
 
 SAMPLE = pa.table({
     "query": ["red shoes", None],
@@ -82,7 +84,7 @@ def without_times(text: str) -> str:
 
 def test_an_error_is_read_however_many_tasks_have_it() -> None:
     error = "ValueError: cannot read 2.5"
-    lines = [TaskLine(number, "failed", "0" * 64, "x", "log", "date=2026-01-01", "raised", "log1p", "ValueError", error, 3, 0,
+    lines = [TaskRow(number, TaskState.FAILED, "0" * 64, "x", "log", "date=2026-01-01", "raised", "log1p", "ValueError", error, 3, 0,
                       None, None) for number in range(1001, 1101, 2)]  # fmt: skip
     said = io.StringIO()
     Console(width=100, file=said).print(TasksScreen("all of them", tuple(lines), 0, False).render())

@@ -23,14 +23,13 @@ write_memo_file
 
 
 def test_surface_is_pinned() -> None:
-    assert warehouse.__all__ == SURFACE.split()
-    assert set(SURFACE.split()) == set(warehouse._HOME_OF)
+    assert warehouse.__all__ == sorted(SURFACE.split())
 
 
 def test_every_name_loads() -> None:
     for name in warehouse.__all__:
         assert getattr(warehouse, name) is not None
-    assert set(warehouse.__all__) <= set(dir(warehouse))
+    assert dir(warehouse) == warehouse.__all__
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
