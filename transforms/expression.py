@@ -37,9 +37,9 @@ class Expr(
     ListMethods,
     WeightedMethods,
     IdMethods,
+    TimeMethods,
     NumberMethods,
     ComparisonMethods,
-    TimeMethods,
     FullPassMethods,
 ):
     """One feature expression; ``node`` is its graph. Build them from columns, never directly."""

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Self
 
 from transforms.errors import InputError
-from transforms.methods.base import Methods
-from transforms.operators.plain_values import as_values
+from transforms.methods.numbers import NumberMethods
 
 _DAY_SECS = 86_400.0
 #: A minute, 5 minutes, an hour, 6 hours, a day, 7, 30 and 90 days.
 RECENCY_SECS = (60.0, 300.0, 3600.0, 21_600.0, _DAY_SECS, 7 * _DAY_SECS, 30 * _DAY_SECS, 90 * _DAY_SECS)
 
 
-class TimeMethods(Methods):
-    """Timestamps."""
+class TimeMethods(NumberMethods):
+    """Timestamps, whose ages are numbers."""
 
     __slots__ = ()
 
@@ -79,5 +78,4 @@ class TimeMethods(Methods):
 
     def recency_buckets(self, since: Self, boundaries_secs: Sequence[float] = RECENCY_SECS) -> Self:
         """The id of how long ago ``since`` was: under a minute, 5 minutes, an hour, 6, a day, 7, 30, 90, or longer."""
-        where = "operator bucketize, parameter boundaries"
-        return self.age_secs(since)._apply("bucketize", boundaries=as_values(boundaries_secs, where, "[10, 100]"))
+        return self.age_secs(since).bucketize(boundaries_secs)
