@@ -9,14 +9,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from transforms.errors import Busy
-from warehouse.backoff import Backoff
+from warehouse.backoff import Backoff, Retry
 from warehouse.errors import CommitInDoubt
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-#: What is tried has made several attempts of its own, for seconds; these waits come in between.
-_WAITS = Backoff(first_secs=0.5, most_secs=15.0)
 
 #: The catalog cannot be had now. What a worker asks of it may be asked twice, so also when a commit is in doubt.
 AWAY = (Busy, CommitInDoubt)
@@ -24,14 +21,9 @@ AWAY = (Busy, CommitInDoubt)
 PATIENCE_SECS = 600.0
 
 
-def next_wait_secs(tries: int, waited_secs: float, patience_secs: float, draw: float) -> float | None:
-    """How long to wait after try number ``tries`` (from 1), ``waited_secs`` after the first one; None: give up.
-
-    ``draw``: a random number in ``[0, 1)``.
-    """
-    if waited_secs >= patience_secs:
-        return None
-    return min(_WAITS.wait_secs(tries, draw), patience_secs - waited_secs)
+def patience_backoff(secs: float = PATIENCE_SECS) -> Backoff:
+    """The waits for a catalog that is away. What is tried has made several attempts of its own, for seconds."""
+    return Backoff(first_secs=0.5, most_secs=15.0, limit_secs=secs)
 
 
 class Patience:
@@ -47,20 +39,27 @@ class Patience:
         draw: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._secs, self._stop, self._told, self._draw, self._clock = secs, stop, told, draw, clock
+        self._stop, self._told = stop, told
+        self._retry = Retry(patience_backoff(secs), self._is_worth_waiting, self._wait, draw, clock, _warn)
 
     def call(self, what: Callable[[], _T]) -> _T:
         """What ``what`` returns in the end; raises the last error of :data:`AWAY`, and at once whatever else it raises."""
-        begun, tries = self._clock(), 0
-        while True:
+
+        def attempt() -> _T:
             try:
                 return what()
-            except AWAY as error:
-                tries += 1
+            except AWAY:
                 self._told()
-                waited_secs = self._clock() - begun
-                wait_secs = next_wait_secs(tries, waited_secs, self._secs, self._draw())
-                if self._stop.is_set() or wait_secs is None:
-                    raise
-                _LOG.warning("the catalog cannot be reached (for %.0f s); trying again: %s", waited_secs, error)
-                self._stop.wait(wait_secs)
+                raise
+
+        return self._retry.call(attempt)
+
+    def _is_worth_waiting(self, error: Exception) -> bool:
+        return isinstance(error, AWAY) and not self._stop.is_set()
+
+    def _wait(self, secs: float) -> None:
+        self._stop.wait(secs)
+
+
+def _warn(_tries: int, waited_secs: float, error: Exception) -> None:
+    _LOG.warning("the catalog cannot be reached (for %.0f s); trying again: %s", waited_secs, error)

@@ -26,13 +26,14 @@ from pipelines.elements import Spread, Texts
 from pipelines.outputs.outcomes import count_outcomes, read_outcomes, write_outcome
 from pipelines.partitions import parquet_bytes
 from pipelines.progress import Progress, watched
-from pipelines.publication import make_folder, sync_folder, write_atomic
+from pipelines.publication import make_folder, write_atomic
 from pipelines.remote_runners import require_runnable
 from pipelines.runners.error_documents import Document, error_document, error_from_document
 from transforms.documents import parse_document
 from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
 from transforms.graph import raw_columns
+from warehouse.durable_files import sync_path
 from warehouse.reader import read_fragment
 from warehouse.solution.parts import SolutionFragment, SolutionPartition
 from warehouse.solution.solution import ReadSolution
@@ -163,7 +164,7 @@ class _Job:
         for old in folder.glob("scores-*.parquet"):
             if old.name not in names:
                 old.unlink()  # of a fragment that is no more
-        sync_folder(folder)
+        sync_path(folder)
         return {"partition": partition.key, "files": files, "rows": rows, "known": known, "errors": errors}
 
     def _scored(self, solution: ReadSolution, fragment: SolutionFragment, score: Score) -> pa.Table:

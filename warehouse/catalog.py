@@ -13,6 +13,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, FromClause, Table, create_engine, event, insert
@@ -20,7 +21,7 @@ from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.exc import DBAPIError
 
 from transforms.errors import HeadraceError, InputError, StorageError
-from warehouse.backoff import Backoff
+from warehouse.backoff import TRANSACTION_BACKOFF, Backoff, Retry
 from warehouse.catalog_errors import explain
 from warehouse.catalog_url import parsed_url, secrets_of, shown_url
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
@@ -59,14 +60,15 @@ class Catalog:
         *,
         sleep: Callable[[float], None] = time.sleep,
         draw: Callable[[], float] = random.random,
-        backoff: Backoff | None = None,
+        backoff: Backoff = TRANSACTION_BACKOFF,
         connect_secs: float = 30.0,
     ) -> None:
         self._engine = engine
-        self._connect_secs = connect_secs
         self._reader, self._writer = _transactions(engine)
         self.where = where
-        self._sleep, self._draw, self._backoff = sleep, draw, backoff or Backoff()
+        self._retry = Retry(backoff, _is_undone, sleep, draw, on_retry=_log_attempt)
+        self._idempotent_retry = replace(self._retry, is_transient=_is_undone_or_in_doubt)
+        self._connect_backoff = replace(backoff, attempts=None, limit_secs=connect_secs)
 
     @classmethod
     def open(
@@ -130,23 +132,22 @@ class Catalog:
         catalog. A commit in doubt is made again only if ``idempotent``: when doing it twice is doing it once.
         Raises what the last attempt raised; :class:`CommitInDoubt` if any of them may have been committed.
         """
-        doubt: CommitInDoubt | None = None
-        attempt = 1
-        while True:
+        doubts: list[CommitInDoubt] = []
+
+        def attempt() -> _T:
             try:
                 with self.write() as connection:
                     return action(connection)
-            except (CatalogBusy, CatalogLost, CommitInDoubt) as error:
-                if isinstance(error, CommitInDoubt):
-                    doubt = doubt or error
-                again = isinstance(error, (CatalogConflict, CatalogLost, *((CommitInDoubt,) if idempotent else ())))
-                if not again or attempt == self._backoff.attempts:
-                    if doubt is None or doubt is error:
-                        raise
-                    raise doubt from error
-                _LOG.info("attempt %d of a transaction failed; trying again: %s", attempt, error)
-            self._sleep(self._backoff.wait_secs(attempt, self._draw()))
-            attempt += 1
+            except CommitInDoubt as error:
+                doubts.append(error)
+                raise
+
+        try:
+            return (self._idempotent_retry if idempotent else self._retry).call(attempt)
+        except (CatalogBusy, CatalogLost, CommitInDoubt) as error:
+            if not doubts or doubts[0] is error:
+                raise
+            raise doubts[0] from error
 
     @property
     def dialect(self) -> str:
@@ -159,54 +160,40 @@ class Catalog:
 
     def _connected(self, engine: Engine) -> Connection:
         """A connection. While the server has none left it is asked again, for up to ``connect_secs`` of waiting."""
-        waited_secs, attempt = 0.0, 1
-        while True:
-            try:
-                return engine.connect()
-            except DBAPIError as error:
-                explained = self._explain(error)
-                if not isinstance(explained, CatalogFull) or waited_secs >= self._connect_secs:
-                    raise
-                _LOG.info("the server has no connection left; trying again: %s", explained)
-            secs = self._backoff.wait_secs(attempt, self._draw())
-            self._sleep(secs)
-            waited_secs, attempt = waited_secs + secs, attempt + 1
+        retry = replace(self._retry, backoff=self._connect_backoff, is_transient=self._is_full, on_retry=self._log_full)
+        return retry.call(engine.connect)
+
+    def _is_full(self, error: Exception) -> bool:
+        return isinstance(error, DBAPIError) and isinstance(self._explain(error), CatalogFull)
+
+    def _log_full(self, _failed: int, _passed_secs: float, error: Exception) -> None:
+        if isinstance(error, DBAPIError):  # what the driver says may hold a password
+            _LOG.info("the server has no connection left; trying again: %s", self._explain(error))
 
     def _bring_up_to_date(self, patience_secs: float) -> None:
         """See that the schema is the newest. Where it is, nothing is written and no writer is waited for."""
-        attempt, waited_secs = 1, 0.0
-        while True:
-            try:
-                with self.read() as connection:
-                    if current_revision(connection) == HEAD:
-                        return
-                if self.dialect == "sqlite":
-                    self._use_write_ahead_log(patience_secs)
-                with self.write() as connection:
-                    migrate(connection, self.where)
-                return
-            except (CatalogConflict, CatalogLost, CommitInDoubt) as error:  # migrating twice is migrating once
-                if attempt == self._backoff.attempts or waited_secs >= patience_secs:
-                    raise
-                _LOG.info("the catalog cannot be opened yet; trying again: %s", error)
-            secs = self._backoff.wait_secs(attempt, self._draw())
-            self._sleep(secs)
-            waited_secs, attempt = waited_secs + secs, attempt + 1
+        waits = replace(self._retry.backoff, limit_secs=patience_secs)
+        retry = replace(self._idempotent_retry, backoff=waits, on_retry=_log_opening)
+        retry.call(lambda: self._migrate(patience_secs))
 
-    def _use_write_ahead_log(self, patience_secs: float) -> None:
-        # SQLite does not wait for a lock while it changes the journal mode, so two first openings may collide.
-        deadline = time.monotonic() + patience_secs
-        while True:
-            try:
-                with self._engine.connect() as connection:
-                    raw: Any = connection.connection.dbapi_connection
-                    raw.execute("PRAGMA journal_mode=WAL")
+    def _migrate(self, patience_secs: float) -> None:
+        with self.read() as connection:
+            if current_revision(connection) == HEAD:
                 return
-            except DBAPIError as error:
-                explained = self._explain(error)
-                if not isinstance(explained, CatalogBusy) or time.monotonic() >= deadline:
-                    self._raise_explained(error, committing=False)
-                time.sleep(0.02)
+        if self.dialect == "sqlite":
+            # SQLite does not wait for a lock while it changes the journal mode, so two first openings may collide.
+            waits = Backoff(first_secs=0.02, most_secs=0.02, jitter=0.0, limit_secs=patience_secs)
+            Retry(waits, _is_busy, time.sleep, random.random, time.monotonic).call(self._use_write_ahead_log)
+        with self.write() as connection:
+            migrate(connection, self.where)
+
+    def _use_write_ahead_log(self) -> None:
+        try:
+            with self._engine.connect() as connection:
+                raw: Any = connection.connection.dbapi_connection
+                raw.execute("PRAGMA journal_mode=WAL")
+        except DBAPIError as error:
+            self._raise_explained(error, committing=False)
 
     def _unspelled(self, error: UnicodeEncodeError) -> InputError:
         return InputError("a text in the catalog must be one that UTF-8 can spell", where=self.where, value=error.object,
@@ -221,6 +208,26 @@ class Catalog:
         if explained is None:
             raise error
         raise explained from error
+
+
+def _is_busy(error: Exception) -> bool:
+    return isinstance(error, CatalogBusy)
+
+
+def _is_undone(error: Exception) -> bool:
+    return isinstance(error, (CatalogConflict, CatalogLost))
+
+
+def _is_undone_or_in_doubt(error: Exception) -> bool:
+    return isinstance(error, (CatalogConflict, CatalogLost, CommitInDoubt))
+
+
+def _log_attempt(failed: int, _passed_secs: float, error: Exception) -> None:
+    _LOG.info("attempt %d of a transaction failed; trying again: %s", failed, error)
+
+
+def _log_opening(_failed: int, _passed_secs: float, error: Exception) -> None:
+    _LOG.info("the catalog cannot be opened yet; trying again: %s", error)
 
 
 def _engine(url: str, busy_timeout_secs: float) -> tuple[Engine, str]:

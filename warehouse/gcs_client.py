@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import requests
 import urllib3
@@ -15,10 +17,11 @@ from google.cloud import storage as google_storage
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
 from transforms.errors import HeadraceError, StorageError
+from warehouse.backoff import Retry
 from warehouse.locations import GcsSettings
-from warehouse.retries import GaveUp
 from warehouse.storage_errors import credentials_error, missing_file, storage_error, unreachable
 
+_T = TypeVar("_T")
 _PASSING_STATUS = (408, 429, 500, 502, 503, 504)
 _CONNECTIONS = 64
 _GOOGLES = "https://storage.googleapis.com"
@@ -66,6 +69,41 @@ def may_pass(error: Exception) -> bool:
         DataCorruption,
     )
     return isinstance(error, passing) or status_of(error) in _PASSING_STATUS
+
+
+class GaveUp(Exception):
+    """Every attempt failed for a passing reason; ``__cause__`` is the last one's error."""
+
+    def __init__(self, attempts: int, last: Exception) -> None:
+        super().__init__(f"{attempts} attempts, the last one: {last}")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDecorator:
+    """``retry`` as the client takes it: a decorator, whose calls raise :class:`GaveUp` when no attempt is left."""
+
+    retry: Retry
+
+    def __call__(self, call: Callable[[], _T]) -> Callable[[], _T]:
+        """``call`` with its retries."""
+
+        @functools.wraps(call)
+        def repeat() -> _T:
+            attempts = 0
+
+            def attempt() -> _T:
+                nonlocal attempts
+                attempts += 1
+                return call()
+
+            try:
+                return self.retry.call(attempt)
+            except Exception as error:
+                if self.retry.is_transient(error):
+                    raise GaveUp(attempts, error) from error
+                raise
+
+        return repeat
 
 
 @contextlib.contextmanager

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import base64
 import os
+import random
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,10 +25,10 @@ import pyarrow as pa
 from google.api_core import exceptions as google_errors
 
 from transforms.errors import DataError, HeadraceError, StorageError
-from warehouse.gcs_client import explained_by_google, may_pass, no_bucket, open_client, status_of
+from warehouse.backoff import Backoff, Retry
+from warehouse.gcs_client import RetryDecorator, explained_by_google, may_pass, no_bucket, open_client, status_of
 from warehouse.gcs_reader import ObjectReader
 from warehouse.locations import GCS, GcsSettings
-from warehouse.retries import Retrying, RetryPolicy
 from warehouse.storage_errors import explained, missing_file
 from warehouse.stored_file import StoredFile, Walk, Writer
 
@@ -39,7 +41,7 @@ _TOKEN = "headrace-write"
 # Each turn lost is another writer's success.
 _TURNS = 32
 #: An upload that was spoilt is rare, and begun anew a few times.
-_FEW = RetryPolicy(attempts=4, first_wait_secs=0.1, longest_wait_secs=1.0)
+_FEW = Backoff(first_secs=0.1, most_secs=1.0, jitter=1.0, attempts=4, limit_secs=120.0, shortens_last=False)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GONE = 410
 
@@ -51,10 +53,11 @@ class _Spoilt(Exception):
 class GcsObjects:
     """Objects by ``bucket/name``. Thread-safe."""
 
-    def __init__(self, client: Any, retrying: Retrying) -> None:
-        """``retrying`` tries again what :func:`warehouse.gcs_client.may_pass` says may pass."""
-        self._client, self._retrying = client, retrying
-        self._anew = replace(retrying, policy=_FEW, is_passing=lambda error: isinstance(error, _Spoilt))
+    def __init__(self, client: Any, retry: Retry) -> None:
+        """``retry`` tries again what :func:`warehouse.gcs_client.may_pass` says may pass."""
+        self._client = client
+        self._retrying = RetryDecorator(retry)
+        self._anew = RetryDecorator(replace(retry, backoff=_FEW, is_transient=lambda error: isinstance(error, _Spoilt)))
 
     def read_bytes(self, path: str) -> bytes:
         """The whole object, of one generation, its checksum verified."""
@@ -268,5 +271,12 @@ def gcs_objects(settings: GcsSettings) -> GcsObjects:
 
 @lru_cache(maxsize=16)
 def _shared(settings: GcsSettings, _process: int) -> GcsObjects:
-    policy = RetryPolicy(limit_secs=settings.retry_limit_secs)
-    return GcsObjects(open_client(settings), Retrying(policy, may_pass))
+    return GcsObjects(
+        open_client(settings), Retry(_waits(settings), may_pass, time.sleep, random.random, time.monotonic)
+    )
+
+
+def _waits(settings: GcsSettings) -> Backoff:
+    """Waits of up to half a second, doubled up to half a minute, any part of which is drawn."""
+    return Backoff(first_secs=0.5, most_secs=30.0, jitter=1.0, attempts=10, limit_secs=settings.retry_limit_secs,
+                   shortens_last=False)  # fmt: skip

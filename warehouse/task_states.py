@@ -19,6 +19,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from warehouse.backoff import Backoff
 from warehouse.errors import IllegalTransition
 
 
@@ -199,7 +200,7 @@ def failure_change(
     failed = attempt - losses
     if failed >= limits.max_attempts:
         return quarantine_change()
-    return TaskChange(TaskEvent.RETRY, not_before=now + backoff_secs(failed, base_secs, draw))
+    return TaskChange(TaskEvent.RETRY, not_before=now + _wait_secs(failed, base_secs, MOST_BACKOFF_SECS, draw))
 
 
 def untried_change(
@@ -212,7 +213,7 @@ def untried_change(
     failed = attempt - losses
     if failed >= limits.max_untried:
         return quarantine_change()
-    wait_secs = backoff_secs(failed, base_secs, draw, MOST_UNTRIED_BACKOFF_SECS)
+    wait_secs = _wait_secs(failed, base_secs, MOST_UNTRIED_BACKOFF_SECS, draw)
     return TaskChange(TaskEvent.RETRY, not_before=now + wait_secs)
 
 
@@ -250,12 +251,9 @@ def holds(status: TaskStatus, fence: int, lease: str) -> bool:
     return status.state is TaskState.LEASED and (status.fence, status.lease) == (fence, lease)
 
 
-def backoff_secs(failed: int, base_secs: float, draw: float, most_secs: float = MOST_BACKOFF_SECS) -> float:
-    """How long to wait after failed attempt number ``failed``: ``base_secs``, doubled each time, at most ``most_secs``.
-
-    Between half of that and all of it, by ``draw`` in ``[0, 1)``: tasks that failed together do not come back together.
-    """
-    return min(base_secs * 2.0 ** min(failed - 1, 60), most_secs) * (1 + draw) / 2
+def _wait_secs(failed: int, base_secs: float, most_secs: float, draw: float) -> float:
+    """The wait after failed attempt number ``failed``; jitter parts tasks that failed together."""
+    return Backoff(min(base_secs, most_secs), most_secs).wait_secs(failed, draw)
 
 
 def is_leasable(status: TaskStatus, now: float, lease_secs: float = math.inf) -> bool:

@@ -30,7 +30,7 @@ from warehouse import (
     schema,
     submit_model,
 )
-from warehouse.backoff import Backoff
+from warehouse.backoff import TRANSACTION_BACKOFF
 from warehouse.catalog import Catalog
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogLost, CommitInDoubt
 from warehouse.task_states import MemoState
@@ -169,7 +169,7 @@ def test_what_the_database_undid_is_begun_anew_after_doubling_waits(url: str, ki
         attempts.clear()
         with pytest.raises(kind):
             catalog.run(always_fail)
-        assert len(attempts) == Backoff().attempts
+        assert len(attempts) == TRANSACTION_BACKOFF.attempts
     finally:
         catalog.close()
 
@@ -185,7 +185,7 @@ def test_an_error_after_a_commit_in_doubt_does_not_say_that_nothing_was_changed(
 
         with pytest.raises(CommitInDoubt):
             catalog.run(lose, idempotent=True)
-        assert len(attempts) == Backoff().attempts
+        assert len(attempts) == TRANSACTION_BACKOFF.attempts
         attempts.clear()
         with pytest.raises(CommitInDoubt):
             catalog.run(lose)

@@ -18,11 +18,11 @@ from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import start
 from transforms.errors import DataError, StorageError
 from warehouse import Storage, read_memo_file, write_memo_file
+from warehouse.backoff import Backoff, Retry
 from warehouse.gcs_client import may_pass, open_client
 from warehouse.gcs_objects import GcsObjects
 from warehouse.locations import parse_gcs
 from warehouse.parquet_files import read_schema
-from warehouse.retries import Retrying, RetryPolicy
 
 UPLOAD, PIECE, READ, LOOK = r"^POST /upload", r"^PUT /upload", r"^GET /(storage|download).*alt=media", r"^GET .*/o/"
 LARGE = bytes(range(251)) * 80_000
@@ -62,9 +62,9 @@ def scene(gcs_server: GcsServer, proxy: Proxy) -> Scene:
     through = GcsServer(proxy.address).home(bucket, "", retry_limit_seconds=20)
     settings = parse_gcs(through).settings
     waits: list[float] = []
-    policy = RetryPolicy(attempts=5, first_wait_secs=1.0, longest_wait_secs=4.0, limit_secs=1000.0)
-    retrying = Retrying(policy, may_pass, sleep=waits.append, clock=lambda: 0.0, draw=lambda: 0.5)
-    objects = GcsObjects(open_client(settings), retrying)
+    backoff = Backoff(first_secs=1.0, most_secs=4.0, jitter=1.0, attempts=5, limit_secs=1000.0)
+    retry = Retry(backoff, may_pass, sleep=waits.append, draw=lambda: 0.5, clock=lambda: 0.0)
+    objects = GcsObjects(open_client(settings), retry)
     return Scene(proxy, objects, bucket, Storage(gcs_server.home(bucket, "")), Storage(through), waits)
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pipelines.patience import PATIENCE_SECS, next_wait_secs
+from pipelines.patience import PATIENCE_SECS, patience_backoff
 from pipelines.worker_machine import Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
 from tests.simulation.event_loop import EventLoop
 from tests.simulation.faults import Faults, moments
 from tests.simulation.memory_queue import MemoryQueue
 from tests.simulation.referee import Referee
 from tests.simulation.work import Grant
-from warehouse.backoff import Backoff
+from warehouse.backoff import TRANSACTION_BACKOFF
 from warehouse.batching import DEFAULT_BUDGET, BatchBudget
 
 
@@ -98,7 +98,7 @@ class Fleet:
     ) -> None:
         self._loop, self._queue, self._referee = loop, queue, referee
         self._config, self._faults, self._draw = config, faults, draw
-        self._backoff = Backoff()
+        self._patience = patience_backoff(config.catalog_patience_secs)
         self._raised: defaultdict[int, int] = defaultdict(int)
         self._begun = loop.now
         self.workers: list[SimWorker] = []
@@ -177,12 +177,11 @@ class Fleet:
             action(worker)
             return
         asked = asked or _Asked(self._loop.now)
-        if asked.attempt < self._backoff.attempts:
-            wait_secs: float | None = self._backoff.wait_secs(asked.attempt, self._draw.random())
-            again = replace(asked, attempt=asked.attempt + 1)
-        else:
-            waited_secs, patience_secs = self._loop.now - asked.since, self._config.catalog_patience_secs
-            wait_secs = next_wait_secs(asked.tries, waited_secs, patience_secs, self._draw.random())
+        draw, passed_secs = self._draw.random(), self._loop.now - asked.since
+        wait_secs = TRANSACTION_BACKOFF.next_wait_secs(asked.attempt, passed_secs, draw)
+        again = replace(asked, attempt=asked.attempt + 1)
+        if wait_secs is None:
+            wait_secs = self._patience.next_wait_secs(asked.tries, passed_secs, draw)
             again = replace(asked, attempt=1, tries=asked.tries + 1)
         if wait_secs is None:
             self.counts.crashes += 1

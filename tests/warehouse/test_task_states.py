@@ -16,7 +16,6 @@ from warehouse.task_states import (
     TaskStatus,
     after,
     applied,
-    backoff_secs,
     beat_change,
     commit_change,
     drop_change,
@@ -156,16 +155,24 @@ def test_attempts_in_which_nothing_was_tried_are_more_and_further_apart() -> Non
     assert change(6, losses=1).event is TaskEvent.RETRY
 
 
+def wait_secs(failed: int, base_secs: float, draw: float) -> float:
+    """The wait after so many failed attempts of a task that has any number of them."""
+    limits = AttemptLimits(max_attempts=10**9, max_losses=1)
+    not_before = failure_change(failed, 0, limits, 0.0, base_secs, draw).not_before
+    assert not_before is not None
+    return not_before
+
+
 def test_backoff_doubles_up_to_an_hour() -> None:
-    assert [backoff_secs(attempt, 2.0, 0.0) for attempt in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 8.0]
-    assert [backoff_secs(attempt, 2.0, 0.5) for attempt in (1, 2)] == [1.5, 3.0]
-    assert backoff_secs(9, 0, 0.9) == 0
+    assert [wait_secs(failed, 2.0, 0.0) for failed in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 8.0]
+    assert [wait_secs(failed, 2.0, 0.5) for failed in (1, 2)] == [1.5, 3.0]
+    assert wait_secs(9, 0, 0.9) == 0
 
 
 @given(st.integers(1, 10**6), st.floats(0, 1e6), st.floats(0, 1, exclude_max=True))
 def test_the_wait_lies_between_half_and_all(failed: int, base_secs: float, draw: float) -> None:
     whole = min(base_secs * 2.0 ** min(failed - 1, 60), MOST_BACKOFF_SECS)
-    assert whole / 2 <= backoff_secs(failed, base_secs, draw) <= whole
+    assert whole / 2 <= wait_secs(failed, base_secs, draw) <= whole
 
 
 def test_who_can_be_leased() -> None:
