@@ -25,6 +25,7 @@ from typing import cast
 
 from transforms.documents import Part, parse_document
 from transforms.errors import Busy, DataError
+from warehouse.durable_files import make_folders, sync_path
 from warehouse.storage import Storage
 from warehouse.storage_errors import storage_error
 from warehouse.stored_file import Writer, is_inside
@@ -126,9 +127,9 @@ class ImportLedger:
                                 next_step=f"remove {journal} and import the files again")  # fmt: skip
             folders.add(target.parent)
         for folder in sorted(folders):
-            sync_folder(folder)
+            sync_path(folder)
         os.replace(journal, journal.with_name(journal.name.removesuffix(_PENDING) + ".json"))
-        sync_folder(self.folder)
+        sync_path(self.folder)
         self.discard(import_id)
 
 
@@ -140,21 +141,9 @@ def write_atomic(path: Path, content: bytes | Writer) -> None:
 def make_folder(folder: Path) -> None:
     """Create ``folder`` and its parents, durably. Raises :class:`~transforms.errors.StorageError`."""
     try:
-        missing = [each for each in (folder, *folder.parents) if not each.is_dir()]
-        for each in reversed(missing):
-            each.mkdir(exist_ok=True)
-            sync_folder(each.parent)
+        make_folders(folder)
     except OSError as error:
         raise storage_error(error, str(folder), "create") from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _listed_files(journal: Path) -> list[tuple[str, str]]:

@@ -33,12 +33,13 @@ from pipelines.outcomes import (
 )
 from pipelines.partitions import parquet_bytes
 from pipelines.progress import Progress, watched
-from pipelines.publication import make_folder, sync_folder, write_atomic
+from pipelines.publication import make_folder, write_atomic
 from pipelines.remote_runners import require_runnable
 from transforms.documents import parse_document
 from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
 from transforms.graph import raw_columns
+from warehouse.durable_files import sync_path
 from warehouse.reader import read_fragment
 from warehouse.solution import ReadSolution, SolutionFragment, SolutionPartition
 from warehouse.storage import Storage
@@ -168,7 +169,7 @@ class _Job:
         for old in folder.glob("scores-*.parquet"):
             if old.name not in names:
                 old.unlink()  # of a fragment that is no more
-        sync_folder(folder)
+        sync_path(folder)
         return {"partition": partition.key, "files": files, "rows": rows, "known": known, "errors": errors}
 
     def _scored(self, solution: ReadSolution, fragment: SolutionFragment, score: Score) -> pa.Table:

@@ -19,7 +19,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from trainer.manifest import (
 )
 from trainer.npy_bytes import array_from_npy, check_savable
 from transforms.errors import StorageError, listed
+from warehouse.durable_files import sync_path, write_new_file
 
 Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
@@ -90,14 +91,14 @@ def _name(epochs_done: int) -> str:
 
 def _write_files(folder: Path, epochs_done: int, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     text = canonical_json(document)
-    state = _write_synced(folder / STATE, purpose_digest("state"), lambda file: file.write(text))
+    state = _write_hashed(folder / STATE, purpose_digest("state"), lambda file: file.write(text))
     files = tuple(
-        (name, _write_synced(folder / array_file(k), purpose_digest("array", name), _saver(array)))
+        (name, _write_hashed(folder / array_file(k), purpose_digest("array", name), _saver(array)))
         for k, (name, array) in enumerate(arrays.items())
     )
     manifest = Manifest(epochs_done, state, files).to_bytes()
-    _write_synced(folder / MANIFEST, hashlib.sha256(), lambda file: file.write(manifest))
-    _sync_directory(folder)
+    _write_hashed(folder / MANIFEST, hashlib.sha256(), lambda file: file.write(manifest))
+    sync_path(folder)
 
 
 def _saver(array: Array) -> Callable[[_HashedFile], object]:
@@ -108,38 +109,18 @@ def _saver(array: Array) -> Callable[[_HashedFile], object]:
 class _HashedFile:
     """The write side of a file, hashing what passes. Only what ``np.save`` needs of one."""
 
-    def __init__(self, descriptor: int, sha256: hashlib._Hash) -> None:
-        self._descriptor = descriptor
-        self.sha256 = sha256
-        self.size_bytes = 0
+    def __init__(self, file: IO[bytes], sha256: hashlib._Hash) -> None:
+        self._file, self._sha256 = file, sha256
 
     def write(self, data: bytes) -> int:
         view = memoryview(data).cast("B")
-        self.sha256.update(view)
-        self.size_bytes += len(view)
-        written = 0
-        while written < len(view):
-            written += os.write(self._descriptor, view[written:])
-        return written
+        self._sha256.update(view)
+        return self._file.write(view)
 
 
-def _write_synced(path: Path, sha256: hashlib._Hash, save: Callable[[_HashedFile], object]) -> StoredFile:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    try:
-        file = _HashedFile(descriptor, sha256)
-        save(file)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return StoredFile(file.size_bytes, file.sha256.hexdigest())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _write_hashed(path: Path, sha256: hashlib._Hash, save: Callable[[_HashedFile], object]) -> StoredFile:
+    size_bytes = write_new_file(path, lambda file: save(_HashedFile(file, sha256)), permissions=0o644)
+    return StoredFile(size_bytes, sha256.hexdigest())
 
 
 def _publish(temporary: Path, place: Path) -> None:
@@ -151,7 +132,7 @@ def _publish(temporary: Path, place: Path) -> None:
         _delete(replaced)
     else:
         os.rename(temporary, place)
-    _sync_directory(place.parent)
+    sync_path(place.parent)
 
 
 def _not_written(place: Path, error: OSError) -> CheckpointNotWritten:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
+from warehouse.durable_files import make_folders, sync_path, write_new_file
 from warehouse.storage_errors import explained
 from warehouse.stored_file import StoredFile, Walk, Writer, temporary_name
 
@@ -175,39 +176,14 @@ def _publish(path: str, write: Writer, put: Callable[[str, str], None], synced: 
     unique = f"{os.getpid()}-{threading.get_ident()}-{uuid.uuid4().hex[:8]}"
     temporary = os.path.join(folder, temporary_name(name, unique))
     with explained(path, "write"):
-        _make_folders(folder)
+        make_folders(folder)
         try:
-            with open(temporary, "xb") as file:
-                write(file)
-                file.flush()
-                if synced:
-                    os.fsync(file.fileno())
-                size_bytes = os.fstat(file.fileno()).st_size
+            size_bytes = write_new_file(temporary, write, synced=synced)
             put(temporary, path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
             raise
         if synced:
-            _sync_folder(folder)
+            sync_path(folder)
     return size_bytes
-
-
-def _make_folders(folder: str) -> None:
-    """Create ``folder`` and sync every parent that gained an entry."""
-    missing = []
-    while folder and not os.path.isdir(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    for new in reversed(missing):
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(new)
-        _sync_folder(os.path.dirname(new))
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder or ".", os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

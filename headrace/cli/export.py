@@ -16,6 +16,7 @@ from headrace.cli.output import emit
 from headrace.cli.quiet import import_quietly
 from headrace.cli.session import AsJson, Home, open_warehouse
 from transforms.errors import InputError, StorageError, listed
+from warehouse.durable_files import sync_path
 
 if TYPE_CHECKING:
     from trainer.serving import Scorer
@@ -161,19 +162,11 @@ def _publish(serving: Any, document: Mapping[str, Any], target: Path) -> int:
             extra = made / EXTRA
             extra.parent.mkdir(parents=True, exist_ok=True)
             extra.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            _synced(made)
+            for path in (*sorted(made.rglob("*")), made):
+                sync_path(path)
             if target.exists():
                 os.rename(target, Path(staging) / "old")
             os.rename(made, target)
     except (OSError, shutil.Error) as error:
         raise StorageError("the export cannot be written", where=str(target), value=str(error)) from error
     return sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-
-
-def _synced(folder: Path) -> None:
-    for path in (*sorted(folder.rglob("*")), folder):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
