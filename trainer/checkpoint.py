@@ -119,7 +119,7 @@ class _HashedFile:
 
 
 def _write_hashed(path: Path, sha256: hashlib._Hash, save: Callable[[_HashedFile], object]) -> StoredFile:
-    size_bytes = write_new_file(path, lambda file: save(_HashedFile(file, sha256)))
+    size_bytes = write_new_file(path, lambda file: save(_HashedFile(file, sha256)), permissions=0o644)
     return StoredFile(size_bytes, sha256.hexdigest())
 
 

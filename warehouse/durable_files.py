@@ -35,12 +35,15 @@ def make_folders(folder: AnyPath) -> None:
         sync_path(os.path.dirname(new) or ".")
 
 
-def write_new_file(path: AnyPath, write: Callable[[IO[bytes]], object], *, synced: bool = True) -> int:
+def write_new_file(
+    path: AnyPath, write: Callable[[IO[bytes]], object], *, synced: bool = True, permissions: int = 0o666
+) -> int:
     """Write a file where none is; its size in bytes. Its name is durable once its folder is synced too.
 
-    ``synced``: whether its content has reached the disk when this returns. An error leaves a part of the file.
+    ``synced``: whether its content has reached the disk when this returns. ``permissions``: of the file, less what the
+    umask takes. An error leaves a part of the file.
     """
-    with open(path, "xb") as file:
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, permissions)) as file:
         write(file)
         file.flush()
         if synced:
