@@ -26,7 +26,7 @@ from pathlib import Path
 from benchmarks.support.harness import THREADS, cpu_secs, machine
 from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.fragment_work import FragmentResult, FragmentWork
-from pipelines.memoize import JobResults
+from pipelines.job_results import JobResults
 from pipelines.work_in_hand import group_by_fragment
 from pipelines.worker import WorkerConfig, run_worker
 from transforms.graph import component_from_document

@@ -45,9 +45,14 @@ class RunnerOptions:
             given_options(self.runner, self.flags)
 
     @property
+    def is_in_process(self) -> bool:
+        """Whether every step runs in the process that runs the job."""
+        return self.runner == "DirectRunner"
+
+    @property
     def threads(self) -> int:
         """How many threads a step may use by itself: as many as workers in process, one where the runner has its own."""
-        return (self.workers or os.cpu_count() or 1) if self.runner == "DirectRunner" else 1
+        return (self.workers or os.cpu_count() or 1) if self.is_in_process else 1
 
 
 def pipeline_options(options: RunnerOptions, *, one_step: bool = False) -> PipelineOptions:

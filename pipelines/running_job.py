@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from weakref import WeakValueDictionary
 
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
@@ -15,15 +14,13 @@ class RunningJob:
     """One job of a runner's, before it is submitted and after. Thread-safe.
 
     A runner on other machines goes on with a job whose client is gone; so whoever stops waiting ends it first. One in this
-    process cannot be cancelled: its steps look :func:`is_to_end`, by the job's ``name``.
+    process cannot be cancelled: its steps look at :attr:`is_to_end`.
     """
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._result: PipelineResult | None = None
         self._why: BaseException | None = None
-        if name:
-            _JOBS[name] = self
 
     @property
     def is_to_end(self) -> bool:
@@ -46,15 +43,6 @@ class RunningJob:
             result = self._result
         if result is not None:
             _cancel(result, why)
-
-
-_JOBS: WeakValueDictionary[str, RunningJob] = WeakValueDictionary()
-
-
-def is_to_end(name: str) -> bool:
-    """Whether the job of this name is to be ended, as far as this process knows: it is the one that waits for the job."""
-    job = _JOBS.get(name)
-    return job is not None and job.is_to_end
 
 
 class JobEnded(Exception):

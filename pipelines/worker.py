@@ -21,7 +21,8 @@ from functools import partial
 from pipelines.beam_runner import RunnerOptions
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import child_processes
-from pipelines.memoize import JobResults, remove_abandoned_results, run_memoize
+from pipelines.job_results import JobResults, remove_abandoned_results
+from pipelines.memoize import run_memoize
 from pipelines.patience import AWAY, PATIENCE_SECS, Patience
 from pipelines.staging import for_job, ready_to_run, refuse_template
 from pipelines.unreadable import UnreadFiles
@@ -39,10 +40,6 @@ from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
-# A commit has fixed costs of some fragments, and a kill loses no more than this.
-_COLLECT_SECS = 1.0
-# A bucket bills every listing.
-_COLLECT_SECS_BUCKET = 2.0
 # Who works until nothing is left does not wait longer for a task to be tried again.
 _SOON_SECS = 30.0
 # Far longer than any result waits for the worker that asked for it.
@@ -255,9 +252,8 @@ class _Worker:
             _LOG.warning("what the job finished last is lost, and will be computed again: %s", error)
 
     def _attend(self, hand: WorkInHand, results: JobResults, done: threading.Event) -> None:
-        collect_secs = _COLLECT_SECS if self._warehouse.storage.is_local else _COLLECT_SECS_BUCKET
         self._beat_at = time.monotonic() + self._beat_secs
-        while not done.wait(min(collect_secs, self._beat_secs)):
+        while not done.wait(min(results.collect_secs, self._beat_secs)):
             try:
                 self._beat_if_due(hand)
                 hand.take(results.new())

@@ -47,6 +47,11 @@ class InputLayout:
         return sum(width_of(item.type) for item in self.dense)
 
     @property
+    def bounds(self) -> tuple[int, ...]:
+        """The buckets of every embedded input: its ids, as batches have them, lie below."""
+        return tuple(item.type.buckets or 0 for item in self.embedded)
+
+    @property
     def is_weighted(self) -> bool:
         """Whether the ids of any input have weights."""
         return any(isinstance(item.type, Weighted) for item in self.embedded)

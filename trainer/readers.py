@@ -54,9 +54,9 @@ class FragmentRef:
 
 @dataclass(frozen=True, slots=True)
 class DecodedFragment:
-    """One fragment in memory. Per embedded input ``ids`` (int64), ``offsets`` (int64, rows + 1 of them) and ``weights``
-    (float32 beside the ids, or None if they have none); ``dense`` is float32 [rows, width of the dense inputs],
-    ``labels`` float32 [rows].
+    """One fragment in memory. Per embedded input ``ids`` (int64, within its buckets), ``offsets`` (int64, rows + 1 of them,
+    ascending from 0 to the number of ids) and ``weights`` (float32 beside the ids, or None if they have none); ``dense`` is
+    float32 [rows, width of the dense inputs], ``labels`` float32 [rows].
 
     ``positions``: which stored event of the fragment each row is, int64, ascending; None where row i is event i.
     ``unlabelled``: events that were left out because their label is null.
@@ -219,6 +219,10 @@ def _column(table: pa.Table, item: TypedInput, key: str) -> _Stored:
 
 def _bags(column: _Stored, item: TypedInput, key: str) -> tuple[Array, Array, Array | None]:
     ids, offsets = _ids_and_offsets(column)
+    if offsets[-1] != len(ids) or (offsets[1:] < offsets[:-1]).any():
+        raise BadFeature("the offsets of an input's lists must ascend to its number of ids",
+                         where=f"{_where(key)}, input {item.name}", value=int(offsets[-1]), allowed=str(len(ids)),
+                         next_step="write the column again with a program that checks what it writes")  # fmt: skip
     buckets = item.type.buckets or 0
     if len(ids) and (ids.min() < 0 or ids.max() >= buckets):
         at = int(np.flatnonzero((ids < 0) | (ids >= buckets))[0])
@@ -339,7 +343,7 @@ def _assemble(
 
 
 def _assemble_ids(pieces: Sequence[tuple[DecodedFragment, int, int]], batch_rows: int, layout: InputLayout) -> IdBatch:
-    features = len(layout.embedded)
+    features, is_weighted = len(layout.embedded), layout.is_weighted
     offsets = np.zeros((features, batch_rows + 1), np.int64)
     parts: list[Array] = [np.zeros(0, np.int64)]
     weights: list[Array] = [np.zeros(0, np.float32)]
@@ -350,7 +354,7 @@ def _assemble_ids(pieces: Sequence[tuple[DecodedFragment, int, int]], batch_rows
         for fragment, start, stop in pieces:
             ends = fragment.offsets[f]
             parts.append(fragment.ids[f][ends[start] : ends[stop]])
-            if layout.is_weighted:
+            if is_weighted:
                 given = fragment.weights[f]
                 weights.append(
                     np.ones(len(parts[-1]), np.float32) if given is None else given[ends[start] : ends[stop]]
@@ -359,4 +363,4 @@ def _assemble_ids(pieces: Sequence[tuple[DecodedFragment, int, int]], batch_rows
             total += int(ends[stop] - ends[start])
             at += stop - start
         offsets[f, at:] = total
-    return IdBatch(np.concatenate(parts), offsets, np.concatenate(weights) if layout.is_weighted else None)
+    return IdBatch(np.concatenate(parts), offsets, np.concatenate(weights) if is_weighted else None, layout.bounds)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from transforms.documents import document_part
 from transforms.encoding import digest
 from transforms.fusion import FUSED, STANDS_FOR
-from transforms.graph import Node, Operation
+from transforms.graph import Operation
 from transforms.operators import REGISTRY
 
 #: Operators whose cost depends on a parameter that holds what they do: each such text counts as an operator of its own.
@@ -50,16 +51,21 @@ def is_of_this_release(node: Operation) -> bool:
     return node.op in REGISTRY and REGISTRY[node.op].version == node.version
 
 
-def work_of(node: Operation, rows: int, secs: float) -> tuple[OperatorWork, ...]:
-    """The work of one step of a plan. A fused one is shared out among what it stands for, as declared costs are."""
+class Share(NamedTuple):
+    """An operator, named as :func:`cost_name` does, and its ``part`` of the seconds of a plan's step."""
+
+    operator: str
+    version: int
+    part: float = 1.0
+
+
+def shares_of(node: Operation) -> tuple[Share, ...]:
+    """The operators of one step of a plan. A fused one is shared out among what it stands for, as declared costs are."""
     if node.op not in FUSED:
-        return (OperatorWork(cost_name(node.op, dict(node.params)), node.version, rows, secs),)
+        return (Share(cost_name(node.op, dict(node.params)), node.version),)
     operators = [REGISTRY[name] for name in STANDS_FOR[node.op]]
     total_ns = sum(operator.cost_ns for operator in operators)
-    return tuple(
-        OperatorWork(operator.name, operator.version, rows, secs * operator.cost_ns / total_ns)
-        for operator in operators
-    )
+    return tuple(Share(operator.name, operator.version, operator.cost_ns / total_ns) for operator in operators)
 
 
 def summed(works: Iterable[OperatorWork]) -> tuple[OperatorWork, ...]:
@@ -71,13 +77,12 @@ def summed(works: Iterable[OperatorWork]) -> tuple[OperatorWork, ...]:
     return tuple(OperatorWork(*key, *total) for key, total in sorted(totals.items()))
 
 
-def work_of_run(nodes: Iterable[Node], rows: int, node_secs: Mapping[str, float]) -> tuple[OperatorWork, ...]:
-    """The work of the operations among ``nodes`` that have seconds in ``node_secs``."""
+def work_of_run(steps: Iterable[tuple[Sequence[Share], float]], rows: int) -> tuple[OperatorWork, ...]:
+    """The work of steps of a plan over ``rows`` rows: the shares and the seconds of each."""
     return summed(
-        work
-        for node in nodes
-        if isinstance(node, Operation) and node.identity in node_secs
-        for work in work_of(node, rows, node_secs[node.identity])
+        OperatorWork(share.operator, share.version, rows, secs * share.part)
+        for shares, secs in steps
+        for share in shares
     )
 
 

@@ -35,7 +35,7 @@ from transforms.fusion import FUSED, fuse
 from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.graphs.artifacts import Artifacts, no_artifacts
 from transforms.kernels.arrow import to_arrow
-from transforms.measured import OperatorWork, work_of_run
+from transforms.measured import OperatorWork, Share, shares_of, work_of_run
 from transforms.operators import REGISTRY, Operator
 from transforms.operators.declaration import Scalar
 from transforms.positions import check_positions
@@ -89,13 +89,16 @@ class StepOfPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One node: where its arguments stand among the steps, and whose values nobody reads after it."""
+    """One node: where its arguments stand among the steps, which operators its seconds are of, and whose values nobody reads
+    after it.
+    """
 
     node: Node
     args: tuple[int, ...] = ()
     operator: Operator | None = None
     params: Mapping[str, Scalar] = field(default_factory=dict)
     constants: Constants | None = None
+    shares: tuple[Share, ...] = ()
     outputs: tuple[str, ...] = ()
     released: tuple[int, ...] = ()
 
@@ -168,8 +171,8 @@ class Plan:
         component_secs = {
             key: output_secs[key] + sum(node_secs[identity] for identity in nodes) for key, nodes in self.needs.items()
         }
-        ran = {identity: secs for identity, secs in node_secs.items() if identity not in failed}
-        operators = work_of_run((step.node for step in self.steps), batch.num_rows, ran)
+        ran = [step for step in self.steps if step.node.identity not in failed]
+        operators = work_of_run(((step.shares, node_secs[step.node.identity]) for step in ran), batch.num_rows)
         return PlanResult(columns, failures, node_secs, component_secs, operators)
 
 
@@ -202,7 +205,8 @@ def _step(node: Node, position: Mapping[str, int], artifacts: Artifacts) -> _Ste
     if not isinstance(node, Operation):
         return _Step(node)
     operator = FUSED[node.op] if node.op in FUSED else REGISTRY[node.op]
-    return _Step(node, tuple(position[arg.identity] for arg in node.operands), operator, dict(node.params))
+    args = tuple(position[arg.identity] for arg in node.operands)
+    return _Step(node, args, operator, dict(node.params), shares=shares_of(node))
 
 
 def _check(node: Node) -> None:

@@ -121,6 +121,7 @@ def _spell(kind: str, dtype: DType, buckets: int | None) -> str:
     return f"{kind}[{dtype}]" if buckets is None else f"{kind}[{dtype}, buckets={buckets}]"
 
 
+@lru_cache(maxsize=1024)
 def arrow_type(column_type: ColumnType) -> pa.DataType:
     """The Arrow type that stores ``column_type``: in memo files, in read solutions and between rooms."""
     element = ARROW_ELEMENT[column_type.dtype]

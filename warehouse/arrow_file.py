@@ -31,10 +31,12 @@ FORMAT = b"headrace.memo/2"
 _NARROW = (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32())
 
 
-def write_arrow_file(storage: Storage, path: str, columns: Mapping[str, pa.Array]) -> MemoFile:
+def write_arrow_file(
+    storage: Storage, path: str, columns: Mapping[str, pa.Array], digests: Mapping[str, str] | None = None
+) -> MemoFile:
     """Publish the columns, in the order given, as one file; all have the same rows.
 
-    Raises :class:`InputError` for no columns or unequal rows and :class:`~transforms.errors.StorageError` when the
+    ``digests``: those of the columns (:mod:`warehouse.digests`) where the caller has them. Raises :class:`InputError` for no columns or unequal rows and :class:`~transforms.errors.StorageError` when the
     disk refuses; nothing is left behind then.
     """
     whole = {name: compact_array(column) for name, column in columns.items()}
@@ -42,7 +44,7 @@ def write_arrow_file(storage: Storage, path: str, columns: Mapping[str, pa.Array
         raise InputError("the columns of a file have the same rows", where=path,
                          value={name: len(array) for name, array in whole.items()})  # fmt: skip
     narrowed = [_narrow(array) for array in whole.values()]
-    digests = table_digests(pa.table(whole))
+    digests = table_digests(pa.table(whole)) if digests is None else dict(digests)
     checksums = json.dumps(digests, sort_keys=True, separators=(",", ":")).encode("utf-8")
     original = pa.schema([pa.field(name, array.type) for name, array in whole.items()])
     types = base64.b64encode(original.serialize().to_pybytes())

@@ -14,7 +14,6 @@ from transforms.errors import DataError
 from transforms.graph import Node, Operation, RawColumn, fold, raw_columns
 from transforms.plan import Plan, compile_plan
 from transforms.subgraphs import subgraphs
-from transforms.types import arrow_type
 from warehouse.artifacts import ArtifactSource
 from warehouse.errors import MemoDamaged
 from warehouse.files.column_files import MemoRef
@@ -179,7 +178,7 @@ def _compute(
             raise DataError(f"operator {failure.operator} failed", where=f"{'label' if name == LABEL else f'input {name}'}, {fragment.path}",
                             value=failure.error, next_step="repair the data or the expression")  # fmt: skip
         values.update({name: result.columns[name] for name in graphs})
-    return {name: array.cast(arrow_type(components[name].type)) for name, array in values.items()}
+    return values
 
 
 @lru_cache(maxsize=16)

@@ -1,7 +1,7 @@
 """A child process: answers one request after another, over a socket, until its parent hangs up.
 
-A request is three lines of JSON: what to do, the work it is about, and the components that this names; an answer is one
-line. The board says all the while which step of the plan the child is in.
+A request is three lines of JSON: what to do, the work it is about, and the components that this names; an answer is two
+(:mod:`pipelines.isolation.answer`). The board says all the while which step of the plan the child is in.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from typing import Any
 import pyarrow as pa
 from numba.core import event
 
+from pipelines.encoded_result import EncodedResult
 from pipelines.fragment_run import PlanCache, failure_of_component, memoize_fragment
 from pipelines.fragment_work import FragmentWork
 from pipelines.fragments.board import Phase, StepBoard
+from pipelines.isolation.answer import Answered
 from pipelines.isolation.shrink import rows_of
 from pipelines.runners.error_documents import error_document
 from transforms.errors import StorageError
@@ -91,7 +93,7 @@ class _Child:
         self._second_runs = SecondRuns(self._waiting)
         self._listed: tuple[str, Sequence[Document]] = ("[]", ())
         self._case: tuple[str, Plan, pa.Table] | None = None
-        self._actions: Mapping[str, Callable[[Document, str], Document]] = {
+        self._actions: Mapping[str, Callable[[Document, str], Answered]] = {
             "memoize": self._memoize, "describe": self._describe, "try": self._try, "sample": self._sample,
         }  # fmt: skip
 
@@ -102,7 +104,7 @@ class _Child:
                 work, components = (requests.readline().decode("utf-8") for _ in range(2))
                 answer = self._answer(json.loads(header), work, components)
                 self._board.at(Phase.IDLE)
-                connection.sendall(json.dumps(answer).encode("utf-8") + b"\n")
+                connection.sendall(answer.to_bytes())
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -114,20 +116,20 @@ class _Child:
         finally:
             self._board.at(place.phase, place.step)
 
-    def _answer(self, request: Document, text: str, components: str) -> Document:
+    def _answer(self, request: Document, text: str, components: str) -> Answered:
         _limit_memory(request["memory_bytes"])
         try:
             if self._listed[0] != components:  # the same for all fragments of a job
                 self._listed = components, json.loads(components)
             return self._actions[request["do"]](request, text)
         except StorageError as error:
-            return {"storage_error": error_document(error)}
+            return Answered({"storage_error": error_document(error)})
         except MemoryError as error:
-            return {"out_of_memory": f"{type(error).__name__}: {error}"}
+            return Answered({"out_of_memory": f"{type(error).__name__}: {error}"})
         except Exception as error:  # a defect of ours, which this component or that may bring about
-            return {"defect": {"error": _located(error), "traceback": traceback.format_exc()}}
+            return Answered({"defect": {"error": _located(error), "traceback": traceback.format_exc()}})
 
-    def _memoize(self, request: Document, text: str) -> Document:
+    def _memoize(self, request: Document, text: str) -> Answered:
         storage = Storage(request["home"])
         token = SECOND_RUNS.set(self._second_runs)
         try:
@@ -135,27 +137,28 @@ class _Child:
         finally:
             SECOND_RUNS.reset(token)
             self._second_runs.close()  # what they have seen stays known
-        return {"result": result.to_document()}
+        encoded = EncodedResult.of(result)
+        return Answered({"counts": encoded.counts}, encoded.line)
 
     def _work(self, text: str) -> FragmentWork:
         return FragmentWork.from_json(text, self._listed[1])
 
-    def _describe(self, request: Document, text: str) -> Document:
+    def _describe(self, request: Document, text: str) -> Answered:
         """The step at a place of the plan that ``memoize`` makes of the same work."""
         work = self._work(text)
         components = work.components if request["alone"] is None else work.components[request["alone"] :][:1]
         self._board.at(Phase.COMPILING)
         step = self._plans.plan(components, ArtifactSource(request["home"])).describe(request["step"])
-        return {"operator": step.operator, "expression": step.expression, "components": list(step.components)}
+        return Answered({"operator": step.operator, "expression": step.expression, "components": list(step.components)})
 
-    def _try(self, request: Document, text: str) -> Document:
+    def _try(self, request: Document, text: str) -> Answered:
         """Run the one component of the work on some events, and say how it fails, if it does. Nothing is written."""
         plan, raw = self._fragment(request["home"], text)
         table = _take(raw, request["rows"])
         for failure in plan.run(table, self._board.step, checked=True).failures.values():
             found = failure_of_component(failure)
-            return {"failure": found.to_document(), "exceptions": list(failure.exceptions)}
-        return {"failure": None}
+            return Answered({"failure": found.to_document(), "exceptions": list(failure.exceptions)})
+        return Answered({"failure": None})
 
     def _fragment(self, home: str, text: str) -> tuple[Plan, pa.Table]:
         """The plan and raw columns, kept for the next trial."""
@@ -168,14 +171,14 @@ class _Child:
             self._case = text, plan, read_raw(Storage(home), work.fragment, names, coded=names)
         return self._case[1], self._case[2]
 
-    def _sample(self, request: Document, text: str) -> Document:
+    def _sample(self, request: Document, text: str) -> Answered:
         """The events themselves, as stored: empty if they take too much room."""
         work = self._work(text)
         plan, _ = self._fragment(request["home"], text)
         names = sorted({column.name for column in plan.columns})
         self._board.at(Phase.READING)
         events = _take(read_raw(Storage(request["home"]), work.fragment, names), request["rows"])
-        return {"sample": encoded_sample(pa.table([_plain(column) for column in events.columns], names))}
+        return Answered({"sample": encoded_sample(pa.table([_plain(column) for column in events.columns], names))})
 
 
 def _located(error: Exception) -> str:

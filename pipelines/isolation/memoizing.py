@@ -16,11 +16,13 @@ from functools import cached_property
 
 import numpy as np
 
+from pipelines.encoded_result import EncodedResult, ResultCounts, decode_line
 from pipelines.fragment_work import FragmentResult, FragmentWork, merged
 from pipelines.fragments.board import Phase, Place
+from pipelines.isolation.answer import Answered
 from pipelines.isolation.blame import Attempt, Death, after, begun
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.processes import Answered, ChildProcesses, Ended
+from pipelines.isolation.processes import ChildProcesses, Ended
 from pipelines.isolation.samples import SEARCH_SECS, Case, with_sample
 from pipelines.isolation.shrink import Rows
 from pipelines.runners.error_documents import error_from_document
@@ -75,7 +77,7 @@ def memoize_isolated(
     limits: IsolationLimits,
     notorious: Notorious,
     components: str = "[]",
-) -> FragmentResult:
+) -> EncodedResult:
     """What :func:`~pipelines.fragment_run.memoize_fragment` gives for the work in ``text``, computed in children.
 
     ``components``: the list of documents, JSON on one line, that the work names by their places.
@@ -94,7 +96,7 @@ def memoize_isolated(
     if run.ends and not course.guilty:  # no failure will ever tell of it
         _LOG.warning("%s was computed in parts or again, through no fault of a component: %s",
                      run.work.fragment.path, "; ".join(dict.fromkeys(run.ends)))  # fmt: skip
-    return run.result(course.guilty, notorious)
+    return EncodedResult.of(run.result(course.guilty, notorious))
 
 
 class _Run:
@@ -116,14 +118,14 @@ class _Run:
         """What is asked; most often nobody here needs to know."""
         return FragmentWork.from_json(self._text, json.loads(self._components))
 
-    def at_once(self) -> FragmentResult | None:
-        """The result if all goes well, else None; what happened is then the outcome of the course's first attempt."""
+    def at_once(self) -> EncodedResult | None:
+        """The result as the child wrote it if no component failed, else None; the course's first attempt then has the answer."""
         self._first = self._asked(self._text, fresh=False)
         answer, _ = self._first
-        if isinstance(answer, Ended) or "result" not in answer.document:
+        if isinstance(answer, Ended) or not answer.line:
             return None
-        result = FragmentResult.from_document(answer.document["result"])
-        return None if any(outcome.failure for outcome in result.outcomes) else result
+        counts = ResultCounts(*answer.document["counts"])
+        return None if counts.components_failed else EncodedResult(answer.line, counts)
 
     def _asked(self, text: str, *, fresh: bool) -> tuple[Answered | Ended, bool]:
         """What a child says to ``text``, and whether it was new."""
@@ -152,7 +154,7 @@ class _Run:
             self.ends.append(document["out_of_memory"])
             self._deaths.update(dict.fromkeys(attempt.components, Failure("memory", document["out_of_memory"])))
             return frozenset(), Death("memory"), was_new
-        part = FragmentResult.from_document(document["result"])
+        part = decode_line(answer.line, "answer of a child process")
         self._parts.append(part)
         exhausted = {one.column: one.failure for one in part.outcomes if one.failure and one.failure.kind == "memory"}
         self._deaths.update(exhausted)

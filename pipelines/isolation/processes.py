@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from pipelines.errors import ChildrenLost
 from pipelines.fragments.board import Place, StepBoard, new_board_file
+from pipelines.isolation.answer import Answered, LINES
 from pipelines.isolation.blame import DeathKind
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.server import ANSWER, END, FORK, REQUEST, UNKNOWN_STATUS
@@ -38,13 +38,6 @@ _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from pipelines.isolation.server import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What a child said."""
-
-    document: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +185,17 @@ class Child:
 
     def _watched(self, limits: IsolationLimits) -> Answered | Ended:
         stall = StallClock(self._board, limits.stall_secs, time.monotonic())
-        answer, look_secs, looked = bytearray(), _LOOK_SECS, time.monotonic()
+        answer, lines = bytearray(), 0
+        look_secs, looked = _LOOK_SECS, time.monotonic()
         while True:
             if self._poll.poll(look_secs * 1000):
                 part = self._connection.recv(_READ_BYTES)
                 if not part:
                     return self._end("lost")
                 answer += part
-                if part.endswith(b"\n"):
-                    return Answered(json.loads(answer))
+                lines += part.count(b"\n")
+                if lines == LINES:
+                    return Answered.from_bytes(bytes(answer))
             now = time.monotonic()
             if now - looked < look_secs:
                 continue

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from pipelines.fragments.board import Phase
+from pipelines.isolation.answer import Answered
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.processes import Answered, Child, ChildProcesses, Ended
+from pipelines.isolation.processes import Child, ChildProcesses, Ended
 from pipelines.isolation.shrink import Budget, Rows, ranges_of, smallest
 from warehouse.failures import Failure
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.beam_runner import RunnerOptions, counters, run_pipeline
+from pipelines.job_results import JobResults
 from pipelines.job_server_options import DECLARED, described
-from pipelines.memoize import NAMESPACE, JobResults, build
+from pipelines.memoize import NAMESPACE, build
 from pipelines.remote_runners import require_runnable
 from tests.conftest import ROOT
 from tests.flink.cluster import TASK_MANAGERS, FlinkCluster

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from trainer.embedding import (
     TableSpec,
     TableState,
     Uniform,
+    kernels,
 )
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
@@ -228,6 +230,36 @@ def test_an_id_outside_its_table_is_refused_by_name(bad):
 def test_offsets_that_do_not_fit_are_refused(offsets):
     with pytest.raises(BadBatch, match="offsets"):
         engine_of().lookup(IdBatch(np.zeros(3, np.int64), np.array(offsets, np.int64)))
+
+
+def test_a_batch_is_looked_at_once_and_not_at_all_where_its_maker_did(monkeypatch):
+    engine, looked = engine_of(), []
+    check_batch = kernels.check_batch
+
+    def counted(*arguments):
+        looked.append(arguments[0])
+        return check_batch(*arguments)
+
+    monkeypatch.setattr(kernels, "check_batch", counted)
+    batch = batch_of([[[0], [1]], [[2], []]])
+    engine.apply_gradients(batch, engine.lookup(batch))
+    assert len(looked) == 1
+    checked = replace(batch, bounds=(ROWS, ROWS))
+    engine.apply_gradients(checked, engine.lookup(checked))
+    assert len(looked) == 1
+    engine.lookup(replace(batch, bounds=(ROWS, ROWS + 1)))  # by the bounds of another engine
+    assert len(looked) == 2
+
+
+def test_shares_are_those_of_the_batch_at_hand():
+    engine = engine_of(optimizer=SGD(1.0))
+    bags = [[[0, 1]], [[2, 3]]]
+    plain = batch_of(bags)
+    weighted = replace(plain, weights=np.array([1, 3, 1, 1], np.float32))
+    expected = {id(batch): engine.lookup(batch) for batch in (plain, weighted)}
+    for batch in (plain, weighted, plain):
+        np.testing.assert_array_equal(engine.lookup(batch), expected[id(batch)])
+    assert not np.array_equal(expected[id(plain)], expected[id(weighted)])
 
 
 def test_wrong_dtypes_and_shapes_are_refused():

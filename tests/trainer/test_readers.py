@@ -106,6 +106,25 @@ def test_ids_outside_their_buckets_are_named():
     assert (caught.value.value, caught.value.where) == (-1, "fragment f, row 2, input user")
 
 
+@pytest.mark.parametrize("offsets", [[0, 2, 1, 3, 3], [0, 3, 3, 3, 2]])
+def test_lists_that_do_not_follow_one_another_are_refused(offsets):
+    """A reader of one's own may give any array; engines follow what is decoded without looking again."""
+    words = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 3], pa.int32()), pa.array([1, 2, 3]))
+    held = pa.py_buffer(np.array(offsets, np.int32))
+    unsound = pa.Array.from_buffers(words.type, 4, [None, held], 0, 0, [words.values])
+    with pytest.raises(BadFeature, match="must ascend"):
+        decode(table_with(words=unsound), LAYOUT, "f")
+
+
+def test_batches_say_the_bounds_of_their_ids():
+    """So that no engine looks at every id of every batch again."""
+    (batch,) = batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
+    assert batch.ids.bounds == tuple(feature.table.vocabulary_size for feature in LAYOUT.features)
+    for f, bound in enumerate(batch.ids.bounds):
+        ids = batch.ids.ids[batch.ids.offsets[f, 0] : batch.ids.offsets[f, -1]]
+        assert not len(ids) or 0 <= ids.min() <= ids.max() < bound
+
+
 @pytest.mark.parametrize("bad", [2.0, -1.0, 0.5, float("nan")])
 def test_labels_other_than_0_and_1_are_named(bad):
     with pytest.raises(BadLabel, match="binary label must be 0 or 1") as caught:

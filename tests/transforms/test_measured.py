@@ -12,7 +12,7 @@ import headrace as hr
 from transforms.canonical import canonicalize
 from transforms.fusion import FUSED, STANDS_FOR
 from transforms.graph import Operation, component_document
-from transforms.measured import OperatorWork, cost_name, declared_secs, summed, work_of, work_of_run
+from transforms.measured import OperatorWork, cost_name, declared_secs, shares_of, summed, work_of_run
 from transforms.operators import REGISTRY
 from transforms.plan import compile_plan
 
@@ -42,7 +42,7 @@ def test_a_fused_step_is_shared_out_as_declared() -> None:
     query = hr.text("query")
     plan = compile_plan({"a": canonicalize(query.unigrams().hash_buckets(10).node)})
     (fused,) = (step.node for step in plan.steps if isinstance(step.node, Operation))
-    works = {work.operator: work for work in work_of(fused, 100, 9.0)}
+    works = {work.operator: work for work in work_of_run([(shares_of(fused), 9.0)], 100)}
     words, hashes = REGISTRY["unigrams"].cost_ns, REGISTRY["hash_buckets"].cost_ns
     assert works["unigrams"].secs == pytest.approx(9.0 * words / (words + hashes))
     assert sum(work.secs for work in works.values()) == pytest.approx(9.0)
@@ -86,4 +86,4 @@ def test_sums_lose_nothing_and_have_one_order(drawn: list[OperatorWork], chance:
     assert sum(work.secs for work in total) == sum(work.secs for work in drawn)
     chance.shuffle(drawn)  # type: ignore[attr-defined]
     assert summed(drawn) == summed(total) == total
-    assert work_of_run([], 5, {}) == ()
+    assert work_of_run([], 5) == ()

@@ -30,12 +30,15 @@ class IdBatch:
 
     ``ids``: int64, all features one after the other. ``offsets``: int64 of shape [features, events + 1]; the bag of
     feature f and event b is ``ids[offsets[f, b]:offsets[f, b + 1]]``. ``weights``: float32 beside ``ids``, or None where
-    all of them are 1; sums and means are those of ``tf.nn.embedding_lookup_sparse`` with ``sp_weights``.
+    all of them are 1; sums and means are those of ``tf.nn.embedding_lookup_sparse`` with ``sp_weights``. ``bounds``: what the
+    maker of the batch has checked already: offsets ascend from 0 to the number of ids, and the ids of feature f lie in
+    ``[0, bounds[f])``; None where nothing was checked.
     """
 
     ids: Array
     offsets: Array
     weights: Array | None = None
+    bounds: tuple[int, ...] | None = None
 
     @property
     def rows(self) -> int:
@@ -67,6 +70,7 @@ class CpuEngine:
         if not self.features:
             raise ConfigError("an embedding engine needs at least one feature")
         position = {table.name: t for t, table in enumerate(self.tables)}
+        self._bounds = tuple(feature.table.vocabulary_size for feature in self.features)
         self._table_of = np.array([position[feature.table.name] for feature in self.features], np.int64)
         self._vocabulary = np.array([table.vocabulary_size for table in self.tables], np.int64)
         self._dims = np.array([table.dim for table in self.tables], np.int64)
@@ -109,7 +113,8 @@ class CpuEngine:
         self._slots = np.zeros(slot_values, np.float32)
         self._row_state = np.zeros(int(self._vocabulary.sum()), np.uint8)
         self._place = np.zeros(int(self._vocabulary.sum()), np.int32)
-        self._looked_up: IdBatch | None = None
+        self._prepared: IdBatch | None = None
+        self._shares = _NO_SHARES
         self._rows = np.zeros(0, np.int64)
         self._sums = np.zeros(0, np.float32)
 
@@ -132,11 +137,10 @@ class CpuEngine:
 
         Raises :class:`BadBatch` for an id outside its table or offsets that do not fit, before anything is read.
         """
-        self._check(batch)
-        self._initialise_rows(batch)
+        self._prepare(batch)
         out = np.empty((batch.rows, self.width), np.float32)
         kernels.combine_bags(
-            batch.ids, batch.offsets, self._shares(batch), self._table_of, self._weight_base, self._dims, self._is_mean, self._column,
+            batch.ids, batch.offsets, self._shares, self._table_of, self._weight_base, self._dims, self._is_mean, self._column,
             self._weights, out,
         )  # fmt: skip
         return out
@@ -148,33 +152,31 @@ class CpuEngine:
         that occurs more than once, in one bag, in many, or in many features of its table, are summed in float32 in the
         order feature, event, position; then the row is updated once. Raises :class:`BadBatch`; nothing is changed then.
         """
-        self._check(batch)
+        self._prepare(batch)
         if gradients.shape != (batch.rows, self.width) or gradients.dtype != np.float32:
             raise BadBatch("gradients do not fit the batch", value=(gradients.shape, str(gradients.dtype)),
                            allowed=f"float32 {(batch.rows, self.width)}")  # fmt: skip
         self._reserve(len(batch.ids))
-        if batch is not self._looked_up:
-            self._initialise_rows(batch)
         kernels.apply_gradients(
-            batch.ids, batch.offsets, self._shares(batch), gradients, self._first_feature, self._features_of, self._row_base,
+            batch.ids, batch.offsets, self._shares, gradients, self._first_feature, self._features_of, self._row_base,
             self._weight_base, self._slot_base, self._dims, self._is_mean, self._column, self._optimizer, self._rate,
             self._place, self._rows, self._sums, self._weights, self._slots, self._row_state,
         )  # fmt: skip
 
-    def _shares(self, batch: IdBatch) -> Array:
-        """What each id counts for; nothing for a batch without weights."""
-        if batch.weights is None:
-            return _NO_SHARES
-        shares: Array = kernels.shares_of(batch.weights, batch.offsets, self._table_of, self._is_mean)
-        return shares
-
-    def _initialise_rows(self, batch: IdBatch) -> None:
+    def _prepare(self, batch: IdBatch) -> None:
+        """Check a batch, give its rows their initial values and work out its shares: once for a lookup and its update."""
+        if batch is self._prepared:
+            return
+        self._check(batch)
         kernels.initialise_missing(
             batch.ids, batch.offsets, self._table_of, self._row_base, self._weight_base, self._slot_base, self._dims,
             self._keys, self._kinds, self._init_a, self._init_b, self._slot_start, self._optimizer,
             self._weights, self._slots, self._row_state,
         )  # fmt: skip
-        self._looked_up = batch
+        self._shares = _NO_SHARES
+        if batch.weights is not None:
+            self._shares = kernels.shares_of(batch.weights, batch.offsets, self._table_of, self._is_mean)
+        self._prepared = batch
 
     def _reserve(self, ids: int) -> None:
         if len(self._rows) < ids:
@@ -191,6 +193,8 @@ class CpuEngine:
         if offsets.shape[0] != len(self.features) or offsets.shape[1] < 1:
             raise BadBatch("a batch has offsets for every feature", value=offsets.shape[0],
                            allowed=str(len(self.features)))  # fmt: skip
+        if batch.bounds == self._bounds:
+            return
         problem, f, at = kernels.check_batch(ids, offsets, self._table_of, self._vocabulary)
         if problem == kernels.BAD_ID:
             raise _bad_id(self.features[f], int(ids[at]))

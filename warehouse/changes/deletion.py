@@ -105,8 +105,9 @@ def _retract(
     count = deleted.true_count
     if count <= placed.fragment.deleted_rows:
         return None, again
-    file = None if dry_run else writer.write(placed, {DELETED: deleted})
-    vector = Overlay(DELETED, file.file.path if file else "-", column_digest(deleted))
+    digest = column_digest(deleted)
+    file = None if dry_run else writer.write(placed, {DELETED: deleted}, {DELETED: digest})
+    vector = Overlay(DELETED, file.file.path if file else "-", digest)
     return Replacement(placed, replace(placed.fragment, deletions=vector, deleted_rows=count), file), again
 
 

@@ -212,8 +212,9 @@ class _Overlaying:
                 overlays.pop(name, None)  # what the file holds is true again
             else:
                 new[name] = columns[name]
-        file = self.writer.write(placed, new) if new and not self.dry_run else None
-        overlays |= {name: Overlay(name, file.file.path if file else "-", checksums[name]) for name in new}
+        known = {name: checksums[name] for name in new}
+        file = self.writer.write(placed, new, known) if new and not self.dry_run else None
+        overlays |= {name: Overlay(name, file.file.path if file else "-", checksum) for name, checksum in known.items()}
         ordered = tuple(overlays[name] for name in sorted(overlays))
         return Replacement(placed, replace(fragment, digests=digests, overlays=ordered), file)
 

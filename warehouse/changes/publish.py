@@ -41,12 +41,12 @@ class OverlayWriter:
         self._storage, self._table = storage, table
         self.written: list[str] = []
 
-    def write(self, placed: PlacedFragment, columns: Mapping[str, pa.Array]) -> OverlayFile:
-        """Publish columns of one fragment as a file of a name never used before."""
+    def write(self, placed: PlacedFragment, columns: Mapping[str, pa.Array], digests: Mapping[str, str]) -> OverlayFile:
+        """Publish columns of one fragment, whose digests are known, as a file of a name never used before."""
         fragment_id = placed.fragment.fragment_id
         path = f"{OVERLAYS}/{self._table}/{placed.partition}/{fragment_id[:16]}-{uuid.uuid4().hex}.{SUFFIX}"
         self.written.append(path)
-        file = write_arrow_file(self._storage, path, columns)
+        file = write_arrow_file(self._storage, path, columns, digests)
         return OverlayFile(file, {name: str(array.type) for name, array in columns.items()})
 
     def discard(self) -> None:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import transforms.expression as hr
+from pipelines.encoded_result import decode_line
 from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
@@ -149,6 +150,13 @@ def leased(folder: Path, model: Model, hours: int = 1, rows: int = ROWS) -> tupl
         return warehouse.storage.home, [work for work, _ in group_by_fragment(tasks).values()]
 
 
+def isolated(
+    work: FragmentWork, home: str, processes: ChildProcesses, limits: IsolationLimits, notorious: Notorious
+) -> FragmentResult:
+    """One fragment's result as whoever commits it reads it."""
+    return decode_line(memoize_isolated(work.to_json(), home, processes, limits, notorious).line, "a child's answer")
+
+
 def memoized(
     folder: Path,
     inputs: dict[str, Expr],
@@ -159,7 +167,7 @@ def memoized(
     """One fragment's result, and its outcomes by the names of the inputs."""
     model = made(inputs)
     home, (work,) = leased(folder, model, rows=rows)
-    result = memoize_isolated(work.to_json(), home, processes, limits, Notorious())
+    result = isolated(work, home, processes, limits, Notorious())
     fingerprints = {item.fingerprint: name for name, item in model.inputs.items()}
     return result, {fingerprints[outcome.column]: outcome for outcome in result.outcomes}
 

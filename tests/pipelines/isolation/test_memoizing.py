@@ -15,7 +15,7 @@ from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import ComponentOutcome, FragmentWork
 from pipelines.isolation import memoizing
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.memoizing import Notorious, memoize_isolated
+from pipelines.isolation.memoizing import Notorious
 from pipelines.isolation.processes import ChildProcesses
 from tests.pipelines.isolation import scenes
 from tests.pipelines.isolation.scenes import (
@@ -26,6 +26,7 @@ from tests.pipelines.isolation.scenes import (
     ROWS,
     eventually,
     healthy,
+    isolated,
     leased,
     made,
     memoized,
@@ -149,7 +150,7 @@ def test_a_sample_makes_the_component_fail_by_itself(tmp_path: Path, processes: 
     """What is kept is enough to see the failure again, far from the data."""
     model = made({**healthy(), "bad": scenes.dislikes_the_pair(MOOD)})
     home, (work,) = leased(tmp_path, model)
-    result = memoize_isolated(work.to_json(), home, processes, LIMITS, Notorious())
+    result = isolated(work, home, processes, LIMITS, Notorious())
     ((wanted, outcome),) = ((one, found) for one, found in zip(work.components, result.outcomes, strict=True)
                             if found.failure is not None)  # fmt: skip
     assert outcome.failure is not None
@@ -220,9 +221,9 @@ def test_components_that_were_guilty_once_do_not_hold_up_their_neighbours_again(
     model = made({**healthy(), "bad": scenes.quits(MOOD)})
     home, works = leased(tmp_path, model, hours=2)
     notorious = Notorious()
-    memoize_isolated(works[0].to_json(), home, processes, LIMITS, notorious)
+    isolated(works[0], home, processes, LIMITS, notorious)
     assert notorious.guilty == {model.inputs["bad"].fingerprint}
-    results = [memoize_isolated(work.to_json(), home, processes, LIMITS, notorious) for work in works[1:]]
+    results = [isolated(work, home, processes, LIMITS, notorious) for work in works[1:]]
     assert [sum(one.failure is not None for one in result.outcomes) for result in results] == [1]
     assert [len(result.files) for result in results] == [1]
 
@@ -244,7 +245,7 @@ def test_changed_data_fails_without_a_sample(tmp_path: Path, processes: ChildPro
     model = made(healthy())
     home, (work,) = leased(tmp_path, model)
     Path(work.fragment.path).write_bytes(b"not what it was")
-    result = memoize_isolated(work.to_json(), home, processes, LIMITS, Notorious())
+    result = isolated(work, home, processes, LIMITS, Notorious())
     failures = [outcome.failure for outcome in result.outcomes]
     assert {failure.kind for failure in failures if failure} == {"data"}
     assert all(failure is not None and failure.sample == "" for failure in failures)
@@ -254,7 +255,7 @@ def test_a_disk_that_refuses_is_an_error_here(tmp_path: Path, processes: ChildPr
     home, (work,) = leased(tmp_path, made(healthy()))
     (tmp_path / "home" / "memos").write_text("a file where the folder should be")
     with pytest.raises(StorageError, match="memos"):
-        memoize_isolated(work.to_json(), home, processes, LIMITS, Notorious())
+        isolated(work, home, processes, LIMITS, Notorious())
 
 
 def test_a_defect_that_one_component_brings_about_is_its_failure_alone(
@@ -306,7 +307,7 @@ def test_a_defect_over_every_component_fails_them_all_and_nobody_else(
     home, (work,) = leased(tmp_path, made(healthy()))
     unspelled = tuple(one._replace(memo_key="é") for one in work.components)  # a key is hexadecimal
     broken = FragmentWork(work.fragment, unspelled, work.output)
-    result = memoize_isolated(broken.to_json(), home, processes, LIMITS, Notorious())
+    result = isolated(broken, home, processes, LIMITS, Notorious())
     failures = [outcome.failure for outcome in result.outcomes]
     assert [failure.kind for failure in failures if failure] == ["defect"] * len(work.components)
     assert all(failure is not None and "UnicodeEncodeError" in failure.error for failure in failures)

@@ -22,8 +22,9 @@ from pipelines.errors import ChildrenLost
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentResult, FragmentWork
 from pipelines.fragments.board import Phase, Place
-from pipelines.isolation.memoizing import Notorious, memoize_isolated
-from pipelines.isolation.processes import Answered, ChildProcesses, Ended, child_processes
+from pipelines.isolation.answer import Answered
+from pipelines.isolation.memoizing import Notorious
+from pipelines.isolation.processes import ChildProcesses, Ended, child_processes
 from pipelines.isolation.server import UNKNOWN_STATUS
 from tests.pipelines.isolation.scenes import (
     LIMITS,
@@ -31,6 +32,7 @@ from tests.pipelines.isolation.scenes import (
     eventually,
     healthy,
     is_running,
+    isolated,
     leased,
     made,
     open_files,
@@ -312,7 +314,7 @@ def test_kills_from_outside_change_no_memo(
     # Two kills in a row may split a fragment's file; four cannot make a component guilty that is found so after five.
     with Killer(own_processes, 4, seed) as killer, ThreadPoolExecutor(2) as threads:
         results = list(threads.map(
-            lambda work: memoize_isolated(work.to_json(), home, own_processes, LIMITS, Notorious()), works
+            lambda work: isolated(work, home, own_processes, LIMITS, Notorious()), works
         ))  # fmt: skip
     assert killer.killed > 0, "nobody was killed"
     told = [record.message for record in caplog.records if "through no fault of a component" in record.message]
