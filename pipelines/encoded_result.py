@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pipelines.fragment_work import FragmentResult
-from pipelines.outcomes import error_document, error_from_document, read_object
+from pipelines.runners.error_documents import error_document, error_from_document, read_object
 from transforms.errors import StorageError
 
 

@@ -28,11 +28,9 @@ from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
 from pipelines.job_results import JobResults, awaited_here, deliver
 from pipelines.remote_runners import require_reach
-from pipelines.runners.error_documents import error_document, error_from_document, read_object
 from pipelines.running_job import JobEnded
 from transforms.errors import StorageError
 from warehouse.storage import Storage
-from warehouse.storage_layout import JOBS
 
 NAMESPACE = "headrace.memoize"
 #: The steps of the pipeline, by label. Runners key their state and their metrics by these.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from pipelines.errors import ChildrenLost
 from pipelines.fragments.board import Place, StepBoard, new_board_file
-from pipelines.isolation.answer import Answered, LINES
+from pipelines.isolation.answer import LINES, Answered
 from pipelines.isolation.blame import DeathKind
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.server import ANSWER, END, FORK, REQUEST, UNKNOWN_STATUS

@@ -16,7 +16,7 @@ from pipelines.job_results import JobResults, awaited_here, deliver
 from transforms.errors import DataError, StorageError
 from transforms.measured import OperatorWork
 from warehouse.failures import Failure
-from warehouse.memo_file import NewFile
+from warehouse.files.column_files import NewFile
 from warehouse.storage import Storage
 
 FAILURE = Failure("stalled", "took more than\n60 s \ud800", "length", "length(query)", (3, 7), "c2FtcGxl")
