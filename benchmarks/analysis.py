@@ -30,10 +30,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from benchmarks.support.harness import machine, peak_bytes
 from pipelines.analysis.analyze import analyze_model
-from transforms.model import Model
+from transforms.expressions.model import Model
 from transforms.time_range import between
 from warehouse.artifacts import read_artifact
 from warehouse.config import WarehouseConfig

@@ -30,7 +30,7 @@ from sqlalchemy import event, func, select
 from benchmarks.support.catalogs import BEGAN_AT, DATABASES, EVENTS, HOUR_SECS, HOURS, YEAR, Size, made
 from benchmarks.support.harness import machine
 from benchmarks.support.scale_models import choose, model
-from transforms.model import Model
+from transforms.expressions.model import Model
 from warehouse import (
     ComponentQuery,
     Submission,

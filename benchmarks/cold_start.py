@@ -25,8 +25,8 @@ FIRST_TRANSFORM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import pyarrow.parquet as pq
-from transforms.expression import concat, text
-from transforms.plan import compile_plan
+from transforms.expressions.expression import concat, text
+from transforms.execution.plan import compile_plan
 query, title, category = (text(name) for name in ("query", "title", "category"))
 inputs = {"overlap": concat(query.unigrams() & title.unigrams(), category.unigrams()).hash_buckets(1_000_000)}
 inputs |= {f"c{i}": text(f"c{i}").fill_null("").hash_buckets(1_000_000) for i in range(1, 27)}

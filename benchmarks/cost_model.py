@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from benchmarks.support.harness import machine
 from benchmarks.support.search_log import generate
 from benchmarks.transform_throughput import components
-from transforms.memory import keep_freed_memory
-from transforms.plan import compile_plan
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import compile_plan
 from warehouse import Warehouse, WarehouseConfig, read_raw, register_table, write_memo_file
 from warehouse.manifests import current_fragments
 from warehouse.memo_file import read_memo_file

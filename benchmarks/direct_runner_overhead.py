@@ -29,10 +29,10 @@ from pipelines.fragment_work import FragmentResult, FragmentWork
 from pipelines.job_results import JobResults
 from pipelines.work_in_hand import group_by_fragment
 from pipelines.worker import WorkerConfig, run_worker
-from transforms.graph import component_from_document
-from transforms.memory import keep_freed_memory
-from transforms.model import Model
-from transforms.plan import Plan, compile_plan
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import Plan, compile_plan
+from transforms.expressions.model import Model
+from transforms.graphs.graph import component_from_document
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, release_tasks, submit_model
 from warehouse.memo_file import write_memo_file
 from warehouse.storage import Storage

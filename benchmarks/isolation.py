@@ -30,8 +30,8 @@ from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
 from pipelines.work_in_hand import group_by_fragment
-from transforms.expression import text
-from transforms.model import Model
+from transforms.expressions.expression import text
+from transforms.expressions.model import Model
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, submit_model
 from warehouse.rates import Rates
 from warehouse.storage import Storage

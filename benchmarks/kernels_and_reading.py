@@ -20,9 +20,9 @@ import benchmarks.transform_throughput as ads
 from benchmarks.support.harness import machine
 from benchmarks.support.ours import RowGroups
 from benchmarks.support.search_log import generate
-from transforms.graph import Node
-from transforms.memory import keep_freed_memory
-from transforms.plan import compile_plan
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import compile_plan
+from transforms.graphs.graph import Node
 
 PASSES = 5
 

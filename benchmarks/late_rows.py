@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.support.harness import machine
 from pipelines.worker import WorkerConfig, run_worker
-from transforms.expression import cross, float32, int64, text
-from transforms.model import Model
+from transforms.expressions.expression import cross, float32, int64, text
+from transforms.expressions.model import Model
 from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
 from warehouse.changes.append import append_rows
 from warehouse.changes.deletion import delete_rows

@@ -32,9 +32,9 @@ from benchmarks.support.harness import machine
 from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import FormatOptions, prepare
 from pipelines.log_schema import PartitionBy
-from transforms.memory import keep_freed_memory
-from transforms.model import Model
-from transforms.plan import compile_plan
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import compile_plan
+from transforms.expressions.model import Model
 from warehouse import (
     ReadSolution,
     Warehouse,

@@ -25,7 +25,7 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
 from benchmarks.support.harness import machine
-from transforms.memory import keep_freed_memory
+from transforms.execution.memory import keep_freed_memory
 from warehouse import Storage, write_memo_file
 from warehouse.arrow_file import read_arrow_columns, write_arrow_file
 from warehouse.files.column_files import MemoFile

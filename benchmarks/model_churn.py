@@ -35,8 +35,8 @@ from sqlalchemy import Connection, func, select, update
 from benchmarks.support.churn import Born, ChurnConfig, Day, churn, readers_a_component
 from benchmarks.support.harness import machine
 from benchmarks.support.scale_models import COLUMNS, model
-from transforms.graph import Node, RawColumn, component_from_document
-from transforms.model import Model
+from transforms.expressions.model import Model
+from transforms.graphs.graph import Node, RawColumn, component_from_document
 from warehouse import (
     LeasedTask,
     MemoWritten,

@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 from benchmarks.support.harness import THREADS, Side, afresh, machine, measure, table
 from benchmarks.support.ours import run_in_process, run_on_beam
 from benchmarks.support.rivals import differing_counts, differing_from_tft, read, run_duckdb, run_polars, run_tft
-from transforms.expression import cross, text
-from transforms.graph import Node
+from transforms.expressions.expression import cross, text
+from transforms.graphs.graph import Node
 
 if TYPE_CHECKING:
     import polars as pl

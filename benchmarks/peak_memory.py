@@ -57,9 +57,9 @@ def _peak(folder: Path) -> dict[str, int]:
     from benchmarks.transform_throughput import components
     from pipelines.fragment_run import PlanCache, memoize_fragment
     from pipelines.fragment_work import FragmentWork, WantedComponent
-    from transforms.canonical import canonicalize
-    from transforms.graph import component_document
-    from transforms.memory import keep_freed_memory
+    from transforms.execution.memory import keep_freed_memory
+    from transforms.graphs.canonical import canonicalize
+    from transforms.graphs.graph import component_document
     from warehouse.manifests import table_manifests
 
     keep_freed_memory()

@@ -30,8 +30,8 @@ from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentWork
 from pipelines.work_in_hand import group_by_fragment
-from transforms.graph import component_from_document, raw_columns
-from transforms.model import Model
+from transforms.expressions.model import Model
+from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, submit_model
 from warehouse.storage import Storage
 

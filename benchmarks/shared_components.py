@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 
 from benchmarks.support.harness import machine
 from benchmarks.support.search_log import generate
-from transforms.canonical import canonicalize
-from transforms.expression import concat, cross, text
-from transforms.graph import Node
-from transforms.memory import keep_freed_memory
-from transforms.plan import compile_plan
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import compile_plan
+from transforms.expressions.expression import concat, cross, text
+from transforms.graphs.canonical import canonicalize
+from transforms.graphs.graph import Node
 
 COUNT = 100
 

@@ -16,10 +16,10 @@ import sys
 import time
 
 from benchmarks.support.harness import machine
-from transforms.canonical import CanonicalForms
-from transforms.expression import Expr, boolean, concat, cross, float32, int64, minimum, text
-from transforms.graph import topological
-from transforms.model import Model
+from transforms.expressions.expression import Expr, boolean, concat, cross, float32, int64, minimum, text
+from transforms.expressions.model import Model
+from transforms.graphs.canonical import CanonicalForms
+from transforms.graphs.graph import topological
 
 
 def expressions(inputs: int, nodes: int) -> dict[str, Expr]:
@@ -81,7 +81,7 @@ def traced_secs(outputs: int) -> float:
     """Seconds to trace one preprocessing_fn of many outputs and take it apart."""
     import tensorflow as tf
 
-    from transforms.preprocessing import from_preprocessing_fn
+    from transforms.twins.preprocessing import from_preprocessing_fn
 
     def function(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         x = inputs["x"]

@@ -4,7 +4,7 @@
 
 CPU seconds in one process and one thread: reading a fragment's raw columns, checking their digests, running the plan of
 all components of the log's example models, and writing the memo file, as a worker's child does; and within the same run
-the seconds of the door (:func:`transforms.text_validity.check_array`). Beside it what the door costs over the raw columns
+the seconds of the door (:func:`transforms.kernels.text_validity.check_array`). Beside it what the door costs over the raw columns
 as plain text, where no dictionary saves it work.
 """
 
@@ -25,10 +25,10 @@ from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import FormatOptions, prepare
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentWork, WantedComponent
-from transforms import text_validity
-from transforms.graph import component_document
-from transforms.memory import keep_freed_memory
-from transforms.model import Model
+from transforms.execution.memory import keep_freed_memory
+from transforms.expressions.model import Model
+from transforms.graphs.graph import component_document
+from transforms.kernels import text_validity
 from warehouse import Warehouse, WarehouseConfig, read_raw, register_table
 from warehouse.manifests import current_fragments
 from warehouse.memo_file import memo_path

@@ -28,9 +28,9 @@ from benchmarks.support.harness import THREADS, Side, afresh, machine, measure, 
 from benchmarks.support.ours import run_in_process, run_on_beam
 from benchmarks.support.rivals import differing_counts, differing_from_tft, read, run_duckdb, run_polars, run_tft
 from benchmarks.support.search_log import IDS, TEXTS, generate
-from transforms.expression import concat, text
-from transforms.graph import Node
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
+from transforms.expressions.expression import concat, text
+from transforms.graphs.graph import Node
 
 if TYPE_CHECKING:
     import polars as pl

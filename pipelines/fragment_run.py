@@ -17,10 +17,10 @@ import pyarrow as pa
 from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork, PhaseSecs, WantedComponent, added
 from pipelines.fragments.board import Phase, StepBoard
 from transforms.errors import DataError, HeadraceError, OtherRelease, StorageError, UnknownColumn
-from transforms.graph import component_from_document
+from transforms.execution.operator_costs import OperatorWork, summed
+from transforms.execution.plan import ComponentFailure, Plan, compile_plan, one_line
 from transforms.graphs.artifacts import Artifacts, no_artifacts
-from transforms.measured import OperatorWork, summed
-from transforms.plan import ComponentFailure, Plan, compile_plan, one_line
+from transforms.graphs.graph import component_from_document
 from warehouse.artifacts import ArtifactSource
 from warehouse.errors import MissingFile
 from warehouse.failures import Failure, FailureKind

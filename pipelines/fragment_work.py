@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from transforms.documents import Part, document_part, parse_document
-from transforms.measured import OperatorWork, summed, work_from_document
+from transforms.execution.operator_costs import OperatorWork, summed, work_from_document
 from warehouse.failures import Failure
 from warehouse.files.column_files import NewFile
 from warehouse.table import Fragment

@@ -40,8 +40,8 @@ from pipelines.row_order import check_file_times, first_rows_of
 from pipelines.runners.error_documents import Document, error_document, error_from_document
 from pipelines.typed_rows import ParsedBlock
 from pipelines.unique_rows import REPEATED, check_keys, without_known_keys
-from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
+from transforms.graphs.encoding import digest
 
 NAMESPACE = "headrace.import_logs"
 #: The steps of the pipeline, by label. Runners key their state and their metrics by these.

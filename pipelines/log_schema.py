@@ -39,7 +39,7 @@ from pipelines.schema_entries import (
     object_entry,
     text_entry,
 )
-from transforms.encoding import digest
+from transforms.graphs.encoding import digest
 from transforms.types import Dense, DType, arrow_type
 
 __all__ = ["LogColumn", "LogFormat", "LogSchema", "LogTime", "MadeUpTime", "PartitionBy", "TimeUnit"]

@@ -18,8 +18,8 @@ from pipelines.log_schema import LogTime, PartitionBy
 from pipelines.partitions import suited_partitions
 from pipelines.rejects import Reject
 from pipelines.typed_rows import MISSING, ParsedBlock
-from transforms.encoding import digest
 from transforms.errors import InputError, TypeMismatch, UnknownColumn, nearest
+from transforms.graphs.encoding import digest
 from transforms.types import ARROW_ELEMENT, DType
 from warehouse.parquet_files import check_drift, invalid_text_rule, read_arrow_schema, read_schema, row_batches
 from warehouse.storage import Storage

@@ -30,9 +30,9 @@ from pipelines.publication import make_folder, write_atomic
 from pipelines.remote_runners import require_runnable
 from pipelines.runners.error_documents import Document, error_document, error_from_document
 from transforms.documents import parse_document
-from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
-from transforms.graph import raw_columns
+from transforms.graphs.encoding import digest
+from transforms.graphs.graph import raw_columns
 from warehouse.durable_files import sync_path
 from warehouse.reader import read_fragment
 from warehouse.solution.parts import SolutionFragment, SolutionPartition

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.arrays import one_array
+from transforms.columns.arrays import one_array
 from transforms.errors import DataError, InputError, nearest
 from warehouse.changes.unique import unseen_rows
 

@@ -24,7 +24,7 @@ import numpy as np
 from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.metrics import AnyCollector, ClassCollector, Collector, RegressionCollector, sigmoid, softmax
-from transforms.target import MOST_CLASSES, TASKS, Target, Task
+from transforms.analysis.target import MOST_CLASSES, TASKS, Target, Task
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
-from transforms.encoding import encode
+from transforms.graphs.encoding import encode
 
 FORMAT = "headrace.checkpoint/3"
 #: Formats that are read. Since 3 a checkpoint says its task and each fragment's content, and counts every stored event.

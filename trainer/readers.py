@@ -23,7 +23,7 @@ from trainer.embedding.engine import IdBatch
 from trainer.errors import BadFeature, BadLabel
 from trainer.heads import BINARY, Head
 from trainer.inputs import InputLayout, TypedInput, width_of
-from transforms.columns import Numbers, RaggedItems, Vectors, WeightedItems, conform, from_arrow
+from transforms.columns.columns import Numbers, RaggedItems, Vectors, WeightedItems, conform, from_arrow
 from transforms.errors import DataError
 from transforms.types import Dense, DType
 from warehouse.solution.parts import SolutionFragment

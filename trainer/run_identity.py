@@ -19,7 +19,7 @@ from trainer.document_field import DocumentField
 from trainer.errors import RunMismatch, TornCheckpoint
 from trainer.inputs import TypedInput
 from transforms.errors import DataError, InputError, listed
-from transforms.graph import component_from_document, raw_columns
+from transforms.graphs.graph import component_from_document, raw_columns
 from transforms.types import type_document, type_from_document
 from warehouse.solution.parts import SolutionPartition
 from warehouse.solution.solution import ReadSolution
@@ -54,7 +54,7 @@ class RunIdentity:
         inputs: documents, in order.
         partitions: keys, in time order, to a digest of their content.
         fragments: the fragments of each partition; empty where a checkpoint of an older release was read.
-        target: what the label is besides a raw column of 0 and 1, as :attr:`transforms.target.Target.identity`; or "".
+        target: what the label is besides a raw column of 0 and 1, as :attr:`transforms.analysis.target.Target.identity`; or "".
     """
 
     config: Mapping[str, Any]

@@ -3,7 +3,7 @@
 A package writes each public name once, as an import under ``TYPE_CHECKING``:
 
     if TYPE_CHECKING:
-        from transforms.model import Model as Model
+        from transforms.expressions.model import Model as Model
 
     __getattr__, __dir__, __all__ = lazy_exports(__name__)
 

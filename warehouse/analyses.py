@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection, select
 
-from transforms.encoding import digest
+from transforms.analysis.full_pass import PREPROCESSING, Analysis, Finding, analyses, resolve
 from transforms.errors import InputError, listed
-from transforms.full_pass import PREPROCESSING, Analysis, Finding, analyses, resolve
-from transforms.graph import Node, raw_columns
-from transforms.model import Model, ModelInput
+from transforms.expressions.model import Model, ModelInput
+from transforms.graphs.encoding import digest
+from transforms.graphs.graph import Node, raw_columns
 from transforms.time_range import TimeRange, moment_text
 from warehouse import schema
 from warehouse.artifacts import artifact_path, read_artifact
@@ -166,7 +166,7 @@ def _read_finding(storage: Storage, artifact: str, operator: str) -> Finding | N
 
 
 def finding_of(artifact: str, values: pa.Array, operator: str = "") -> Finding:
-    """An artifact of ``operator`` as :func:`transforms.full_pass.resolve` takes it."""
+    """An artifact of ``operator`` as :func:`transforms.analysis.full_pass.resolve` takes it."""
     numbers = tuple(values.to_pylist()) if pa.types.is_floating(values.type) else ()
     graphs = tuple(values.to_pylist()) if operator == PREPROCESSING else ()
     return Finding(artifact, len(values), numbers, graphs)

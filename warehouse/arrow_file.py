@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 
-from transforms.arrays import compact_array
+from transforms.columns.arrays import compact_array
 from transforms.errors import InputError
 from warehouse.arrow_bounds import check_arrow_file
 from warehouse.damaged_files import damaged_if_unreadable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from transforms.full_pass import PREPROCESSING
+from transforms.analysis.full_pass import PREPROCESSING
 
 #: Terms, or outputs, that are named; of the others there is a count.
 _NAMED = 3

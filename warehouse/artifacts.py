@@ -14,7 +14,7 @@ from typing import IO
 import pyarrow as pa
 from pyarrow import ipc
 
-from transforms.arrays import one_array
+from transforms.columns.arrays import one_array
 from transforms.errors import InputError
 from warehouse.arrow_bounds import check_arrow_file
 from warehouse.damaged_files import damaged_if_unreadable
@@ -30,7 +30,7 @@ _KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class ArtifactSource:
-    """What :func:`transforms.plan.compile_plan` asks for artifacts: those of the warehouse at ``home``. It can be pickled."""
+    """What :func:`transforms.execution.plan.compile_plan` asks for artifacts: those of the warehouse at ``home``. It can be pickled."""
 
     home: str
 

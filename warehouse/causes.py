@@ -9,7 +9,7 @@ from typing import Literal
 
 from sqlalchemy import Connection, select
 
-from transforms.graph import Node, component_from_document, operator_versions, raw_columns, shape_identity
+from transforms.graphs.graph import Node, component_from_document, operator_versions, raw_columns, shape_identity
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
 from warehouse.manifests import PlacedFragment, earlier_fragments

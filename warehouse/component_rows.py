@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from transforms.graph import Node, component_from_document
+from transforms.graphs.graph import Node, component_from_document
 from transforms.types import ColumnType
 from warehouse import schema
 from warehouse.catalog import chunks

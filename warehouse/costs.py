@@ -18,8 +18,8 @@ import pyarrow as pa
 from sqlalchemy import Connection, select
 
 from transforms.errors import InputError
-from transforms.graph import Node, Operation, RawColumn
-from transforms.measured import cost_name, declared_secs, is_of_this_release
+from transforms.execution.operator_costs import cost_name, declared_secs, is_of_this_release
+from transforms.graphs.graph import Node, Operation, RawColumn
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 from warehouse import schema
 from warehouse.arrow_names import parse_arrow_type

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
-from transforms.encoding import digest
+from transforms.graphs.encoding import digest
 from warehouse import schema
 from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.files.column_files import MemoRef, NewFile

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from transforms.difference import difference
+from transforms.analysis.full_pass import is_resolved
+from transforms.analysis.target import Target
+from transforms.comparison.difference import difference
 from transforms.errors import InputError
-from transforms.full_pass import is_resolved
-from transforms.graph import component_document
-from transforms.model import Model
-from transforms.target import Target
+from transforms.expressions.model import Model
+from transforms.graphs.graph import component_document
 from warehouse.analyses import Resolution, resolve_components
 from warehouse.causes import find_causes
 from warehouse.coverage import find_coverage

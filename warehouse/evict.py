@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, func, select
 
-from transforms.encoding import digest
 from transforms.errors import InputError
+from transforms.graphs.encoding import digest
 from warehouse import schema
 from warehouse.catalog import chunks, storable
 from warehouse.component_rows import live_models, live_models_around

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 from sqlalchemy import Connection
 
-from transforms.graph import Node
+from transforms.graphs.graph import Node
 from warehouse.cheapest import Alternatives, DagNode, Label, NodeCost, Reuse, alternatives, cheapest_plan
 from warehouse.config import WarehouseConfig
 from warehouse.costs import CostModel, load_cost_model, raw_bytes_a_row

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, update
 
-from transforms.measured import OperatorWork, cost_name, summed
+from transforms.execution.operator_costs import OperatorWork, cost_name, summed
 from warehouse import schema
 from warehouse.catalog import insert_absent
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from transforms.graph import Node, Operation, RawColumn, topological
+from transforms.graphs.graph import Node, Operation, RawColumn, topological
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from transforms.encoding import digest
-from transforms.full_pass import Analysis
+from transforms.analysis.full_pass import Analysis
+from transforms.graphs.encoding import digest
 from transforms.time_range import moment_text
 from warehouse import schema
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from transforms.analysis.target import Target, target_of
 from transforms.errors import nearest
-from transforms.graph import (
+from transforms.graphs.graph import (
     Node,
     RawColumn,
     component_document,
@@ -21,9 +22,8 @@ from transforms.graph import (
     raw_columns,
     shape_identity,
 )
+from transforms.graphs.subgraphs import subgraphs
 from transforms.render import expression_text
-from transforms.subgraphs import subgraphs
-from transforms.target import Target, target_of
 from warehouse import schema
 from warehouse.catalog import chunks, insert_absent, one_of
 from warehouse.errors import UnknownModel

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from transforms.difference import Difference, nearest_component
-from transforms.graph import Node, component_from_document, raw_columns
-from transforms.subgraphs import subgraphs
+from transforms.comparison.difference import Difference, nearest_component
+from transforms.graphs.graph import Node, component_from_document, raw_columns
+from transforms.graphs.subgraphs import subgraphs
 from warehouse import schema
 from warehouse.models import get_model, stored_inputs
 from warehouse.warehouse import Warehouse

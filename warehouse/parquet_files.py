@@ -120,7 +120,7 @@ def _checked(table: pa.Table, path: str, first_row: int, on_invalid_text: OnInva
 def _checked_column(
     column: pa.ChunkedArray, where: str, first_row: int, on_invalid_text: OnInvalidText
 ) -> pa.ChunkedArray:
-    from transforms.text_validity import check_array, replaced
+    from transforms.kernels.text_validity import check_array, replaced
 
     try:
         check_array(column)

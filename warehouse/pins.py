@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from transforms.graph import RawColumn
+from transforms.graphs.graph import RawColumn
 from warehouse import schema
 from warehouse.catalog import chunks, insert_absent
 from warehouse.models import get_model

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Subquery, case, func, select
 
 from transforms.errors import InputError
-from transforms.graph import component_from_document, raw_columns
+from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse import schema
 from warehouse.catalog import chunks, one_of
 from warehouse.errors import UnknownTask

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from transforms.columns import conforms
+from transforms.columns.columns import conforms
 from transforms.types import ColumnType, Dense, DType, Ragged, Weighted
 from warehouse.arrow_names import parse_arrow_type
 from warehouse.table import ColumnSchema

@@ -9,11 +9,11 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from transforms.columns import conform
+from transforms.columns.columns import conform
 from transforms.errors import DataError
-from transforms.graph import Node, Operation, RawColumn, fold, raw_columns
-from transforms.plan import Plan, compile_plan
-from transforms.subgraphs import subgraphs
+from transforms.execution.plan import Plan, compile_plan
+from transforms.graphs.graph import Node, Operation, RawColumn, fold, raw_columns
+from transforms.graphs.subgraphs import subgraphs
 from warehouse.artifacts import ArtifactSource
 from warehouse.errors import MemoDamaged
 from warehouse.files.column_files import MemoRef

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, exists, func, select
 
 from transforms.errors import DataError
-from transforms.graph import Node, component_from_document, raw_columns
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
+from transforms.graphs.graph import Node, component_from_document, raw_columns
 from warehouse import schema
 from warehouse.artifacts import ArtifactSource
 from warehouse.catalog import chunks

@@ -442,7 +442,7 @@ pin_components = Table(
 )
 
 #: What operators took and what memos they end weigh: sums that forget (:mod:`warehouse.measurements`). ``operator`` is
-#: named as :func:`transforms.measured.cost_name` does.
+#: named as :func:`transforms.execution.operator_costs.cost_name` does.
 operator_costs = Table(
     "operator_costs",
     metadata,

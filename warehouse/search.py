@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
-from transforms.graph import component_from_document
-from transforms.pattern import Pattern, find
+from transforms.comparison.pattern import Pattern, find
+from transforms.graphs.graph import component_from_document
 from warehouse import schema
 from warehouse.component_rows import ComponentRow, read_components
 from warehouse.errors import UnknownComponent

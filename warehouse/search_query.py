@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
+from transforms.comparison.pattern import Pattern
 from transforms.errors import InputError
-from transforms.pattern import Pattern
 from warehouse.task_states import MemoState
 
 Sort = Literal["newest", "oldest", "size", "hits", "saved", "secs"]

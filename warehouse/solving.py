@@ -10,7 +10,7 @@ from itertools import groupby
 from sqlalchemy import Connection
 
 from transforms.errors import NotFound
-from transforms.graph import component_document
+from transforms.graphs.graph import component_document
 from warehouse.cheapest import Label
 from warehouse.coverage import Coverage, CoveredFragment, find_coverage
 from warehouse.keeping import Market, Pricing

@@ -8,13 +8,13 @@ from functools import partial
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from transforms.columns import conforms
-from transforms.encoding import digest
+from transforms.analysis.full_pass import is_full_pass, is_resolved
+from transforms.analysis.target import Target
+from transforms.columns.columns import conforms
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
-from transforms.full_pass import is_full_pass, is_resolved
-from transforms.graph import Node, RawColumn, component_document, raw_columns
-from transforms.model import Model
-from transforms.target import Target
+from transforms.expressions.model import Model
+from transforms.graphs.encoding import digest
+from transforms.graphs.graph import Node, RawColumn, component_document, raw_columns
 from transforms.types import Dense, DType
 from warehouse import schema
 from warehouse.analyses import resolve_model

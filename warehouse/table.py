@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Any
 
 from transforms.documents import Part, document_part
-from transforms.encoding import digest, encode, encode_list
 from transforms.errors import UnknownColumn, nearest
+from transforms.graphs.encoding import digest, encode, encode_list
 
 
 @dataclass(frozen=True, slots=True)

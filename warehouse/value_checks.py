@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from transforms.columns.stored_types import fits
 from transforms.errors import DataError, InputError
-from transforms.stored_types import fits
 from warehouse.partitions import partition_range
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

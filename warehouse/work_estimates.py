@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from transforms.graph import Node, Operation, component_from_document, raw_columns, topological
-from transforms.measured import is_of_this_release
+from transforms.execution.operator_costs import is_of_this_release
+from transforms.graphs.graph import Node, Operation, component_from_document, raw_columns, topological
 from warehouse import schema
 from warehouse.catalog import chunks
 from warehouse.costs import load_cost_model

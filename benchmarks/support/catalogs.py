@@ -33,11 +33,11 @@ from sqlalchemy import func, select
 
 from benchmarks.support.bulk_load import Loader, Row, loading
 from benchmarks.support.scale_models import COLUMNS, LABEL, expression, model
-from transforms.canonical import canonicalize
-from transforms.encoding import digest
-from transforms.graph import Node, component_document, operator_versions, raw_columns, shape_identity
+from transforms.graphs.canonical import canonicalize
+from transforms.graphs.encoding import digest
+from transforms.graphs.graph import Node, component_document, operator_versions, raw_columns, shape_identity
+from transforms.graphs.subgraphs import subgraphs
 from transforms.render import expression_text
-from transforms.subgraphs import subgraphs
 from warehouse import schema
 from warehouse.catalog import Catalog
 from warehouse.migrations import HEAD

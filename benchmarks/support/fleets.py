@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from transforms.expression import Expr, concat, cross, float32, int64, ragged, text, timestamp
-from transforms.model import Model
+from transforms.expressions.expression import Expr, concat, cross, float32, int64, ragged, text, timestamp
+from transforms.expressions.model import Model
 
 #: The paper's averages.
 MODELS = 22

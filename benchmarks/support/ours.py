@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.support.harness import THREADS
-from transforms.graph import Node, component_document, component_from_document
-from transforms.memory import keep_freed_memory
-from transforms.plan import Plan, compile_plan
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import Plan, compile_plan
+from transforms.graphs.graph import Node, component_document, component_from_document
 
 
 def run_in_process(components: Mapping[str, Node], source: Path, target: Path) -> None:

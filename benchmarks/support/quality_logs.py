@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from headrace.model_file import load_models
 from pipelines.formats import FormatOptions, prepare
-from transforms.expression import cross, float32, int64, text, timestamp
-from transforms.model import Model
+from transforms.expressions.expression import cross, float32, int64, text, timestamp
+from transforms.expressions.model import Model
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 START = datetime(2026, 5, 4, tzinfo=UTC)

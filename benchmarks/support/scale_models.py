@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
-from transforms.expression import Expr, concat, cross, float32, text
-from transforms.model import Model
+from transforms.expressions.expression import Expr, concat, cross, float32, text
+from transforms.expressions.model import Model
 
 TEXTS, CATEGORIES, NUMBERS = 12, 4, 23
 LABEL = "clicked"

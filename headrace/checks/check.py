@@ -12,18 +12,18 @@ import pyarrow as pa
 from headrace.checks.sample import sample_rows
 from headrace.checks.statistics import Statistics, is_number, plain_type, statistics_of
 from headrace.checks.surprises import Surprise, surprises_of, surprises_of_label
-from transforms.arrays import one_array
+from transforms.analysis.full_pass import is_full_pass
+from transforms.analysis.target import Target
+from transforms.columns.arrays import one_array
 from transforms.errors import HeadraceError, InputError
-from transforms.full_pass import is_full_pass
-from transforms.graph import Node, RawColumn, raw_columns, topological
+from transforms.execution.plan import compile_plan, one_line
 from transforms.graphs.artifacts import Artifacts
-from transforms.plan import compile_plan, one_line
+from transforms.graphs.graph import Node, RawColumn, raw_columns, topological
 from transforms.render import expression_text
-from transforms.target import Target
 from transforms.types import ColumnType, Dense, DType
 
 if TYPE_CHECKING:
-    from transforms.model import Model
+    from transforms.expressions.model import Model
     from warehouse.table import Table
     from warehouse.warehouse import Warehouse
 
@@ -158,7 +158,7 @@ def _tried(
     sample: pa.Table,
     artifacts: Artifacts,
 ) -> tuple[CheckedInput, ...]:
-    from transforms.columns import conform
+    from transforms.columns.columns import conform
 
     plan = compile_plan({name: root for name, root in ready.items() if not isinstance(root, RawColumn)}, artifacts)
     result = plan.run(sample)

@@ -14,7 +14,7 @@ from headrace.cli.session import AsJson, Home, open_warehouse
 
 if TYPE_CHECKING:
     from headrace.screens.analyze import AnalyzedScreen, PlannedScreen
-    from transforms.model import Model
+    from transforms.expressions.model import Model
     from warehouse.model_analyses import UsedAnalysis
     from warehouse.warehouse import Warehouse
 
@@ -66,7 +66,7 @@ def planned_analyses(warehouse: Warehouse, models: Iterable[Model], table: str) 
 
 def _waiting(models: Iterable[Model]) -> list[Model]:
     """The models that have full-pass operators."""
-    from transforms.full_pass import is_resolved
+    from transforms.analysis.full_pass import is_resolved
 
     return [model for model in models if not is_resolved(item.component for item in model.inputs.values())]
 

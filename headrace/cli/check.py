@@ -15,8 +15,8 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     from headrace.checks.check import Check, CheckedInput
     from headrace.screens.check import CheckedModel, CheckedRow
-    from transforms.graph import Node
-    from transforms.target import Target
+    from transforms.analysis.target import Target
+    from transforms.graphs.graph import Node
     from warehouse.warehouse import Warehouse
 
 _Subject = tuple[str, "Mapping[str, Node]", "Mapping[str, str]", "Target", str]

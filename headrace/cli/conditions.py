@@ -52,7 +52,7 @@ def query_of(
 
     An option without a text is refused: an unset variable of a script would otherwise widen a search, or an eviction.
     """
-    from transforms.pattern import Pattern
+    from transforms.comparison.pattern import Pattern
     from warehouse.search_query import ComponentQuery
 
     refuse_empty(column=column, operator=operator, subgraph=subgraph, pattern=pattern, fingerprint=fingerprint,

@@ -21,7 +21,7 @@ from warehouse.durable_files import sync_path
 if TYPE_CHECKING:
     from trainer.serving import Scorer
     from trainer.trained import Trained
-    from transforms.graph import Node
+    from transforms.graphs.graph import Node
     from transforms.twins.export import Serving, Unservable
     from warehouse.models import ModelRecord
 

@@ -17,7 +17,7 @@ from headrace.cli.session import AsJson, Home, open_warehouse
 
 if TYPE_CHECKING:
     from headrace.screens.dry_run import DryRunScreen
-    from transforms.model import Model
+    from transforms.expressions.model import Model
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(

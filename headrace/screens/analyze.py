@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from headrace.screens.grid import grid
 from headrace.screens.json_fields import fields_of
 from headrace.screens.units import count_text, many, more_rows, secs_text
-from transforms.full_pass import PREPROCESSING
+from transforms.analysis.full_pass import PREPROCESSING
 
 if TYPE_CHECKING:
     from pipelines.analysis.analyze import Analyzed

@@ -13,10 +13,10 @@ from pipelines.analysis.passes import run_passes
 from pipelines.analysis.values import Part, PartitionWork
 from pipelines.beam_runner import RunnerOptions
 from pipelines.progress import Progress
+from transforms.analysis.full_pass import PreprocessingAnalysis
 from transforms.errors import DataError
-from transforms.full_pass import PreprocessingAnalysis
-from transforms.graph import Node, component_document
-from transforms.model import Model
+from transforms.expressions.model import Model
+from transforms.graphs.graph import Node, component_document
 from warehouse.analyses import PartitionData, PlacedAnalysis, record_written, resolve_components
 from warehouse.artifacts import write_artifact
 from warehouse.manifests import get_table

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from pipelines.analysis.contributions import known_contributions
-from transforms.full_pass import PreprocessingAnalysis
-from transforms.model import Model
+from transforms.analysis.full_pass import PreprocessingAnalysis
+from transforms.expressions.model import Model
 from warehouse.analyses import PlacedAnalysis, resolve_components
 from warehouse.artifact_differences import artifact_difference
 from warehouse.artifacts import read_artifact

@@ -28,12 +28,12 @@ from pipelines.elements import Texts
 from pipelines.progress import Progress, watched
 from pipelines.remote_runners import require_runnable
 from pipelines.runners.error_documents import error_document, error_from_document, read_object
-from transforms.analyzed_functions import AnalyzedFunction
-from transforms.canonical import canonicalize
+from transforms.analysis.full_pass import PreprocessingAnalysis
+from transforms.analysis.preprocessing_functions import AnalyzedFunction
 from transforms.errors import DataError, HeadraceError, InputError
-from transforms.expression import Expr
-from transforms.full_pass import PreprocessingAnalysis
-from transforms.graph import Operation, RawColumn, component_document
+from transforms.expressions.expression import Expr
+from transforms.graphs.canonical import canonicalize
+from transforms.graphs.graph import Operation, RawColumn, component_document
 from transforms.twins.bridge import bridged, saved_function
 from transforms.twins.entering import Ways
 from transforms.twins.refusals import refused_when

@@ -14,8 +14,8 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from transforms.documents import parse_document
 from transforms.errors import DataError
-from transforms.graph import component_from_document
-from transforms.plan import Plan, compile_plan
+from transforms.execution.plan import Plan, compile_plan
+from transforms.graphs.graph import component_from_document
 from transforms.types import ColumnType, Dense, DType, Vector, arrow_type, type_document, type_from_document
 from warehouse.artifacts import ArtifactSource
 from warehouse.storage import Storage

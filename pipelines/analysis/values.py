@@ -17,9 +17,9 @@ from pipelines.fragment_work import ComponentList
 from transforms import documents
 from transforms.documents import parse_document
 from transforms.errors import DataError
-from transforms.graph import Node, component_from_document
+from transforms.execution.plan import Plan, compile_plan
+from transforms.graphs.graph import Node, component_from_document
 from transforms.operators.full_pass import VOCABULARIES
-from transforms.plan import Plan, compile_plan
 from transforms.types import Dense, Weighted
 from warehouse.artifacts import ArtifactSource
 from warehouse.storage import Storage

@@ -22,7 +22,7 @@ from pipelines.partitions import content_id, parquet_bytes, split_by_partition
 from pipelines.progress import Progress
 from pipelines.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.rejects import check_share, count_reasons, rejects_document, side_files
-from transforms.encoding import digest
+from transforms.graphs.encoding import digest
 
 
 @dataclass(frozen=True, slots=True)

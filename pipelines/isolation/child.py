@@ -30,8 +30,8 @@ from pipelines.isolation.answer import Answered
 from pipelines.isolation.shrink import rows_of
 from pipelines.runners.error_documents import error_document
 from transforms.errors import StorageError
+from transforms.execution.plan import Plan, one_line
 from transforms.functions.second_run import SECOND_RUNS, SecondRuns
-from transforms.plan import Plan, one_line
 from warehouse.artifacts import ArtifactSource
 from warehouse.failures import encoded_sample
 from warehouse.storage import Storage

@@ -47,7 +47,7 @@ def _prepared() -> ModuleType:
 
     import transforms.kernels
     from pipelines.isolation import child
-    from transforms.memory import keep_freed_memory
+    from transforms.execution.memory import keep_freed_memory
 
     for module in pkgutil.iter_modules(transforms.kernels.__path__):
         importlib.import_module(f"transforms.kernels.{module.name}")

@@ -21,8 +21,8 @@ from tests.chaos.havoc import Havoc, Kinds, Report, proxied_postgres, shuffled, 
 from tests.chaos.nursery import at_its_time
 from tests.chaos.scene import LEASE_SECS, config_of, write_log
 from tests.support.postgresql import PostgresServer
-from transforms.graph import component_from_document, raw_columns
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
+from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse import (
     TaskQuery,
     Warehouse,

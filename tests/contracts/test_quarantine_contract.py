@@ -348,9 +348,9 @@ def test_texts_that_no_database_keeps(warehouse: Warehouse, clock: Clock) -> Non
 def test_a_component_that_fails_and_was_dropped_is_named_by_whoever_reads_it(
     config: WarehouseConfig, tmp_path: Path, clock: Clock
 ) -> None:
-    import transforms.expression as hr
+    import transforms.expressions.expression as hr
     from tests.contracts.broken_operator import broken
-    from transforms.model import Model
+    from transforms.expressions.model import Model
 
     with Warehouse.open(config, clock) as warehouse:
         register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=1)))

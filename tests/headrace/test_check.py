@@ -15,7 +15,7 @@ from headrace.checks.sample import evenly
 from headrace.checks.statistics import Spread, statistics_of
 from headrace.checks.surprises import colliding_share, surprises_of, surprises_of_label
 from tests.headrace.test_commands import check_golden
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
 from transforms.types import Dense, DType, Weighted, arrow_type
 
 ODD = """

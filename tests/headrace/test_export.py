@@ -15,8 +15,8 @@ import pytest
 
 from pipelines.formats import FormatOptions, prepare
 from tests.warehouse.scenes import FREE_READS
-from transforms.columns import conform
-from transforms.graph import component_from_document, raw_columns
+from transforms.columns.columns import conform
+from transforms.graphs.graph import component_from_document, raw_columns
 from transforms.types import DType
 from warehouse.config import WarehouseConfig
 from warehouse.parquet_files import read_columns

@@ -14,7 +14,7 @@ import pytest
 from headrace.model_file import load_models
 from tests.pipelines.scenes import memo_values
 from tests.warehouse.scenes import FREE_READS
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
 from warehouse.config import WarehouseConfig
 from warehouse.parquet_files import read_columns
 from warehouse.solving import read_solution

@@ -11,8 +11,8 @@ import pytest
 import headrace as hr
 from tests.headrace.conftest import UNTRIED
 from tests.headrace.test_export import tensors_of
-from transforms.columns import conform
-from transforms.graph import raw_columns
+from transforms.columns.columns import conform
+from transforms.graphs.graph import raw_columns
 
 tf = pytest.importorskip("tensorflow")
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import tensorflow as tf
 import tensorflow_transform as tft
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 
 ROWS = 120
 CATEGORIES = ["red", "blue", "green", "yellow", "violet", ""]

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import select
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import FREE_READS
-from transforms.model import Model
+from transforms.expressions.model import Model
 from warehouse import schema
 from warehouse.config import WarehouseConfig
 from warehouse.memo_file import lease_of, read_memo_file

@@ -21,7 +21,7 @@ from sqlalchemy import select
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from pipelines.analysis.analyze import Analyzed, analyze_model
 from pipelines.analysis.contributions import known_contributions, read_contribution
 from pipelines.analysis.values import BATCH_EVENTS, Part, PartitionWork, batches
@@ -30,8 +30,8 @@ from pipelines.fragment_work import ComponentList
 from tests.pipelines.scenes import open_home
 from tests.pipelines.tf_transform import vocabularies
 from transforms.errors import DataError
-from transforms.graph import component_document
-from transforms.model import Model
+from transforms.expressions.model import Model
+from transforms.graphs.graph import component_document
 from transforms.time_range import between
 from warehouse import schema
 from warehouse.artifacts import read_artifact

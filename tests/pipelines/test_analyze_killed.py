@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from pipelines.analysis.analyze import analyze_model
 from tests.pipelines.scenes import open_home
-from transforms.model import Model
+from transforms.expressions.model import Model
 from transforms.time_range import between
 from warehouse.register import register_table
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from pipelines.analysis.analyze import analyze_model
 from tests.pipelines.scenes import open_home
-from transforms.model import Model
+from transforms.expressions.model import Model
 from transforms.operators.farmhash import fingerprint64
 from transforms.time_range import between
 from warehouse.reader import read_fragment

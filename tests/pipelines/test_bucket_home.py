@@ -13,7 +13,7 @@ from tests.support.fault_proxy import Fault, proxied
 from tests.support.gcs_server import GcsServer
 from tests.warehouse.scenes import evict_component
 from transforms.errors import DataError, InputError, StorageError
-from transforms.expression import text
+from transforms.expressions.expression import text
 from transforms.time_range import between
 from warehouse import WarehouseConfig, collect_garbage, read_fragment, read_solution
 from warehouse.queue.depths import queue_depths

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 import headrace as hr
 from pipelines.worker import WorkerConfig, run_worker
-from tests.transforms.test_text_validity import as_text
+from tests.transforms.kernels.test_text_validity import as_text
 from tests.warehouse.scenes import FREE_READS
 from warehouse import Warehouse, WarehouseConfig, parquet_files, register_table, submit_model
 from warehouse import schema as catalog

@@ -14,7 +14,7 @@ from pipelines.encoded_result import EncodedResult, ResultCounts, decode_line, e
 from pipelines.fragment_work import ComponentOutcome, FragmentResult, PhaseSecs
 from pipelines.job_results import JobResults, awaited_here, deliver
 from transforms.errors import DataError, StorageError
-from transforms.measured import OperatorWork
+from transforms.execution.operator_costs import OperatorWork
 from warehouse.failures import Failure
 from warehouse.files.column_files import NewFile
 from warehouse.storage import Storage

@@ -23,10 +23,10 @@ from pipelines.memoize import NAMESPACE, STEPS, build, run_memoize
 from pipelines.work_in_hand import group_by_fragment
 from tests.pipelines.scenes import fill, model, open_home, write_log
 from transforms.errors import DataError, StorageError
-from transforms.graph import component_from_document
-from transforms.measured import OperatorWork
+from transforms.execution.operator_costs import OperatorWork
+from transforms.execution.plan import compile_plan
+from transforms.graphs.graph import component_from_document
 from transforms.operators import REGISTRY
-from transforms.plan import compile_plan
 from warehouse.failures import Failure
 from warehouse.files.column_files import NewFile
 from warehouse.memo_file import read_memo_file

@@ -20,17 +20,17 @@ import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from pipelines.analysis.analyze import analyze_model
 from tests.pipelines.preprocessing_examples import EXAMPLES, Example, table
 from tests.pipelines.scenes import open_home
 from transforms.errors import DataError
-from transforms.expression import Expr
-from transforms.graph import raw_columns
-from transforms.model import Model
-from transforms.plan import compile_plan
-from transforms.preprocessing import from_preprocessing_fn
+from transforms.execution.plan import compile_plan
+from transforms.expressions.expression import Expr
+from transforms.expressions.model import Model
+from transforms.graphs.graph import raw_columns
 from transforms.time_range import between
+from transforms.twins.preprocessing import from_preprocessing_fn
 from transforms.types import Dense, Ragged
 from warehouse.errors import NotAnalyzed
 from warehouse.models import get_model, stored_inputs
@@ -61,13 +61,13 @@ def merged() -> Example:
 
 
 def _columns(example: Example) -> dict[str, Expr]:
-    from transforms.preprocessing import _given
+    from transforms.twins.preprocessing import _given
 
     return _given(example.columns, (), (), ())[0]
 
 
 def _ways(example: Example) -> dict[str, set[str]]:
-    from transforms.preprocessing import _given
+    from transforms.twins.preprocessing import _given
 
     ways = _given(example.columns, example.ways.get("sparse", ()), (), ())[1]
     return {"sparse": ways["sparse"], "shape1": ways["shape1"]}

@@ -14,12 +14,12 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from pipelines.analysis.accumulators import merged, new_accumulator
 from pipelines.analysis.batch import Batch
 from tests.pipelines.tf_transform import vocabularies
+from transforms.analysis.full_pass import analyses
 from transforms.errors import InputError
-from transforms.full_pass import analyses
 from transforms.time_range import between
 
 DAY = between("2026-01-01", "2026-01-02")

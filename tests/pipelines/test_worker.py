@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from pipelines.memoize import MemoizeFragments
 from pipelines.work_progress import WorkProgress
 from pipelines.worker import WorkerConfig, run_worker
@@ -37,9 +37,9 @@ from tests.pipelines.scenes import (
 )
 from tests.support.processes import PATIENCE_SECS, wait_until
 from transforms.errors import InputError, StorageError
+from transforms.expressions.model import Model
 from transforms.functions import op
-from transforms.graph import operator_versions
-from transforms.model import Model
+from transforms.graphs.graph import operator_versions
 from warehouse import Failure, schema
 from warehouse.gc import collect_garbage
 from warehouse.queue.depths import queue_depths

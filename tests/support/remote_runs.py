@@ -16,7 +16,7 @@ from pipelines.work_in_hand import group_by_fragment
 from pipelines.worker import WorkerConfig, run_worker
 from tests.conftest import ROOT
 from tests.pipelines.scenes import model, open_home
-from transforms.model import Model
+from transforms.expressions.model import Model
 from warehouse.queue.lease import lease_tasks
 from warehouse.register import register_table
 from warehouse.storage import Storage

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from trainer.config import TrainConfig
-from transforms.graph import RawColumn, component_document
+from transforms.graphs.graph import RawColumn, component_document
 from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
 from warehouse.solution.parts import ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
 from warehouse.solution.solution import ReadSolution

@@ -12,7 +12,7 @@ from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.heads import BINARY, Head, LabelFigures, head_of
 from trainer.metrics import read_scores
-from transforms.target import Target
+from transforms.analysis.target import Target
 
 HEADS = (BINARY, Head("multiclass", 3), Head("regression", center=2.0, scale=0.5))
 

@@ -9,7 +9,7 @@ from tests.trainer.synthetic import TYPES, Synthetic, config
 from trainer.document_field import DocumentField
 from trainer.errors import RunMismatch, TornCheckpoint
 from trainer.run_identity import RunIdentity, check_options, identity_of
-from transforms.graph import RawColumn, component_document
+from transforms.graphs.graph import RawColumn, component_document
 from transforms.types import Dense, DType
 from warehouse.files.column_files import MemoRef
 from warehouse.solution.solution import ReadSolution

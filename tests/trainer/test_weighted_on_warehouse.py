@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.trainer.synthetic import config
 from tests.warehouse.scenes import FREE_READS, work
 from tests.warehouse.test_weighted_columns import events, model, write_partition

@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.fuzz.bounded import main
 from tests.fuzz.mutations import mutated, mutated_text
 from tests.warehouse.scenes import events
 from transforms.documents import parse_document
+from transforms.execution.plan import compile_plan
 from transforms.functions import op
-from transforms.graph import component_document, component_from_document
-from transforms.plan import compile_plan
+from transforms.graphs.graph import component_document, component_from_document
 from transforms.render import expression_text
 from warehouse import ReadSolution, Storage, read_fragment
 

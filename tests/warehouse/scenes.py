@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import transforms.expression as hr
-from transforms.graph import component_from_document, raw_columns
-from transforms.model import Model
-from transforms.plan import compile_plan
+import transforms.expressions.expression as hr
+from transforms.execution.plan import compile_plan
+from transforms.expressions.model import Model
+from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse import (
     ComponentQuery,
     EvictionPlan,

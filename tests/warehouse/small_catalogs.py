@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from sqlalchemy import Connection, insert, update
 
-import transforms.expression as hr
-from transforms.canonical import canonicalize
-from transforms.graph import Node, operator_versions, raw_columns
-from transforms.pattern import find
-from transforms.subgraphs import subgraphs
+import transforms.expressions.expression as hr
+from transforms.comparison.pattern import find
+from transforms.graphs.canonical import canonicalize
+from transforms.graphs.graph import Node, operator_versions, raw_columns
+from transforms.graphs.subgraphs import subgraphs
 from warehouse import ComponentQuery, Warehouse, schema
 from warehouse.coverage import count_live_bytes, cover, enter_files
 from warehouse.files.column_files import NewFile

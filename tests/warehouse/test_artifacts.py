@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import FREE_READS, Clock, compute, events, model, write_log, write_partition
+from transforms.analysis.full_pass import Finding, analyses
 from transforms.errors import InputError, UnknownColumn
-from transforms.full_pass import Finding, analyses
-from transforms.model import Model
+from transforms.expressions.model import Model
 from transforms.time_range import between
 from warehouse import collect_garbage, lease_tasks, read_fragment, read_solution, register_table, schema, submit_model
 from warehouse.analyses import find_analysis, place, record_analysis, record_written, resolve_components

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import func, select
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import compute, events, model, work, write_partition
-from transforms.model import Model
+from transforms.expressions.model import Model
 from warehouse import (
     Warehouse,
     commit_memos,

@@ -81,7 +81,7 @@ def check(warehouse: Warehouse) -> None:
 _STEP = """
 import sys
 from tests.warehouse.scenes import events, model, work
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
 from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
 step, home, log = sys.argv[1:]
 with Warehouse.open(WarehouseConfig(home, lease_secs=0.05, max_attempts=1000)) as warehouse:

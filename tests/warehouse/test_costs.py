@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import model, work
-from transforms.canonical import canonicalize
 from transforms.errors import InputError
-from transforms.graph import Literal, Node, Operation, RawColumn, topological
-from transforms.measured import OperatorWork
+from transforms.execution.operator_costs import OperatorWork
+from transforms.graphs.canonical import canonicalize
+from transforms.graphs.graph import Literal, Node, Operation, RawColumn, topological
 from transforms.operators import REGISTRY
 from transforms.types import Dense, DType, Ragged, Vector, Weighted
 from warehouse import Warehouse, submit_model

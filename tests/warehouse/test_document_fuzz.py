@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.fuzz.bounded import run_trials
 from tests.warehouse.scenes import model, work
-from transforms.model import Model
+from transforms.expressions.model import Model
 from warehouse import ReadSolution, Storage, Warehouse, read_raw, read_solution, submit_model
 from warehouse.errors import ChangedData
 

@@ -23,8 +23,8 @@ from tests.warehouse.small_catalogs import (
     small_catalogs,
     write_catalog,
 )
+from transforms.comparison.pattern import Pattern
 from transforms.errors import InputError
-from transforms.pattern import Pattern
 from warehouse import (
     ComponentQuery,
     EvictionRequest,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import Clock, events, evict_component, model, work, write_partition
-from transforms.graph import Node, Operation
-from transforms.model import Model, ModelInput
+from transforms.expressions.model import Model, ModelInput
+from transforms.graphs.graph import Node, Operation
 from warehouse import (
     Decision,
     Failure,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.transforms.test_text_validity import as_text
+from tests.transforms.kernels.test_text_validity import as_text
 from transforms.errors import InputError, InvalidText
 from warehouse import Warehouse, append_rows, list_tables, read_raw, register_table
 from warehouse.digests import column_digest

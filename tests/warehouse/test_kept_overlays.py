@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import delete, select, update
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import Clock, model, work
-from transforms.model import Model
+from transforms.expressions.model import Model
 from warehouse import (
     Warehouse,
     collect_garbage,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import model, work
 from transforms.errors import DataError, InputError, TypeMismatch, UnknownColumn
-from transforms.model import Model
+from transforms.expressions.model import Model
 from transforms.time_range import between
 from warehouse import ReadSolution, Warehouse, delete_rows, read_fragment, read_solution, submit_model
 from warehouse.reader import LABEL, LIVE, ROW, read_labels

@@ -32,7 +32,7 @@ _ROLES = """
 import os, random, signal, sys, time, traceback
 from tests.warehouse.scenes import FREE_READS, events, evict_component, model, work_together
 from transforms.errors import DataError
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
 from warehouse import *
 
 home, kills, seed, patience_secs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])

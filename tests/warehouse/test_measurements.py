@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from tests.warehouse.scenes import Clock, compute, model
-from transforms.measured import OperatorWork
+from transforms.execution.operator_costs import OperatorWork
 from warehouse import Warehouse, lease_tasks, schema, submit_model
 from warehouse.measurements import HALF_LIFE_ROWS, StoredMemo, record_measurements, remaining
 from warehouse.queue.commit import commit_memos

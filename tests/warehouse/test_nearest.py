@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import model
-from transforms.expression import Expr
-from transforms.model import Model
+from transforms.expressions.expression import Expr
+from transforms.expressions.model import Model
 from warehouse import Warehouse, submit_model
 from warehouse.nearest import NearestKnown, nearest_known_of
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import FREE_READS, Clock, events, model, work, write_partition
 from transforms.errors import InputError
-from transforms.expression import Expr
-from transforms.model import Model
+from transforms.expressions.expression import Expr
+from transforms.expressions.model import Model
 from transforms.operators import REGISTRY
 from warehouse import (
     ReadSolution,

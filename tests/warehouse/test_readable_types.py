@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import events, work, write_partition
 from transforms.errors import DataError, TypeMismatch
-from transforms.expression import Expr
-from transforms.model import Model
+from transforms.expressions.expression import Expr
+from transforms.expressions.model import Model
 from warehouse import Warehouse, list_tables, register_table, submit_model
 from warehouse.digests import column_digest
 from warehouse.readable_types import declared_types, unreadable_column

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import work
-from transforms.model import Model
+from transforms.expressions.model import Model
 from transforms.operators.farmhash import fingerprint64
 from warehouse import Warehouse, read_fragment, read_solution, register_table, submit_model
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.warehouse.scenes import Clock, model
 from transforms.errors import InputError
-from transforms.graph import Operation
-from transforms.model import Model
-from transforms.subgraphs import subgraphs
+from transforms.expressions.model import Model
+from transforms.graphs.graph import Operation
+from transforms.graphs.subgraphs import subgraphs
 from warehouse import Warehouse, submit_model
 from warehouse.reuse import (
     NO_HISTORY,

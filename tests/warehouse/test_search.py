@@ -19,9 +19,9 @@ from tests.warehouse.small_catalogs import (
     small_catalogs,
     write_catalog,
 )
+from transforms.comparison.pattern import Pattern
 from transforms.errors import InputError, UnknownColumn
-from transforms.pattern import Pattern
-from transforms.subgraphs import subgraphs
+from transforms.graphs.subgraphs import subgraphs
 from warehouse import (
     ComponentQuery,
     SearchResult,

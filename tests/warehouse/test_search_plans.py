@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Select, func, select
 
-from transforms.canonical import canonicalize
-from transforms.expression import text
-from transforms.graph import component_document
+from transforms.expressions.expression import text
+from transforms.graphs.canonical import canonicalize
+from transforms.graphs.graph import component_document
 from warehouse import ComponentQuery, schema, search, search_sql
 from warehouse.catalog import Catalog
 from warehouse.search_query import Sort

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event, func, select
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import Clock, events, evict_component, model, work, write_partition
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
-from transforms.model import Model
+from transforms.expressions.model import Model
 from warehouse import (
     Submission,
     Warehouse,

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.transforms.adversarial import bits, python_values
 from tests.warehouse.scenes import work, write_partition
-from transforms.graph import Node, component_from_document
-from transforms.model import Model
+from transforms.expressions.model import Model
+from transforms.graphs.graph import Node, component_from_document
 from transforms.operators import REGISTRY
 from transforms.types import Dense, DType, Vector, Weighted, arrow_type
 from warehouse import LABEL, Warehouse, read_fragment, read_solution, register_table, submit_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from transforms.errors import InputError
-from transforms.graph import Literal, Node, Operation
+from transforms.graphs.graph import Literal, Node, Operation
 from transforms.operators.plain_values import as_float64, plain
 from transforms.time_range import Moment, has_offset, microseconds
 from transforms.types import ColumnType, Dense, DType

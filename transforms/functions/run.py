@@ -13,21 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.arrays import one_array
-from transforms.columns import (
-    Column,
-    Numbers,
-    conform,
-    conforms,
-    from_arrow,
-)
+from transforms.columns.arrays import one_array
+from transforms.columns.columns import Column, Numbers, conform, conforms, from_arrow
 from transforms.errors import DataError
 from transforms.functions.guard import OutsideAccess, call_guarded
 from transforms.functions.rebuild import name_of, rebuilt
 from transforms.functions.second_run import SECOND_RUNS, Differs
 from transforms.functions.values import decoded
 from transforms.kernels.arrow import to_arrow
-from transforms.text_validity import check_array
+from transforms.kernels.text_validity import check_array
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type, type_from_document
 
 #: How many rows are computed once more by themselves, to see that a row depends on nothing but itself.

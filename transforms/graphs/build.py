@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from transforms.graph import Node, Operation
+from transforms.graphs.graph import Node, Operation
 from transforms.operators import REGISTRY
 
 

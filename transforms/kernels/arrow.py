@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from transforms.columns import Column, Numbers, RaggedItems, Strings, Vectors, WeightedItems
+from transforms.columns.columns import Column, Numbers, RaggedItems, Strings, Vectors, WeightedItems
+from transforms.columns.positions import as_positions
 from transforms.errors import DataError
-from transforms.positions import as_positions
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
 
 

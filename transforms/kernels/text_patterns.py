@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import positions
-from transforms.columns import Array, Column, Constants, Numbers, RaggedItems, Strings, from_arrow
+from transforms.columns import positions
+from transforms.columns.columns import Array, Column, Constants, Numbers, RaggedItems, Strings, from_arrow
 from transforms.errors import DataError
 from transforms.kernels.arrow import to_arrow
+from transforms.kernels.lists import picked
 from transforms.kernels.lookup import texts, vocabulary_lookup
-from transforms.kernels.ragged import picked
 from transforms.kernels.spans import gather_spans
 from transforms.operators.patterns import GROUP, only_group, parts_of_replacement, unnamed
 from transforms.types import Dense, DType

@@ -41,7 +41,7 @@ def _comparison(
         args=_COMPARED,
         result=_truth,
         reference=_compare(test),
-        kernel=Imported("transforms.kernels.comparison", name),
+        kernel=Imported("transforms.kernels.comparisons", name),
         laws=frozenset(laws),
         cost_ns=3,
         lifts=True,

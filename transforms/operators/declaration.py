@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, cast
 
-from transforms.columns import Column
+from transforms.columns.columns import Column
 from transforms.errors import InputError, TypeMismatch
 from transforms.operators.plain_values import as_float64, plain, unboxed
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
@@ -112,7 +112,7 @@ class Example:
 class Imported:
     """A function named by module and name, imported at its first call: declaring an operator loads no compiler.
 
-    A kernel takes and gives :class:`~transforms.columns.Column`, a twin what :mod:`transforms.twins.tensors` has.
+    A kernel takes and gives :class:`~transforms.columns.columns.Column`, a twin what :mod:`transforms.twins.tensors` has.
     """
 
     module: str
@@ -129,7 +129,7 @@ class Operator:
 
     ``result`` maps argument types and parameters to the result type and may raise :class:`TypeMismatch`.
     ``reference`` takes one Python value per argument (None for a dense null, a list for ragged) and the parameters
-    by keyword. ``kernel`` takes one :class:`~transforms.columns.Column` per argument and the parameters by keyword.
+    by keyword. ``kernel`` takes one :class:`~transforms.columns.columns.Column` per argument and the parameters by keyword.
     With ``nulls="propagate"`` a null in any dense argument makes a dense result null and a ragged result empty: the
     framework does this around both, so reference never sees None and a kernel may compute anything in null slots.
     A float result of the reference is rounded to the result type once; integers are exact.

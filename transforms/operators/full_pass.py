@@ -1,7 +1,7 @@
 """Operators that must see all events of some partitions before they can work on one.
 
 Each states the range ``[start, end)`` of its partitions. It cannot be computed as it stands: an *analysis* makes one pass
-over the range, and :func:`transforms.full_pass.resolve` then puts an ordinary operator with what was found in its place.
+over the range, and :func:`transforms.analysis.full_pass.resolve` then puts an ordinary operator with what was found in its place.
 
 Statistics leave nulls out; those of numbers also NaN and infinities. A number is taken as float64.
 """

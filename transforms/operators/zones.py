@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from transforms.errors import InputError, TypeMismatch, nearest
 from transforms.operators.declaration import Arg, Example, Imported, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import INT64_MAX, INT64_MIN, not_empty
-from transforms.operators.timestamps import SECOND_US
+from transforms.operators.times import SECOND_US
 from transforms.types import ColumnType, Dense, DType
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ IN_ZONE = Operator(
     args=(Arg("time", dense=frozenset({DType.TIMESTAMP})),),
     result=_in_zone_type,
     reference=_in_zone,
-    kernel=Imported("transforms.kernels.timestamps", "in_zone"),
+    kernel=Imported("transforms.kernels.times", "in_zone"),
     params=(
         Param("zone", str, check=not_empty, doc="the zone's name in the IANA database"),
         Param(

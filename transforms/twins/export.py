@@ -21,8 +21,8 @@ from typing import Any
 import tensorflow as tf
 
 from transforms.errors import InputError
-from transforms.graph import Node, Operation, RawColumn, raw_columns, topological
 from transforms.graphs.artifacts import Artifacts, no_artifacts
+from transforms.graphs.graph import Node, Operation, RawColumn, raw_columns, topological
 from transforms.operators import REGISTRY
 from transforms.twins.graph import compute
 from transforms.twins.tables import kept_tables

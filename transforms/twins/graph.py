@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from transforms.errors import InputError
-from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.graphs.artifacts import Artifacts, no_artifacts
+from transforms.graphs.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.operators import REGISTRY, Operator
 from transforms.operators.declaration import Scalar
 from transforms.render import expression_text
@@ -74,7 +74,7 @@ def _value(
 
 
 def _with_one_nan(column: TensorColumn) -> TensorColumn:
-    """A raw column as :mod:`transforms.nans` reads it."""
+    """A raw column as :mod:`transforms.columns.nans` reads it."""
     match column:
         case DenseTensor() | VectorTensor():
             return replace(column, values=floats.with_one_nan(column.values))

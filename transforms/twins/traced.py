@@ -14,7 +14,7 @@ import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow.core.framework import graph_pb2, types_pb2
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, Strings, Vectors, from_arrow
+from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings, Vectors, from_arrow
 from transforms.errors import DataError, InputError
 from transforms.functions.errors import OtherPackageVersion
 from transforms.functions.run import array_of, python_value

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
-from transforms.arrays import one_array
+from transforms.columns.arrays import one_array
 from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.arrow_names import parse_arrow_type
 from warehouse.digests import logical_type

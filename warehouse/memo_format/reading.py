@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.errors import DataError
-from transforms.text_validity import check_array
+from transforms.kernels.text_validity import check_array
 from transforms.types import DType
 from warehouse.memo_format.bit_packing import Array
 from warehouse.memo_format.column_kinds import Kind, arrow_of

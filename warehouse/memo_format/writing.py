@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.arrays import compact_array
+from transforms.columns.arrays import compact_array
 from transforms.errors import DataError
 from transforms.types import DType
 from warehouse.memo_format.column_kinds import ELEMENTS, Kind, stored_type

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from transforms.graph import component_from_document, raw_columns
-from transforms.measured import OperatorWork
+from transforms.execution.operator_costs import OperatorWork
+from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse import schema
 from warehouse.awaited import take_awaited
 from warehouse.catalog import chunks, one_of

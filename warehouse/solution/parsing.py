@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, cast
 
+from transforms.analysis.target import MOST_CLASSES, TASKS, check_label
 from transforms.documents import Part
 from transforms.errors import HeadraceError
-from transforms.graph import RawColumn, component_from_document
+from transforms.graphs.graph import RawColumn, component_from_document
+from transforms.graphs.subgraphs import subgraphs
 from transforms.render import expression_text
-from transforms.subgraphs import subgraphs
-from transforms.target import MOST_CLASSES, TASKS, check_label
 from transforms.types import type_from_document
 from warehouse.files.column_files import MemoRef
 from warehouse.solution.parts import ACTIONS, Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition

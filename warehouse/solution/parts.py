@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from transforms.graph import Node, component_from_document
+from transforms.graphs.graph import Node, component_from_document
 from transforms.types import ColumnType
 from warehouse.files.column_files import MemoRef
 from warehouse.table import Fragment

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from transforms.analysis.target import Target, target_of
 from transforms.documents import document_part, parse_document
-from transforms.target import Target, target_of
 from transforms.types import type_document
 from warehouse.solution.parsing import FORMAT, KIND, TARGET_FORMAT, solution_fields
 from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
@@ -25,7 +25,7 @@ class ReadSolution:
     """What to read to train ``model`` at ``model_version`` on ``table``; partitions are in time order.
 
     ``label`` is the raw column that holds the label, or its expression in one line, whose document is ``label_component``;
-    ``task`` and ``classes`` are those of :class:`~transforms.target.Target`. Fragments refer to ``plans``, so that a solution takes the memory
+    ``task`` and ``classes`` are those of :class:`~transforms.analysis.target.Target`. Fragments refer to ``plans``, so that a solution takes the memory
     of its fragments, however many inputs there are.
     """
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from pipelines.encoded_result import decode_line
 from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
@@ -23,10 +23,10 @@ from pipelines.isolation.processes import ChildProcesses
 from pipelines.work_in_hand import group_by_fragment
 from tests.pipelines.scenes import fill, open_home
 from tests.support.processes import PATIENCE_SECS
-from transforms.expression import Expr
+from transforms.expressions.expression import Expr
+from transforms.expressions.model import Model
 from transforms.functions import PythonFunction, op
 from transforms.functions.sources import source_of_function
-from transforms.model import Model
 from warehouse.queue.lease import lease_tasks
 
 ROWS = 400

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import ComponentOutcome, FragmentWork
 from pipelines.isolation import memoizing
@@ -33,9 +33,9 @@ from tests.pipelines.isolation.scenes import (
     write_events,
 )
 from transforms.errors import StorageError
+from transforms.execution.plan import compile_plan
 from transforms.functions import op
-from transforms.graph import component_from_document
-from transforms.plan import compile_plan
+from transforms.graphs.graph import component_from_document
 from warehouse.failures import Failure
 from warehouse.storage import Storage
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from pipelines.errors import ChildrenLost
 from pipelines.fragment_run import PlanCache, memoize_fragment
 from pipelines.fragment_work import FragmentResult, FragmentWork
@@ -213,7 +213,7 @@ from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
 from tests.pipelines.isolation import scenes
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 home, (work,) = scenes.leased(Path(sys.argv[1]), scenes.made({"bad": getattr(scenes, sys.argv[2])(hr.text("mood"))}))
 with child_processes().child(scenes.LIMITS):
     pass  # one that waits, beside the one that works

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.changes.naive import GROUP_ROWS, SCHEMA, SPAM, WORDS, NaiveFragment, NaiveTable, Row, to_table
 from tests.warehouse.scenes import Clock, compute
-from transforms.graph import raw_columns
-from transforms.model import Model
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
+from transforms.expressions.model import Model
+from transforms.graphs.graph import raw_columns
 from warehouse import (
     ReadSolution,
     Storage,

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.changes.scenes import column, events, overlay_files, placed, save, version
 from tests.warehouse.scenes import work
 from transforms.errors import DataError, HeadraceError, InputError, UnknownColumn
-from transforms.model import Model
+from transforms.expressions.model import Model
 from warehouse import Warehouse, queue_missing, read_fragment, read_solution, register_table, submit_model
 from warehouse.changes.deletion import delete_rows
 from warehouse.changes.overlay import fix_columns
