@@ -31,7 +31,7 @@ from benchmarks.support.harness import machine
 REPOSITORY = Path(__file__).resolve().parent.parent
 ROOMS = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 #: Modules that held ``read_fragment``, the newest first.
-READERS = ("warehouse.reading.reader", "warehouse.reader")
+READERS = ("warehouse.reading.reader", "warehouse.reading.reader")
 
 #: Values by what they measure and their column: ``{("submitting", "CPU s"): 3.36}``.
 Figures = dict[tuple[str, str], float]

@@ -35,9 +35,9 @@ from benchmarks.support.harness import machine, peak_bytes
 from pipelines.analysis.analyze import analyze_model
 from transforms.expressions.model import Model
 from transforms.time_range import between
-from warehouse.artifacts import read_artifact
 from warehouse.config import WarehouseConfig
-from warehouse.register import register_table
+from warehouse.files.artifacts import read_artifact
+from warehouse.tables.register import register_table
 from warehouse.warehouse import Warehouse
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -17,7 +17,7 @@ import time
 
 from tests.simulation.fleet import FleetConfig
 from tests.simulation.surge import Policy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
-from warehouse.capacity import CapacitySettings
+from warehouse.scheduling.capacity import CapacitySettings
 
 THREADS = 4
 START_SECS = 60.0

@@ -37,12 +37,12 @@ from warehouse import (
     Warehouse,
     WarehouseConfig,
     read_solution,
-    schema,
     search_components,
     submit_model,
 )
-from warehouse.manifests import current_fragments
+from warehouse.catalog import schema
 from warehouse.solution.solution import ReadSolution
+from warehouse.tables.manifests import current_fragments
 
 SIZES = {"postgresql": Size(1_000_000), "sqlite": Size(100_000)}
 SMALL = Size(600, fragments=4, real=300, hours=48, inputs=50, in_file=60, waiting=5)

@@ -4,7 +4,7 @@
 
 A generated search log is registered, and the components of transform_throughput.py are computed over it and written to one memo
 file, as a worker does. Reading is what a read solution does, checksums checked; bytes are those on disk. Each figure is the least
-CPU time of the passes. The fixed part is told apart by doing the same with a hundredth of the rows. `warehouse/rates.py` quotes what
+CPU time of the passes. The fixed part is told apart by doing the same with a hundredth of the rows. `warehouse/planning/rates.py` quotes what
 this prints.
 """
 
@@ -24,8 +24,8 @@ from benchmarks.transform_throughput import components
 from transforms.execution.memory import keep_freed_memory
 from transforms.execution.plan import compile_plan
 from warehouse import Warehouse, WarehouseConfig, read_raw, register_table, write_memo_file
-from warehouse.manifests import current_fragments
-from warehouse.memo_file import read_memo_file
+from warehouse.files.memo_file import read_memo_file
+from warehouse.tables.manifests import current_fragments
 
 _PASSES = 25
 

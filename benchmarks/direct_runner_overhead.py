@@ -34,8 +34,8 @@ from transforms.execution.plan import Plan, compile_plan
 from transforms.expressions.model import Model
 from transforms.graphs.graph import component_from_document
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, release_tasks, submit_model
-from warehouse.memo_file import write_memo_file
-from warehouse.storage import Storage
+from warehouse.files.memo_file import write_memo_file
+from warehouse.storage.storage import Storage
 from warehouse.tables.raw import read_raw
 
 REPOSITORY = Path(__file__).resolve().parent.parent

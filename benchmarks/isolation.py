@@ -33,8 +33,8 @@ from pipelines.work_in_hand import group_by_fragment
 from transforms.expressions.expression import text
 from transforms.expressions.model import Model
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, submit_model
-from warehouse.rates import Rates
-from warehouse.storage import Storage
+from warehouse.planning.rates import Rates
+from warehouse.storage.storage import Storage
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -53,7 +53,7 @@ else:
     import pipelines.memoize
     from pipelines.fragment_run import PlanCache, memoize_fragment
     from pipelines.fragment_work import FragmentWork
-    from warehouse.storage import Storage
+    from warehouse.storage.storage import Storage
     memoize_fragment(Storage(home), FragmentWork.from_json(work), PlanCache())
 """
 

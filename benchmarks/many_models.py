@@ -45,8 +45,8 @@ from warehouse import (
     register_table,
     submit_model,
 )
-from warehouse.manifests import current_fragments
-from warehouse.rates import MEASURED_RATES, Rates
+from warehouse.planning.rates import MEASURED_RATES, Rates
+from warehouse.tables.manifests import current_fragments
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TARGET_RATIO = 7.5
@@ -201,7 +201,7 @@ def _reading(home: Path, models: Sequence[Model], rates: Rates) -> tuple[Reading
 
 def _check_equal(folder: Path, alone: ReadSolution, shared: ReadSolution) -> None:
     """Both sides read the same values."""
-    from warehouse.storage import Storage
+    from warehouse.storage.storage import Storage
 
     tables = [read_fragment(Storage(str(folder / home)), solution, next(iter(solution.fragments)))
               for home, solution in (("alone", alone), ("shared", shared))]  # fmt: skip
@@ -212,7 +212,7 @@ def _check_equal(folder: Path, alone: ReadSolution, shared: ReadSolution) -> Non
 def _memos(home: Path) -> int:
     from sqlalchemy import func, select
 
-    from warehouse import schema
+    from warehouse.catalog import schema
 
     with Warehouse.open(WarehouseConfig(str(home))) as warehouse, warehouse.catalog.read() as connection:
         ready = select(func.count()).select_from(schema.memos).where(schema.memos.c.state == "READY")

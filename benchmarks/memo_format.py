@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 from benchmarks.support.harness import machine
 from transforms.execution.memory import keep_freed_memory
 from warehouse import Storage, write_memo_file
-from warehouse.arrow_file import read_arrow_columns, write_arrow_file
+from warehouse.files.arrow_file import read_arrow_columns, write_arrow_file
 from warehouse.files.column_files import MemoFile
-from warehouse.memo_file import read_memo_file
+from warehouse.files.memo_file import read_memo_file
 
 COLUMNS = 50
 

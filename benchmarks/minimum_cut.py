@@ -14,9 +14,9 @@ import statistics
 import time
 
 from benchmarks.support.harness import Side, machine, measure
-from tests.warehouse.dags import SHAPES, by_networkx, random_dag
-from warehouse.cheapest import CheapestPlan, cheapest_plan
-from warehouse.minimum_cut import Solver, by_push_relabel
+from tests.warehouse.planning.dags import SHAPES, by_networkx, random_dag
+from warehouse.planning.cheapest import CheapestPlan, cheapest_plan
+from warehouse.planning.minimum_cut import Solver, by_push_relabel
 
 _SIDES = {"ours": by_push_relabel, "networkx": by_networkx}
 _DEEPEST = 5_000

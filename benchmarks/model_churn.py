@@ -47,19 +47,19 @@ from warehouse import (
     queue_missing,
     read_solution,
     register_table,
-    schema,
     submit_model,
 )
-from warehouse.costs import CostModel
-from warehouse.coverage import find_coverage
+from warehouse.catalog import schema
+from warehouse.costs.cost_model import CostModel
+from warehouse.costs.reuse import record_read
 from warehouse.files.column_files import NewFile
-from warehouse.manifests import PlacedFragment, current_fragments
-from warehouse.memo_file import memo_path
-from warehouse.merged import MergedGraph
-from warehouse.rates import LIST_PRICES
-from warehouse.retire import retire_model
-from warehouse.reuse import record_read
-from warehouse.task_states import MemoState
+from warehouse.files.memo_file import memo_path
+from warehouse.memos.coverage import find_coverage
+from warehouse.models.merged_graph import MergedGraph
+from warehouse.models.retire import retire_model
+from warehouse.planning.rates import LIST_PRICES
+from warehouse.scheduling.task_states import MemoState
+from warehouse.tables.manifests import PlacedFragment, current_fragments
 
 TARGET = 0.95
 TABLE = "events"

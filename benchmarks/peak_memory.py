@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from benchmarks.support.harness import machine, peak_bytes
 from benchmarks.support.search_log import generate
 from warehouse.config import WarehouseConfig
-from warehouse.register import register_table
+from warehouse.tables.register import register_table
 from warehouse.warehouse import Warehouse
 
 
@@ -60,7 +60,7 @@ def _peak(folder: Path) -> dict[str, int]:
     from transforms.execution.memory import keep_freed_memory
     from transforms.graphs.canonical import canonicalize
     from transforms.graphs.graph import component_document
-    from warehouse.manifests import table_manifests
+    from warehouse.tables.manifests import table_manifests
 
     keep_freed_memory()
     with Warehouse.open(WarehouseConfig(home=str(folder / "home"))) as warehouse:

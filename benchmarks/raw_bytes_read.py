@@ -33,7 +33,7 @@ from pipelines.work_in_hand import group_by_fragment
 from transforms.expressions.model import Model
 from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, submit_model
-from warehouse.storage import Storage
+from warehouse.storage.storage import Storage
 
 TARGET = 1.0
 #: How far the operating system's count may be off: it also counts what Python reads to run.

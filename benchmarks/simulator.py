@@ -16,7 +16,7 @@ import time
 from tests.simulation.faults import Faults, with_bad_tasks
 from tests.simulation.fleet import FleetConfig
 from tests.simulation.simulate import make_tasks, simulate
-from warehouse.batching import BatchBudget
+from warehouse.scheduling.batching import BatchBudget
 
 
 def main() -> None:

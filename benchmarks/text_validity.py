@@ -30,9 +30,9 @@ from transforms.expressions.model import Model
 from transforms.graphs.graph import component_document
 from transforms.kernels import text_validity
 from warehouse import Warehouse, WarehouseConfig, read_raw, register_table
-from warehouse.manifests import current_fragments
-from warehouse.memo_file import memo_path
-from warehouse.table import Fragment
+from warehouse.files.memo_file import memo_path
+from warehouse.tables.manifests import current_fragments
+from warehouse.tables.table import Fragment
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DATA = REPOSITORY.parent / "shared" / "data"

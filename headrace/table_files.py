@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transforms.errors import InputError, StorageError
-from warehouse.durable_files import sync_path
+from warehouse.storage.durable_files import sync_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

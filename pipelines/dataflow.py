@@ -139,8 +139,8 @@ def _plain(text: str, instead: str) -> str:
 
 def check_buckets(options: DataflowOptions, home: str) -> None:
     """See that the buckets to be written to are there. Raises :class:`StorageError`, naming the option."""
-    from warehouse.gcs_client import explained_by_google, open_client, status_of
-    from warehouse.locations import parse_gcs
+    from warehouse.storage.gcs_client import explained_by_google, open_client, status_of
+    from warehouse.storage.locations import parse_gcs
 
     client = open_client(parse_gcs(home).settings)
     for option, place in options.folders.items():

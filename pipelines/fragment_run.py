@@ -21,12 +21,12 @@ from transforms.execution.operator_costs import OperatorWork, summed
 from transforms.execution.plan import ComponentFailure, Plan, compile_plan, one_line
 from transforms.graphs.artifacts import Artifacts, no_artifacts
 from transforms.graphs.graph import component_from_document
-from warehouse.artifacts import ArtifactSource
 from warehouse.errors import MissingFile
-from warehouse.failures import Failure, FailureKind
+from warehouse.files.artifacts import ArtifactSource
 from warehouse.files.column_files import MemoFile, NewFile
-from warehouse.memo_file import memo_path_of, write_memo_file
-from warehouse.storage import Storage
+from warehouse.files.memo_file import memo_path_of, write_memo_file
+from warehouse.queue.failures import Failure, FailureKind
+from warehouse.storage.storage import Storage
 from warehouse.tables.raw import read_raw
 
 #: Enough rows to meet nulls and the commonest lengths.

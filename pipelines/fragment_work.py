@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from transforms.documents import Part, document_part, parse_document
 from transforms.execution.operator_costs import OperatorWork, summed, work_from_document
-from warehouse.failures import Failure
 from warehouse.files.column_files import NewFile
-from warehouse.table import Fragment
+from warehouse.queue.failures import Failure
+from warehouse.tables.table import Fragment
 
 
 class WantedComponent(NamedTuple):

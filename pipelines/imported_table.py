@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipelines.publication import ImportLedger
 from transforms.errors import Busy, InputError
-from warehouse.storage_errors import explained
+from warehouse.storage.errors import explained
 
 _TRASH = ".dropped-"
 

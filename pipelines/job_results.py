@@ -13,9 +13,9 @@ from pipelines.encoded_result import decode_line
 from pipelines.fragment_work import FragmentResult
 from pipelines.running_job import RunningJob
 from transforms.errors import StorageError
-from warehouse.own_files import kind_of
-from warehouse.storage import Storage
-from warehouse.storage_layout import JOBS
+from warehouse.files.own_files import kind_of
+from warehouse.storage.layout import JOBS
+from warehouse.storage.storage import Storage
 
 # A commit has fixed costs of some fragments, and a kill loses no more than this.
 _COLLECT_SECS = 1.0

@@ -17,8 +17,8 @@ from pipelines.staging import for_job, ready_to_run, template_location
 from pipelines.work_in_hand import group_by_fragment
 from pipelines.worker import WorkerConfig
 from transforms.errors import InputError
+from warehouse.matching.submit import queue_missing
 from warehouse.queue.lease import lease_tasks
-from warehouse.submit import queue_missing
 from warehouse.warehouse import Warehouse
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from pipelines.errors import NoLogFiles, TruncatedLog
 from pipelines.log_text import line_feed_pieces, utf8_pieces
 from pipelines.rejects import RAW_BYTES
-from warehouse.storage_errors import storage_error
+from warehouse.storage.errors import storage_error
 
 BLOCK_BYTES = 16 << 20
 #: Lines of a block. Arrow's JSON reader takes at most 100,000; short lines must not become millions of objects.

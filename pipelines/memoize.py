@@ -30,7 +30,7 @@ from pipelines.job_results import JobResults, awaited_here, deliver
 from pipelines.remote_runners import require_reach
 from pipelines.running_job import JobEnded
 from transforms.errors import StorageError
-from warehouse.storage import Storage
+from warehouse.storage.storage import Storage
 
 NAMESPACE = "headrace.memoize"
 #: The steps of the pipeline, by label. Runners key their state and their metrics by these.

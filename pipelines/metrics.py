@@ -19,9 +19,9 @@ from prometheus_client.registry import Collector
 
 from pipelines.worker_report import WorkerReport
 from transforms.errors import HeadraceError, InputError
-from warehouse.backlog import read_backlog
-from warehouse.capacity import CapacityHint, CapacitySettings, FleetState, workers_wanted
+from warehouse.queue.backlog import read_backlog
 from warehouse.scheduling.backlog import Backlog
+from warehouse.scheduling.capacity import CapacityHint, CapacitySettings, FleetState, workers_wanted
 from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from pipelines.typed_rows import MISSING, ParsedBlock
 from transforms.errors import InputError, TypeMismatch, UnknownColumn, nearest
 from transforms.graphs.encoding import digest
 from transforms.types import ARROW_ELEMENT, DType
-from warehouse.parquet_files import check_drift, invalid_text_rule, read_arrow_schema, read_schema, row_batches
-from warehouse.storage import Storage
+from warehouse.storage.storage import Storage
+from warehouse.tables.parquet import check_drift, invalid_text_rule, read_arrow_schema, read_schema, row_batches
 
 EpochUnit = Literal["s", "ms", "us", "ns"]
 OUT_OF_RANGE = "a time is out of range"

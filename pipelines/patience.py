@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from transforms.errors import Busy
-from warehouse.backoff import Backoff, Retry
 from warehouse.errors import CommitInDoubt
+from warehouse.scheduling.backoff import Backoff, Retry
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -25,10 +25,10 @@ from typing import cast
 
 from transforms.documents import Part, parse_document
 from transforms.errors import Busy, DataError
-from warehouse.durable_files import make_folders, sync_path
-from warehouse.storage import Storage
-from warehouse.storage_errors import storage_error
-from warehouse.stored_file import Writer, is_inside
+from warehouse.storage.durable_files import make_folders, sync_path
+from warehouse.storage.errors import storage_error
+from warehouse.storage.storage import Storage
+from warehouse.storage.stored_file import Writer, is_inside
 
 _PENDING = ".pending.json"
 _LOCAL = Storage("/")

@@ -15,7 +15,7 @@ from pipelines.errors import TooManyRejects
 from pipelines.log_sources import LogSource
 from pipelines.log_text import escape_bytes
 from pipelines.publication import make_folder, write_atomic
-from warehouse.storage_errors import explained
+from warehouse.storage.errors import explained
 
 _SPOOL_BYTES = 1 << 20
 _RAW_CHARACTERS = 4000

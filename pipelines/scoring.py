@@ -33,12 +33,12 @@ from transforms.documents import parse_document
 from transforms.errors import HeadraceError, InputError
 from transforms.graphs.encoding import digest
 from transforms.graphs.graph import raw_columns
-from warehouse.durable_files import sync_path
-from warehouse.reader import read_fragment
+from warehouse.reading.reader import read_fragment
 from warehouse.solution.parts import SolutionFragment, SolutionPartition
 from warehouse.solution.solution import ReadSolution
-from warehouse.storage import Storage
-from warehouse.table import content_of
+from warehouse.storage.durable_files import sync_path
+from warehouse.storage.storage import Storage
+from warehouse.tables.table import content_of
 
 #: Gives the scores of a table with a column for each input: [rows], or [rows, classes].
 Score = Callable[[pa.Table], np.ndarray[Any, np.dtype[Any]]]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from pipelines.fragment_work import FragmentResult
 from transforms.errors import StorageError
-from warehouse.failures import Failure
+from warehouse.queue.failures import Failure
 from warehouse.queue.tasks import LeasedTask
 
 _EVIDENCE_FILES = 2

@@ -16,13 +16,13 @@ from pipelines.unreadable import UnreadFiles, has_read, is_evidence, machine_err
 from pipelines.work_progress import WorkMeter
 from pipelines.worker_report import WorkerReport
 from transforms.errors import StorageError
-from warehouse.catalog import chunks
-from warehouse.memo_file import memo_path
+from warehouse.catalog.catalog import chunks
+from warehouse.files.memo_file import memo_path
 from warehouse.queue.commit import commit_memos
 from warehouse.queue.fail import fail_tasks
 from warehouse.queue.lease import over_current_data
 from warehouse.queue.tasks import LeasedTask, MemoWritten
-from warehouse.table import Overlay
+from warehouse.tables.table import Overlay
 from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)

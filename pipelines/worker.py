@@ -31,11 +31,11 @@ from pipelines.work_progress import OnWork, WorkMeter
 from pipelines.worker_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
 from pipelines.worker_report import WorkerReport
 from transforms.errors import InputError
-from warehouse.batching import BatchBudget
+from warehouse.matching.submit import queue_missing
 from warehouse.queue.depths import queued_tasks, unfinished_tasks
 from warehouse.queue.lease import heartbeat, lease_tasks, release_tasks
 from warehouse.queue.tasks import LeasedTask
-from warehouse.submit import queue_missing
+from warehouse.scheduling.batching import BatchBudget
 from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)

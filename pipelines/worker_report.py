@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from warehouse.failures import Failure
+from warehouse.queue.failures import Failure
 
 #: A worker may run for months, and meet one broken component in every fragment.
 ERRORS_KEPT = 100

@@ -36,7 +36,7 @@ from trainer.manifest import (
 )
 from trainer.npy_bytes import array_from_npy, check_savable
 from transforms.errors import StorageError, listed
-from warehouse.durable_files import sync_path, write_new_file
+from warehouse.storage.durable_files import sync_path, write_new_file
 
 Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")

@@ -120,7 +120,7 @@ def train(
 
     ``read`` gives one fragment's columns and label; it runs in a background thread. ``progress`` is told of every batch.
     ``stop`` is asked after every checkpoint whether to leave. ``read_labels`` gives the labels of all stored events of a
-    fragment (:func:`warehouse.reader.read_labels`); they are looked at before the first step, by ``read`` without it. With
+    fragment (:func:`warehouse.reading.reader.read_labels`); they are looked at before the first step, by ``read`` without it. With
     ``accept_changed`` a run goes on where values of trained events are other ones now, without training them again. Deterministic: see :class:`TrainConfig`.
 
     Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to something else,

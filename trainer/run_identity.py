@@ -23,7 +23,7 @@ from transforms.graphs.graph import component_from_document, raw_columns
 from transforms.types import type_document, type_from_document
 from warehouse.solution.parts import SolutionPartition
 from warehouse.solution.solution import ReadSolution
-from warehouse.table import Fragment
+from warehouse.tables.table import Fragment
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,11 @@ from transforms.graphs.encoding import digest
 from transforms.graphs.graph import Node, component_document, operator_versions, raw_columns, shape_identity
 from transforms.graphs.subgraphs import subgraphs
 from transforms.render import expression_text
-from warehouse import schema
-from warehouse.catalog import Catalog
-from warehouse.migrations import HEAD
-from warehouse.submit import model_digest
-from warehouse.table import fragment_identity, memo_key
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import Catalog
+from warehouse.catalog.migrations import HEAD
+from warehouse.matching.submit import model_digest
+from warehouse.tables.table import fragment_identity, memo_key
 
 EVENTS, HOURS, YEAR = "events", "hours", "year"
 BEGAN_AT = 1_735_689_600  # 2025-01-01

@@ -24,7 +24,7 @@ from transforms.types import ColumnType, Dense, DType
 
 if TYPE_CHECKING:
     from transforms.expressions.model import Model
-    from warehouse.table import Table
+    from warehouse.tables.table import Table
     from warehouse.warehouse import Warehouse
 
 
@@ -75,8 +75,8 @@ def check_inputs(
 
     Raises :class:`~transforms.errors.NotFound` for an unknown table and :class:`InputError` for one without events.
     """
-    from warehouse.artifacts import ArtifactSource
-    from warehouse.manifests import current_fragments, get_table
+    from warehouse.files.artifacts import ArtifactSource
+    from warehouse.tables.manifests import current_fragments, get_table
 
     with warehouse.catalog.read() as connection:
         table = get_table(connection, table_name)
@@ -104,9 +104,9 @@ def check_inputs(
 
 def resolved_inputs(warehouse: Warehouse, model: Model, table: str) -> tuple[dict[str, Node], dict[str, str]]:
     """The model's components with what full passes found in place, each by itself; and why one of them cannot be."""
-    from warehouse.dry_run import resolution_of
-    from warehouse.manifests import get_table
-    from warehouse.submit import check_component
+    from warehouse.matching.dry_run import resolution_of
+    from warehouse.matching.submit import check_component
+    from warehouse.tables.manifests import get_table
 
     with warehouse.catalog.read() as connection:
         known = get_table(connection, table)
@@ -127,7 +127,7 @@ def _sorted_out(
     components: Mapping[str, Node], table: Table, artifacts: Artifacts, refused: dict[str, str]
 ) -> tuple[dict[str, Node], dict[str, str]]:
     """The components that can be run, full passes in place, and why the others cannot."""
-    from warehouse.submit import check_component
+    from warehouse.matching.submit import check_component
 
     ready = {}
     for name, root in components.items():
@@ -191,7 +191,7 @@ def _untrainable(name: str, column_type: ColumnType) -> Sequence[Surprise]:
 
 
 def _label_error(table: Table, target: Target) -> str:
-    from warehouse.submit import check_component
+    from warehouse.matching.submit import check_component
 
     try:
         if target.component is None:

@@ -15,7 +15,7 @@ from headrace.cli.session import AsJson, Home, open_warehouse
 if TYPE_CHECKING:
     from headrace.screens.analyze import AnalyzedScreen, PlannedScreen
     from transforms.expressions.model import Model
-    from warehouse.model_analyses import UsedAnalysis
+    from warehouse.models.pinned_analyses import UsedAnalysis
     from warehouse.warehouse import Warehouse
 
 
@@ -104,7 +104,7 @@ def make_analyses(
 
 
 def _pinned(warehouse: Warehouse, model: Model) -> dict[str, UsedAnalysis]:
-    from warehouse.model_analyses import pinned_analyses
+    from warehouse.models.pinned_analyses import pinned_analyses
 
     with warehouse.catalog.read() as connection:
         return pinned_analyses(connection, model.name)

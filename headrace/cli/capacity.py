@@ -13,15 +13,15 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     from headrace.screens.capacity import CapacityScreen
     from pipelines.worker_report import WorkerReport
-    from warehouse.capacity import CapacitySettings
+    from warehouse.scheduling.capacity import CapacitySettings
     from warehouse.warehouse import Warehouse
 
 
 def capacity_screen(warehouse: Warehouse, threads: int, max_workers: int) -> CapacityScreen:
     """The hint for the backlog as it is now; it works on nothing and changes nothing."""
     from headrace.screens.capacity import CapacityScreen, ClientCapacityRow
-    from warehouse.backlog import read_backlog
-    from warehouse.capacity import FleetState, workers_wanted
+    from warehouse.queue.backlog import read_backlog
+    from warehouse.scheduling.capacity import FleetState, workers_wanted
 
     settings = _settings(warehouse, threads, max_workers)
     backlog = read_backlog(warehouse)
@@ -74,7 +74,7 @@ def figures(
 
 def _settings(warehouse: Warehouse, threads: int, max_workers: int) -> CapacitySettings:
     """``threads`` of a worker; 0: those of this machine."""
-    from warehouse.capacity import CapacitySettings
+    from warehouse.scheduling.capacity import CapacitySettings
 
     return CapacitySettings(
         threads=threads or os.cpu_count() or 1,

@@ -188,7 +188,7 @@ def delete(
 def history(name: Name, home: Home = "", as_json: AsJson = False) -> None:
     """Show the versions of a table: when each was made, by what, and why."""
     from headrace.screens.changes import HistoryScreen
-    from warehouse.history import table_history
+    from warehouse.tables.history import table_history
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         versions = table_history(connection, name)

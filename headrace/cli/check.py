@@ -64,7 +64,7 @@ def _subjects(warehouse: Warehouse, model: str, table: str, only: list[str]) -> 
         raise InputError("--model chooses among the models of a file", where="--model", value=", ".join(only),
                          next_step=f"leave it out: {model!r} is one model")  # fmt: skip
     from headrace.reading import parsed_name
-    from warehouse.models import get_model, stored_inputs
+    from warehouse.models.models import get_model, stored_inputs
 
     name, version = parsed_name(model)
     with warehouse.catalog.read() as connection:

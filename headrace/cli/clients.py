@@ -22,7 +22,7 @@ _DEFAULT = "default"
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the clients: what each weighs and gets now, and what it waits for."""
     from headrace.screens.clients import ClientsScreen
-    from warehouse.clients import list_clients
+    from warehouse.queue.clients import list_clients
 
     with open_warehouse(home) as warehouse:
         found, floor_share = list_clients(warehouse), warehouse.config.client_floor_share
@@ -43,7 +43,7 @@ def set_(
 ) -> None:
     """Set a client's weight or deadline; the next lease goes by it."""
     from headrace.screens.clients import ClientScreen
-    from warehouse.clients import set_client
+    from warehouse.queue.clients import set_client
 
     default = deadline.strip().lower() == _DEFAULT
     deadline_secs = None if default or not deadline else span_of("--deadline", deadline)

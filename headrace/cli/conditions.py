@@ -10,8 +10,8 @@ from headrace.cli.quantities import bytes_of
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from warehouse.search_query import ComponentQuery
-    from warehouse.task_states import MemoState
+    from warehouse.scheduling.task_states import MemoState
+    from warehouse.search.query import ComponentQuery
 
 Column = Annotated[str | None, typer.Option(help="Reads this raw column.")]
 Operator = Annotated[str | None, typer.Option(help="Applies this operator; name@2 for one version of it.")]
@@ -53,7 +53,7 @@ def query_of(
     An option without a text is refused: an unset variable of a script would otherwise widen a search, or an eviction.
     """
     from transforms.comparison.pattern import Pattern
-    from warehouse.search_query import ComponentQuery
+    from warehouse.search.query import ComponentQuery
 
     refuse_empty(column=column, operator=operator, subgraph=subgraph, pattern=pattern, fingerprint=fingerprint,
                  model=model, client=client, table=table, min_size=min_size, max_size=max_size, state=state)  # fmt: skip
@@ -85,7 +85,7 @@ def refuse_empty(**options: str | None) -> None:
 
 
 def _state(text: str | None) -> MemoState | None:
-    from warehouse.task_states import MemoState
+    from warehouse.scheduling.task_states import MemoState
 
     if text is None:
         return None

@@ -13,7 +13,7 @@ from transforms.errors import InputError
 if TYPE_CHECKING:
     from headrace.screens.dropped_table import DroppedTableScreen
     from pipelines.imported_table import ImportedFiles
-    from warehouse.drop_table import DroppedTable
+    from warehouse.changes.drop_table import DroppedTable
     from warehouse.warehouse import Warehouse
 
 
@@ -36,8 +36,8 @@ def drop(
     as_json: AsJson = False,
 ) -> None:
     """Forget a table and evict its memos. A dry run without --yes; its files stay without --delete-files."""
-    from warehouse.manifests import find_table
-    from warehouse.register import check_table_name
+    from warehouse.tables.manifests import find_table
+    from warehouse.tables.register import check_table_name
 
     check_table_name(name)
     with open_warehouse(home) as warehouse:
@@ -58,7 +58,7 @@ def _drop(
     warehouse: Warehouse, home: str, name: str, *, yes: bool, force: bool, delete_files: bool, why: str
 ) -> DroppedTable:
     from pipelines.imported_table import refuse_running_import, remove_imported
-    from warehouse.drop_table import drop_table, plan_drop
+    from warehouse.changes.drop_table import drop_table, plan_drop
 
     if not yes:
         return plan_drop(warehouse, name)

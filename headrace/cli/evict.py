@@ -29,8 +29,8 @@ from headrace.cli.session import AsJson, Home, open_warehouse, user_name
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from warehouse.eviction_plan import EvictionRequest
-    from warehouse.search_query import ComponentQuery
+    from warehouse.eviction.plan import EvictionRequest
+    from warehouse.search.query import ComponentQuery
 
 
 def evict(
@@ -66,8 +66,8 @@ def evict(
 ) -> None:
     """Evict memos: of components that fit every condition, or as many as a budget takes. A dry run, unless told --yes."""
     from headrace.screens.evictions import EvictionScreen
-    from warehouse.evict import plan_eviction, run_eviction
-    from warehouse.search import get_component
+    from warehouse.eviction.evict import plan_eviction, run_eviction
+    from warehouse.search.search import get_component
 
     refuse_empty(fingerprint=fingerprint, start=start, end=end, older_than=older_than, newer_than=newer_than, budget=budget,
                  plan=plan)  # fmt: skip
@@ -96,7 +96,7 @@ def _request(
     budget: str | None,
 ) -> EvictionRequest:
     """What is asked for, as it was typed at ``now``. Raises :class:`InputError` for what cannot be read."""
-    from warehouse.eviction_plan import EvictionRequest
+    from warehouse.eviction.plan import EvictionRequest
 
     return EvictionRequest(
         query=query,

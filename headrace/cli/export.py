@@ -16,14 +16,14 @@ from headrace.cli.output import emit
 from headrace.cli.quiet import import_quietly
 from headrace.cli.session import AsJson, Home, open_warehouse
 from transforms.errors import InputError, StorageError, listed
-from warehouse.durable_files import sync_path
+from warehouse.storage.durable_files import sync_path
 
 if TYPE_CHECKING:
     from trainer.serving import Scorer
     from trainer.trained import Trained
     from transforms.graphs.graph import Node
     from transforms.twins.export import Serving, Unservable
-    from warehouse.models import ModelRecord
+    from warehouse.models.models import ModelRecord
 
 #: TensorFlow Serving passes over this folder; other tools find here what the graph means.
 EXTRA = "assets.extra/headrace.json"
@@ -57,8 +57,8 @@ def export(
 ) -> None:
     """Write a SavedModel that maps raw columns to the model's inputs, bit-equal to the warehouse; or, of a run, to predictions."""
     from headrace.screens.export import ExportScreen, LeftOut
-    from warehouse.artifacts import ArtifactSource
-    from warehouse.models import get_model, stored_inputs
+    from warehouse.files.artifacts import ArtifactSource
+    from warehouse.models.models import get_model, stored_inputs
 
     with open_warehouse(home) as warehouse:
         with warehouse.catalog.read() as connection:

@@ -14,7 +14,7 @@ from headrace.cli.session import AsJson, Home, open_warehouse
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from warehouse.progress import Progress
+    from warehouse.maintenance.progress import Progress
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")]
 
@@ -22,7 +22,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only say 
 def pins(home: Home = "", as_json: AsJson = False) -> None:
     """List what running jobs read: it cannot be evicted until they end."""
     from headrace.screens.maintenance import PinsScreen
-    from warehouse.pins import live_pins
+    from warehouse.reading.pins import live_pins
 
     with open_warehouse(home) as warehouse:
         found, now = live_pins(warehouse), warehouse.clock()
@@ -41,7 +41,7 @@ def gc(
     """Delete files that nothing names any more: after evictions, compactions and processes that were killed."""
     from headrace.screens.maintenance import GarbageRow, GarbageScreen
     from headrace.screens.printable import printable
-    from warehouse.gc import collect_garbage
+    from warehouse.maintenance.gc import collect_garbage
 
     with open_warehouse(home) as warehouse:
         found = collect_garbage(warehouse, dry_run=not yes, leftover_secs=leftover_hours * 3600)
@@ -69,8 +69,8 @@ def compact(
 ) -> None:
     """Rewrite memo files that are mostly evicted, and merge many small ones."""
     from headrace.screens.maintenance import CompactedScreen
-    from warehouse.compact import compact_memos
-    from warehouse.compaction import CompactionPolicy
+    from warehouse.maintenance.compact import compact_memos
+    from warehouse.maintenance.compaction import CompactionPolicy
 
     policy = CompactionPolicy(threshold=threshold, least_gain_bytes=least_gain_bytes)
     with open_warehouse(home) as warehouse, _progress("compacting", "files", shown=yes) as report:
@@ -92,7 +92,7 @@ def verify(
 ) -> None:
     """Check that what is stored is what the catalog promises. Exit status 3 when something is wrong and not repaired."""
     from headrace.screens.maintenance import VerifiedScreen
-    from warehouse.verify import verify_warehouse
+    from warehouse.maintenance.verify import verify_warehouse
 
     if not 0 <= sample <= 1:
         raise InputError("a sample is a share of the files", where="--sample", value=sample, allowed="0 to 1")
@@ -107,7 +107,7 @@ def verify(
 
 @contextmanager
 def _progress(what: str, unit: str, *, shown: bool) -> Iterator[Progress]:
-    from warehouse.progress import quiet
+    from warehouse.maintenance.progress import quiet
 
     if not shown:
         yield quiet

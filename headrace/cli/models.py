@@ -64,7 +64,7 @@ def submit(
     """Submit the models of a file: match what is memoized, queue what is missing."""
     from headrace.model_file import chosen_models
     from headrace.screens.models import SubmittedRow, SubmittedScreen
-    from warehouse.submit import submit_model
+    from warehouse.matching.submit import submit_model
 
     models = chosen_models(file, model)
     if dry_run and not analyze:
@@ -86,7 +86,7 @@ def submit(
 
 def _planned(models: Sequence[Model], table: str, policy: str, home: str) -> DryRunScreen:
     from headrace.screens.dry_run import DryRunScreen
-    from warehouse.dry_run import plan_submissions
+    from warehouse.matching.dry_run import plan_submissions
 
     with open_warehouse(home) as warehouse:
         return DryRunScreen(plan_submissions(warehouse, models, table=table or None, policy=policy or None))
@@ -94,8 +94,8 @@ def _planned(models: Sequence[Model], table: str, policy: str, home: str) -> Dry
 
 def _check_all(warehouse: Warehouse, models: Sequence[Model], table: str) -> None:
     """Raise for any of the models before the first is submitted: a file is submitted as a whole or not at all."""
-    from warehouse.manifests import get_table
-    from warehouse.submit import check_model, resolve_checked
+    from warehouse.matching.submit import check_model, resolve_checked
+    from warehouse.tables.manifests import get_table
 
     with warehouse.catalog.read() as connection:
         for model in models:
@@ -111,7 +111,7 @@ def _check_all(warehouse: Warehouse, models: Sequence[Model], table: str) -> Non
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the live models, each at its newest version: not those that were retired."""
     from headrace.screens.models import ModelRow, ModelsScreen
-    from warehouse.statistics import list_models, model_memos
+    from warehouse.status import list_models, model_memos
 
     rows = []
     with open_warehouse(home) as warehouse:
@@ -138,8 +138,8 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
     """Show a model's inputs and their expressions."""
     from headrace.screens.models import InputRow, ModelScreen
     from transforms.render import expression_text
-    from warehouse.model_analyses import pinned_analyses
-    from warehouse.models import get_model, stored_inputs
+    from warehouse.models.models import get_model, stored_inputs
+    from warehouse.models.pinned_analyses import pinned_analyses
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         model = get_model(connection, name, version or None)
@@ -185,7 +185,7 @@ def retire(
 ) -> None:
     """Compute nothing for a model any more; its memos stay. A dry run, unless told --yes. To submit it again brings it back."""
     from headrace.screens.retirement import RetirementScreen
-    from warehouse.retire import retire_model
+    from warehouse.models.retire import retire_model
 
     with open_warehouse(home) as warehouse:
         done = retire_model(warehouse, name, dry_run=not yes)

@@ -29,7 +29,7 @@ def home_location(option: str) -> str:
 
     A home in a bucket is at the emulator that ``$STORAGE_EMULATOR_HOST`` names, unless it names an endpoint itself.
     """
-    from warehouse.locations import at_emulator, is_gcs, is_uri
+    from warehouse.storage.locations import at_emulator, is_gcs, is_uri
 
     home = option or os.environ.get("HEADRACE_HOME", "") or ".headrace"
     if is_gcs(home):

@@ -29,9 +29,9 @@ def pinned(
     """The read solution; until the block ends, what it loads is neither evicted nor deleted.
 
     Versions of 0 are the newest ones. Raises :class:`InputError` for a range without events, and what
-    :func:`~warehouse.solving.read_solution` raises.
+    :func:`~warehouse.matching.solve.read_solution` raises.
     """
-    from warehouse.pinned import pinned_solution
+    from warehouse.reading.pinned import pinned_solution
 
     with pinned_solution(
         warehouse,

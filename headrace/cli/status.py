@@ -9,7 +9,7 @@ from headrace.cli.session import AsJson, Home, home_location, open_warehouse
 def status(home: Home = "", as_json: AsJson = False) -> None:
     """Tables, models, memos, what sharing saved, and every client's queue."""
     from headrace.screens.status import QueueRow, StatusScreen
-    from warehouse.statistics import status as read_status
+    from warehouse.status import status as read_status
 
     with open_warehouse(home) as warehouse:
         found, catalog = read_status(warehouse), warehouse.catalog.where

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pipelines.beam_runner import RunnerOptions
     from pipelines.import_logs import ImportConfig
     from pipelines.import_report import ImportReport
-    from warehouse.table import ColumnSchema, Manifest, Table
+    from warehouse.tables.table import ColumnSchema, Manifest, Table
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
@@ -55,7 +55,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Register hive-partitioned Parquet in place; again after files were added, to take in what is new."""
-    from warehouse.manifests import find_table
+    from warehouse.tables.manifests import find_table
 
     with open_warehouse(home) as warehouse:
         with warehouse.catalog.read() as connection:
@@ -75,7 +75,7 @@ def register(
 ) -> RegisteredScreen:
     """Register (again) and describe what was found."""
     from headrace.screens.tables import RegisteredScreen
-    from warehouse.register import register_table
+    from warehouse.tables.register import register_table
 
     with progress_bar(f"registering {name}", "bytes") as report:
         found = register_table(
@@ -146,7 +146,7 @@ def import_(
     """Import logs as hourly or daily Parquet and register the result. Bad rows go to a side file with the reason."""
     from pipelines.beam_runner import RunnerOptions
     from pipelines.import_logs import ImportConfig
-    from warehouse.register import check_table_name
+    from warehouse.tables.register import check_table_name
 
     check_table_name(name)
     files, beam_options = split_beam_options(files)
@@ -203,9 +203,9 @@ def _imported_screen(config: ImportConfig, imported: ImportReport, registered: R
 
 def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: str) -> None:
     """Raise, before anything is written, if a known table would not take what this import is about to write."""
-    from warehouse.manifests import find_table
-    from warehouse.parquet_files import check_drift
-    from warehouse.table import ColumnSchema
+    from warehouse.tables.manifests import find_table
+    from warehouse.tables.parquet import check_drift
+    from warehouse.tables.table import ColumnSchema
 
     with warehouse.catalog.read() as connection:
         table = find_table(connection, name)
@@ -237,7 +237,7 @@ def _check_root(warehouse: Warehouse, table: Table, root: str) -> None:
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the tables."""
     from headrace.screens.tables import TableRow, TablesScreen
-    from warehouse.manifests import all_tables, table_manifests
+    from warehouse.tables.manifests import all_tables, table_manifests
 
     rows = []
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
@@ -263,7 +263,7 @@ def show(
 ) -> None:
     """Show a table's columns and partitions."""
     from headrace.screens.tables import PartitionRow, TableScreen
-    from warehouse.manifests import get_table, table_manifests
+    from warehouse.tables.manifests import get_table, table_manifests
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         table = get_table(connection, name)
@@ -292,7 +292,7 @@ def show(
 
 def _column_row(column: ColumnSchema) -> ColumnRow:
     from headrace.screens.tables import ColumnRow
-    from warehouse.readable_types import unreadable_column
+    from warehouse.tables.readable_types import unreadable_column
 
     found = unreadable_column(column)
     why = "" if found is None else f"{found.why}. Store {found.cast}"

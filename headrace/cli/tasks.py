@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.screens.tasks import TaskScreen
-    from warehouse.quarantine import TaskDetail
-    from warehouse.quarantine_query import TaskQuery
-    from warehouse.task_states import AttemptLimits, TaskState
+    from warehouse.quarantine.listing import TaskDetail
+    from warehouse.quarantine.query import TaskQuery
+    from warehouse.scheduling.task_states import AttemptLimits, TaskState
 
 app = typer.Typer(
     help="List and show tasks that failed; retry or drop them.", no_args_is_help=True, rich_markup_mode=None
@@ -66,7 +66,7 @@ def list_(
 ) -> None:
     """List what failed: a line for all tasks that fail alike. Conditions given together must all hold."""
     from headrace.screens.tasks import GroupsScreen, TasksScreen
-    from warehouse.quarantine import quarantine_groups, quarantine_tasks
+    from warehouse.quarantine.listing import quarantine_groups, quarantine_tasks
 
     query = _query(None, state, client, model, table, partition, component, operator, kind, exception)
     with open_warehouse(home) as warehouse:
@@ -91,7 +91,7 @@ def show(
     """Show one task: the exception, the operator, the expression, and the smallest sample of events that is known to make
     it fail.
     """
-    from warehouse.quarantine import get_task, task_sample
+    from warehouse.quarantine.listing import get_task, task_sample
 
     refuse_empty(task=task, partition=partition)
     with open_warehouse(home) as warehouse:
@@ -131,7 +131,7 @@ def retry(
 ) -> None:
     """Queue tasks again, at once and with all their attempts. A dry run, unless told --yes."""
     from headrace.screens.tasks import ChangeScreen
-    from warehouse.quarantine_changes import retry_tasks
+    from warehouse.quarantine.changes import retry_tasks
 
     query = _query(ids, state, client, model, table, partition, component, operator, kind, exception)
     _check_chosen(query, everything=everything)
@@ -160,7 +160,7 @@ def drop(
 ) -> None:
     """Take tasks out of the queue, until somebody retries them: what reads them computes them. A dry run, unless told --yes."""
     from headrace.screens.tasks import ChangeScreen
-    from warehouse.quarantine_changes import drop_tasks
+    from warehouse.quarantine.changes import drop_tasks
 
     refuse_empty(why=why)
     query = _query(ids, state, client, model, table, partition, component, operator, kind, exception)
@@ -182,7 +182,7 @@ def _query(
     kind: str | None,
     exception: str | None,
 ) -> TaskQuery:
-    from warehouse.quarantine_query import TaskQuery
+    from warehouse.quarantine.query import TaskQuery
 
     refuse_empty(client=client, model=model, table=table, partition=partition, component=component, operator=operator,
                  kind=kind, exception=exception)  # fmt: skip
@@ -190,8 +190,8 @@ def _query(
 
 
 def _state(text: str) -> TaskState:
-    from warehouse.quarantine_query import UNDECIDED
-    from warehouse.task_states import TaskState
+    from warehouse.quarantine.query import UNDECIDED
+    from warehouse.scheduling.task_states import TaskState
 
     allowed = (*UNDECIDED, TaskState.DROPPED)
     try:

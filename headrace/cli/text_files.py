@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pipelines.log_schema import LogSchema
     from pipelines.parquet_log import ParquetLog
     from warehouse.changes.values import Source
-    from warehouse.table import Table
+    from warehouse.tables.table import Table
     from warehouse.warehouse import Warehouse
 
 #: Beside the journals of a table's imports, which end in .json: the schema of the newest.
@@ -53,7 +53,7 @@ def sources_of(
     """
     from pipelines.text_rows import read_text_rows, text_format
     from warehouse.changes.values import GivenRows
-    from warehouse.manifests import get_table
+    from warehouse.tables.manifests import get_table
 
     formats = {file: text_format(file) for file in files}
     texts = [file for file, found in formats.items() if found is not None]
@@ -109,7 +109,7 @@ def _schema_for(table: Table, file: str, schema: str, now: datetime, *, whole_ro
 
 def _of_table(table: Table, log_format: LogFormat, *, whole_rows: bool) -> LogSchema:
     from pipelines.text_rows import table_log_schema
-    from warehouse.readable_types import declared_types
+    from warehouse.tables.readable_types import declared_types
 
     columns = table.file_columns if whole_rows else table.columns
     kinds = [(column.name, next(iter(declared_types(column.arrow_type)), None)) for column in columns]

@@ -91,7 +91,7 @@ def train(
 
 
 def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -> None:
-    from warehouse.manifests import get_table
+    from warehouse.tables.manifests import get_table
 
     if solution.target.kind != "binary":
         raise InputError("a baseline ranks events by a column, which needs a binary label",
@@ -106,8 +106,8 @@ def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -
 
 def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionFragment], pa.Table]:
     """How the trainer reads a fragment. A damaged memo is computed on the fly, and queued to be computed anew."""
-    from warehouse.memos import damage_recorder
-    from warehouse.reader import read_fragment
+    from warehouse.memos.memos import damage_recorder
+    from warehouse.reading.reader import read_fragment
 
     record = damage_recorder(warehouse)
     return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record, rows=True)
@@ -137,7 +137,7 @@ def _choose(warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, 
 
 def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, accept_changed: bool) -> TrainReport:
     from trainer.loop import train as run_training
-    from warehouse.reader import read_labels
+    from warehouse.reading.reader import read_labels
 
     with progress_bar(f"training {solution.model}", "events") as report:
 
@@ -159,7 +159,7 @@ def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, 
 def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:
     """A label that the task does not learn is said before training, not after it."""
     from trainer.label_scan import check_labels
-    from warehouse.reader import read_labels
+    from warehouse.reading.reader import read_labels
 
     check_labels(held_out, partial(read_labels, warehouse.storage, held_out))
 
@@ -177,7 +177,7 @@ def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> 
     import pyarrow.compute as pc
 
     from trainer.metrics import auc
-    from warehouse.reader import LABEL, LIVE, read_labels
+    from warehouse.reading.reader import LABEL, LIVE, read_labels
 
     labels: list[Any] = []
     values: list[Any] = []

@@ -152,7 +152,7 @@ def _config(
         child_processes().prepare()  # they get ready while this process loads Beam
 
     from pipelines.worker import WorkerConfig
-    from warehouse.batching import BatchBudget
+    from warehouse.scheduling.batching import BatchBudget
 
     # A job on other machines takes minutes to start, and spreads over them all.
     usual_bytes = BatchBudget().bytes if runner == "DirectRunner" else math.inf

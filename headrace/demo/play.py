@@ -115,7 +115,7 @@ class Demo:
         return killed_after, self._run(*command)
 
     def _partitions(self) -> tuple[list[datetime], datetime]:
-        from warehouse.partitions import partition_range
+        from warehouse.tables.partitions import partition_range
 
         found = self._ask("table", "show", self.script.table)["partitions"]
         ranges = [partition_range(row["partition"]) for row in found]

@@ -13,7 +13,7 @@ from headrace.screens.units import count_text, many, time_text
 
 if TYPE_CHECKING:
     from warehouse.changes.outcome import Change
-    from warehouse.history import TableVersion
+    from warehouse.tables.history import TableVersion
 
 
 _DONE = {

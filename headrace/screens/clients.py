@@ -12,7 +12,7 @@ from headrace.screens.grid import grid
 from headrace.screens.units import count_text, percent_text, secs_text
 
 if TYPE_CHECKING:
-    from warehouse.clients import Client
+    from warehouse.queue.clients import Client
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from headrace.screens.json_fields import fields_of
 from headrace.screens.units import bytes_text, count_text, many
 
 if TYPE_CHECKING:
-    from warehouse.drop_table import DroppedTable
+    from warehouse.changes.drop_table import DroppedTable
 
 _NAMES_SHOWN = 5
 

@@ -13,7 +13,7 @@ from headrace.screens.json_fields import fields_of
 from headrace.screens.units import bytes_text, count_text, many, secs_text
 
 if TYPE_CHECKING:
-    from warehouse.dry_run import PlannedInput, PlannedSubmission, PlannedWork
+    from warehouse.matching.dry_run import PlannedInput, PlannedSubmission, PlannedWork
     from warehouse.matching.survey import Counts
 
 

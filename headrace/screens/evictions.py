@@ -12,7 +12,7 @@ from headrace.screens.json_fields import fields_of
 from headrace.screens.units import bytes_text, count_text, many, secs_text
 
 if TYPE_CHECKING:
-    from warehouse.eviction_plan import EvictionPlan
+    from warehouse.eviction.plan import EvictionPlan
 
 
 @dataclass(frozen=True, slots=True)

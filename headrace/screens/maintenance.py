@@ -12,10 +12,10 @@ from headrace.screens.json_fields import fields_of
 from headrace.screens.units import bytes_text, count_text, many, moment, secs_text, time_text
 
 if TYPE_CHECKING:
-    from warehouse.compact import Compacted
-    from warehouse.findings import Finding
-    from warehouse.pins import Pin
-    from warehouse.verify import Verified
+    from warehouse.maintenance.compact import Compacted
+    from warehouse.maintenance.findings import Finding
+    from warehouse.maintenance.verify import Verified
+    from warehouse.reading.pins import Pin
 
 #: Places and memos that a person is shown; the JSON has all.
 _MOST_PLACES, _MOST_MEMOS = 40, 6

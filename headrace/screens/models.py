@@ -15,8 +15,8 @@ from headrace.screens.units import count_text, many, more_rows, percent_text, se
 
 if TYPE_CHECKING:
     from pipelines.analysis.plan import ChangedAnalysis
-    from warehouse.model_analyses import UsedAnalysis
-    from warehouse.submit import Submission
+    from warehouse.matching.submit import Submission
+    from warehouse.models.pinned_analyses import UsedAnalysis
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from headrace.screens.json_fields import fields_of
 from headrace.screens.units import bytes_text, count_text, many
 
 if TYPE_CHECKING:
-    from warehouse.retire import Retirement
+    from warehouse.models.retire import Retirement
 
 
 @dataclass(frozen=True, slots=True)

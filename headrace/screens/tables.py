@@ -13,7 +13,7 @@ from headrace.screens.grid import facts, grid
 from headrace.screens.units import bytes_text, count_text, many, time_text
 
 if TYPE_CHECKING:
-    from warehouse.readable_types import UnreadableColumn
+    from warehouse.tables.readable_types import UnreadableColumn
 
 _PLACES_SHOWN = 4
 #: Partitions that a person is shown, half of them the first ones and half the last; the JSON has all.

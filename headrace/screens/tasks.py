@@ -18,8 +18,8 @@ from headrace.screens.units import count_text, many, moment, time_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from warehouse.quarantine import TaskGroup, TaskRow, Waiting
-    from warehouse.quarantine_changes import QuarantineChange
+    from warehouse.quarantine.changes import QuarantineChange
+    from warehouse.quarantine.listing import TaskGroup, TaskRow, Waiting
 
 #: What a person is shown of a value and of an error; the JSON has all.
 _VALUE_CHARACTERS, _ERROR_CHARACTERS = 60, 240
@@ -48,7 +48,7 @@ class GroupsScreen:
 
 
 def _nothing(request: str, offset: int) -> str:
-    from warehouse.quarantine_query import EVERYTHING
+    from warehouse.quarantine.query import EVERYTHING
 
     said = f"nothing from --offset {offset} on" if offset else "no task failed"
     return said if request == EVERYTHING else f"{said}: {request}"
@@ -77,8 +77,8 @@ def _group_fields(group: TaskGroup) -> dict[str, Any]:
 
 
 def _states(group: TaskGroup) -> dict[str, int]:
-    from warehouse.quarantine_query import UNDECIDED
-    from warehouse.task_states import TaskState
+    from warehouse.quarantine.query import UNDECIDED
+    from warehouse.scheduling.task_states import TaskState
 
     return {state.lower(): group.states[state] for state in (*UNDECIDED, TaskState.DROPPED) if state in group.states}
 
@@ -301,7 +301,7 @@ class TaskScreen:
 
 def sample_values(rows: pa.Table) -> tuple[dict[str, Any], ...]:
     """Events as JSON values: what JSON cannot say (times, bytes, not-a-number) as text."""
-    from warehouse.failures import readable_rows
+    from warehouse.queue.failures import readable_rows
 
     return tuple({name: _plain(value) for name, value in row.items()} for row in readable_rows(rows))
 

@@ -27,8 +27,8 @@ from pipelines.progress import Progress, watched
 from pipelines.remote_runners import require_runnable
 from pipelines.runners.error_documents import error_document, error_from_document, read_object
 from transforms.errors import HeadraceError
-from warehouse.storage import Storage
-from warehouse.storage_layout import ANALYSIS
+from warehouse.storage.layout import ANALYSIS
+from warehouse.storage.storage import Storage
 
 #: The steps of the pipeline, by label. Runners key their state and their metrics by these.
 STEPS = ("Partitions", "Spread", "AnalyzePartitions")

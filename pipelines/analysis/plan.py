@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pipelines.analysis.contributions import known_contributions
 from transforms.analysis.full_pass import PreprocessingAnalysis
 from transforms.expressions.model import Model
-from warehouse.analyses import PlacedAnalysis, resolve_components
-from warehouse.artifact_differences import artifact_difference
-from warehouse.artifacts import read_artifact
 from warehouse.errors import ArtifactDamaged
-from warehouse.manifests import get_table
-from warehouse.model_analyses import UsedAnalysis, analysis_identity, pinned_analyses
-from warehouse.storage import Storage
-from warehouse.submit import check_model
+from warehouse.files.artifact_differences import artifact_difference
+from warehouse.files.artifacts import read_artifact
+from warehouse.matching.submit import check_model
+from warehouse.models.analyses import PlacedAnalysis, resolve_components
+from warehouse.models.pinned_analyses import UsedAnalysis, analysis_identity, pinned_analyses
+from warehouse.storage.storage import Storage
+from warehouse.tables.manifests import get_table
 from warehouse.warehouse import Warehouse
 
 

@@ -38,8 +38,8 @@ from transforms.twins.bridge import bridged, saved_function
 from transforms.twins.entering import Ways
 from transforms.twins.refusals import refused_when
 from transforms.types import DType
-from warehouse.analyses import PlacedAnalysis
-from warehouse.storage import Storage
+from warehouse.models.analyses import PlacedAnalysis
+from warehouse.storage.storage import Storage
 
 #: Of all graphs of one function together; a vocabulary of a million terms takes about 25 MB.
 _MOST_BYTES = 1 << 28

@@ -17,10 +17,10 @@ from transforms.errors import DataError
 from transforms.execution.plan import Plan, compile_plan
 from transforms.graphs.graph import component_from_document
 from transforms.types import ColumnType, Dense, DType, Vector, arrow_type, type_document, type_from_document
-from warehouse.artifacts import ArtifactSource
-from warehouse.storage import Storage
-from warehouse.table import Fragment
+from warehouse.files.artifacts import ArtifactSource
+from warehouse.storage.storage import Storage
 from warehouse.tables.raw import read_raw
+from warehouse.tables.table import Fragment
 
 #: Events of a batch. TensorFlow reduces so few on one thread, in one order, whatever the machine has.
 _BATCH_EVENTS = 4096

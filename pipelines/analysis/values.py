@@ -21,10 +21,10 @@ from transforms.execution.plan import Plan, compile_plan
 from transforms.graphs.graph import Node, component_from_document
 from transforms.operators.full_pass import VOCABULARIES
 from transforms.types import Dense, Weighted
-from warehouse.artifacts import ArtifactSource
-from warehouse.storage import Storage
-from warehouse.table import Fragment
+from warehouse.files.artifacts import ArtifactSource
+from warehouse.storage.storage import Storage
 from warehouse.tables.raw import read_raw
+from warehouse.tables.table import Fragment
 
 #: Events of a batch. TensorFlow's sums of so few follow one order, which ``moments.ordered_sum`` follows too.
 BATCH_EVENTS = 4096

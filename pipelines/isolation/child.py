@@ -32,9 +32,9 @@ from pipelines.runners.error_documents import error_document
 from transforms.errors import StorageError
 from transforms.execution.plan import Plan, one_line
 from transforms.functions.second_run import SECOND_RUNS, SecondRuns
-from warehouse.artifacts import ArtifactSource
-from warehouse.failures import encoded_sample
-from warehouse.storage import Storage
+from warehouse.files.artifacts import ArtifactSource
+from warehouse.queue.failures import encoded_sample
+from warehouse.storage.storage import Storage
 from warehouse.tables.raw import read_raw
 
 _PR_SET_PDEATHSIG = 1

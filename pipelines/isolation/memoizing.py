@@ -26,7 +26,7 @@ from pipelines.isolation.processes import ChildProcesses, Ended
 from pipelines.isolation.samples import SEARCH_SECS, Case, with_sample
 from pipelines.isolation.shrink import Rows
 from pipelines.runners.error_documents import error_from_document
-from warehouse.failures import Failure
+from warehouse.queue.failures import Failure
 
 #: What all searches for samples of one component may take in this process: over many fragments it is one defect.
 _SECS_OF_COMPONENT = 600.0

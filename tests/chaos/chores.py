@@ -33,9 +33,9 @@ from warehouse import (
     register_table,
     retire_model,
     run_eviction,
-    schema,
     submit_model,
 )
+from warehouse.catalog import schema
 
 COMPONENTS = 8
 ROWS = 60

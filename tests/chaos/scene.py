@@ -13,7 +13,7 @@ from tests.warehouse.scenes import FREE_READS
 from transforms.execution.plan import compile_plan
 from transforms.expressions.model import Model
 from warehouse.config import WarehouseConfig
-from warehouse.digests import column_digest
+from warehouse.files.digests import column_digest
 
 HOURS, COMPONENTS = 100, 20
 LEASE_SECS = 3.0

@@ -30,14 +30,14 @@ from warehouse import (
     read_raw,
     register_table,
     retry_tasks,
-    schema,
     submit_model,
     verify_warehouse,
 )
-from warehouse.digests import column_digest
-from warehouse.manifests import current_fragments
-from warehouse.memo_file import read_memo_file
-from warehouse.task_states import MemoState, TaskState
+from warehouse.catalog import schema
+from warehouse.files.digests import column_digest
+from warehouse.files.memo_file import read_memo_file
+from warehouse.scheduling.task_states import MemoState, TaskState
+from warehouse.tables.manifests import current_fragments
 
 HOURS = 12
 #: A fault strikes when so many tasks were leased since the last one, or after so many seconds.

@@ -15,12 +15,12 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import ClauseElement, Connection, create_engine, inspect, text
 
 from tests.warehouse.scenes import start
-from warehouse import schema
-from warehouse.catalog import Catalog
-from warehouse.catalog_url import parsed_url
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import Catalog
+from warehouse.catalog.migrate import FOLDER, current_revision
+from warehouse.catalog.migrations import HEAD
+from warehouse.catalog.urls import parsed_url
 from warehouse.errors import CatalogVersionError
-from warehouse.migrate import FOLDER, current_revision
-from warehouse.migrations import HEAD
 
 
 def _config() -> Config:
@@ -125,7 +125,7 @@ def test_a_catalog_of_before_the_first_release_is_refused(empty_url: str, revisi
 
 _OPEN = """
 import sys
-from warehouse.catalog import Catalog
+from warehouse.catalog.catalog import Catalog
 import alembic.command
 print("ready", flush=True)
 sys.stdin.readline()

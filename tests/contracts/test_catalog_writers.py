@@ -27,13 +27,13 @@ from warehouse import (
     lease_tasks,
     register_table,
     release_tasks,
-    schema,
     submit_model,
 )
-from warehouse.backoff import TRANSACTION_BACKOFF
-from warehouse.catalog import Catalog
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import Catalog
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogLost, CommitInDoubt
-from warehouse.task_states import MemoState
+from warehouse.scheduling.backoff import TRANSACTION_BACKOFF
+from warehouse.scheduling.task_states import MemoState
 
 WRITTEN = pretended("memos/x")
 _CLIENT = {"name": "a", "served": 0, "leased_tasks": 0}
@@ -61,7 +61,7 @@ _COUNT_UP = """
 import sys
 from sqlalchemy import select, update
 from warehouse import schema
-from warehouse.catalog import Catalog
+from warehouse.catalog.catalog import Catalog
 catalog = Catalog.open(sys.argv[1])
 def count_up(connection):
     seen = connection.execute(select(schema.clients.c.served)).scalar()
@@ -198,7 +198,7 @@ _WRITE_AND_HANG = """
 import sys, time
 from sqlalchemy import insert
 from warehouse import schema
-from warehouse.catalog import Catalog
+from warehouse.catalog.catalog import Catalog
 with Catalog.open(sys.argv[1]).write() as connection:
     connection.execute(insert(schema.clients).values(name="a", served=0, leased_tasks=0))
     print("inside", flush=True)

@@ -22,7 +22,7 @@ from warehouse import (
     submit_model,
     verify_warehouse,
 )
-from warehouse.drop_table import drop_table, plan_drop
+from warehouse.changes.drop_table import drop_table, plan_drop
 
 _CODE = """
 import os, signal, sys

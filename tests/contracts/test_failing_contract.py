@@ -19,10 +19,10 @@ from warehouse import (
     fail_tasks,
     lease_tasks,
     register_table,
-    schema,
     submit_model,
 )
-from warehouse.task_states import TaskState
+from warehouse.catalog import schema
+from warehouse.scheduling.task_states import TaskState
 
 BACKOFF_SECS = 100.0
 

@@ -18,11 +18,11 @@ from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import start
 from transforms.errors import DataError, StorageError
 from warehouse import Storage, read_memo_file, write_memo_file
-from warehouse.backoff import Backoff, Retry
-from warehouse.gcs_client import may_pass, open_client
-from warehouse.gcs_objects import GcsObjects
-from warehouse.locations import parse_gcs
-from warehouse.parquet_files import read_schema
+from warehouse.scheduling.backoff import Backoff, Retry
+from warehouse.storage.gcs import GcsObjects
+from warehouse.storage.gcs_client import may_pass, open_client
+from warehouse.storage.locations import parse_gcs
+from warehouse.tables.parquet import read_schema
 
 UPLOAD, PIECE, READ, LOOK = r"^POST /upload", r"^PUT /upload", r"^GET /(storage|download).*alt=media", r"^GET .*/o/"
 LARGE = bytes(range(251)) * 80_000

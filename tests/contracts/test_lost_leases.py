@@ -20,11 +20,11 @@ from warehouse import (
     queue_missing,
     register_table,
     retire_model,
-    schema,
     submit_model,
     verify_warehouse,
 )
-from warehouse.lost_leases import UNCOLLECTED_SECS
+from warehouse.catalog import schema
+from warehouse.queue.lost_leases import UNCOLLECTED_SECS
 
 MAX_LOSSES = 3
 

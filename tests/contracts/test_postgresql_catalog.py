@@ -30,11 +30,11 @@ from warehouse import (
     commit_memos,
     lease_tasks,
     register_table,
-    schema,
     search_components,
     submit_model,
 )
-from warehouse.catalog import IDLE_TRANSACTION_SECS, Catalog, insert_absent
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import IDLE_TRANSACTION_SECS, Catalog, insert_absent
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
 
 NewDatabase = Callable[..., str]
@@ -481,7 +481,7 @@ _WITHOUT_DRIVER = """
 import sys
 sys.modules["psycopg"] = None
 from transforms.errors import InputError
-from warehouse.catalog import Catalog
+from warehouse.catalog.catalog import Catalog
 try:
     Catalog.open("postgresql://me:secret@127.0.0.1/catalog")
 except InputError as error:

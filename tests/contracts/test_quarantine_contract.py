@@ -48,8 +48,8 @@ from warehouse.errors import (
     UnknownTable,
     UnknownTask,
 )
-from warehouse.failures import encoded_sample
-from warehouse.task_states import TaskState
+from warehouse.queue.failures import encoded_sample
+from warehouse.scheduling.task_states import TaskState
 
 ROWS = pa.table({"query": ["red h0", None], "price": pa.array([2.5, 4.0], pa.float32())})
 BROKEN = Failure("raised", "ValueError: cannot read 'red h0'", "hash_buckets", "hash_buckets(unigrams(query))", (3, 5),

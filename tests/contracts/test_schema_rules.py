@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import CheckConstraint, Connection, Table, insert, update
 from sqlalchemy.exc import IntegrityError
 
-from warehouse import schema
-from warehouse.catalog import Catalog
-from warehouse.table_versions import ChangeKind
-from warehouse.task_states import MemoState, TaskState
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import Catalog
+from warehouse.scheduling.task_states import MemoState, TaskState
+from warehouse.tables.versions import ChangeKind
 
 _A, _B = "a" * 64, "b" * 64
 

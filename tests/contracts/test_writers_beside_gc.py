@@ -28,12 +28,12 @@ from warehouse import (
     read_fragment,
     read_solution,
     register_table,
-    schema,
     submit_model,
     verify_warehouse,
 )
+from warehouse.catalog import schema
 from warehouse.errors import MissingFile
-from warehouse.manifests import get_table
+from warehouse.tables.manifests import get_table
 
 Write = Callable[[Warehouse, Path], Any]
 

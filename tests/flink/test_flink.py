@@ -22,7 +22,7 @@ from tests.pipelines.scenes import memo_files, memos, open_home, write_log
 from tests.support.gated_worker import FRAGMENTS_BEFORE_THE_GATE, open_gate, seen
 from tests.support.processes import PATIENCE_SECS, end, group_of, start, wait_until
 from tests.support.remote_runs import boot_script, leased, process_flags, results, submitted_and_expected
-from warehouse.storage import Storage
+from warehouse.storage.storage import Storage
 
 pytestmark = pytest.mark.flink
 

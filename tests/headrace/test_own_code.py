@@ -16,8 +16,8 @@ from tests.pipelines.scenes import memo_values
 from tests.warehouse.scenes import FREE_READS
 from transforms.execution.plan import compile_plan
 from warehouse.config import WarehouseConfig
-from warehouse.parquet_files import read_columns
-from warehouse.solving import read_solution
+from warehouse.matching.solve import read_solution
+from warehouse.tables.parquet import read_columns
 from warehouse.warehouse import Warehouse
 
 TOP = Path(__file__).parents[2]

@@ -30,8 +30,8 @@ def test_every_event_is_scored_as_the_trainer_would(trained, tmp_path):
 
     from trainer.trained import load_trained
     from warehouse import Warehouse, WarehouseConfig
-    from warehouse.reader import read_fragment
-    from warehouse.solving import read_solution
+    from warehouse.matching.solve import read_solution
+    from warehouse.reading.reader import read_fragment
 
     predict = (
         "predict",

@@ -20,9 +20,9 @@ from headrace.screens.tasks import TasksScreen
 from tests.headrace.test_commands import check_golden
 from tests.warehouse.scenes import REPOSITORY
 from warehouse import Failure, Warehouse, WarehouseConfig, fail_tasks, lease_tasks, release_tasks
-from warehouse.failures import encoded_sample
-from warehouse.quarantine import TaskRow
-from warehouse.task_states import TaskState
+from warehouse.quarantine.listing import TaskRow
+from warehouse.queue.failures import encoded_sample
+from warehouse.scheduling.task_states import TaskState
 
 SAMPLE = pa.table({
     "query": ["red shoes", None],

@@ -32,10 +32,10 @@ from pipelines.typed_rows import ParsedBlock
 from tests.support.mutations import mutated
 from transforms.errors import HeadraceError
 from warehouse import Warehouse, WarehouseConfig, register_table
-from warehouse.parquet_files import read_fragments, read_schema
-from warehouse.storage import Storage
-from warehouse.table import Fragment
+from warehouse.storage.storage import Storage
+from warehouse.tables.parquet import read_fragments, read_schema
 from warehouse.tables.raw import read_raw
+from warehouse.tables.table import Fragment
 
 #: More than reading a small file may need beyond what the process holds after its imports.
 MEMORY_BYTES = 1 << 30

@@ -15,11 +15,11 @@ from sqlalchemy import select
 import transforms.expressions.expression as hr
 from tests.warehouse.scenes import FREE_READS
 from transforms.expressions.model import Model
-from warehouse import schema
+from warehouse.catalog import schema
 from warehouse.config import WarehouseConfig
-from warehouse.memo_file import lease_of, read_memo_file
-from warehouse.register import register_table
-from warehouse.submit import submit_model
+from warehouse.files.memo_file import lease_of, read_memo_file
+from warehouse.matching.submit import submit_model
+from warehouse.tables.register import register_table
 from warehouse.warehouse import Warehouse
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -33,14 +33,14 @@ from transforms.errors import DataError
 from transforms.expressions.model import Model
 from transforms.graphs.graph import component_document
 from transforms.time_range import between
-from warehouse import schema
-from warehouse.artifacts import read_artifact
+from warehouse.catalog import schema
 from warehouse.errors import ChangedData
-from warehouse.manifests import table_manifests
-from warehouse.own_files import list_home
-from warehouse.register import register_table
-from warehouse.solving import read_solution
-from warehouse.submit import submit_model
+from warehouse.files.artifacts import read_artifact
+from warehouse.files.own_files import list_home
+from warehouse.matching.solve import read_solution
+from warehouse.matching.submit import submit_model
+from warehouse.tables.manifests import table_manifests
+from warehouse.tables.register import register_table
 from warehouse.warehouse import Warehouse
 
 TWO, THREE = between("2026-01-01", "2026-01-03"), between("2026-01-01", "2026-01-04")

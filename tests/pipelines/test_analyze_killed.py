@@ -17,7 +17,7 @@ from pipelines.analysis.analyze import analyze_model
 from tests.pipelines.scenes import open_home
 from transforms.expressions.model import Model
 from transforms.time_range import between
-from warehouse.register import register_table
+from warehouse.tables.register import register_table
 
 PARTITIONS, WORKERS, KILLED_AT = 24, 2, 8
 #: A log of which the analysis of each partition takes so long that a kill meets it.

@@ -19,10 +19,10 @@ from tests.pipelines.scenes import open_home
 from transforms.expressions.model import Model
 from transforms.operators.farmhash import fingerprint64
 from transforms.time_range import between
-from warehouse.reader import read_fragment
-from warehouse.register import register_table
-from warehouse.solving import read_solution
-from warehouse.submit import submit_model
+from warehouse.matching.solve import read_solution
+from warehouse.matching.submit import submit_model
+from warehouse.reading.reader import read_fragment
+from warehouse.tables.register import register_table
 
 OOV_BUCKETS = 100
 

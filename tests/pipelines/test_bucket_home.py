@@ -16,13 +16,13 @@ from transforms.errors import DataError, InputError, StorageError
 from transforms.expressions.expression import text
 from transforms.time_range import between
 from warehouse import WarehouseConfig, collect_garbage, read_fragment, read_solution
+from warehouse.matching.submit import submit_model
 from warehouse.queue.depths import queue_depths
-from warehouse.register import register_table
 from warehouse.solution.parts import SolutionFragment
 from warehouse.solution.solution import ReadSolution
-from warehouse.storage import Storage
-from warehouse.storage_layout import COMPACTION
-from warehouse.submit import submit_model
+from warehouse.storage.layout import COMPACTION
+from warehouse.storage.storage import Storage
+from warehouse.tables.register import register_table
 from warehouse.warehouse import Warehouse
 
 

@@ -13,8 +13,9 @@ import headrace as hr
 from pipelines.worker import WorkerConfig, run_worker
 from tests.transforms.kernels.test_text_validity import as_text
 from tests.warehouse.scenes import FREE_READS
-from warehouse import Warehouse, WarehouseConfig, parquet_files, register_table, submit_model
-from warehouse import schema as catalog
+from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
+from warehouse.catalog import schema as catalog
+from warehouse.tables import parquet as parquet_files
 
 
 def test_what_an_earlier_release_registered_fails_what_reads_it_and_nothing_else(

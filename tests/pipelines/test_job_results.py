@@ -15,9 +15,9 @@ from pipelines.fragment_work import ComponentOutcome, FragmentResult, PhaseSecs
 from pipelines.job_results import JobResults, awaited_here, deliver
 from transforms.errors import DataError, StorageError
 from transforms.execution.operator_costs import OperatorWork
-from warehouse.failures import Failure
 from warehouse.files.column_files import NewFile
-from warehouse.storage import Storage
+from warehouse.queue.failures import Failure
+from warehouse.storage.storage import Storage
 
 FAILURE = Failure("stalled", "took more than\n60 s \ud800", "length", "length(query)", (3, 7), "c2FtcGxl")
 RESULT = FragmentResult(

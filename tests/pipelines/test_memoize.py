@@ -27,11 +27,11 @@ from transforms.execution.operator_costs import OperatorWork
 from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import component_from_document
 from transforms.operators import REGISTRY
-from warehouse.failures import Failure
 from warehouse.files.column_files import NewFile
-from warehouse.memo_file import read_memo_file
+from warehouse.files.memo_file import read_memo_file
+from warehouse.queue.failures import Failure
 from warehouse.queue.lease import lease_tasks
-from warehouse.storage import Storage
+from warehouse.storage.storage import Storage
 
 ONE_THREAD = RunnerOptions(workers=1)
 

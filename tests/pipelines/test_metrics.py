@@ -15,7 +15,7 @@ from pipelines.worker_report import WorkerReport
 from tests.pipelines.scenes import fill, model, open_home, write_log
 from tests.support.processes import PATIENCE_SECS
 from transforms.errors import InputError
-from warehouse.capacity import CapacitySettings
+from warehouse.scheduling.capacity import CapacitySettings
 from warehouse.warehouse import Warehouse
 
 Figures = dict[tuple[str, tuple[tuple[str, str], ...]], float]

@@ -33,9 +33,9 @@ from transforms.time_range import between
 from transforms.twins.preprocessing import from_preprocessing_fn
 from transforms.types import Dense, Ragged
 from warehouse.errors import NotAnalyzed
-from warehouse.models import get_model, stored_inputs
-from warehouse.register import register_table
-from warehouse.submit import submit_model
+from warehouse.matching.submit import submit_model
+from warehouse.models.models import get_model, stored_inputs
+from warehouse.tables.register import register_table
 from warehouse.warehouse import Warehouse
 
 OVER = between("2026-01-01", "2026-01-03")

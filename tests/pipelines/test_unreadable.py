@@ -17,10 +17,10 @@ from pipelines.worker_report import WorkerReport
 from tests.pipelines.scenes import fill, memos, write_log
 from tests.warehouse.scenes import FREE_READS
 from transforms.errors import StorageError
-from warehouse import schema
+from warehouse.catalog import schema
 from warehouse.config import WarehouseConfig
 from warehouse.queue.lease import lease_tasks
-from warehouse.register import register_table
+from warehouse.tables.register import register_table
 from warehouse.warehouse import Warehouse
 
 CONFIG = WorkerConfig("tester", runner_workers=1, poll_secs=0.01)

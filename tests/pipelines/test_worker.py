@@ -40,8 +40,9 @@ from transforms.errors import InputError, StorageError
 from transforms.expressions.model import Model
 from transforms.functions import op
 from transforms.graphs.graph import operator_versions
-from warehouse import Failure, schema
-from warehouse.gc import collect_garbage
+from warehouse import Failure
+from warehouse.catalog import schema
+from warehouse.maintenance.gc import collect_garbage
 from warehouse.queue.depths import queue_depths
 from warehouse.queue.lease import lease_tasks
 from warehouse.warehouse import Warehouse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 
-from warehouse.task_states import MOST_BACKOFF_SECS, STUCK_LEASES, TaskState, TaskStatus, is_leasable
+from warehouse.scheduling.task_states import MOST_BACKOFF_SECS, STUCK_LEASES, TaskState, TaskStatus, is_leasable
 
 #: A moment, and whether it must have passed: a lease runs out after ``lease_until``, a retry is due at ``not_before``.
 _Moment = tuple[float, int]
@@ -22,7 +22,7 @@ def _moment(status: TaskStatus) -> _Moment | None:
 class DueTasks:
     """Tasks by the moment from which on they can be leased. ``status_of``: how a task stands.
 
-    What :func:`~warehouse.task_states.is_leasable` says is decisive; the order of moments only tells whom to ask about. A
+    What :func:`~warehouse.scheduling.task_states.is_leasable` says is decisive; the order of moments only tells whom to ask about. A
     moment that is too far away is void: that is looked for, in all tasks, only by a clock that was set far back.
 
     A task is told of (:meth:`watch`) whenever its status changes. What was told before does not count any more.

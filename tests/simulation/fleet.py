@@ -16,8 +16,8 @@ from tests.simulation.faults import Faults, moments
 from tests.simulation.memory_queue import MemoryQueue
 from tests.simulation.referee import Referee
 from tests.simulation.work import Grant
-from warehouse.backoff import TRANSACTION_BACKOFF
-from warehouse.batching import DEFAULT_BUDGET, BatchBudget
+from warehouse.scheduling.backoff import TRANSACTION_BACKOFF
+from warehouse.scheduling.batching import DEFAULT_BUDGET, BatchBudget
 
 
 @dataclass(frozen=True, slots=True)

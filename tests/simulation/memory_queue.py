@@ -11,8 +11,8 @@ from dataclasses import replace
 from tests.simulation.due_tasks import DueTasks
 from tests.simulation.ready_tasks import ReadyTasks
 from tests.simulation.work import Grant, Place, SimTask
-from warehouse.batching import BatchBudget, Candidate, gather, most_together
-from warehouse.fair_shares import (
+from warehouse.scheduling.batching import BatchBudget, Candidate, gather, most_together
+from warehouse.scheduling.fair_shares import (
     FLOOR_SHARE,
     Charge,
     ClientShare,
@@ -23,8 +23,8 @@ from warehouse.fair_shares import (
     next_client,
     owed,
 )
-from warehouse.lease_order import in_lease_order
-from warehouse.task_states import (
+from warehouse.scheduling.lease_order import in_lease_order
+from warehouse.scheduling.task_states import (
     DEFAULT_LIMITS,
     AttemptLimits,
     TaskChange,

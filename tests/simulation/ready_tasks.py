@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.simulation.work import Place, SimTask
-from warehouse.lease_order import place_rank
+from warehouse.scheduling.lease_order import place_rank
 
 _Rank = tuple[int, str, str]
 

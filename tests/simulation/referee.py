@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.simulation.work import Grant, SimTask
-from warehouse.task_states import STUCK_LEASES, AttemptLimits, TaskState, TaskStatus
+from warehouse.scheduling.task_states import STUCK_LEASES, AttemptLimits, TaskState, TaskStatus
 
 
 class FoulPlay(AssertionError):

@@ -12,8 +12,8 @@ from tests.simulation.fleet import DEFAULT_FLEET, Fleet, FleetConfig, FleetCount
 from tests.simulation.memory_queue import MemoryQueue
 from tests.simulation.referee import Ending, Referee
 from tests.simulation.work import SimTask
-from warehouse.fair_shares import ClientShare
-from warehouse.task_states import DEFAULT_LIMITS, AttemptLimits
+from warehouse.scheduling.fair_shares import ClientShare
+from warehouse.scheduling.task_states import DEFAULT_LIMITS, AttemptLimits
 
 #: When virtual time begins, in seconds since the epoch: long after the moment 0 at which new tasks are due, whatever the clocks say.
 EPOCH_SECS = 1_760_000_000.0

@@ -15,10 +15,10 @@ from tests.simulation.referee import Referee
 from tests.simulation.simulate import EPOCH_SECS, MOST_SECS
 from tests.simulation.tally import Tally
 from tests.simulation.work import SimTask
-from warehouse.capacity import CapacitySettings, FleetState, workers_wanted
-from warehouse.fair_shares import ClientShare
 from warehouse.scheduling.backlog import Backlog
-from warehouse.task_states import DEFAULT_LIMITS
+from warehouse.scheduling.capacity import CapacitySettings, FleetState, workers_wanted
+from warehouse.scheduling.fair_shares import ClientShare
+from warehouse.scheduling.task_states import DEFAULT_LIMITS
 
 HOUR_SECS = 3600.0
 
@@ -76,7 +76,7 @@ def fixed(workers: int) -> Policy:
 
 
 def hinted(settings: CapacitySettings) -> Policy:
-    """What :func:`~warehouse.capacity.workers_wanted` advises, which remembers its wishes."""
+    """What :func:`~warehouse.scheduling.capacity.workers_wanted` advises, which remembers its wishes."""
     wishes: tuple[tuple[float, int], ...] = ()
 
     def wanted(backlog: Backlog, now: float, running: int) -> int:

@@ -1,4 +1,4 @@
-"""What waits in a simulated queue, and how long tasks waited: a watcher that keeps sums, as the catalog's :mod:`warehouse.backlog`."""
+"""What waits in a simulated queue, and how long tasks waited: a watcher that keeps sums, as the catalog's :mod:`warehouse.queue.backlog`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.work import SimTask
 from warehouse.scheduling.backlog import Backlog, ClientBacklog
-from warehouse.task_states import TaskState, TaskStatus
+from warehouse.scheduling.task_states import TaskState, TaskStatus
 
 _OPEN = (TaskState.QUEUED, TaskState.LEASED)
 

@@ -35,13 +35,13 @@ from warehouse import (
     release_tasks,
     retire_model,
     retry_tasks,
-    schema,
     submit_model,
 )
-from warehouse.batching import BatchBudget
-from warehouse.task_states import TaskState
-from warehouse.turns import read_shares
-from warehouse.work_estimates import TASK_SECS
+from warehouse.catalog import schema
+from warehouse.costs.work_estimates import TASK_SECS
+from warehouse.queue.fair_queue import read_shares
+from warehouse.scheduling.batching import BatchBudget
+from warehouse.scheduling.task_states import TaskState
 
 LEASE_SECS = 60.0
 Held = tuple[LeasedTask, Grant]

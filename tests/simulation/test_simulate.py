@@ -17,9 +17,9 @@ from tests.simulation.referee import FoulPlay
 from tests.simulation.simulate import Outcome, make_tasks, simulate
 from tests.simulation.work import Grant, SimTask
 from transforms.errors import InputError
-from warehouse.batching import BatchBudget
-from warehouse.fair_shares import Charge, ClientShare
-from warehouse.task_states import AttemptLimits, TaskState, applied, commit_change, is_leasable
+from warehouse.scheduling.batching import BatchBudget
+from warehouse.scheduling.fair_shares import Charge, ClientShare
+from warehouse.scheduling.task_states import AttemptLimits, TaskState, applied, commit_change, is_leasable
 
 CLIENTS = ("ads", "feed", "search")
 FLEET = FleetConfig(budget=BatchBudget(1e9, 50))

@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulation.fleet import FleetConfig
 from tests.simulation.surge import Policy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
-from warehouse.capacity import CapacitySettings
+from warehouse.scheduling.capacity import CapacitySettings
 
 CONFIG = SurgeConfig(hours=4, surge_hour=1, cores=2.0)
 SETTINGS = CapacitySettings(threads=4, start_secs=60)

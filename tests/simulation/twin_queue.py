@@ -9,12 +9,13 @@ from sqlalchemy import Connection, select
 
 from tests.simulation.memory_queue import MemoryQueue
 from tests.simulation.work import SimTask
-from warehouse import Warehouse, schema
-from warehouse.batching import BatchBudget
-from warehouse.taking import Weigher
-from warehouse.task_rows import task_status
-from warehouse.task_states import TaskStatus
-from warehouse.turns import read_shares
+from warehouse import Warehouse
+from warehouse.catalog import schema
+from warehouse.catalog.task_rows import task_status
+from warehouse.queue.candidates import Weigher
+from warehouse.queue.fair_queue import read_shares
+from warehouse.scheduling.batching import BatchBudget
+from warehouse.scheduling.task_states import TaskStatus
 
 
 def task_rows(connection: Connection) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from warehouse.fair_shares import Charge
+from warehouse.scheduling.fair_shares import Charge
 
 #: A table's partition.
 Place = tuple[str, str]

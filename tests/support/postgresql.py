@@ -186,7 +186,7 @@ class PostgresServer:
             return subprocess.CompletedProcess(command, 1, "", str(error))
 
     def _create_template(self) -> str:
-        from warehouse.catalog import Catalog
+        from warehouse.catalog.catalog import Catalog
 
         with self.connect() as connection:
             connection.execute("CREATE DATABASE headrace_template TEMPLATE template0")

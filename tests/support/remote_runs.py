@@ -17,10 +17,10 @@ from pipelines.worker import WorkerConfig, run_worker
 from tests.conftest import ROOT
 from tests.pipelines.scenes import model, open_home
 from transforms.expressions.model import Model
+from warehouse.matching.submit import submit_model
 from warehouse.queue.lease import lease_tasks
-from warehouse.register import register_table
-from warehouse.storage import Storage
-from warehouse.submit import submit_model
+from warehouse.storage.storage import Storage
+from warehouse.tables.register import register_table
 
 HOURS = 24
 

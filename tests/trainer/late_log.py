@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.trainer.synthetic import Synthetic, config, fragment_table
-from warehouse.table import Overlay
+from warehouse.tables.table import Overlay
 
 
 class Log(Synthetic):

@@ -7,8 +7,8 @@ import pytest
 
 import transforms.expressions.expression as hr
 from tests.trainer.synthetic import config
+from tests.warehouse.reading.test_weighted_columns import events, model, write_partition
 from tests.warehouse.scenes import FREE_READS, work
-from tests.warehouse.test_weighted_columns import events, model, write_partition
 from trainer.checkpoint import read_newest
 from trainer.errors import BadFeature, UntrainableInput
 from trainer.loop import train

@@ -30,7 +30,7 @@ from warehouse import (
     write_memo_file,
 )
 from warehouse.files.column_files import NewFile
-from warehouse.rates import Rates
+from warehouse.planning.rates import Rates
 from warehouse.solution.parts import SolutionFragment
 from warehouse.solution.solution import ReadSolution
 

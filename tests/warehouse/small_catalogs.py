@@ -13,11 +13,12 @@ from transforms.comparison.pattern import find
 from transforms.graphs.canonical import canonicalize
 from transforms.graphs.graph import Node, operator_versions, raw_columns
 from transforms.graphs.subgraphs import subgraphs
-from warehouse import ComponentQuery, Warehouse, schema
-from warehouse.coverage import count_live_bytes, cover, enter_files
+from warehouse import ComponentQuery, Warehouse
+from warehouse.catalog import schema
 from warehouse.files.column_files import NewFile
-from warehouse.models import write_components
-from warehouse.task_states import MemoState
+from warehouse.memos.coverage import count_live_bytes, cover, enter_files
+from warehouse.models.models import write_components
+from warehouse.scheduling.task_states import MemoState
 
 DAY = 86_400.0
 HOURS = 4

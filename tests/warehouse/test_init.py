@@ -38,7 +38,7 @@ def test_unknown_name_is_an_attribute_error() -> None:
 
 def test_importing_is_light() -> None:
     code = (
-        "import sys, warehouse, warehouse.reader, warehouse.solution.solution, warehouse.storage\n"
+        "import sys, warehouse, warehouse.reading.reader, warehouse.solution.solution, warehouse.storage.storage\n"
         "heavy = {'tensorflow', 'apache_beam', 'pandas', 'sqlalchemy', 'alembic', 'keras'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

@@ -14,21 +14,21 @@ import pyarrow.types as pat
 from sqlalchemy import Connection, insert, select
 
 from transforms.errors import DataError, InputError
-from warehouse import schema
+from warehouse.catalog import schema
 from warehouse.changes.keys import Ints
 from warehouse.changes.outcome import Change, Recompute, Touched, find_recomputes
 from warehouse.changes.publish import begin_version, require_files
 from warehouse.changes.unique import unseen_rows
 from warehouse.changes.values import GivenRows, Source, plain_column, read_values, source_name, table_type
-from warehouse.digests import table_digests
-from warehouse.manifests import PlacedFragment, current_fragments, get_table, with_absent
-from warehouse.parquet_files import OnInvalidText, check_drift, invalid_text_rule, read_fragments
-from warehouse.partitions import partition_range, refuse_overlaps
-from warehouse.scan import refuse_half_imports
-from warehouse.stored_file import StoredFile
-from warehouse.table import ColumnSchema, Fragment, Table, fragment_identity
-from warehouse.table_versions import ChangeNote, Entry, write_fragments, write_manifests
+from warehouse.files.digests import table_digests
+from warehouse.storage.stored_file import StoredFile
+from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table, with_absent
+from warehouse.tables.parquet import OnInvalidText, check_drift, invalid_text_rule, read_fragments
+from warehouse.tables.partitions import partition_range, refuse_overlaps
 from warehouse.tables.raw import read_raw
+from warehouse.tables.scan import refuse_half_imports
+from warehouse.tables.table import ColumnSchema, Fragment, Table, fragment_identity
+from warehouse.tables.versions import ChangeNote, Entry, write_fragments, write_manifests
 from warehouse.warehouse import Warehouse
 
 ROW_GROUP_ROWS = 131_072

@@ -11,11 +11,11 @@ import pyarrow.types as pat
 
 from transforms.columns.arrays import one_array
 from transforms.errors import DataError, InputError, TypeMismatch
-from warehouse.arrow_names import parse_arrow_type
-from warehouse.digests import logical_type
-from warehouse.parquet_files import OnInvalidText, check_columns, read_whole, refuse_invalid_text
-from warehouse.storage import Storage
-from warehouse.table import ColumnSchema, Table
+from warehouse.files.digests import logical_type
+from warehouse.storage.storage import Storage
+from warehouse.tables.arrow_types import parse_arrow_type
+from warehouse.tables.parquet import OnInvalidText, check_columns, read_whole, refuse_invalid_text
+from warehouse.tables.table import ColumnSchema, Table
 
 _FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
     ("bool", pat.is_boolean),

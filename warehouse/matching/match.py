@@ -2,7 +2,7 @@
 
 Pure functions over values. The paper's frontend divides a model's input graph into connected components and looks each
 one up by its signature; here a component, or a subgraph of one, is looked up fragment by fragment. What is ready by
-:mod:`warehouse.coverage` is not looked up again here.
+:mod:`warehouse.memos.coverage` is not looked up again here.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from warehouse.manifests import PlacedFragment
-from warehouse.memos import MemoRecord
-from warehouse.table import MemoKeys
-from warehouse.task_states import MemoState
+from warehouse.memos.memos import MemoRecord
+from warehouse.scheduling.task_states import MemoState
+from warehouse.tables.manifests import PlacedFragment
+from warehouse.tables.table import MemoKeys
 
 
 class Action(StrEnum):

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from warehouse.coverage import Coverage, find_coverage
-from warehouse.keeping import KeepDecision
-from warehouse.manifests import PlacedFragment
 from warehouse.matching.match import Action, Match, match, wanted_memos
-from warehouse.memos import find_memos
-from warehouse.merged import MergedGraph
-from warehouse.models import StoredInput
+from warehouse.matching.plan_context import KeepDecision
+from warehouse.memos.coverage import Coverage, find_coverage
+from warehouse.memos.memos import find_memos
+from warehouse.models.merged_graph import MergedGraph
+from warehouse.models.models import StoredInput
+from warehouse.tables.manifests import PlacedFragment
 
 
 @dataclass(frozen=True)

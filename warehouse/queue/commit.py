@@ -8,18 +8,18 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from transforms.execution.operator_costs import OperatorWork
 from transforms.graphs.graph import component_from_document, raw_columns
-from warehouse import schema
-from warehouse.awaited import take_awaited
-from warehouse.catalog import chunks, one_of
-from warehouse.coverage import count_live_bytes, cover, enter_files
-from warehouse.measurements import record_measurements, stored_memo
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.task_rows import change_values
+from warehouse.costs.measurements import record_measurements, stored_memo
+from warehouse.costs.work_estimates import TASK_SECS
+from warehouse.memos.coverage import count_live_bytes, cover, enter_files
+from warehouse.memos.pending_aliases import take_awaited
+from warehouse.queue.fair_queue import amend_charges
 from warehouse.queue.tasks import LeasedTask, MemoWritten, held_claims
-from warehouse.table import content_of
-from warehouse.task_rows import change_values
-from warehouse.task_states import MEMO_OF_TASK, MemoState, TaskEvent, commit_change, target
-from warehouse.turns import amend_charges
+from warehouse.scheduling.task_states import MEMO_OF_TASK, MemoState, TaskEvent, commit_change, target
+from warehouse.tables.table import content_of
 from warehouse.warehouse import Warehouse
-from warehouse.work_estimates import TASK_SECS
 
 
 def commit_memos(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from warehouse import schema
-from warehouse.task_states import TaskState
-from warehouse.waiting import clients_of, count_in_state, count_open, count_wanted, live_models
+from warehouse.catalog import schema
+from warehouse.queue.waiting import clients_of, count_in_state, count_open, count_wanted, live_models
+from warehouse.scheduling.task_states import TaskState
 from warehouse.warehouse import Warehouse
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 
 from sqlalchemy import Connection
 
-from warehouse.failed_attempts import FailedAttempt, write_failed
-from warehouse.failures import Failure
-from warehouse.fair_shares import Charge
+from warehouse.queue.failed_attempts import FailedAttempt, write_failed
+from warehouse.queue.failures import Failure
+from warehouse.queue.fair_queue import amend_charges
 from warehouse.queue.tasks import LeasedTask, held_claims
-from warehouse.task_states import TaskState, failure_change, untried_change
-from warehouse.turns import amend_charges
+from warehouse.scheduling.fair_shares import Charge
+from warehouse.scheduling.task_states import TaskState, failure_change, untried_change
 from warehouse.warehouse import Warehouse
 
 

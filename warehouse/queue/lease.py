@@ -2,8 +2,8 @@
 
 A task's priority is the highest priority of the live models that wait for it, read when it is leased. A lease that
 runs out makes the task leasable again under a new fence; whoever held the old one is told so when it commits.
-Every function is one transaction. What happens to a task is decided in :mod:`warehouse.task_states`, whose turn it is in
-:mod:`warehouse.fair_shares`, and how much is taken in :mod:`warehouse.batching`.
+Every function is one transaction. What happens to a task is decided in :mod:`warehouse.scheduling.task_states`, whose turn it is in
+:mod:`warehouse.scheduling.fair_shares`, and how much is taken in :mod:`warehouse.scheduling.batching`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, and_, case, func, select, update
 
-from warehouse import schema
-from warehouse.batching import BatchBudget, gather
-from warehouse.catalog import chunks, one_of, undone
-from warehouse.fair_shares import Charge
-from warehouse.lease_order import NOT_ITS_OWN
-from warehouse.lost_leases import collect_lost
-from warehouse.manifests import added_columns, fragment_of, standing_rows
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, one_of, undone
+from warehouse.catalog.task_rows import allows, change_values, leasable
+from warehouse.queue.candidates import Weigher
+from warehouse.queue.fair_queue import amend_charges, charge_turn, next_turn
+from warehouse.queue.lost_leases import collect_lost
 from warehouse.queue.tasks import LeasedTask, held_claims
-from warehouse.table import Fragment
-from warehouse.taking import Weigher
-from warehouse.task_rows import allows, change_values, leasable
-from warehouse.task_states import (
+from warehouse.scheduling.batching import BatchBudget, gather
+from warehouse.scheduling.fair_shares import Charge
+from warehouse.scheduling.lease_order import NOT_ITS_OWN
+from warehouse.scheduling.task_states import (
     MEMO_OF_TASK,
     MemoState,
     TaskEvent,
@@ -36,7 +35,8 @@ from warehouse.task_states import (
     release_change,
     target,
 )
-from warehouse.turns import amend_charges, charge_turn, next_turn
+from warehouse.tables.manifests import added_columns, fragment_of, standing_rows
+from warehouse.tables.table import Fragment
 from warehouse.warehouse import Warehouse
 
 
@@ -52,7 +52,7 @@ def lease_tasks(
     """Lease up to ``limit`` tasks that read and write about ``batch_bytes``, under a name that ``lease`` gives and nobody
     else ever has.
 
-    The client whose turn it is by its share (:mod:`warehouse.fair_shares`) names the partitions, its most urgent first,
+    The client whose turn it is by its share (:mod:`warehouse.scheduling.fair_shares`) names the partitions, its most urgent first,
     then the oldest; from each of them *every* leasable task is taken, other clients' too, fragment by fragment and after
     its own, since they share one read of the raw data. Empty when nothing can be leased now. Without ``keep`` it is only
     looked at: nothing is leased, and nobody's share is charged.
@@ -88,7 +88,7 @@ def lease_tasks(
 
 
 def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs: float) -> Any:
-    """Leasable tasks as :func:`warehouse.lease_order.in_lease_order` sorts them."""
+    """Leasable tasks as :func:`warehouse.scheduling.lease_order.in_lease_order` sorts them."""
     tasks, waits, models = schema.tasks, schema.waits, schema.models
     memos, fragments = schema.memos, schema.fragments
     own = case((models.c.client == client, models.c.priority), else_=NOT_ITS_OWN)

@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from warehouse import schema
-from warehouse.catalog import chunks, one_of
-from warehouse.fair_shares import Charge
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.task_rows import allows
 from warehouse.files.column_files import NewFile
-from warehouse.table import Fragment
-from warehouse.task_rows import allows
-from warehouse.task_states import TaskEvent
+from warehouse.scheduling.fair_shares import Charge
+from warehouse.scheduling.task_states import TaskEvent
+from warehouse.tables.table import Fragment
 
 #: What a holder shows: the task's id, its fence and the name of its lease.
 Claim = tuple[int, int, str]

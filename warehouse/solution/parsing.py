@@ -15,7 +15,7 @@ from transforms.render import expression_text
 from transforms.types import type_from_document
 from warehouse.files.column_files import MemoRef
 from warehouse.solution.parts import ACTIONS, Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
-from warehouse.table import CHANGE_FIELDS, FRAGMENT_FIELDS, fragment_fields
+from warehouse.tables.table import CHANGE_FIELDS, FRAGMENT_FIELDS, fragment_fields
 
 FORMAT = "headrace.read_solution/2"
 #: The format of a solution whose label is an expression, or whose task is not the default one.

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from transforms.graphs.graph import Node, component_from_document
 from transforms.types import ColumnType
 from warehouse.files.column_files import MemoRef
-from warehouse.table import Fragment
+from warehouse.tables.table import Fragment
 
 #: ``load``: read the memoized column; ``compute``: run the component, on raw columns and on the memoized subgraphs that
 #: the plan loads; ``raw``: the input is a column.

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from warehouse.digests import column_digest
 from warehouse.errors import ChangedData
-from warehouse.parquet_files import check_text, read_columns
-from warehouse.storage import Storage
-from warehouse.table import Fragment
+from warehouse.files.digests import column_digest
+from warehouse.storage.storage import Storage
+from warehouse.tables.parquet import check_text, read_columns
+from warehouse.tables.table import Fragment
 
 
 def read_raw(

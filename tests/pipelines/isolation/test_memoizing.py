@@ -36,8 +36,8 @@ from transforms.errors import StorageError
 from transforms.execution.plan import compile_plan
 from transforms.functions import op
 from transforms.graphs.graph import component_from_document
-from warehouse.failures import Failure
-from warehouse.storage import Storage
+from warehouse.queue.failures import Failure
+from warehouse.storage.storage import Storage
 
 MOOD = hr.text("mood")
 
@@ -209,7 +209,7 @@ def test_components_that_need_too_much_only_together_are_computed_in_parts(
 
 
 def _columns(tmp_path: Path, outcome: ComponentOutcome, checksum: str) -> list[pa.Array]:
-    from warehouse.memo_file import read_memo_file
+    from warehouse.files.memo_file import read_memo_file
 
     storage = Storage(str(tmp_path / "home"))
     return list(read_memo_file(storage, outcome.path, [outcome.column], checksum).values())
@@ -278,7 +278,7 @@ def test_a_defect_that_one_component_brings_about_is_its_failure_alone(
     assert failure is not None
     assert (failure.kind, failure.exception, failure.sample) == ("defect", "TypeError", "")
     assert re.fullmatch(
-        r"TypeError: 'NoneType' object is not callable, at warehouse/memo_file.py:\d+ in write_memo_file, called at .*",
+        r"TypeError: 'NoneType' object is not callable, at warehouse/files/memo_file.py:\d+ in write_memo_file, called at .*",
         failure.error,
     )
     assert "Traceback (most recent call last)" in caplog.text

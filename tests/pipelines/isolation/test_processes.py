@@ -39,7 +39,7 @@ from tests.pipelines.isolation.scenes import (
 )
 from tests.pipelines.scenes import REPOSITORY
 from transforms.functions import op
-from warehouse.storage import Storage
+from warehouse.storage.storage import Storage
 
 NOTHING = {"do": "nothing that there is"}
 

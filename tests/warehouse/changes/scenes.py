@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse import Warehouse
-from warehouse.manifests import PlacedFragment, current_fragments, get_table
-from warehouse.overlay_files import live_mask
+from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.tables.overlays import live_mask
 from warehouse.tables.raw import read_raw
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

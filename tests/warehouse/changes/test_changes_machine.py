@@ -38,8 +38,8 @@ from warehouse import (
 from warehouse.changes.append import append_rows
 from warehouse.changes.deletion import delete_rows
 from warehouse.changes.overlay import fix_columns, overlay_columns
-from warehouse.manifests import current_fragments, get_table
-from warehouse.overlay_files import live_mask
+from warehouse.tables.manifests import current_fragments, get_table
+from warehouse.tables.overlays import live_mask
 
 SEEDS = st.integers(0, 10**6)
 MOST_HOURS = 3

@@ -16,7 +16,7 @@ from transforms.expressions.model import Model
 from warehouse import Warehouse, queue_missing, read_fragment, read_solution, register_table, submit_model
 from warehouse.changes.deletion import delete_rows
 from warehouse.changes.overlay import fix_columns
-from warehouse.digests import column_digest
+from warehouse.files.digests import column_digest
 
 
 def ids(warehouse: Warehouse, at_version: int | None = None) -> list[Any]:

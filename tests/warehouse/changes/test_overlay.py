@@ -18,9 +18,9 @@ from transforms.expressions.model import Model
 from warehouse import Warehouse, explain_model, queue_missing, register_table, submit_model
 from warehouse.changes.overlay import fix_columns, overlay_columns
 from warehouse.errors import CatalogBusy, CorruptFile, OverlayDamaged, UnknownTable
-from warehouse.history import table_history
-from warehouse.memo_file import write_memo_file
-from warehouse.table import content_of
+from warehouse.files.memo_file import write_memo_file
+from warehouse.tables.history import table_history
+from warehouse.tables.table import content_of
 
 F32 = pa.float32()
 
