@@ -25,10 +25,10 @@ from pathlib import Path
 
 from benchmarks.support.harness import THREADS, cpu_secs, machine
 from headrace.demo.sample_log import SampleLogConfig, write_sample_log
-from pipelines.fragment_work import FragmentResult, FragmentWork
-from pipelines.job_results import JobResults
-from pipelines.work_in_hand import group_by_fragment
-from pipelines.worker import WorkerConfig, run_worker
+from pipelines.fragments.job_results import JobResults
+from pipelines.fragments.work import FragmentResult, FragmentWork
+from pipelines.worker.job_committer import group_by_fragment
+from pipelines.worker.worker import WorkerConfig, run_worker
 from transforms.execution.memory import keep_freed_memory
 from transforms.execution.plan import Plan, compile_plan
 from transforms.expressions.model import Model

@@ -24,12 +24,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.support.harness import THREADS, Measured, Side, machine, measure
 from benchmarks.support.search_log import generate
-from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import FragmentWork
+from pipelines.fragments.run import PlanCache, memoize_fragment
+from pipelines.fragments.work import FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
-from pipelines.work_in_hand import group_by_fragment
+from pipelines.worker.job_committer import group_by_fragment
 from transforms.expressions.expression import text
 from transforms.expressions.model import Model
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, submit_model
@@ -51,8 +51,8 @@ if sys.argv[4] == "isolated":
     memoize_isolated(work, home, child_processes(), IsolationLimits().on_this_machine(1), Notorious())
 else:
     import pipelines.memoize
-    from pipelines.fragment_run import PlanCache, memoize_fragment
-    from pipelines.fragment_work import FragmentWork
+    from pipelines.fragments.run import PlanCache, memoize_fragment
+    from pipelines.fragments.work import FragmentWork
     from warehouse.storage.storage import Storage
     memoize_fragment(Storage(home), FragmentWork.from_json(work), PlanCache())
 """

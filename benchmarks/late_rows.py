@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.support.harness import machine
-from pipelines.worker import WorkerConfig, run_worker
+from pipelines.worker.worker import WorkerConfig, run_worker
 from transforms.expressions.expression import cross, float32, int64, text
 from transforms.expressions.model import Model
 from warehouse import Warehouse, WarehouseConfig, register_table, submit_model

@@ -31,7 +31,7 @@ from benchmarks.support.fleets import MODELS, SHARED, Fleet, news_fleet, search_
 from benchmarks.support.harness import machine
 from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import FormatOptions, prepare
-from pipelines.log_schema import PartitionBy
+from pipelines.log_schemas.schema import PartitionBy
 from transforms.execution.memory import keep_freed_memory
 from transforms.execution.plan import compile_plan
 from transforms.expressions.model import Model

@@ -55,8 +55,8 @@ def main() -> int:
 
 def _peak(folder: Path) -> dict[str, int]:
     from benchmarks.transform_throughput import components
-    from pipelines.fragment_run import PlanCache, memoize_fragment
-    from pipelines.fragment_work import FragmentWork, WantedComponent
+    from pipelines.fragments.run import PlanCache, memoize_fragment
+    from pipelines.fragments.work import FragmentWork, WantedComponent
     from transforms.execution.memory import keep_freed_memory
     from transforms.graphs.canonical import canonicalize
     from transforms.graphs.graph import component_document

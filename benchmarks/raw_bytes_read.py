@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 from benchmarks.support.fleets import search_fleet
 from benchmarks.support.harness import machine
 from headrace.demo.sample_log import SampleLogConfig, write_sample_log
-from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import FragmentWork
-from pipelines.work_in_hand import group_by_fragment
+from pipelines.fragments.run import PlanCache, memoize_fragment
+from pipelines.fragments.work import FragmentWork
+from pipelines.worker.job_committer import group_by_fragment
 from transforms.expressions.model import Model
 from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, submit_model

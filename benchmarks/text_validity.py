@@ -23,8 +23,8 @@ from typing import Any
 from benchmarks.support.harness import machine
 from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import FormatOptions, prepare
-from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import FragmentWork, WantedComponent
+from pipelines.fragments.run import PlanCache, memoize_fragment
+from pipelines.fragments.work import FragmentWork, WantedComponent
 from transforms.execution.memory import keep_freed_memory
 from transforms.expressions.model import Model
 from transforms.graphs.graph import component_document

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from pipelines.beam_runner import RunnerOptions as RunnerOptions
     from pipelines.formats import FORMATS as FORMATS
     from pipelines.formats import FormatOptions as FormatOptions
     from pipelines.formats import prepare as prepare
-    from pipelines.import_logs import ImportConfig as ImportConfig
-    from pipelines.import_logs import import_logs as import_logs
-    from pipelines.import_report import ImportReport as ImportReport
+    from pipelines.ingest.job import ImportConfig as ImportConfig
+    from pipelines.ingest.job import import_logs as import_logs
+    from pipelines.ingest.report import ImportReport as ImportReport
     from pipelines.isolation.limits import IsolationLimits as IsolationLimits
-    from pipelines.log_schema import LogSchema as LogSchema
-    from pipelines.worker import WorkerConfig as WorkerConfig
-    from pipelines.worker import run_worker as run_worker
-    from pipelines.worker_report import WorkerReport as WorkerReport
+    from pipelines.log_schemas.schema import LogSchema as LogSchema
+    from pipelines.runners.runner import RunnerOptions as RunnerOptions
+    from pipelines.worker.report import WorkerReport as WorkerReport
+    from pipelines.worker.worker import WorkerConfig as WorkerConfig
+    from pipelines.worker.worker import run_worker as run_worker
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

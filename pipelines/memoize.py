@@ -4,7 +4,7 @@
 
 An element is a fragment with every component that is wanted of it. One read of the raw columns, one compiled plan, one
 memo file with a column a component; then a small result, which is how the caller learns of it, whatever machine it ran on
-(:mod:`pipelines.job_results`). It happens in a child process, and a component that raises, explodes in memory, stalls or crashes costs no
+(:mod:`pipelines.fragments.job_results`). It happens in a child process, and a component that raises, explodes in memory, stalls or crashes costs no
 other component anything (:mod:`pipelines.isolation`).
 """
 
@@ -17,18 +17,18 @@ from contextlib import AbstractContextManager, nullcontext
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from pipelines.beam_runner import RunnerOptions, run_pipeline
-from pipelines.bundle_threads import BundleThreads
-from pipelines.elements import Spread, Texts
-from pipelines.encoded_result import ResultCounts, encode_error
 from pipelines.errors import MemoizeFailed
-from pipelines.fragment_work import ComponentList, FragmentResult, FragmentWork
+from pipelines.fragments.encoded_result import ResultCounts, encode_error
+from pipelines.fragments.job_results import JobResults, awaited_here, deliver
+from pipelines.fragments.work import ComponentList, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
-from pipelines.job_results import JobResults, awaited_here, deliver
-from pipelines.remote_runners import require_reach
-from pipelines.running_job import JobEnded
+from pipelines.runners.bundle_threads import BundleThreads
+from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.remote import require_reach
+from pipelines.runners.runner import RunnerOptions, run_pipeline
+from pipelines.runners.running_job import JobEnded
 from transforms.errors import StorageError
 from warehouse.storage.storage import Storage
 

@@ -21,14 +21,14 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from pipelines.beam_runner import RunnerOptions, run_pipeline
-from pipelines.elements import Spread, Texts
 from pipelines.outputs.outcomes import count_outcomes, read_outcomes, write_outcome
-from pipelines.partitions import parquet_bytes
-from pipelines.progress import Progress, watched
-from pipelines.publication import make_folder, write_atomic
-from pipelines.remote_runners import require_runnable
+from pipelines.outputs.partitions import parquet_bytes
+from pipelines.outputs.publication import make_folder, write_atomic
+from pipelines.runners.elements import Spread, Texts
 from pipelines.runners.error_documents import Document, error_document, error_from_document
+from pipelines.runners.progress import Progress, watched
+from pipelines.runners.remote import require_runnable
+from pipelines.runners.runner import RunnerOptions, run_pipeline
 from transforms.documents import parse_document
 from transforms.errors import HeadraceError, InputError
 from transforms.graphs.encoding import digest

@@ -28,7 +28,7 @@ def run_on_beam(components: Mapping[str, Node], source: Path, target: Path) -> N
     """The same on Beam's DirectRunner, in the shape of the memoize job: a row group an element, a file an element."""
     import apache_beam as beam
 
-    from pipelines.beam_runner import RunnerOptions, run_pipeline
+    from pipelines.runners.runner import RunnerOptions, run_pipeline
 
     target.mkdir()
     documents = {name: component_document(root) for name, root in components.items()}
@@ -42,8 +42,8 @@ def run_on_beam(components: Mapping[str, Node], source: Path, target: Path) -> N
 
 
 def _on_beam(documents: Mapping[str, Mapping[str, Any]], source: str, target: str) -> Any:
-    from pipelines.beam_runner import RunnerOptions
-    from pipelines.bundle_threads import BundleThreads
+    from pipelines.runners.bundle_threads import BundleThreads
+    from pipelines.runners.runner import RunnerOptions
 
     class ComputeRowGroup(BundleThreads):
         def setup(self) -> None:

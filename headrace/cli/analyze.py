@@ -89,7 +89,7 @@ def make_analyses(
     import_quietly("pipelines.analysis.analyze")
     from pipelines.analysis.analyze import analyze_model
     from pipelines.analysis.plan import changed_analyses
-    from pipelines.beam_runner import RunnerOptions
+    from pipelines.runners.runner import RunnerOptions
 
     rows, changes = [], []
     options = RunnerOptions(runner, flags=tuple(beam_options))

@@ -12,7 +12,7 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.screens.capacity import CapacityScreen
-    from pipelines.worker_report import WorkerReport
+    from pipelines.worker.report import WorkerReport
     from warehouse.scheduling.capacity import CapacitySettings
     from warehouse.warehouse import Warehouse
 
@@ -60,7 +60,7 @@ def figures(
         yield
         return
     try:
-        from pipelines.metrics import WorkerCollector, serving
+        from pipelines.worker.metrics import WorkerCollector, serving
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise

@@ -12,7 +12,7 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.screens.dropped_table import DroppedTableScreen
-    from pipelines.imported_table import ImportedFiles
+    from pipelines.ingest.imported_table import ImportedFiles
     from warehouse.changes.drop_table import DroppedTable
     from warehouse.warehouse import Warehouse
 
@@ -57,7 +57,7 @@ def drop(
 def _drop(
     warehouse: Warehouse, home: str, name: str, *, yes: bool, force: bool, delete_files: bool, why: str
 ) -> DroppedTable:
-    from pipelines.imported_table import refuse_running_import, remove_imported
+    from pipelines.ingest.imported_table import refuse_running_import, remove_imported
     from warehouse.changes.drop_table import drop_table, plan_drop
 
     if not yes:
@@ -71,7 +71,7 @@ def _drop(
 
 
 def _imported(home: str, name: str, root: str) -> ImportedFiles | None:
-    from pipelines.imported_table import imported_files
+    from pipelines.ingest.imported_table import imported_files
 
     return imported_files(home, name, root)
 
@@ -79,7 +79,7 @@ def _imported(home: str, name: str, root: str) -> ImportedFiles | None:
 def _remove_rest(home: str, name: str, *, yes: bool, as_json: bool) -> bool:
     """Delete what an interrupted drop left of a table's files; False if there is nothing."""
     from headrace.screens.dropped_table import RemovedFilesScreen
-    from pipelines.imported_table import imported_files, refuse_running_import, remove_imported
+    from pipelines.ingest.imported_table import imported_files, refuse_running_import, remove_imported
 
     found = None if "://" in home else imported_files(home, name, f"{home}/tables/{name}")
     if found is None or not found.folders:

@@ -47,7 +47,7 @@ def predict(
     began = time.monotonic()
     from headrace.scoring import load_scores
     from headrace.screens.predict import PredictedScreen
-    from pipelines.beam_runner import RunnerOptions
+    from pipelines.runners.runner import RunnerOptions
     from pipelines.scoring import ScoringConfig, score_partitions
 
     first, last = moment_of("--start", start), moment_of("--end", end)

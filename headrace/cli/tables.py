@@ -20,9 +20,9 @@ from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from headrace.screens.tables import ColumnRow, ImportedScreen, RegisteredScreen
-    from pipelines.beam_runner import RunnerOptions
-    from pipelines.import_logs import ImportConfig
-    from pipelines.import_report import ImportReport
+    from pipelines.ingest.job import ImportConfig
+    from pipelines.ingest.report import ImportReport
+    from pipelines.runners.runner import RunnerOptions
     from warehouse.tables.table import ColumnSchema, Manifest, Table
     from warehouse.warehouse import Warehouse
 
@@ -144,8 +144,8 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Import logs as hourly or daily Parquet and register the result. Bad rows go to a side file with the reason."""
-    from pipelines.beam_runner import RunnerOptions
-    from pipelines.import_logs import ImportConfig
+    from pipelines.ingest.job import ImportConfig
+    from pipelines.runners.runner import RunnerOptions
     from warehouse.tables.register import check_table_name
 
     check_table_name(name)
@@ -172,7 +172,7 @@ def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOpt
 
     ``where``: what gives the columns, for an error about them.
     """
-    from pipelines.import_logs import import_logs
+    from pipelines.ingest.job import import_logs
 
     with open_warehouse(home) as warehouse:
         _check_import(warehouse, name, config, where)

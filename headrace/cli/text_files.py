@@ -13,9 +13,9 @@ from headrace.cli.session import home_location
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from pipelines.log_columns import LogFormat
-    from pipelines.log_schema import LogSchema
-    from pipelines.parquet_log import ParquetLog
+    from pipelines.log_schemas.columns import LogFormat
+    from pipelines.log_schemas.schema import LogSchema
+    from pipelines.parsing.parquet import ParquetLog
     from warehouse.changes.values import Source
     from warehouse.tables.table import Table
     from warehouse.warehouse import Warehouse
@@ -26,8 +26,8 @@ KEPT_SCHEMA = "schema.jsonc"
 
 def keep_schema(root: str, log: LogSchema | ParquetLog) -> None:
     """Keep the schema that a table was imported with, for text files that change it later; Parquet has none."""
-    from pipelines.log_schema import LogSchema
-    from pipelines.publication import write_atomic
+    from pipelines.log_schemas.schema import LogSchema
+    from pipelines.outputs.publication import write_atomic
 
     if not isinstance(log, LogSchema):
         return
@@ -51,7 +51,7 @@ def sources_of(
 
     ``whole_rows``: the files hold rows of the table, not only some of its columns.
     """
-    from pipelines.text_rows import read_text_rows, text_format
+    from pipelines.ingest.text_rows import read_text_rows, text_format
     from warehouse.changes.values import GivenRows
     from warehouse.tables.manifests import get_table
 
@@ -82,8 +82,8 @@ def sources_of(
 
 def _schema_for(table: Table, file: str, schema: str, now: datetime, *, whole_rows: bool) -> LogSchema:
     """How one file is read: by ``--schema``, by what the table was imported with, or by the table's own columns."""
-    from pipelines.log_schema import LogSchema
-    from pipelines.text_rows import held_columns, text_format
+    from pipelines.ingest.text_rows import held_columns, text_format
+    from pipelines.log_schemas.schema import LogSchema
 
     kept = Path(f"{table.root}.imports") / KEPT_SCHEMA
     chosen = LogSchema.from_file(schema or str(kept)) if schema or kept.is_file() else None
@@ -108,7 +108,7 @@ def _schema_for(table: Table, file: str, schema: str, now: datetime, *, whole_ro
 
 
 def _of_table(table: Table, log_format: LogFormat, *, whole_rows: bool) -> LogSchema:
-    from pipelines.text_rows import table_log_schema
+    from pipelines.ingest.text_rows import table_log_schema
     from warehouse.tables.readable_types import declared_types
 
     columns = table.file_columns if whole_rows else table.columns

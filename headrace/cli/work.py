@@ -25,8 +25,8 @@ from headrace.screens.units import many
 
 if TYPE_CHECKING:
     from headrace.screens.work import TemplateScreen, WorkScreen
-    from pipelines.worker import WorkerConfig
-    from pipelines.worker_report import WorkerReport
+    from pipelines.worker.report import WorkerReport
+    from pipelines.worker.worker import WorkerConfig
     from warehouse.warehouse import Warehouse
 
 
@@ -78,8 +78,8 @@ def work(
     memory_bytes, size_bytes = bytes_of("--memory-limit", memory_limit) or 0, bytes_of("--batch-bytes", batch_bytes)
     config = _config(name, runner, beam_options or [], batch_tasks, size_bytes, memory_bytes, stall_secs)
 
-    from pipelines.staging import template_location
-    from pipelines.worker_report import WorkerReport
+    from pipelines.staging.job_flags import template_location
+    from pipelines.worker.report import WorkerReport
 
     if template_location(config.runner_options):
         emit(_template(home, config), as_json=as_json)
@@ -99,7 +99,7 @@ def _run(
     until_idle: bool,
 ) -> None:
     """Work until there is nothing left, or a signal comes; ``done`` counts, and ``serving`` shows it meanwhile."""
-    from pipelines.worker import run_worker
+    from pipelines.worker.worker import run_worker
 
     with (
         _told_of_the_end(done),
@@ -113,7 +113,7 @@ def _run(
 
 def _patiently(config: WorkerConfig, done: WorkerReport) -> Opening:
     """A worker that starts while its catalog is away waits for it, as one that runs does."""
-    from pipelines.patience import Patience
+    from pipelines.worker.patience import Patience
 
     return Patience(config.catalog_patience_secs, Event(), done.count_busy, random.random).call
 
@@ -151,7 +151,7 @@ def _config(
     if runner == "DirectRunner":
         child_processes().prepare()  # they get ready while this process loads Beam
 
-    from pipelines.worker import WorkerConfig
+    from pipelines.worker.worker import WorkerConfig
     from warehouse.scheduling.batching import BatchBudget
 
     # A job on other machines takes minutes to start, and spreads over them all.
@@ -168,7 +168,7 @@ def _config(
 
 def _template(home: str, config: WorkerConfig) -> TemplateScreen:
     from headrace.screens.work import TemplateScreen
-    from pipelines.job_template import write_template
+    from pipelines.worker.template import write_template
 
     with open_warehouse(home) as warehouse, ended_by_signals():
         written = write_template(warehouse, config)

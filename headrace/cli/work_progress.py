@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from headrace.screens.units import bytes_text, count_text, many, secs_text
 
 if TYPE_CHECKING:
-    from pipelines.work_progress import WorkProgress
+    from pipelines.worker.progress import WorkProgress
 
 #: Without a terminal, how often there is a line.
 _LINE_SECS = 30.0

@@ -11,8 +11,8 @@ from pipelines.analysis.accumulators import merged
 from pipelines.analysis.contributions import known_contributions, read_contribution
 from pipelines.analysis.passes import run_passes
 from pipelines.analysis.values import Part, PartitionWork
-from pipelines.beam_runner import RunnerOptions
-from pipelines.progress import Progress
+from pipelines.runners.progress import Progress
+from pipelines.runners.runner import RunnerOptions
 from transforms.analysis.full_pass import PreprocessingAnalysis
 from transforms.errors import DataError
 from transforms.expressions.model import Model

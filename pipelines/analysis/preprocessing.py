@@ -23,11 +23,11 @@ import tensorflow_transform.beam as tft_beam
 from tfx_bsl.tfxio.tensor_adapter import TensorAdapterConfig
 
 from pipelines.analysis.preprocessing_columns import PreprocessingWork, column_batches, representation
-from pipelines.beam_runner import RunnerOptions, run_pipeline
-from pipelines.elements import Texts
-from pipelines.progress import Progress, watched
-from pipelines.remote_runners import require_runnable
+from pipelines.runners.elements import Texts
 from pipelines.runners.error_documents import error_document, error_from_document, read_object
+from pipelines.runners.progress import Progress, watched
+from pipelines.runners.remote import require_runnable
+from pipelines.runners.runner import RunnerOptions, run_pipeline
 from transforms.analysis.full_pass import PreprocessingAnalysis
 from transforms.analysis.preprocessing_functions import AnalyzedFunction
 from transforms.errors import DataError, HeadraceError, InputError

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.analysis.batch import Batch
-from pipelines.fragment_work import ComponentList
+from pipelines.fragments.work import ComponentList
 from transforms import documents
 from transforms.documents import parse_document
 from transforms.errors import DataError

@@ -22,10 +22,10 @@ from typing import Any
 import pyarrow as pa
 from numba.core import event
 
-from pipelines.encoded_result import EncodedResult
-from pipelines.fragment_run import PlanCache, failure_of_component, memoize_fragment
-from pipelines.fragment_work import FragmentWork
 from pipelines.fragments.board import Phase, StepBoard
+from pipelines.fragments.encoded_result import EncodedResult
+from pipelines.fragments.run import PlanCache, failure_of_component, memoize_fragment
+from pipelines.fragments.work import FragmentWork
 from pipelines.isolation.answer import Answered
 from pipelines.isolation.shrink import rows_of
 from pipelines.runners.error_documents import error_document

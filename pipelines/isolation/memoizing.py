@@ -16,9 +16,9 @@ from functools import cached_property
 
 import numpy as np
 
-from pipelines.encoded_result import EncodedResult, ResultCounts, decode_line
-from pipelines.fragment_work import FragmentResult, FragmentWork, merged
 from pipelines.fragments.board import Phase, Place
+from pipelines.fragments.encoded_result import EncodedResult, ResultCounts, decode_line
+from pipelines.fragments.work import FragmentResult, FragmentWork, merged
 from pipelines.isolation.answer import Answered
 from pipelines.isolation.blame import Attempt, Death, after, begun
 from pipelines.isolation.limits import IsolationLimits
@@ -78,7 +78,7 @@ def memoize_isolated(
     notorious: Notorious,
     components: str = "[]",
 ) -> EncodedResult:
-    """What :func:`~pipelines.fragment_run.memoize_fragment` gives for the work in ``text``, computed in children.
+    """What :func:`~pipelines.fragments.run.memoize_fragment` gives for the work in ``text``, computed in children.
 
     ``components``: the list of documents, JSON on one line, that the work names by their places.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pipelines.publication import write_atomic
+from pipelines.outputs.publication import write_atomic
 from pipelines.runners.error_documents import Document, read_object
 
 

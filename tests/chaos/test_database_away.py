@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.worker import WorkerConfig, run_worker
-from pipelines.worker_machine import Instruction, Lease
+from pipelines.worker.machine import Instruction, Lease
+from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.chaos.scene import config_of, models, write_log
 from tests.support.postgresql import running
 from transforms.errors import Busy

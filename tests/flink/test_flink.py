@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.beam_runner import RunnerOptions, counters, run_pipeline
-from pipelines.job_results import JobResults
-from pipelines.job_server_options import DECLARED, described
+from pipelines.fragments.job_results import JobResults
 from pipelines.memoize import NAMESPACE, build
-from pipelines.remote_runners import require_runnable
+from pipelines.runners.job_server import DECLARED, described
+from pipelines.runners.remote import require_runnable
+from pipelines.runners.runner import RunnerOptions, counters, run_pipeline
 from tests.conftest import ROOT
 from tests.flink.cluster import TASK_MANAGERS, FlinkCluster
 from tests.flink.install import JOB_SERVER
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.flink
 def test_a_running_job_server_counts_what_was_computed(tmp_path: Path, flink: FlinkCluster) -> None:
     works = leased(tmp_path / "home", write_log(tmp_path / "log", hours=6))
     with flink.job_server() as endpoint:
-        boot = boot_script(tmp_path / "boot", "pipelines.beam_worker")
+        boot = boot_script(tmp_path / "boot", "pipelines.runners.process_worker")
         flags = (
             "--job_endpoint",
             endpoint,

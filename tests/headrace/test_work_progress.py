@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.cli.work_progress import progress_text, work_progress
-from pipelines.work_progress import WorkProgress
+from pipelines.worker.progress import WorkProgress
 
 SOME = WorkProgress(12, 40, 3, 1200, 2 * 2**20, 8.0)
 

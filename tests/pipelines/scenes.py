@@ -95,7 +95,7 @@ WORKER = """
 import itertools, sys, time
 from pathlib import Path
 from pipelines.memoize import MemoizeFragments
-from pipelines.worker import WorkerConfig, run_worker
+from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import open_home
 home, name, lease_secs, batch, wait, fragments = sys.argv[1:]
 if wait == "True":

@@ -14,10 +14,10 @@ from apache_beam.portability import common_urns
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.beam_runner import RunnerOptions, counters, pipeline_options, run_pipeline
-from pipelines.elements import Spread, Texts
-from pipelines.import_logs import ImportJob
+from pipelines.ingest.job import ImportJob
 from pipelines.memoize import build
+from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.runner import RunnerOptions, counters, pipeline_options, run_pipeline
 from tests.pipelines.logs import log_schema
 from tests.pipelines.scenes import REPOSITORY
 
@@ -129,7 +129,7 @@ def _flow(pipeline: beam.Pipeline, texts: list[str]) -> None:
 BUILDER = """
 import sys
 import apache_beam as beam
-from pipelines.beam_runner import RunnerOptions, pipeline_options
+from pipelines.runners.runner import RunnerOptions, pipeline_options
 from tests.pipelines import test_beam_graph
 from tests.pipelines.test_beam_graph import STEP_NAMES
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.analysis.analyze import analyze_model
-from pipelines.worker import WorkerConfig, run_worker
+from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import fill, memo_files, memo_values, memos, model, open_home, write_log
 from tests.support.fault_proxy import Fault, proxied
 from tests.support.gcs_server import GcsServer

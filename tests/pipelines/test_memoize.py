@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.beam_runner import RunnerOptions, counters, pipeline_options
-from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import (
+from pipelines.fragments.run import PlanCache, memoize_fragment
+from pipelines.fragments.work import (
     ComponentList,
     ComponentOutcome,
     FragmentResult,
@@ -20,7 +19,8 @@ from pipelines.fragment_work import (
     WantedComponent,
 )
 from pipelines.memoize import NAMESPACE, STEPS, build, run_memoize
-from pipelines.work_in_hand import group_by_fragment
+from pipelines.runners.runner import RunnerOptions, counters, pipeline_options
+from pipelines.worker.job_committer import group_by_fragment
 from tests.pipelines.scenes import fill, model, open_home, write_log
 from transforms.errors import DataError, StorageError
 from transforms.execution.operator_costs import OperatorWork

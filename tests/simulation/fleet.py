@@ -1,4 +1,4 @@
-"""Workers in virtual time. What each does next, :func:`pipelines.worker_machine.decide` says, as in production."""
+"""Workers in virtual time. What each does next, :func:`pipelines.worker.machine.decide` says, as in production."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pipelines.patience import PATIENCE_SECS, patience_backoff
-from pipelines.worker_machine import Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
+from pipelines.worker.machine import Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
+from pipelines.worker.patience import PATIENCE_SECS, patience_backoff
 from tests.simulation.event_loop import EventLoop
 from tests.simulation.faults import Faults, moments
 from tests.simulation.memory_queue import MemoryQueue
@@ -23,7 +23,7 @@ from warehouse.scheduling.batching import DEFAULT_BUDGET, BatchBudget
 @dataclass(frozen=True, slots=True)
 class FleetConfig:
     """How workers work. A lease takes ``call_secs``, a job ``job_start_secs`` before its first fragment; ``start_secs``: from
-    asking for a machine to its first lease. The rest is :class:`~pipelines.worker.WorkerConfig`'s.
+    asking for a machine to its first lease. The rest is :class:`~pipelines.worker.worker.WorkerConfig`'s.
     """
 
     threads: int = 1

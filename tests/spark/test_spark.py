@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.beam_runner import RunnerOptions, counters, run_pipeline
-from pipelines.job_server_options import DECLARED, described
 from pipelines.memoize import NAMESPACE, build
-from pipelines.remote_runners import require_runnable
+from pipelines.runners.job_server import DECLARED, described
+from pipelines.runners.remote import require_runnable
+from pipelines.runners.runner import RunnerOptions, counters, run_pipeline
 from tests.conftest import ROOT
 from tests.pipelines.scenes import memo_files, memos, open_home, write_log
 from tests.spark.cluster import DRIVER, ENVIRONMENT, WORKERS, job_server, running
@@ -30,7 +30,7 @@ NEWER_THAN_THE_SERVER = {"prefer_group_by_key_to_handle_huge_values"}
 def test_a_running_job_server_counts_what_was_computed(tmp_path: Path) -> None:
     works = leased(tmp_path / "home", write_log(tmp_path / "log", hours=6))
     with job_server("local[4]", tmp_path) as endpoint:
-        boot = boot_script(tmp_path / "boot", "pipelines.beam_worker")
+        boot = boot_script(tmp_path / "boot", "pipelines.runners.process_worker")
         flags = ("--job_endpoint", endpoint, *process_flags(boot))
         options = RunnerOptions("SparkRunner", flags=flags)
         require_runnable(options, str(tmp_path / "home"))

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pipelines import beam_worker
 from pipelines.memoize import MemoizeFragments
+from pipelines.runners import process_worker
 
 FRAGMENTS_BEFORE_THE_GATE = 2
 _OPEN = "open"
@@ -43,7 +43,7 @@ def main(gate: Path, arguments: list[str]) -> None:
 
     MemoizeFragments.work = gated  # type: ignore[method-assign]
     (gate / f"{os.getpid()}-{os.getppid()}").touch()
-    beam_worker.main(arguments)
+    process_worker.main(arguments)
 
 
 if __name__ == "__main__":

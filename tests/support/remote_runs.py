@@ -11,9 +11,9 @@ from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from headrace.model_file import load_models
 from pipelines.formats import globo
 from pipelines.formats.options import FormatOptions
-from pipelines.fragment_work import FragmentWork
-from pipelines.work_in_hand import group_by_fragment
-from pipelines.worker import WorkerConfig, run_worker
+from pipelines.fragments.work import FragmentWork
+from pipelines.worker.job_committer import group_by_fragment
+from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.conftest import ROOT
 from tests.pipelines.scenes import model, open_home
 from transforms.expressions.model import Model

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import transforms.expressions.expression as hr
-from pipelines.encoded_result import decode_line
-from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork
+from pipelines.fragments.encoded_result import decode_line
+from pipelines.fragments.work import ComponentOutcome, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import ChildProcesses
-from pipelines.work_in_hand import group_by_fragment
+from pipelines.worker.job_committer import group_by_fragment
 from tests.pipelines.scenes import fill, open_home
 from tests.support.processes import PATIENCE_SECS
 from transforms.expressions.expression import Expr

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import transforms.expressions.expression as hr
-from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import ComponentOutcome, FragmentWork
+from pipelines.fragments.run import PlanCache, memoize_fragment
+from pipelines.fragments.work import ComponentOutcome, FragmentWork
 from pipelines.isolation import memoizing
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious

@@ -19,9 +19,9 @@ import pytest
 
 import transforms.expressions.expression as hr
 from pipelines.errors import ChildrenLost
-from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import FragmentResult, FragmentWork
 from pipelines.fragments.board import Phase, Place
+from pipelines.fragments.run import PlanCache, memoize_fragment
+from pipelines.fragments.work import FragmentResult, FragmentWork
 from pipelines.isolation.answer import Answered
 from pipelines.isolation.memoizing import Notorious
 from pipelines.isolation.processes import ChildProcesses, Ended, child_processes
