@@ -30,14 +30,14 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import MADE_UP, QualityLog, public_logs
-from trainer.choosing import choose_config
 from trainer.config import TrainConfig
-from trainer.inputs import InputLayout, TypedInput, lay_out
-from trainer.loop import train
-from trainer.metrics import normalized_entropy
-from trainer.readers import DecodedFragment, decode
-from trainer.run_identity import in_time_order
-from trainer.trained import load_trained
+from trainer.data.readers import DecodedFragment, decode
+from trainer.model.inputs import InputLayout, TypedInput, lay_out
+from trainer.model.metrics import normalized_entropy
+from trainer.runs.identity import in_time_order
+from trainer.serving.trained import load_trained
+from trainer.training.choosing import choose_config
+from trainer.training.loop import train
 from warehouse import Warehouse, WarehouseConfig, read_fragment, read_solution, register_table, submit_model
 from warehouse.solution.parts import SolutionFragment
 from warehouse.solution.solution import ReadSolution

@@ -22,7 +22,7 @@ from functools import cache
 from types import FunctionType
 
 import headrace
-from headrace.cli.output import write_output
+from headrace.terminal.output import write_output
 from transforms.errors import TypeMismatch
 from transforms.expressions.expression import Expr
 from transforms.graphs.graph import Operation, raw_columns, topological

@@ -181,7 +181,7 @@ def _untrainable(name: str, column_type: ColumnType) -> Sequence[Surprise]:
     """Whether the trainer has a place for an input of this type."""
     from trainer.config import TrainConfig
     from trainer.errors import UntrainableInput
-    from trainer.inputs import TypedInput, lay_out
+    from trainer.model.inputs import TypedInput, lay_out
 
     try:
         lay_out((TypedInput(name, column_type),), TrainConfig(run_dir="."))
@@ -222,7 +222,7 @@ def _checked_label(target: Target, error: str, sample: pa.Table) -> CheckedInput
 
 def _wrong_labels(column: pa.Array, target: Target) -> Sequence[Surprise]:
     """Labels that the model's task does not have, which training refuses."""
-    from trainer.heads import head_of
+    from trainer.model.heads import head_of
 
     if not is_number(column.type):
         return [Surprise("wrong_label", f"a label must be a boolean or a number, and is stored as {column.type}")]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.beam import BeamOptions, Runner
-from headrace.cli.output import Screen, emit
-from headrace.cli.progress import progress_bar
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.beam import BeamOptions, Runner
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import Screen, emit
+from headrace.terminal.progress import progress_bar
 
 if TYPE_CHECKING:
     from headrace.screens.analyze import AnalyzedScreen, PlannedScreen
@@ -55,7 +55,7 @@ def planned_analyses(warehouse: Warehouse, models: Iterable[Model], table: str) 
 
     rows = []
     for model in _waiting(models):
-        from headrace.cli.quiet import import_quietly
+        from headrace.terminal.quiet import import_quietly
 
         import_quietly("pipelines.analysis.plan")
         from pipelines.analysis.plan import plan_analyses
@@ -84,7 +84,7 @@ def make_analyses(
     waiting = _waiting(models)
     if not waiting:
         return AnalyzedScreen(())
-    from headrace.cli.quiet import import_quietly
+    from headrace.terminal.quiet import import_quietly
 
     import_quietly("pipelines.analysis.analyze")
     from pipelines.analysis.analyze import analyze_model

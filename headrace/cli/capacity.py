@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headrace.cli.output import say
+from headrace.terminal.output import say
 from transforms.errors import InputError
 
 if TYPE_CHECKING:

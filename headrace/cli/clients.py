@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.quantities import span_of
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.quantities import span_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit
 
 app = typer.Typer(
     help="List clients and their shares of the workers; set them.", no_args_is_help=True, rich_markup_mode=None

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.progress import progress_bar
-from headrace.cli.session import AsJson, home_folder
+from headrace.cli.options.session import AsJson, home_folder
+from headrace.terminal.output import emit
+from headrace.terminal.progress import progress_bar
 
 
 def demo(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.conditions import (
+from headrace.cli.options.conditions import (
     AGE_HELP,
     ClientName,
     Column,
@@ -23,9 +23,9 @@ from headrace.cli.conditions import (
     query_of,
     refuse_empty,
 )
-from headrace.cli.output import emit
-from headrace.cli.quantities import age_of, bytes_of, moment_of
-from headrace.cli.session import AsJson, Home, open_warehouse, user_name
+from headrace.cli.options.quantities import age_of, bytes_of, moment_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse, user_name
+from headrace.terminal.output import emit
 from transforms.errors import InputError
 
 if TYPE_CHECKING:

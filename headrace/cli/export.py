@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.quiet import import_quietly
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit
+from headrace.terminal.quiet import import_quietly
 from transforms.errors import InputError, StorageError, listed
 from warehouse.storage.durable_files import sync_path
 
 if TYPE_CHECKING:
-    from trainer.serving import Scorer
-    from trainer.trained import Trained
+    from trainer.serving.tensorflow_model import Scorer
+    from trainer.serving.trained import Trained
     from transforms.graphs.graph import Node
     from transforms.twins.export import Serving, Unservable
     from warehouse.models.models import ModelRecord
@@ -117,11 +117,11 @@ def _document(
 
 def _trained(run_dir: str, components: Mapping[str, Node], model: ModelRecord) -> Trained:
     """The model of a run, which must have been trained on these very inputs."""
-    from headrace.cli.quiet import import_tensorflow_quietly
+    from headrace.terminal.quiet import import_tensorflow_quietly
 
     import_tensorflow_quietly()
     from trainer.errors import RunMismatch
-    from trainer.trained import load_trained
+    from trainer.serving.trained import load_trained
 
     trained = load_trained(run_dir)
     theirs = [(item["name"], item["fingerprint"]) for item in trained.identity.inputs]
@@ -137,7 +137,7 @@ def _trained(run_dir: str, components: Mapping[str, Node], model: ModelRecord) -
 def _scorer(run: Trained | None) -> Scorer | None:
     if run is None:
         return None
-    from trainer.serving import Scorer
+    from trainer.serving.tensorflow_model import Scorer
 
     return Scorer(run)
 

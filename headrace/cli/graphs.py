@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.conditions import (
+from headrace.cli.evict import evict
+from headrace.cli.options.conditions import (
     AGE_HELP,
     ClientName,
     Column,
@@ -23,10 +24,9 @@ from headrace.cli.conditions import (
     query_of,
     refuse_empty,
 )
-from headrace.cli.evict import evict
-from headrace.cli.output import emit, write_output
-from headrace.cli.quantities import age_of
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.quantities import age_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit, write_output
 from transforms.errors import InputError
 
 if TYPE_CHECKING:

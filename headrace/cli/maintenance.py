@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.progress import progress_bar
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit
+from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def gc(
 ) -> None:
     """Delete files that nothing names any more: after evictions, compactions and processes that were killed."""
     from headrace.screens.maintenance import GarbageRow, GarbageScreen
-    from headrace.screens.printable import printable
+    from headrace.terminal.printable import printable
     from warehouse.maintenance.gc import collect_garbage
 
     with open_warehouse(home) as warehouse:

@@ -11,9 +11,9 @@ from headrace.cli.analyze import make_analyses, planned_analyses
 from headrace.cli.check import check
 from headrace.cli.explain import explain
 from headrace.cli.export import export
-from headrace.cli.output import emit
+from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.read import read
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit
 
 if TYPE_CHECKING:
     from headrace.screens.dry_run import DryRunScreen

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.cli.output import emit
-from headrace.cli.session import AsJson, Home, home_location, open_warehouse
+from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
+from headrace.terminal.output import emit
 
 
 def status(home: Home = "", as_json: AsJson = False) -> None:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.beam import Runner, split_beam_options
 from headrace.cli.changes import InvalidText, UniqueBy, add_commands
 from headrace.cli.drop_table import drop
 from headrace.cli.imported_log import ParquetOptions, log_of
 from headrace.cli.infer import infer
-from headrace.cli.output import emit
-from headrace.cli.progress import progress_bar
-from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
-from headrace.cli.text_files import keep_schema
+from headrace.cli.options.beam import Runner, split_beam_options
+from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.options.text_files import keep_schema
+from headrace.terminal.output import emit
+from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:

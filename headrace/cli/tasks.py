@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.conditions import refuse_empty
-from headrace.cli.output import emit
-from headrace.cli.session import AsJson, Home, open_warehouse, user_name
+from headrace.cli.options.conditions import refuse_empty
+from headrace.cli.options.session import AsJson, Home, open_warehouse, user_name
+from headrace.terminal.output import emit
 from transforms.errors import InputError, StorageError
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _check_chosen(query: TaskQuery, *, everything: bool) -> None:
 
 def _task_screen(found: TaskDetail, limits: AttemptLimits, sample_file: str) -> TaskScreen:
     from headrace.screens.tasks import TaskScreen, sample_values
-    from headrace.screens.units import moment
+    from headrace.terminal.units import moment
 
     failure, dropped = found.failure, found.dropped
     rows = None if failure is None else failure.sample_table()

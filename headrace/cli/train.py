@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.output import emit, say
-from headrace.cli.progress import progress_bar
-from headrace.cli.quantities import moment_of
-from headrace.cli.quiet import import_tensorflow_quietly
-from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
-from headrace.cli.solutions import pinned
+from headrace.cli.options.quantities import moment_of
+from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.options.solutions import pinned
+from headrace.terminal.output import emit, say
+from headrace.terminal.progress import progress_bar
+from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from headrace.screens.training import EpochRow, OptionRow
     from trainer.config import TrainConfig
-    from trainer.loop import TrainEvent, TrainReport
-    from trainer.metrics import AnyScores
+    from trainer.model.metrics import AnyScores
+    from trainer.training.loop import TrainEvent, TrainReport
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
@@ -130,13 +130,13 @@ def _options(path: str) -> Mapping[str, Any]:
 
 def _choose(warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str) -> TrainConfig:
     """The options to train with: those that are given, and those that suit the data."""
-    from trainer.choosing import choose_config
+    from trainer.training.choosing import choose_config
 
     return choose_config(solution, _reader(warehouse, solution), options, run_dir=run_dir, tell=say)
 
 
 def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, accept_changed: bool) -> TrainReport:
-    from trainer.loop import train as run_training
+    from trainer.training.loop import train as run_training
     from warehouse.reading.reader import read_labels
 
     with progress_bar(f"training {solution.model}", "events") as report:
@@ -158,14 +158,14 @@ def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, 
 
 def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:
     """A label that the task does not learn is said before training, not after it."""
-    from trainer.label_scan import check_labels
+    from trainer.data.label_scan import check_labels
     from warehouse.reading.reader import read_labels
 
     check_labels(held_out, partial(read_labels, warehouse.storage, held_out))
 
 
 def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> AnyScores:
-    from trainer.trained import load_trained
+    from trainer.serving.trained import load_trained
 
     with progress_bar("testing", "events") as report:
         return load_trained(run_dir).evaluate(held_out, _reader(warehouse, held_out), progress=report)
@@ -176,7 +176,7 @@ def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> 
     import numpy as np
     import pyarrow.compute as pc
 
-    from trainer.metrics import auc
+    from trainer.model.metrics import auc
     from warehouse.reading.reader import LABEL, LIVE, read_labels
 
     labels: list[Any] = []

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.beam import BeamOptions, Runner
 from headrace.cli.capacity import capacity_screen, figures
-from headrace.cli.output import emit, say
-from headrace.cli.quantities import bytes_of
-from headrace.cli.session import AsJson, Home, Opening, open_warehouse
-from headrace.cli.stopping import ended_by_signals
-from headrace.cli.work_progress import work_progress
-from headrace.screens.units import many
+from headrace.cli.options.beam import BeamOptions, Runner
+from headrace.cli.options.quantities import bytes_of
+from headrace.cli.options.session import AsJson, Home, Opening, open_warehouse
+from headrace.terminal.output import emit, say
+from headrace.terminal.stopping import ended_by_signals
+from headrace.terminal.units import many
+from headrace.terminal.work_progress import work_progress
 
 if TYPE_CHECKING:
     from headrace.screens.work import TemplateScreen, WorkScreen

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from headrace.demo.scripts import DemoScript, LogOptions, example_file
-from trainer.checkpoint import epochs_committed
+from trainer.checkpoints.checkpoint import epochs_committed
 from transforms.errors import HeadraceError, InputError
 
 #: Marks a folder that a demo made, and may therefore empty.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import grid
 from headrace.screens.json_fields import fields_of
-from headrace.screens.units import count_text, many, more_rows, secs_text
+from headrace.terminal.grid import grid
+from headrace.terminal.units import count_text, many, more_rows, secs_text
 from transforms.analysis.full_pass import PREPROCESSING
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import grid
 from headrace.screens.json_fields import fields_of
-from headrace.screens.units import count_text, many, time_text
+from headrace.terminal.grid import grid
+from headrace.terminal.units import count_text, many, time_text
 
 if TYPE_CHECKING:
     from warehouse.changes.outcome import Change

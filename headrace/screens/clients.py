@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import grid
-from headrace.screens.units import count_text, percent_text, secs_text
+from headrace.terminal.grid import grid
+from headrace.terminal.units import count_text, percent_text, secs_text
 
 if TYPE_CHECKING:
     from warehouse.queue.clients import Client

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headrace.screens.grid import facts, grid
 from headrace.screens.json_fields import fields_of
-from headrace.screens.units import bytes_text, count_text, many, secs_text
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import bytes_text, count_text, many, secs_text
 
 if TYPE_CHECKING:
     from warehouse.matching.dry_run import PlannedInput, PlannedSubmission, PlannedWork

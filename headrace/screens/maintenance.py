@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import grid
 from headrace.screens.json_fields import fields_of
-from headrace.screens.units import bytes_text, count_text, many, moment, secs_text, time_text
+from headrace.terminal.grid import grid
+from headrace.terminal.units import bytes_text, count_text, many, moment, secs_text, time_text
 
 if TYPE_CHECKING:
     from warehouse.maintenance.compact import Compacted

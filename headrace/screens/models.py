@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.analyze import OfModel, changed_grid
-from headrace.screens.grid import facts, grid
 from headrace.screens.json_fields import fields_of
-from headrace.screens.units import count_text, many, more_rows, percent_text, secs_text
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import count_text, many, more_rows, percent_text, secs_text
 
 if TYPE_CHECKING:
     from pipelines.analysis.plan import ChangedAnalysis

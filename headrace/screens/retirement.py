@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import facts
 from headrace.screens.json_fields import fields_of
-from headrace.screens.units import bytes_text, count_text, many
+from headrace.terminal.grid import facts
+from headrace.terminal.units import bytes_text, count_text, many
 
 if TYPE_CHECKING:
     from warehouse.models.retire import Retirement

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import facts, grid
-from headrace.screens.units import bytes_text, count_text, many, time_text
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import bytes_text, count_text, many, time_text
 
 if TYPE_CHECKING:
     from warehouse.tables.readable_types import UnreadableColumn

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import facts, grid
 from headrace.screens.json_fields import fields_of
-from headrace.screens.units import count_text, many, moment, time_text
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import count_text, many, moment, time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import facts, grid
 from headrace.screens.json_fields import fields_of
-from headrace.screens.units import count_text, secs_text
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import count_text, secs_text
 
 if TYPE_CHECKING:
-    from trainer.late_data import LateData
-    from trainer.metrics import AnyScores
+    from trainer.data.late_data import LateData
+    from trainer.model.metrics import AnyScores
 
 #: Headings that are spelled out where there is room.
 _SPELLED = {"NE": "normalized entropy"}

@@ -182,7 +182,7 @@ def test_a_second_process_on_the_same_run_folder_is_told_who_holds_it(cli, tmp_p
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")
     cli("model", "submit", models, "--table", "log")
-    from trainer.run_lock import run_lock
+    from trainer.runs.lock import run_lock
 
     with run_lock(tmp_path / "run"):
         error = cli("train", "first", "--run-dir", tmp_path / "run", status=5).err

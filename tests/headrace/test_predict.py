@@ -28,7 +28,7 @@ def scores_in(folder):
 def test_every_event_is_scored_as_the_trainer_would(trained, tmp_path):
     import pyarrow as pa
 
-    from trainer.trained import load_trained
+    from trainer.serving.trained import load_trained
     from warehouse import Warehouse, WarehouseConfig
     from warehouse.matching.solve import read_solution
     from warehouse.reading.reader import read_fragment

@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from headrace.cli import progress
 from headrace.screens.changes import ChangeScreen
 from headrace.screens.tables import ColumnRow, ImportedScreen, PartitionRow, RegisteredScreen, TableScreen
+from headrace.terminal import progress
 from transforms.errors import listed
 from warehouse.changes.outcome import Change, Recompute
 

@@ -57,7 +57,7 @@ OPTIONS = {
 )
 def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, small_log, tmp_path, name):
     from headrace.model_file import chosen_models
-    from trainer.trained import load_trained
+    from trainer.serving.trained import load_trained
 
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
     (tmp_path / "options.json").write_text(json.dumps(OPTIONS), encoding="utf-8")

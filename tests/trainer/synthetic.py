@@ -110,7 +110,7 @@ def config(run_dir: Path | str, **options: Any) -> TrainConfig:
 
 def main(run_dir: str, options: str, batches: str) -> None:
     """Train, printing one JSON line an event of the run, flushed."""
-    from trainer.loop import TrainEvent, train
+    from trainer.training.loop import TrainEvent, train
 
     left = itertools.count(int(batches) - 1, -1)
 

@@ -254,7 +254,7 @@ def test_a_job_that_nobody_attends_to_ends(tmp_path: Path, warehouse: Warehouse)
 STOPPED = """
 import sys
 from pathlib import Path
-from headrace.cli.stopping import ended_by_signals
+from headrace.terminal.stopping import ended_by_signals
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import open_home
 home, threads = sys.argv[1:]
