@@ -25,8 +25,8 @@ from pathlib import Path
 
 from benchmarks.support.harness import THREADS, cpu_secs, machine
 from headrace.demo.sample_log import SampleLogConfig, write_sample_log
-from pipelines.fragments.job_results import JobResults
 from pipelines.fragments.work import FragmentResult, FragmentWork
+from pipelines.memoize.job_results import JobResults
 from pipelines.worker.job_committer import group_by_fragment
 from pipelines.worker.worker import WorkerConfig, run_worker
 from transforms.execution.memory import keep_freed_memory

@@ -45,12 +45,12 @@ home, work = sys.argv[2], open(sys.argv[3]).read()
 if sys.argv[4] == "isolated":
     from pipelines.isolation.processes import child_processes
     child_processes().prepare()
-    import pipelines.memoize
+    import pipelines.memoize.pipeline
     from pipelines.isolation.limits import IsolationLimits
     from pipelines.isolation.memoizing import Notorious, memoize_isolated
     memoize_isolated(work, home, child_processes(), IsolationLimits().on_this_machine(1), Notorious())
 else:
-    import pipelines.memoize
+    import pipelines.memoize.pipeline
     from pipelines.fragments.run import PlanCache, memoize_fragment
     from pipelines.fragments.work import FragmentWork
     from warehouse.storage.storage import Storage

@@ -10,7 +10,7 @@ import uuid
 from dataclasses import dataclass
 
 from pipelines.fragments.work import FragmentWork
-from pipelines.memoize import build
+from pipelines.memoize.pipeline import build
 from pipelines.runners.remote import require_reach
 from pipelines.runners.runner import RunnerOptions, run_pipeline
 from pipelines.staging.job_flags import for_job, ready_to_run, template_location

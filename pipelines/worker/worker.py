@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from pipelines.fragments.job_results import JobResults, remove_abandoned_results
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import child_processes
-from pipelines.memoize import run_memoize
+from pipelines.memoize.job_results import JobResults, remove_abandoned_results
+from pipelines.memoize.pipeline import run_memoize
 from pipelines.runners.runner import RunnerOptions
 from pipelines.staging.job_flags import for_job, ready_to_run, refuse_template
 from pipelines.worker.job_committer import WorkInHand

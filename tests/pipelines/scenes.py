@@ -94,7 +94,7 @@ def memo_files(home: Path) -> dict[str, bytes]:
 WORKER = """
 import itertools, sys, time
 from pathlib import Path
-from pipelines.memoize import MemoizeFragments
+from pipelines.memoize.pipeline import MemoizeFragments
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import open_home
 home, name, lease_secs, batch, wait, fragments = sys.argv[1:]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.memoize import NAMESPACE, build
+from pipelines.memoize.pipeline import NAMESPACE, build
 from pipelines.runners.job_server import DECLARED, described
 from pipelines.runners.remote import require_runnable
 from pipelines.runners.runner import RunnerOptions, counters, run_pipeline

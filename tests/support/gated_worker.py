@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pipelines.memoize import MemoizeFragments
+from pipelines.memoize.pipeline import MemoizeFragments
 from pipelines.runners import process_worker
 
 FRAGMENTS_BEFORE_THE_GATE = 2

@@ -16,8 +16,8 @@ JOB = """
 import sys
 from pathlib import Path
 from pipelines.runners.runner import RunnerOptions
-from pipelines.memoize import run_memoize
-from tests.pipelines.test_memoize import leased_works
+from pipelines.memoize.pipeline import run_memoize
+from tests.pipelines.memoize.test_pipeline import leased_works
 runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 options = RunnerOptions(runner, flags=("--direct_running_mode=multi_processing", "--direct_num_workers=2"))
 folder = Path(sys.argv[1])

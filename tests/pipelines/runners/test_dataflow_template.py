@@ -11,7 +11,7 @@ import pytest
 from apache_beam.internal import pickler
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from pipelines.memoize import STEPS, MemoizeFragments
+from pipelines.memoize.pipeline import STEPS, MemoizeFragments
 from pipelines.staging.own_wheel import own_metadata, source_folder, write_wheel
 from pipelines.worker.template import TemplateReport, write_template
 from pipelines.worker.worker import WorkerConfig, run_worker

@@ -140,7 +140,7 @@ def test_the_staged_package_computes_in_an_empty_environment_what_is_computed_he
         path.removeprefix(str(tmp_path / "downloaded")): content for path, content in theirs.items()
     }
     own = {name: place for name, place in modules.items() if name.partition(".")[0] in ROOMS}
-    assert "pipelines.memoize" in own
+    assert "pipelines.memoize.pipeline" in own
     assert children[0] >= 1, "fragments are computed in child processes there too"
     assert all(place.startswith(str(machine.folder)) for place in own.values())
     assert not [place for place in modules.values() if place.startswith(str(REPOSITORY))]

@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 
 import transforms.expressions.expression as hr
-from pipelines.memoize import MemoizeFragments
+from pipelines.memoize.pipeline import MemoizeFragments
 from pipelines.worker.machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from pipelines.worker.progress import WorkProgress
 from pipelines.worker.report import ERRORS_KEPT, WorkerReport

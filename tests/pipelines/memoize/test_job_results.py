@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.fragments.encoded_result import EncodedResult, ResultCounts, decode_line, encode_error
-from pipelines.fragments.job_results import JobResults, awaited_here, deliver
 from pipelines.fragments.work import ComponentOutcome, FragmentResult, PhaseSecs
+from pipelines.memoize.job_results import JobResults, awaited_here, deliver
 from transforms.errors import DataError, StorageError
 from transforms.execution.operator_costs import OperatorWork
 from warehouse.files.column_files import NewFile

@@ -4,7 +4,7 @@
 
 An element is a fragment with every component that is wanted of it. One read of the raw columns, one compiled plan, one
 memo file with a column a component; then a small result, which is how the caller learns of it, whatever machine it ran on
-(:mod:`pipelines.fragments.job_results`). It happens in a child process, and a component that raises, explodes in memory, stalls or crashes costs no
+(:mod:`pipelines.memoize.job_results`). It happens in a child process, and a component that raises, explodes in memory, stalls or crashes costs no
 other component anything (:mod:`pipelines.isolation`).
 """
 
@@ -19,11 +19,11 @@ from apache_beam.metrics import Metrics
 
 from pipelines.errors import MemoizeFailed
 from pipelines.fragments.encoded_result import ResultCounts, encode_error
-from pipelines.fragments.job_results import JobResults, awaited_here, deliver
 from pipelines.fragments.work import ComponentList, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
+from pipelines.memoize.job_results import JobResults, awaited_here, deliver
 from pipelines.runners.bundle_threads import BundleThreads
 from pipelines.runners.elements import Spread, Texts
 from pipelines.runners.remote import require_reach

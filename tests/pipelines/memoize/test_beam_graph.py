@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.ingest.job import ImportJob
-from pipelines.memoize import build
+from pipelines.memoize.pipeline import build
 from pipelines.runners.elements import Spread, Texts
 from pipelines.runners.runner import RunnerOptions, counters, pipeline_options, run_pipeline
 from tests.pipelines.logs import log_schema
@@ -131,7 +131,7 @@ import sys
 import apache_beam as beam
 from pipelines.runners.runner import RunnerOptions, pipeline_options
 from tests.pipelines import test_beam_graph
-from tests.pipelines.test_beam_graph import STEP_NAMES
+from tests.pipelines.memoize.test_beam_graph import STEP_NAMES
 
 options = RunnerOptions("FlinkRunner", flags=("--flink_master=nowhere.invalid:1", "--environment_type=LOOPBACK"))
 

@@ -18,7 +18,7 @@ from pipelines.fragments.work import (
     PhaseSecs,
     WantedComponent,
 )
-from pipelines.memoize import NAMESPACE, STEPS, build, run_memoize
+from pipelines.memoize.pipeline import NAMESPACE, STEPS, build, run_memoize
 from pipelines.runners.runner import RunnerOptions, counters, pipeline_options
 from pipelines.worker.job_committer import group_by_fragment
 from tests.pipelines.scenes import fill, model, open_home, write_log
