@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -19,7 +19,7 @@ from warehouse.matching.causes import find_causes
 from warehouse.matching.decision import Decision
 from warehouse.matching.explain import decisions_of, versions_of
 from warehouse.matching.match import Action, Match
-from warehouse.matching.plan_context import KeepDecision, Market
+from warehouse.matching.plan_context import Market
 from warehouse.matching.submit import blocks, check_client, check_model, model_digest, settings_changed
 from warehouse.matching.survey import Counts, Survey, count_inputs, survey
 from warehouse.memos.coverage import find_coverage
@@ -219,12 +219,11 @@ def _match(
     graph = MergedGraph(tuple(item.component for item in inputs))
     market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    keeps: KeepDecision = market.keeps(record)(graph)
-    decide: Callable[[MergedGraph], KeepDecision] = lambda _: keeps  # noqa: E731
+    decision = market.keep_decision(record, graph)
     mine = versions_of(connection, record.name)
     for first, last in blocks(len(fragments), len(inputs)):
         part = coverage.part(first, last)
-        here = survey(connection, inputs, fragments[first:last], decide, graph=graph, coverage=part)
+        here = survey(connection, inputs, fragments[first:last], decision, coverage=part)
         here = _without(here, queued)
         new = [one for one in here.all_matches if one.action is Action.QUEUE]
         queued |= {one.wanted.memo_key for one in new}

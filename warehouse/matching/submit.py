@@ -139,15 +139,14 @@ def _match(
     fragments = current_fragments(connection, record.table)
     market = Market(connection, config, get_table(connection, record.table), fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    keeps = market.keeps(record)(graph)
+    decision = market.keep_decision(record, graph)
     counts, awaited = Counts(), set[str]()
     for first, last in blocks(len(fragments), len(inputs)):
         found = survey(
             connection,
             inputs,
             fragments[first:last],
-            lambda _: keeps,
-            graph=graph,
+            decision,
             coverage=coverage.part(first, last),
             requeue_evicted=requeue_evicted,
         )
