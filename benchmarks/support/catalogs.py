@@ -41,7 +41,7 @@ from transforms.render import expression_text
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import Catalog
 from warehouse.catalog.migrations import HEAD
-from warehouse.matching.submit import model_digest
+from warehouse.matching.checked_model import model_digest
 from warehouse.tables.table import fragment_identity, memo_key
 
 EVENTS, HOURS, YEAR = "events", "hours", "year"
@@ -218,7 +218,9 @@ class _Filling:
                   for number, read in enumerate(inputs)]  # fmt: skip
         year = model(YEAR, self.size.year_inputs, HOURS)
         # What misses over hours is computed when it is read.
-        listed.append((YEAR, _CLIENTS[0], HOURS, self.size.year_inputs, "none", model_digest(year, HOURS)))
+        listed.append(
+            (YEAR, _CLIENTS[0], HOURS, self.size.year_inputs, "none", model_digest(year, HOURS, year.inputs.values()))
+        )
         listed.append(("waiting", _CLIENTS[1], EVENTS, self.size.waiting_inputs, "all", _made_up("model", "waiting")))
         self.loader.load("clients", ("name", "served", "leased_tasks"), ((name, 0, 0) for name in _CLIENTS))
         self.loader.load(

@@ -104,8 +104,8 @@ def check_inputs(
 
 def resolved_inputs(warehouse: Warehouse, model: Model, table: str) -> tuple[dict[str, Node], dict[str, str]]:
     """The model's components with what full passes found in place, each by itself; and why one of them cannot be."""
-    from warehouse.matching.dry_run import resolution_of
-    from warehouse.matching.submit import check_component
+    from warehouse.matching.checked_model import resolution_of
+    from warehouse.matching.column_checks import check_component
     from warehouse.tables.manifests import get_table
 
     with warehouse.catalog.read() as connection:
@@ -127,7 +127,7 @@ def _sorted_out(
     components: Mapping[str, Node], table: Table, artifacts: Artifacts, refused: dict[str, str]
 ) -> tuple[dict[str, Node], dict[str, str]]:
     """The components that can be run, full passes in place, and why the others cannot."""
-    from warehouse.matching.submit import check_component
+    from warehouse.matching.column_checks import check_component
 
     ready = {}
     for name, root in components.items():
@@ -191,7 +191,7 @@ def _untrainable(name: str, column_type: ColumnType) -> Sequence[Surprise]:
 
 
 def _label_error(table: Table, target: Target) -> str:
-    from warehouse.matching.submit import check_component
+    from warehouse.matching.column_checks import check_component
 
     try:
         if target.component is None:

@@ -18,7 +18,6 @@ from headrace.terminal.output import emit
 if TYPE_CHECKING:
     from headrace.screens.dry_run import DryRunScreen
     from transforms.expressions.model import Model
-    from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
     help="Check and submit models; list, show, explain, read, export and retire them.",
@@ -64,7 +63,8 @@ def submit(
     """Submit the models of a file: match what is memoized, queue what is missing."""
     from headrace.model_file import chosen_models
     from headrace.screens.models import SubmittedRow, SubmittedScreen
-    from warehouse.matching.submit import submit_model
+    from warehouse.matching.checked_model import check_models
+    from warehouse.matching.submit import submit_checked
 
     models = chosen_models(file, model)
     if dry_run and not analyze:
@@ -76,11 +76,14 @@ def submit(
             emit(planned_analyses(warehouse, models, table), as_json=as_json)
             return
         changes = make_analyses(warehouse, models, table).changes if analyze else ()
-        _check_all(warehouse, models, table)
-        for each in models:
-            done = submit_model(warehouse, each, table=table or None, policy=policy or None)
-            analyzed = tuple(change for change in changes if change.model == each.name)
-            rows.append(SubmittedRow(each.client, len(each.inputs), done, analyzed))
+        # A file is submitted as a whole or not at all: all models are checked before the first is submitted.
+        checked = check_models(warehouse, models, table=table or None, policy=policy or None)
+        for each in checked:
+            each.require_analyses()
+        for each in checked:
+            done = submit_checked(warehouse, each)
+            analyzed = tuple(change for change in changes if change.model == done.model)
+            rows.append(SubmittedRow(each.model.client, len(each.inputs), done, analyzed))
     emit(SubmittedScreen(tuple(rows)), as_json=as_json)
 
 
@@ -90,21 +93,6 @@ def _planned(models: Sequence[Model], table: str, policy: str, home: str) -> Dry
 
     with open_warehouse(home) as warehouse:
         return DryRunScreen(plan_submissions(warehouse, models, table=table or None, policy=policy or None))
-
-
-def _check_all(warehouse: Warehouse, models: Sequence[Model], table: str) -> None:
-    """Raise for any of the models before the first is submitted: a file is submitted as a whole or not at all."""
-    from warehouse.matching.submit import check_model, resolve_checked
-    from warehouse.tables.manifests import get_table
-
-    with warehouse.catalog.read() as connection:
-        for model in models:
-            name = table or model.table
-            if name:
-                check_model(model, get_table(connection, name))
-    for model in models:
-        if name := table or model.table:
-            resolve_checked(warehouse, model, name)
 
 
 @app.command("ls")

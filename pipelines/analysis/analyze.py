@@ -18,7 +18,7 @@ from transforms.errors import DataError
 from transforms.expressions.model import Model
 from transforms.graphs.graph import Node, component_document
 from warehouse.files.artifacts import write_artifact
-from warehouse.matching.submit import check_model
+from warehouse.matching.checked_model import check_model
 from warehouse.models.analyses import PartitionData, PlacedAnalysis, record_written, resolve_components
 from warehouse.models.pinned_analyses import prepare_analyses
 from warehouse.storage.storage import Storage

@@ -11,7 +11,7 @@ from transforms.expressions.model import Model
 from warehouse.errors import ArtifactDamaged
 from warehouse.files.artifact_differences import artifact_difference
 from warehouse.files.artifacts import read_artifact
-from warehouse.matching.submit import check_model
+from warehouse.matching.checked_model import check_model
 from warehouse.models.analyses import PlacedAnalysis, resolve_components
 from warehouse.models.pinned_analyses import UsedAnalysis, analysis_identity, pinned_analyses
 from warehouse.storage.storage import Storage

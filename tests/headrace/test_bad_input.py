@@ -157,6 +157,25 @@ def test_options_that_cannot_be(cli, tmp_path):
     assert "names no table" in _models_without_table(cli, tmp_path)
 
 
+ONE_WITHOUT_TABLE = """
+import headrace as hr
+
+first = hr.Model("first", client="c", label="clicked", table="log")
+first.input("length", hr.text("query").length())
+second = hr.Model("second", client="c", label="clicked")
+second.input("length", hr.text("query").length())
+"""
+
+
+def test_a_file_with_one_model_without_a_table_is_refused_as_a_whole(cli, tmp_path, table):
+    path = tmp_path / "models.py"
+    path.write_text(ONE_WITHOUT_TABLE, encoding="utf-8")
+    error = cli("model", "submit", path, status=2).err
+    assert "names no table" in error
+    assert "model second" in error
+    assert cli("model", "ls", "--json").json["models"] == []
+
+
 def test_a_range_without_events(cli, tmp_path, table):
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")

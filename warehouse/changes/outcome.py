@@ -14,6 +14,7 @@ from warehouse.matching.match import Action
 from warehouse.matching.plan_context import Market
 from warehouse.matching.submit import blocks
 from warehouse.matching.survey import survey
+from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import all_models, stored_inputs
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.tables.table import Fragment
@@ -87,12 +88,13 @@ def find_recomputes(
     for model in all_models(connection, live=True):
         if model.table != table:
             continue
-        inputs, keeps, first = stored_inputs(connection, model.id), market.keeps(model), 0
+        inputs, first = stored_inputs(connection, model.id), 0
+        decision = market.keep_decision(model, MergedGraph(tuple(item.component for item in inputs)))
         for item in inputs:
             names.setdefault(item.fingerprint, set()).add(item.name)
         for first, last in blocks(len(placed), len(inputs)):
             block = placed[first:last]
-            found = survey(connection, inputs, block, keeps, requeue_evicted=False)
+            found = survey(connection, inputs, block, decision, requeue_evicted=False)
             for fingerprint, matches in found.matches.items():
                 root = found.graph.operations[fingerprint]
                 read = {column.name for column in raw_columns(root)}

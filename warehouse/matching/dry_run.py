@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from transforms.analysis.full_pass import is_resolved
 from transforms.analysis.target import Target
 from transforms.comparison.difference import difference
-from transforms.errors import InputError
 from transforms.expressions.model import Model
 from transforms.graphs.graph import component_document
 from warehouse.costs.work_estimates import load_estimates
 from warehouse.matching.causes import find_causes
+from warehouse.matching.checked_model import CheckedModel, check_models
 from warehouse.matching.decision import Decision
 from warehouse.matching.explain import decisions_of, versions_of
 from warehouse.matching.match import Action, Match
-from warehouse.matching.plan_context import KeepDecision, Market
-from warehouse.matching.submit import blocks, check_client, check_model, model_digest, settings_changed
+from warehouse.matching.plan_context import Market
+from warehouse.matching.submit import blocks, check_client, settings_changed
 from warehouse.matching.survey import Counts, Survey, count_inputs, survey
 from warehouse.memos.coverage import find_coverage
-from warehouse.models.analyses import Resolution, resolve_components
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, StoredInput, find_model, stored_inputs
-from warehouse.models.pinned_analyses import UsedAnalysis, pinned_analyses
-from warehouse.planning.policy import policy_named
+from warehouse.models.pinned_analyses import UsedAnalysis
 from warehouse.tables.manifests import current_fragments, get_table
 from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
@@ -101,55 +98,30 @@ def plan_submissions(
 
     What an earlier one of them would queue is queued already for those that follow.
     """
-    if policy is not None:
-        policy_named(policy)
     queued: set[str] = set()
-    return tuple(_plan(warehouse, model, table or model.table, policy, queued) for model in models)
+    return tuple(_plan(warehouse, one, queued) for one in check_models(warehouse, models, table=table, policy=policy))
 
 
-def _plan(
-    warehouse: Warehouse, model: Model, name: str | None, policy: str | None, queued: set[str]
-) -> PlannedSubmission:
-    if not name:
-        raise InputError("the model names no table", where=f"model {model.name}",
-                         next_step="Model(..., table=NAME), or submit it with --table NAME")  # fmt: skip
-    if not model.inputs:
-        raise InputError("a model has at least one input", where=f"model {model.name}",
-                         next_step='model.input("name", expression)')  # fmt: skip
+def _plan(warehouse: Warehouse, checked: CheckedModel, queued: set[str]) -> PlannedSubmission:
+    model = checked.model
     with warehouse.catalog.read() as connection:
-        check_model(model, get_table(connection, name))
-    resolution = resolution_of(warehouse, model, name)
-    inputs = [
-        StoredInput(key, root.identity, root) for key, root in resolution.components.items() if is_resolved([root])
-    ]
-    missing = tuple(one.describe() for one in resolution.missing)
-    pinned = tuple(_outdated(one) for one in resolution.used if not one.is_current)
-    with warehouse.catalog.read() as connection:
-        known = get_table(connection, name)
+        known = get_table(connection, checked.table.name)
         before = find_model(connection, model.name)
         check_client(before, model)
-        record, unchanged = _record(model, known, before, policy, inputs, complete=not missing)
-        found = _match(connection, warehouse, known, record, inputs, queued)
+        record, unchanged = _record(checked, known, before)
+        found = _match(connection, warehouse, known, record, checked, queued)
         earlier = {} if before is None else {one.name: one for one in stored_inputs(connection, before.id)}
     planned = (
         PlannedInput(
             item.name, found.counts[item.name], _input_changes(item, earlier, before), found.reasons(item.name)
         )
-        for item in inputs
+        for item in checked.inputs
     )
     changes = (*settings_changed(before, record), *_model_changes(model, known, before, earlier))
+    missing = tuple(one.describe() for one in checked.missing)
+    pinned = tuple(_outdated(one) for one in checked.analyses if not one.is_current)
     return PlannedSubmission(model.name, record.version, model.client, known.name, record.policy, unchanged, changes,
                              tuple(planned), missing, pinned, found.work)  # fmt: skip
-
-
-def resolution_of(warehouse: Warehouse, model: Model, table: str) -> Resolution:
-    """The model's inputs with what submitting would put in place of full passes, as far as they were made."""
-    components = {item.name: item.component for item in model.inputs.values()}
-    if is_resolved(components.values()):
-        return Resolution(components, ())
-    with warehouse.catalog.read() as connection:
-        pinned = pinned_analyses(connection, model.name)
-    return resolve_components(warehouse, components, table, pinned)
 
 
 def _outdated(one: UsedAnalysis) -> str:
@@ -157,28 +129,16 @@ def _outdated(one: UsedAnalysis) -> str:
             f"{one.rows_now or 0:,} are there now")  # fmt: skip
 
 
-def _record(
-    model: Model,
-    table: Table,
-    before: ModelRecord | None,
-    policy: str | None,
-    inputs: Sequence[StoredInput],
-    *,
-    complete: bool,
-) -> tuple[ModelRecord, bool]:
+def _record(checked: CheckedModel, table: Table, before: ModelRecord | None) -> tuple[ModelRecord, bool]:
     """The record that a submission would write, and whether the newest version is it already."""
-    resolved = model.without_inputs()
-    for item in inputs:
-        resolved.inputs[item.name] = replace(
-            model.inputs[item.name], component=item.component, fingerprint=item.fingerprint
-        )
-    identity = model_digest(resolved, table.name)
-    unchanged = complete and before is not None and before.digest == identity
+    model = checked.model
+    unchanged = not checked.missing and before is not None and before.digest == checked.digest
     version = before.version + (not unchanged) if before else 1
     record = ModelRecord(
         id=before.id if before and unchanged else 0, name=model.name, version=version, client=model.client,
-        priority=model.priority, label=model.label, table=table.name, table_version=table.version, digest=identity,
-        live=True, submitted_at=0.0, policy=policy or (before.policy if before else "all"), target=model.target)  # fmt: skip
+        priority=model.priority, label=model.label, table=table.name, table_version=table.version,
+        digest=checked.digest, live=True, submitted_at=0.0,
+        policy=checked.policy or (before.policy if before else "all"), target=model.target)  # fmt: skip
     return record, unchanged
 
 
@@ -208,23 +168,22 @@ def _match(
     warehouse: Warehouse,
     table: Table,
     record: ModelRecord,
-    inputs: Sequence[StoredInput],
+    checked: CheckedModel,
     queued: set[str],
 ) -> _Found:
     """Match the model as submitting does; ``queued`` are the memos that earlier ones would queue, and grows."""
+    inputs, graph = checked.inputs, checked.graph
     found = _Found(inputs)
     if not inputs:
         return found
     fragments = current_fragments(connection, table.name)
-    graph = MergedGraph(tuple(item.component for item in inputs))
     market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    keeps: KeepDecision = market.keeps(record)(graph)
-    decide: Callable[[MergedGraph], KeepDecision] = lambda _: keeps  # noqa: E731
+    decision = market.keep_decision(record, graph)
     mine = versions_of(connection, record.name)
     for first, last in blocks(len(fragments), len(inputs)):
         part = coverage.part(first, last)
-        here = survey(connection, inputs, fragments[first:last], decide, graph=graph, coverage=part)
+        here = survey(connection, inputs, fragments[first:last], decision, coverage=part)
         here = _without(here, queued)
         new = [one for one in here.all_matches if one.action is Action.QUEUE]
         queued |= {one.wanted.memo_key for one in new}

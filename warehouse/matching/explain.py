@@ -13,6 +13,7 @@ from warehouse.matching.decision import Costs, Decision, match_decision, raw_dec
 from warehouse.matching.match import Action
 from warehouse.matching.plan_context import Market, Pricing
 from warehouse.matching.survey import Survey, survey
+from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import get_model, stored_inputs
 from warehouse.planning.cheapest import Alternatives, Label
 from warehouse.planning.policy import Adaptive
@@ -36,7 +37,8 @@ def explain_model(
         inputs = stored_inputs(connection, model.id)
         table = get_table(connection, model.table)
         market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
-        found = survey(connection, inputs, fragments, market.keeps(model))
+        graph = MergedGraph(tuple(item.component for item in inputs))
+        found = survey(connection, inputs, fragments, market.keep_decision(model, graph))
         missing = [one for one in found.all_matches if one.action is Action.QUEUE]
         causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
         decisions = decisions_of(found, causes, versions_of(connection, model_name), model.policy)

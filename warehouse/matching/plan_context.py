@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from sqlalchemy import Connection
 
@@ -19,8 +19,7 @@ from warehouse.planning.policy import Adaptive, Policy, policy_named
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.table import Table
 
-#: Which operations to keep, given those that are ready: the matching policy over one merged graph.
-KeepDecision = Callable[[Collection[str]], Collection[str]]
+_READY, _MISSING = NodeCost(0.0, 0.0), NodeCost(0.0)
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,31 @@ class Pricing:
 
 
 @dataclass(frozen=True)
+class KeepDecision:
+    """Which operations of one merged graph a policy keeps; ``pricing`` is None for a policy that weighs no costs."""
+
+    policy: Policy
+    graph: MergedGraph
+    pricing: Pricing | None
+    _decided: dict[frozenset[str], tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def choose(self, ready: Collection[str]) -> tuple[str, ...]:
+        """What to keep beside what is ready. Equal questions are decided once."""
+        known = frozenset(ready)
+        if known not in self._decided:
+            self._decided[known] = self._decide(known)
+        return self._decided[known]
+
+    def _decide(self, ready: Collection[str]) -> tuple[str, ...]:
+        if self.pricing is not None:
+            return self.pricing.keeping(self.policy, ready)
+        components = tuple(self.graph.components)
+        nodes = [DagNode(identity, (), _READY if identity in ready else _MISSING) for identity in components]
+        labels = self.policy.labels(nodes, components)
+        return tuple(identity for identity in components if labels[identity] is Label.KEEP)
+
+
+@dataclass(frozen=True)
 class Market:
     """Where the figures come from: the catalog, what the warehouse is configured to, and the data that is read."""
 
@@ -134,38 +158,10 @@ class Market:
                 reuse[arg.identity] = max(reuse.get(arg.identity, 1.0), reuse.get(node.identity, 1.0))
         return Pricing(graph, self.costs(graph.nodes, policy.horizon_days), reuse)
 
-    def keeps(self, model: ModelRecord) -> Callable[[MergedGraph], KeepDecision]:
-        """What a submitted model's policy keeps."""
+    def keep_decision(self, model: ModelRecord, graph: MergedGraph) -> KeepDecision:
+        """What a submitted model's policy keeps of its merged graph.
+
+        Costs are looked up only for a policy that weighs them: for the others the components are all there is to know.
+        """
         policy = policy_named(model.policy)
-        return keeps_of(policy, lambda graph: self.pricing(graph, policy, model.name))
-
-
-def keeps_of(policy: Policy, price: Callable[[MergedGraph], Pricing]) -> Callable[[MergedGraph], KeepDecision]:
-    """What a policy keeps, as :func:`warehouse.matching.survey.survey` asks for it. Equal questions are decided once.
-
-    ``price`` is asked only by a policy that weighs costs: for the others the components are all there is to know.
-    """
-
-    def of(graph: MergedGraph) -> KeepDecision:
-        decide = partial(price(graph).keeping, policy) if policy.weighs_costs else partial(_uncosted, policy, graph)
-        decided: dict[frozenset[str], tuple[str, ...]] = {}
-
-        def keeps(ready: Collection[str]) -> tuple[str, ...]:
-            known = frozenset(ready)
-            if known not in decided:
-                decided[known] = decide(known)
-            return decided[known]
-
-        return keeps
-
-    return of
-
-
-_READY, _MISSING = NodeCost(0.0, 0.0), NodeCost(0.0)
-
-
-def _uncosted(policy: Policy, graph: MergedGraph, ready: Collection[str]) -> tuple[str, ...]:
-    components = tuple(graph.components)
-    nodes = [DagNode(identity, (), _READY if identity in ready else _MISSING) for identity in components]
-    labels = policy.labels(nodes, components)
-    return tuple(identity for identity in components if labels[identity] is Label.KEEP)
+        return KeepDecision(policy, graph, self.pricing(graph, policy, model.name) if policy.weighs_costs else None)

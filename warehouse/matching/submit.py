@@ -8,24 +8,18 @@ from functools import partial
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from transforms.analysis.full_pass import is_full_pass, is_resolved
-from transforms.analysis.target import Target
-from transforms.columns.columns import conforms
-from transforms.errors import InputError, TypeMismatch, UnknownColumn
 from transforms.expressions.model import Model
-from transforms.graphs.encoding import digest
-from transforms.graphs.graph import Node, RawColumn, component_document, raw_columns
-from transforms.types import Dense, DType
+from transforms.graphs.graph import component_document
 from warehouse.catalog import schema
 from warehouse.catalog.bulk import insert_rows
 from warehouse.catalog.catalog import insert_absent
 from warehouse.config import WarehouseConfig
 from warehouse.errors import NameTaken
+from warehouse.matching.checked_model import CheckedModel, check_models
 from warehouse.matching.enqueue import queue_survey, replace_waits, write_submission
 from warehouse.matching.plan_context import Market
 from warehouse.matching.survey import Counts, count_pairs, survey
 from warehouse.memos.coverage import find_coverage
-from warehouse.models.analyses import resolve_model
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import (
     ModelRecord,
@@ -37,16 +31,12 @@ from warehouse.models.models import (
     write_components,
 )
 from warehouse.models.pinned_analyses import UsedAnalysis, pin_analyses
-from warehouse.planning.policy import policy_named
-from warehouse.tables.arrow_types import parse_arrow_type
 from warehouse.tables.manifests import current_fragments, get_table
-from warehouse.tables.readable_types import declared_types, unreadable_column
-from warehouse.tables.table import ColumnSchema, Table
+from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
 
 #: Pairs of an input and a fragment that are matched at a time.
 _BLOCK_PAIRS = 200_000
-_LABEL_TYPES = tuple(Dense(dtype) for dtype in (DType.BOOL, DType.INT64, DType.FLOAT64))
 
 
 @dataclass(frozen=True)
@@ -91,34 +81,31 @@ def submit_model(
     stored type does not conform to the declared one, :class:`~warehouse.errors.NotAnalyzed` for full-pass operators that
     nobody analyzed, :class:`~warehouse.errors.UnknownTable` and :class:`NameTaken`.
     """
-    name = table or model.table
-    if not name:
-        raise InputError("the model names no table", where=f"model {model.name}",
-                         next_step="Model(..., table=NAME), or submit it with --table NAME")  # fmt: skip
-    if not model.inputs:
-        raise InputError("a model has at least one input", where=f"model {model.name}",
-                         next_step='model.input("name", expression)')  # fmt: skip
-    if policy is not None:
-        policy_named(policy)
+    (checked,) = check_models(warehouse, [model], table=table, policy=policy)
+    return submit_checked(warehouse, checked)
+
+
+def submit_checked(warehouse: Warehouse, checked: CheckedModel) -> Submission:
+    """Submit a model that was checked: see :func:`submit_model`.
+
+    Its columns are looked at again only where the table has others by now.
+    """
+    checked.require_analyses()
     now = warehouse.clock()
-    graph = _graph(model)
-    used: tuple[UsedAnalysis, ...] = ()
-    if any(is_full_pass(node) for node in graph.nodes):
-        model, used = resolve_with_analyses(warehouse, model, name)
-        graph = _graph(model)
 
     def submit(connection: Connection) -> Submission:
-        known = get_table(connection, name)
-        check_model(model, known, graph)
-        before = find_model(connection, model.name)
-        record, unchanged = _write_model(connection, before, model, known, policy, now)
-        pin_analyses(connection, model.name, record.version, used)
-        inputs = [StoredInput(item.name, item.fingerprint, item.component) for item in model.inputs.values()]
-        counts = _match(connection, warehouse.config, record, inputs, graph, unchanged=unchanged, now=now)
-        changes = settings_changed(before, record)
+        known = get_table(connection, checked.table.name)
+        if known.columns != checked.table.columns:
+            checked.check_columns(known)
+        before = find_model(connection, checked.model.name)
+        record, unchanged = _write_model(connection, before, checked, known, now)
+        pin_analyses(connection, record.name, record.version, checked.analyses)
+        counts = _match(
+            connection, warehouse.config, record, checked.inputs, checked.graph, unchanged=unchanged, now=now
+        )
         return Submission(
-            model.name, record.version, known.name, record.policy, unchanged, **asdict(counts), changes=changes,
-            analyses=used,
+            record.name, record.version, known.name, record.policy, unchanged, **asdict(counts),
+            changes=settings_changed(before, record), analyses=checked.analyses,
         )  # fmt: skip
 
     return warehouse.catalog.run(submit, idempotent=True)
@@ -139,15 +126,14 @@ def _match(
     fragments = current_fragments(connection, record.table)
     market = Market(connection, config, get_table(connection, record.table), fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    keeps = market.keeps(record)(graph)
+    decision = market.keep_decision(record, graph)
     counts, awaited = Counts(), set[str]()
     for first, last in blocks(len(fragments), len(inputs)):
         found = survey(
             connection,
             inputs,
             fragments[first:last],
-            lambda _: keeps,
-            graph=graph,
+            decision,
             coverage=coverage.part(first, last),
             requeue_evicted=requeue_evicted,
         )
@@ -163,24 +149,6 @@ def blocks(fragments: int, inputs: int) -> Iterator[tuple[int, int]]:
     size = max(1, _BLOCK_PAIRS // max(inputs, 1))
     for first in range(0, fragments, size):
         yield first, min(first + size, fragments)
-
-
-def resolve_checked(warehouse: Warehouse, model: Model, table: str) -> Model:
-    """``model`` without full-pass operators: see :func:`resolve_with_analyses`."""
-    return resolve_with_analyses(warehouse, model, table)[0]
-
-
-def resolve_with_analyses(warehouse: Warehouse, model: Model, table: str) -> tuple[Model, tuple[UsedAnalysis, ...]]:
-    """``model`` without full-pass operators, and the analyses that stand for them.
-
-    The model is checked as it was written first. Raises what :func:`check_model` and
-    :func:`~warehouse.models.analyses.resolve_model` raise.
-    """
-    if is_resolved(item.component for item in model.inputs.values()):
-        return model, ()
-    with warehouse.catalog.read() as connection:
-        check_model(model, get_table(connection, table))
-    return resolve_model(warehouse, model, table)
 
 
 def queue_missing(warehouse: Warehouse, model: str | None = None) -> int:
@@ -213,77 +181,6 @@ def _queue_missing(connection: Connection, config: WarehouseConfig, name: str, n
     return _match(connection, config, record, inputs, graph, unchanged=True, now=now, requeue_evicted=False).queued
 
 
-def check_model(model: Model, table: Table, graph: MergedGraph | None = None) -> None:
-    """Raise unless ``table`` has every column the model reads, stored so that it conforms to the declared type.
-
-    ``graph``: that of the model's inputs, where the caller has it.
-    """
-    _check_target(model.target, table, f"model {model.name}, label")
-    graph = graph or _graph(model)
-    columns = [node for node in graph.nodes if isinstance(node, RawColumn)]
-    if all(_is_stored(table, column) for column in columns) and all(
-        graph.columns_of[root.identity] for root in graph.roots
-    ):
-        return  # every column was looked at once, however many inputs read it
-    for item in model.inputs.values():
-        check_component(item.component, table, f"model {model.name}, input {item.name}")
-
-
-def _check_target(target: Target, table: Table, where: str) -> None:
-    if target.component is not None:
-        check_component(target.component, table, where)
-        return
-    label = parse_arrow_type(_column(table, target.label, where))
-    if label is None or not any(conforms(label, kind) for kind in _LABEL_TYPES):
-        raise TypeMismatch("a label is a boolean or a number", where=where, value=str(label), allowed="bool, int, float",
-                           next_step='or an expression, such as label=hr.text("verdict") == "bought"')  # fmt: skip
-
-
-def _graph(model: Model) -> MergedGraph:
-    return MergedGraph(tuple(item.component for item in model.inputs.values()))
-
-
-def _is_stored(table: Table, column: RawColumn) -> bool:
-    """Whether the table has the column, stored so that it conforms to the declared type."""
-    stored = next((known.arrow_type for known in table.columns if known.name == column.name), None)
-    found = None if stored is None else parse_arrow_type(stored)
-    return found is not None and conforms(found, column.type)
-
-
-def check_component(component: Node, table: Table, where: str) -> None:
-    """Raise :class:`UnknownColumn` or :class:`TypeMismatch` unless ``table`` can feed the component."""
-    columns = raw_columns(component)
-    if not columns:
-        raise InputError("this input reads no column: it is the same for every event", where=where,
-                         next_step="leave it out")  # fmt: skip
-    for column in columns:
-        stored = _column(table, column.name, where)
-        found = parse_arrow_type(stored)
-        if found is None or not conforms(found, column.type):
-            raise _not_as_declared(table.column(column.name), column, where)
-
-
-def _not_as_declared(stored: ColumnSchema, column: RawColumn, where: str) -> TypeMismatch:
-    """The error of a column that is declared as another type than it can be read as, with what to do about it."""
-    unreadable, kinds = unreadable_column(stored), declared_types(stored.arrow_type)
-    what = f"column {column.name!r} is not stored as it is declared"
-    step = "declare the stored type and cast it, or store the declared type"
-    if unreadable is not None:
-        what, step = f"column {column.name!r} cannot be read: {unreadable.why}", f"store {unreadable.cast}"
-    elif kinds:
-        step = f"declare it as {kinds[0]} and cast it, or store the declared type"
-    return TypeMismatch(what, where=where, value=f"stored {stored.arrow_type}", allowed=f"declared {column.type}",
-                        next_step=step)  # fmt: skip
-
-
-def _column(table: Table, name: str, where: str) -> str:
-    try:
-        return table.column(name).arrow_type
-    except UnknownColumn as error:
-        raise UnknownColumn(error.what, where=where, value=name, allowed=error.allowed,
-                            next_step=f"headrace table show {table.name} lists the columns") from None  # fmt: skip
-
-
 def settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:
     """What of a model may change without a new version, where it did."""
     if before is None:
@@ -301,19 +198,19 @@ def check_client(before: ModelRecord | None, model: Model) -> None:
 
 
 def _write_model(
-    connection: Connection, before: ModelRecord | None, model: Model, table: Table, policy: str | None, now: float
+    connection: Connection, before: ModelRecord | None, checked: CheckedModel, table: Table, now: float
 ) -> tuple[ModelRecord, bool]:
     """The record of this submission, and whether it is the newest version unchanged, which was ``before``."""
+    model, policy = checked.model, checked.policy
     check_client(before, model)
-    identity = model_digest(model, table.name)
     models = schema.models
-    if before is not None and before.digest == identity:
+    if before is not None and before.digest == checked.digest:
         chosen = policy or before.policy
         connection.execute(
             update(models).where(models.c.id == before.id).values(priority=model.priority, policy=chosen, live=True)
         )
         return replace(before, priority=model.priority, policy=chosen, live=True, table_version=table.version), True
-    write_components(connection, {item.fingerprint: item.component for item in model.inputs.values()}, now)
+    write_components(connection, {item.fingerprint: item.component for item in checked.inputs}, now)
     insert_absent(connection, schema.clients, [{"name": model.client, "served": 0, "leased_tasks": 0}])
     if before is not None:
         connection.execute(update(models).where(models.c.name == model.name).values(live=False))
@@ -321,19 +218,13 @@ def _write_model(
     target = model.target
     connection.execute(insert(models).values(
         name=model.name, version=before.version + 1 if before else 1, client=model.client, priority=model.priority,
-        label=model.label, table_name=table.name, table_version=table.version, digest=identity, live=True,
+        label=model.label, table_name=table.name, table_version=table.version, digest=checked.digest, live=True,
         submitted_at=now, policy=policy or (before.policy if before else "all"),
         label_component=None if target.component is None else component_document(target.component),
         task=target.task, classes=target.classes))  # fmt: skip
     record = get_model(connection, model.name)
     insert_rows(connection, schema.model_inputs, [
         {"model": record.id, "position": position, "name": item.name, "fingerprint": item.fingerprint}
-        for position, item in enumerate(model.inputs.values())
+        for position, item in enumerate(checked.inputs)
     ])  # fmt: skip
     return record, False
-
-
-def model_digest(model: Model, table: str) -> str:
-    """What makes a version of a model: table, label, and the inputs in order. Its priority may change under way."""
-    inputs = [[item.name, item.fingerprint] for item in model.inputs.values()]
-    return digest({"table": table, "label": model.target.identity, "inputs": inputs})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -54,20 +54,18 @@ def survey(
     connection: Connection,
     inputs: Sequence[StoredInput],
     fragments: tuple[PlacedFragment, ...],
-    keeps: Callable[[MergedGraph], KeepDecision],
+    decision: KeepDecision,
     *,
-    graph: MergedGraph | None = None,
     coverage: Coverage | None = None,
     requeue_evicted: bool = True,
 ) -> Survey:
-    """Match the model's graph against what is ready over the fragments, and look up what should be kept and is not.
+    """Match the inputs' merged graph against what is ready over the fragments, and look up what should be kept and is not.
 
-    ``graph``: that of the inputs, and ``coverage`` of its operations over the fragments, where the caller has them.
+    ``coverage``: of its operations over the fragments, where the caller has it.
     """
-    graph = graph or MergedGraph(tuple(item.component for item in inputs))
+    graph = decision.graph
     coverage = coverage or find_coverage(connection, graph.columns(graph.operations), fragments)
-    decide = keeps(graph)
-    kept = tuple(tuple(decide(pattern.slots)) for pattern in coverage.patterns)
+    kept = tuple(decision.choose(pattern.slots) for pattern in coverage.patterns)
     columns = [graph.columns(chosen) for chosen in kept]
     wanted = []
     positions = []

@@ -6,7 +6,7 @@ partition. So it is asked again exactly when its range got other data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -16,7 +16,6 @@ from sqlalchemy import Connection, select
 
 from transforms.analysis.full_pass import PREPROCESSING, Analysis, Finding, analyses, resolve
 from transforms.errors import InputError, listed
-from transforms.expressions.model import Model, ModelInput
 from transforms.graphs.encoding import digest
 from transforms.graphs.graph import Node, raw_columns
 from transforms.time_range import TimeRange, moment_text
@@ -24,7 +23,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import insert_absent
 from warehouse.errors import ArtifactDamaged, NotAnalyzed
 from warehouse.files.artifacts import artifact_path, read_artifact
-from warehouse.models.pinned_analyses import UsedAnalysis, analysis_identity, pinned_analyses
+from warehouse.models.pinned_analyses import UsedAnalysis, analysis_identity
 from warehouse.storage.storage import Storage
 from warehouse.tables.manifests import PlacedFragment, current_fragments
 from warehouse.tables.table import Fragment
@@ -245,21 +244,9 @@ def _compared(
     return replace(pin, rows_now=placed.rows, partitions=len(placed.partitions), is_current=placed.key == pin.key)
 
 
-def resolve_model(warehouse: Warehouse, model: Model, table: str) -> tuple[Model, tuple[UsedAnalysis, ...]]:
-    """``model`` with ordinary operators in place of its full-pass operators, and the analyses that it is resolved with.
-
-    Those that its newest version is pinned to stay, whatever data came since. Raises :class:`NotAnalyzed`, naming each
-    operator, if an analysis is missing.
-    """
-    components = {item.name: item.component for item in model.inputs.values()}
-    with warehouse.catalog.read() as connection:
-        pinned = pinned_analyses(connection, model.name)
-    resolution = resolve_components(warehouse, components, table, pinned)
-    if resolution.missing:
-        raise NotAnalyzed("a model has full-pass operators that nobody analyzed yet", where=f"model {model.name}",
-                          value=listed([one.describe() for one in resolution.missing]),
+def refuse_missing(model: str, missing: Sequence[PlacedAnalysis]) -> None:
+    """Raise :class:`NotAnalyzed`, naming each operator, if an analysis of the model is missing."""
+    if missing:
+        raise NotAnalyzed("a model has full-pass operators that nobody analyzed yet", where=f"model {model}",
+                          value=listed([one.describe() for one in missing]),
                           next_step="headrace analyze MODEL_FILE, or submit it with --analyze")  # fmt: skip
-    resolved = model.without_inputs()
-    for name, root in resolution.components.items():
-        resolved.inputs[name] = ModelInput(name, root, root.identity)
-    return resolved, resolution.used

@@ -1,0 +1,132 @@
+"""A model that was checked against its table: what submitting it and its dry run receive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from sqlalchemy import Connection
+
+from transforms.analysis.full_pass import is_full_pass, is_resolved
+from transforms.errors import InputError
+from transforms.expressions.model import Model, ModelInput
+from transforms.graphs.encoding import digest
+from warehouse.matching.column_checks import check_columns
+from warehouse.models.analyses import PlacedAnalysis, Resolution, refuse_missing, resolve_components
+from warehouse.models.merged_graph import MergedGraph
+from warehouse.models.models import StoredInput
+from warehouse.models.pinned_analyses import UsedAnalysis, pinned_analyses
+from warehouse.planning.policy import policy_named
+from warehouse.tables.manifests import get_table
+from warehouse.tables.table import Table
+from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class CheckedModel:
+    """A model whose columns its table has, as they are declared.
+
+    Attributes:
+        model: the model as it is written.
+        inputs: its inputs, full-pass operators replaced by their outcome; without those that need a ``missing`` analysis.
+        table: the table that it was checked against.
+        policy: the policy that the submission names; None keeps that of the newest version.
+        analyses: the analyses whose outcome replaces full-pass operators.
+        missing: the analyses that must be made first.
+    """
+
+    model: Model
+    inputs: tuple[StoredInput, ...]
+    table: Table
+    policy: str | None = None
+    analyses: tuple[UsedAnalysis, ...] = ()
+    missing: tuple[PlacedAnalysis, ...] = ()
+
+    @cached_property
+    def graph(self) -> MergedGraph:
+        """The merged graph of the inputs."""
+        return MergedGraph(tuple(item.component for item in self.inputs))
+
+    @cached_property
+    def digest(self) -> str:
+        """The identity of the version that submitting makes."""
+        return model_digest(self.model, self.table.name, self.inputs)
+
+    def check_columns(self, table: Table) -> None:
+        """Raise what :func:`~warehouse.matching.column_checks.check_columns` raises unless ``table`` can feed the model."""
+        check_columns(self.model, self.inputs, self.graph, table)
+
+    def require_analyses(self) -> None:
+        """Raise :class:`~warehouse.errors.NotAnalyzed`, naming each operator, if an analysis is missing."""
+        refuse_missing(self.model.name, self.missing)
+
+
+def model_digest(model: Model, table: str, inputs: Iterable[StoredInput | ModelInput]) -> str:
+    """What makes a version of a model: table, label, and the inputs in order. Its priority may change under way."""
+    named = [[item.name, item.fingerprint] for item in inputs]
+    return digest({"table": table, "label": model.target.identity, "inputs": named})
+
+
+def check_models(
+    warehouse: Warehouse, models: Iterable[Model], *, table: str | None = None, policy: str | None = None
+) -> tuple[CheckedModel, ...]:
+    """Check every model over ``table`` (default: the table it names), and put in place what full passes found.
+
+    Raises what :func:`check_model` raises, :class:`~warehouse.errors.UnknownTable`, and :class:`InputError` for a model
+    without a table or an input, and for an unknown policy. An analysis that is missing is no error.
+    """
+    if policy is not None:
+        policy_named(policy)
+    with warehouse.catalog.read() as connection:
+        checked = [check_model(model, _table_of(connection, model, table), policy) for model in models]
+    return tuple(_resolve(warehouse, one) for one in checked)
+
+
+def check_model(model: Model, table: Table, policy: str | None = None) -> CheckedModel:
+    """The model as it is written, if ``table`` has every column it reads, stored so that it conforms to the declared type.
+
+    Raises what :func:`~warehouse.matching.column_checks.check_columns` raises.
+    """
+    inputs = (StoredInput(item.name, item.fingerprint, item.component) for item in model.inputs.values())
+    checked = CheckedModel(model, tuple(inputs), table, policy)
+    checked.check_columns(table)
+    return checked
+
+
+def resolution_of(warehouse: Warehouse, model: Model, table: str) -> Resolution:
+    """The model's inputs with what submitting would put in place of full passes, as far as they were made.
+
+    What its newest version is pinned to stays, whatever data came since.
+    """
+    components = {item.name: item.component for item in model.inputs.values()}
+    if is_resolved(components.values()):
+        return Resolution(components, ())
+    with warehouse.catalog.read() as connection:
+        pinned = pinned_analyses(connection, model.name)
+    return resolve_components(warehouse, components, table, pinned)
+
+
+def _table_of(connection: Connection, model: Model, table: str | None) -> Table:
+    name = table or model.table
+    if not name:
+        raise InputError("the model names no table", where=f"model {model.name}",
+                         next_step="Model(..., table=NAME), or submit it with --table NAME")  # fmt: skip
+    if not model.inputs:
+        raise InputError("a model has at least one input", where=f"model {model.name}",
+                         next_step='model.input("name", expression)')  # fmt: skip
+    return get_table(connection, name)
+
+
+def _resolve(warehouse: Warehouse, checked: CheckedModel) -> CheckedModel:
+    """Replace full-pass operators by their outcome, as far as their analyses were made."""
+    if not any(is_full_pass(node) for node in checked.graph.nodes):
+        return checked
+    found = resolution_of(warehouse, checked.model, checked.table.name)
+    inputs = tuple(
+        StoredInput(name, root.identity, root) for name, root in found.components.items() if is_resolved([root])
+    )
+    resolved = replace(checked, inputs=inputs, analyses=found.used, missing=found.missing)
+    if not found.missing:
+        resolved.check_columns(checked.table)
+    return resolved
