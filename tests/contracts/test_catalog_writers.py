@@ -60,7 +60,7 @@ def opened(url: str, busy_timeout_secs: float = 30.0, sleep: Callable[[float], N
 _COUNT_UP = """
 import sys
 from sqlalchemy import select, update
-from warehouse import schema
+from warehouse.catalog import schema
 from warehouse.catalog.catalog import Catalog
 catalog = Catalog.open(sys.argv[1])
 def count_up(connection):
@@ -197,7 +197,7 @@ def test_an_error_after_a_commit_in_doubt_does_not_say_that_nothing_was_changed(
 _WRITE_AND_HANG = """
 import sys, time
 from sqlalchemy import insert
-from warehouse import schema
+from warehouse.catalog import schema
 from warehouse.catalog.catalog import Catalog
 with Catalog.open(sys.argv[1]).write() as connection:
     connection.execute(insert(schema.clients).values(name="a", served=0, leased_tasks=0))

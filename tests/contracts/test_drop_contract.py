@@ -26,7 +26,8 @@ from warehouse.changes.drop_table import drop_table, plan_drop
 
 _CODE = """
 import os, signal, sys
-from warehouse import Warehouse, WarehouseConfig, drop_table
+from warehouse import Warehouse, WarehouseConfig
+from warehouse.changes import drop_table
 home, url, point = sys.argv[1:]
 
 def kill(*args, **options):

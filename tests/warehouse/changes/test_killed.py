@@ -17,7 +17,8 @@ from warehouse.changes.overlay import fix_columns
 
 _CODE = """
 import os, signal, sys
-from warehouse import Warehouse, WarehouseConfig, storage
+from warehouse import Warehouse, WarehouseConfig
+from warehouse.storage import storage
 from warehouse.changes import append, overlay, publish
 home, point, operation, path = sys.argv[1:]
 
