@@ -52,6 +52,9 @@ setup(
     install_requires=CORE,
     extras_require=EXTRAS,
     entry_points={
-        "console_scripts": ["headrace = headrace.cli.main:main", "headrace-beam-worker = pipelines.beam_worker:main"]
+        "console_scripts": [
+            "headrace = headrace.cli.main:main",
+            "headrace-beam-worker = pipelines.runners.process_worker:main",
+        ]
     },
 )

@@ -1,6 +1,6 @@
 """How long full passes take, and how much memory: many analyses of many partitions, here and by tf.Transform itself.
 
-    python benchmarks/analysis.py [--partitions N] [--analyses N] [--rows N] [--without-tf-transform]
+    python -m benchmarks.analysis [--partitions N] [--analyses N] [--rows N] [--without-tf-transform]
 
 The log is made up: text, integers, numbers and a label, an hourly partition a file. Each side runs in a process of its own
 and reports its peak, and the seconds of all its threads: on a machine that does other things too these compare. tf.Transform gets the same rows as one dataset (``AnalyzeDataset``); what it finds is compared:
@@ -21,8 +21,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import numpy as np
@@ -30,14 +30,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import transforms.expression as hr
-from benchmarks.harness import machine, peak_bytes
+import transforms.expressions.expression as hr
+from benchmarks.support.harness import machine, peak_bytes
 from pipelines.analysis.analyze import analyze_model
-from transforms.model import Model
+from transforms.expressions.model import Model
 from transforms.time_range import between
-from warehouse.artifacts import read_artifact
 from warehouse.config import WarehouseConfig
-from warehouse.register import register_table
+from warehouse.files.artifacts import read_artifact
+from warehouse.tables.register import register_table
 from warehouse.warehouse import Warehouse
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def _side(side: str, folder: str, options: argparse.Namespace) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--side", side, "--folder", folder, "--analyses", str(options.analyses),
+    command = [sys.executable, "-m", "benchmarks.analysis", "--side", side, "--folder", folder, "--analyses", str(options.analyses),
                "--partitions", str(options.partitions)]  # fmt: skip
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])

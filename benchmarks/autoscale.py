@@ -1,6 +1,6 @@
 """What `headrace work --autoscale-hint` is worth: a day with a tenfold surge in one hour, simulated under four fleets.
 
-    python benchmarks/autoscale.py [--small] [--seed N]
+    python -m benchmarks.autoscale [--small] [--seed N]
 
 The hint decides every minute, and knows the queue but not the future; the estimates it sees are off by up to half. Beside it:
 a fleet of the size that the whole day needs on average, one of the size that the surge needs, and the hours that no fleet can
@@ -13,15 +13,11 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from pipelines.simulation.fleet import FleetConfig
-from pipelines.simulation.surge import Policy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
-from warehouse.capacity import CapacitySettings
+from tests.simulation.fleet import FleetConfig
+from tests.simulation.surge import Policy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
+from warehouse.scheduling.capacity import CapacitySettings
 
 THREADS = 4
 START_SECS = 60.0

@@ -1,9 +1,9 @@
 """How long submitting, solving and searching take against big catalogs, beside their targets.
 
-    python benchmarks/catalog_scale.py [--database sqlite|postgresql|both] [--keep FOLDER] [--submissions 40] [--small]
+    python -m benchmarks.catalog_scale [--database sqlite|postgresql|both] [--keep FOLDER] [--submissions 40] [--small]
                                        [--components N]
 
-The catalogs are made first (``benchmarks/catalogs.py``): PostgreSQL with 1 M components and 20 M memos over the table
+The catalogs are made first (``benchmarks/support/catalogs.py``): PostgreSQL with 1 M components and 20 M memos over the table
 ``events``, SQLite with 100,000 and 2 M; both besides a table of 8,760 hourly partitions and the memos of one model over it.
 ``--keep`` keeps them for another run. A submission is timed from the model object to the answer, commit included.
 """
@@ -25,26 +25,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from sqlalchemy import event, func, select
 
-from benchmarks.catalogs import BEGAN_AT, DATABASES, EVENTS, HOUR_SECS, HOURS, YEAR, Size, made
-from benchmarks.harness import machine
-from benchmarks.scale_models import choose, model
-from transforms.model import Model
+from benchmarks.support.catalogs import BEGAN_AT, DATABASES, EVENTS, HOUR_SECS, HOURS, YEAR, Size, made
+from benchmarks.support.harness import machine
+from benchmarks.support.scale_models import choose, model
+from transforms.expressions.model import Model
 from warehouse import (
     ComponentQuery,
     Submission,
     Warehouse,
     WarehouseConfig,
     read_solution,
-    schema,
     search_components,
     submit_model,
 )
-from warehouse.manifests import current_fragments
-from warehouse.solution import ReadSolution
+from warehouse.catalog import schema
+from warehouse.solution.solution import ReadSolution
+from warehouse.tables.manifests import current_fragments
 
 SIZES = {"postgresql": Size(1_000_000), "sqlite": Size(100_000)}
 SMALL = Size(600, fragments=4, real=300, hours=48, inputs=50, in_file=60, waiting=5)

@@ -18,13 +18,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from tests.chaos.havoc import small_disk
 from tests.chaos.scene import COMPONENTS, HOURS, write_log
 from tests.chaos.storm import Outcome, run_storm
 from tests.chaos.test_fifty_faults import run_and_check
-from tests.postgresql import PostgresServer, running
+from tests.support.postgresql import PostgresServer, running
 
 _DISK_BYTES = 64 << 20
 

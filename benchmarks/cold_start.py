@@ -1,6 +1,6 @@
 """How long a new process takes to its first transform: with the kernels compiled before, and never before on this machine.
 
-    python benchmarks/cold_start.py [--rounds R]
+    python -m benchmarks.cold_start [--rounds R]
 
 Seconds from starting Python to the end of the first run of the search log's components (transform_throughput.py) over
 1,000 rows, imports included. Kernels are kept in a folder of their own here, empty for the first process.
@@ -17,9 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.harness import machine
+from benchmarks.support.harness import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,8 +25,8 @@ FIRST_TRANSFORM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import pyarrow.parquet as pq
-from transforms.expression import concat, text
-from transforms.plan import compile_plan
+from transforms.expressions.expression import concat, text
+from transforms.execution.plan import compile_plan
 query, title, category = (text(name) for name in ("query", "title", "category"))
 inputs = {"overlap": concat(query.unigrams() & title.unigrams(), category.unigrams()).hash_buckets(1_000_000)}
 inputs |= {f"c{i}": text(f"c{i}").fill_null("").hash_buckets(1_000_000) for i in range(1, 27)}
@@ -47,7 +45,7 @@ def secs_of_a_process(source: Path, kernels: Path) -> float:
 
 def main() -> int:
     """Measure both."""
-    from benchmarks.search_log import generate
+    from benchmarks.support.search_log import generate
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,34 +1,31 @@
 """The constants of the cost model: CPU seconds a stored byte for reading and writing, and a column's fixed seconds.
 
-    python benchmarks/cost_model.py [--rows 300000]
+    python -m benchmarks.cost_model [--rows 300000]
 
 A generated search log is registered, and the components of transform_throughput.py are computed over it and written to one memo
 file, as a worker does. Reading is what a read solution does, checksums checked; bytes are those on disk. Each figure is the least
-CPU time of the passes. The fixed part is told apart by doing the same with a hundredth of the rows. `warehouse/rates.py` quotes what
+CPU time of the passes. The fixed part is told apart by doing the same with a hundredth of the rows. `warehouse/planning/rates.py` quotes what
 this prints.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import pyarrow.parquet as pq
 
-from benchmarks.harness import machine
-from benchmarks.search_log import generate
+from benchmarks.support.harness import machine
+from benchmarks.support.search_log import generate
 from benchmarks.transform_throughput import components
-from transforms.memory import keep_freed_memory
-from transforms.plan import compile_plan
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import compile_plan
 from warehouse import Warehouse, WarehouseConfig, read_raw, register_table, write_memo_file
-from warehouse.manifests import current_fragments
-from warehouse.memo_file import read_memo_file
+from warehouse.files.memo_file import read_memo_file
+from warehouse.tables.manifests import current_fragments
 
 _PASSES = 25
 

@@ -1,6 +1,6 @@
 """What training gives without any option, beside scikit-learn's logistic regression on the same inputs.
 
-    python benchmarks/default_quality.py [--data FOLDER] [--log NAME ...]
+    python -m benchmarks.default_quality [--data FOLDER] [--log NAME ...]
 
 For each log: partitions in time order, the last share of them tests. Headrace trains with no option set and is measured
 on the test partitions. LogisticRegression has its defaults and gets what Headrace's inputs give: a column for every hashed
@@ -22,25 +22,25 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.harness import machine
-from benchmarks.quality_logs import MADE_UP, QualityLog, public_logs
-from trainer.choosing import choose_config
+from benchmarks.support.harness import machine
+from benchmarks.support.quality_logs import MADE_UP, QualityLog, public_logs
 from trainer.config import TrainConfig
-from trainer.inputs import InputLayout, TypedInput, lay_out
-from trainer.loop import train
-from trainer.metrics import normalized_entropy
-from trainer.readers import DecodedFragment, decode
-from trainer.run_identity import in_time_order
-from trainer.trained import load_trained
+from trainer.data.readers import DecodedFragment, decode
+from trainer.model.inputs import InputLayout, TypedInput, lay_out
+from trainer.model.metrics import normalized_entropy
+from trainer.runs.identity import in_time_order
+from trainer.serving.trained import load_trained
+from trainer.training.choosing import choose_config
+from trainer.training.loop import train
 from warehouse import Warehouse, WarehouseConfig, read_fragment, read_solution, register_table, submit_model
-from warehouse.solution import ReadSolution, SolutionFragment
+from warehouse.solution.parts import SolutionFragment
+from warehouse.solution.solution import ReadSolution
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """DirectRunner: how much of a worker's wall time is neither kernels nor reading and writing files, over 10 M rows.
 
-    python benchmarks/direct_runner_overhead.py [--rows 10000000] [--hours 12] [--small]
+    python -m benchmarks.direct_runner_overhead [--rows 10000000] [--hours 12] [--small]
 
 The three models of `examples/search_ads.py` over the sample log, memoized by one worker from the first lease until nothing is left.
 What its children spend in kernels, in reading raw columns (digests checked) and in writing memo files (synced) they measure
@@ -23,22 +23,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.harness import THREADS, cpu_secs, machine
-from headrace.sample_log import SampleLogConfig, write_sample_log
-from pipelines.fragment_work import FragmentResult, FragmentWork
-from pipelines.job_results import JobResults
-from pipelines.work_in_hand import group_by_fragment
-from pipelines.worker import WorkerConfig, run_worker
-from transforms.graph import component_from_document
-from transforms.memory import keep_freed_memory
-from transforms.model import Model
-from transforms.plan import Plan, compile_plan
+from benchmarks.support.harness import THREADS, cpu_secs, machine
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
+from pipelines.fragments.work import FragmentResult, FragmentWork
+from pipelines.memoize.job_results import JobResults
+from pipelines.worker.job_committer import group_by_fragment
+from pipelines.worker.worker import WorkerConfig, run_worker
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import Plan, compile_plan
+from transforms.expressions.model import Model
+from transforms.graphs.graph import component_from_document
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, release_tasks, submit_model
-from warehouse.memo_file import write_memo_file
-from warehouse.reader import read_raw
-from warehouse.storage import Storage
+from warehouse.files.memo_file import write_memo_file
+from warehouse.storage.storage import Storage
+from warehouse.tables.raw import read_raw
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TARGET = 0.15

@@ -1,6 +1,6 @@
 """From a raw log to a first trained model, as docs/your-own-log.md has it: each command a process of its own, and its time.
 
-    python benchmarks/first_model.py [--rows 100000]
+    python -m benchmarks.first_model [--rows 100000]
 
 Prints for CSV, TSV, JSON lines and Parquet the seconds of each command and of all, with compiled kernels kept from before.
 """
@@ -16,8 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.support.own_log_page import chapter
 from tests.support.own_logs import write_coupons, write_installs, write_installs_tsv, write_news

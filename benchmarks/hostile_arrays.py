@@ -1,6 +1,6 @@
 """Every operator over Arrow arrays that no well-behaved program writes: reads and writes out of bounds, which must be 0.
 
-    python benchmarks/hostile_arrays.py [--arrays N] [--seed N] [--without-bounds-checks] [--folder PATH]
+    python -m benchmarks.hostile_arrays [--arrays N] [--seed N] [--without-bounds-checks] [--folder PATH]
 
 Every buffer stands before, or behind, a page that cannot be touched, and the kernels are compiled with numba's bounds checks,
 which takes minutes the first time: they are kept in ``--folder``. A trial that kills its process is counted and printed by
@@ -10,12 +10,9 @@ its seed and number; ``python -m tests.transforms.hostile_trials --seed S --firs
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.transforms.hostile_trials import Tally, run_apart
 

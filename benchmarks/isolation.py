@@ -1,6 +1,6 @@
 """What it costs that fragments are computed in child processes, beside computing them in this process.
 
-    python benchmarks/isolation.py [--small] [--rounds R]
+    python -m benchmarks.isolation [--small] [--rounds R]
 
 The same work both ways, on as many threads as there are cores: many small fragments, then a few large ones, four components
 each, memo files written and compared to the byte. Then the time from starting Python to the first memo, Beam imported as a
@@ -19,24 +19,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import THREADS, Measured, Side, machine, measure
-from benchmarks.search_log import generate
-from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import FragmentWork
+from benchmarks.support.harness import THREADS, Measured, Side, machine, measure
+from benchmarks.support.search_log import generate
+from pipelines.fragments.run import PlanCache, memoize_fragment
+from pipelines.fragments.work import FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
-from pipelines.work_in_hand import group_by_fragment
-from transforms.expression import text
-from transforms.model import Model
+from pipelines.worker.job_committer import group_by_fragment
+from transforms.expressions.expression import text
+from transforms.expressions.model import Model
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, submit_model
-from warehouse.rates import Rates
-from warehouse.storage import Storage
+from warehouse.planning.rates import Rates
+from warehouse.storage.storage import Storage
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,15 +45,15 @@ home, work = sys.argv[2], open(sys.argv[3]).read()
 if sys.argv[4] == "isolated":
     from pipelines.isolation.processes import child_processes
     child_processes().prepare()
-    import pipelines.memoize
+    import pipelines.memoize.pipeline
     from pipelines.isolation.limits import IsolationLimits
     from pipelines.isolation.memoizing import Notorious, memoize_isolated
     memoize_isolated(work, home, child_processes(), IsolationLimits().on_this_machine(1), Notorious())
 else:
-    import pipelines.memoize
-    from pipelines.fragment_run import PlanCache, memoize_fragment
-    from pipelines.fragment_work import FragmentWork
-    from warehouse.storage import Storage
+    import pipelines.memoize.pipeline
+    from pipelines.fragments.run import PlanCache, memoize_fragment
+    from pipelines.fragments.work import FragmentWork
+    from warehouse.storage.storage import Storage
     memoize_fragment(Storage(home), FragmentWork.from_json(work), PlanCache())
 """
 

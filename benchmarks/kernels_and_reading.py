@@ -1,6 +1,6 @@
 """How long the kernels take against reading the same columns from Parquet: CPU seconds of one thread.
 
-    python benchmarks/kernels_and_reading.py [--rows N] [--log ml1m_joined.tsv.gz]
+    python -m benchmarks.kernels_and_reading [--rows N] [--log ml1m_joined.tsv.gz]
 
 The work is that of transform_throughput.py and, with ``--log`` or on its generated log, of movielens_throughput.py. Both
 halves of each row group are timed one after the other, best of five passes; kernels include the conversion to Arrow.
@@ -15,16 +15,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import benchmarks.movielens_throughput as films
 import benchmarks.transform_throughput as ads
-from benchmarks.harness import machine
-from benchmarks.ours import RowGroups
-from benchmarks.search_log import generate
-from transforms.graph import Node
-from transforms.memory import keep_freed_memory
-from transforms.plan import compile_plan
+from benchmarks.support.harness import machine
+from benchmarks.support.ours import RowGroups
+from benchmarks.support.search_log import generate
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import compile_plan
+from transforms.graphs.graph import Node
 
 PASSES = 5
 

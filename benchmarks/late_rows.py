@@ -1,6 +1,6 @@
 """What 1 % late rows cost: the rows that are computed again, beside what coarser bookkeeping would compute.
 
-    python benchmarks/late_rows.py [--rows 4000000] [--hours 48] [--late 0.01]
+    python -m benchmarks.late_rows [--rows 4000000] [--hours 48] [--late 0.01]
 
 A table of hourly partitions is memoized for a model of four inputs; then late rows of all hours are appended, a label
 column is overlaid, one raw column is corrected in one partition, and events are retracted. After each change a real
@@ -10,7 +10,6 @@ worker runs until nothing is left; what it computed is counted in values (rows x
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
@@ -20,12 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.harness import machine
-from pipelines.worker import WorkerConfig, run_worker
-from transforms.expression import cross, float32, int64, text
-from transforms.model import Model
+from benchmarks.support.harness import machine
+from pipelines.worker.worker import WorkerConfig, run_worker
+from transforms.expressions.expression import cross, float32, int64, text
+from transforms.expressions.model import Model
 from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
 from warehouse.changes.append import append_rows
 from warehouse.changes.deletion import delete_rows

@@ -1,6 +1,6 @@
 """What sharing saves: 22 models with 95 % of their inputs in common, shared against each model transforming for itself.
 
-    python benchmarks/many_models.py [--logs sample globo] [--rows 300000] [--hours 24] [--partition-by hour] [--globo FOLDER]
+    python -m benchmarks.many_models [--logs sample globo] [--rows 300000] [--hours 24] [--partition-by hour] [--globo FOLDER]
         [--small]
 
 CPU seconds, user and system, of whole processes and their children. *For itself* is the reader that trainers use over raw
@@ -27,16 +27,14 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.fleets import MODELS, SHARED, Fleet, news_fleet, search_fleet
-from benchmarks.harness import machine
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from benchmarks.support.fleets import MODELS, SHARED, Fleet, news_fleet, search_fleet
+from benchmarks.support.harness import machine
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import FormatOptions, prepare
-from pipelines.log_schema import PartitionBy
-from transforms.memory import keep_freed_memory
-from transforms.model import Model
-from transforms.plan import compile_plan
+from pipelines.log_schemas.schema import PartitionBy
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import compile_plan
+from transforms.expressions.model import Model
 from warehouse import (
     ReadSolution,
     Warehouse,
@@ -47,8 +45,8 @@ from warehouse import (
     register_table,
     submit_model,
 )
-from warehouse.manifests import current_fragments
-from warehouse.rates import MEASURED_RATES, Rates
+from warehouse.planning.rates import MEASURED_RATES, Rates
+from warehouse.tables.manifests import current_fragments
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TARGET_RATIO = 7.5
@@ -203,7 +201,7 @@ def _reading(home: Path, models: Sequence[Model], rates: Rates) -> tuple[Reading
 
 def _check_equal(folder: Path, alone: ReadSolution, shared: ReadSolution) -> None:
     """Both sides read the same values."""
-    from warehouse.storage import Storage
+    from warehouse.storage.storage import Storage
 
     tables = [read_fragment(Storage(str(folder / home)), solution, next(iter(solution.fragments)))
               for home, solution in (("alone", alone), ("shared", shared))]  # fmt: skip
@@ -214,7 +212,7 @@ def _check_equal(folder: Path, alone: ReadSolution, shared: ReadSolution) -> Non
 def _memos(home: Path) -> int:
     from sqlalchemy import func, select
 
-    from warehouse import schema
+    from warehouse.catalog import schema
 
     with Warehouse.open(WarehouseConfig(str(home))) as warehouse, warehouse.catalog.read() as connection:
         ready = select(func.count()).select_from(schema.memos).where(schema.memos.c.state == "READY")

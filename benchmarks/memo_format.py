@@ -1,18 +1,18 @@
 """Which file format for memos? Writing, reading all columns, reading one of 50, and size, for several formats.
 
-    python benchmarks/memo_format.py [--rows 250000] [--repeat 5] [--small]
+    python -m benchmarks.memo_format [--rows 250000] [--repeat 5] [--small]
 
 The columns are what memos are: ragged hashed ids, some of them of the same lengths, dense hashed ids, dense small ids, floats.
 CPU seconds of this process, all threads; sides run in turn, so that a slow moment of the machine hits all of them, and the best
 of the repeats counts. Every side is read back and compared, in its original type, and written twice and compared byte for byte.
-The two memo formats vouch for what they give back and are on disk for good (fsync) when writing ends; the others do neither.
+Files of changes and memo files are verified when they are read, and are on disk for good (fsync) when writing ends; the others
+are neither.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,13 +24,12 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.harness import machine
-from transforms.memory import keep_freed_memory
+from benchmarks.support.harness import machine
+from transforms.execution.memory import keep_freed_memory
 from warehouse import Storage, write_memo_file
-from warehouse.arrow_file import read_arrow_file, write_arrow_file
-from warehouse.memo_file import MemoFile, read_memo_file
+from warehouse.files.arrow_file import read_arrow_columns, write_arrow_file
+from warehouse.files.column_files import MemoFile
+from warehouse.files.memo_file import read_memo_file
 
 COLUMNS = 50
 
@@ -120,20 +119,30 @@ def ipc_side(name: str, narrow: bool, compression: str | None) -> Side:
 def memo_side(
     name: str,
     write_file: Callable[..., MemoFile],
-    read_file: Callable[[Storage, str, Sequence[str], str], dict[str, pa.Array]],
+    read_file: Callable[[Storage, MemoFile, Sequence[str]], dict[str, pa.Array]],
 ) -> Side:
     storage = Storage("/")
-    digests: dict[str, str] = {}
+    files: dict[str, MemoFile] = {}
 
     def write(table: pa.Table, path: str) -> None:
         columns = {column: table.column(column).chunk(0) for column in table.column_names}
-        digests[path] = write_file(storage, path, columns).checksum
+        files[path] = write_file(storage, path, columns)
 
     def read(path: str, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
-        found = read_file(storage, path, columns, digests[path])
+        found = read_file(storage, files[path], columns)
         return pa.table([found[column] for column in columns], schema=schema)
 
     return Side(name, write, read)
+
+
+def read_memo(storage: Storage, file: MemoFile, names: Sequence[str]) -> dict[str, pa.Array]:
+    """The columns, verified by the file's one checksum."""
+    return read_memo_file(storage, file.path, names, file.checksum)
+
+
+def read_change(storage: Storage, file: MemoFile, names: Sequence[str]) -> dict[str, pa.Array]:
+    """The columns, verified by the digest of each one's values."""
+    return read_arrow_columns(storage, file.path, {name: file.columns[name].checksum for name in names})
 
 
 PLAIN = {"use_dictionary": False, "write_statistics": False}
@@ -160,8 +169,8 @@ def sides() -> list[Side]:
         ipc_side("arrow ipc, narrowed, no compression", True, None),
         ipc_side("arrow ipc lz4, narrowed", True, "lz4"),
         ipc_side("arrow ipc zstd, narrowed", True, "zstd"),
-        memo_side("memo format 2: that, with SHA-256", write_arrow_file, read_arrow_file),
-        memo_side("memo format 3", write_memo_file, read_memo_file),
+        memo_side("files of changes: that, with SHA-256", write_arrow_file, read_change),
+        memo_side("memo format 3", write_memo_file, read_memo),
     ]  # fmt: skip
 
 

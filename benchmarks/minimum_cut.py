@@ -1,6 +1,6 @@
 """How long the cheapest plan takes: the decision of a submission, over merged DAGs of four shapes.
 
-    python benchmarks/minimum_cut.py [--nodes 10000] [--rounds 1]
+    python -m benchmarks.minimum_cut [--nodes 10000] [--rounds 1]
 
 Both sides build the same network from the same DAG and give the same plan, which is checked. What is compared are ratios within
 a round. A chain is 5,000 nodes deep at most. The sides are warmed up on a small DAG first; what compiling costs a process that finds
@@ -11,16 +11,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.harness import Side, machine, measure
-from tests.warehouse.dags import SHAPES, by_networkx, random_dag
-from warehouse.cheapest import CheapestPlan, cheapest_plan
-from warehouse.minimum_cut import Solver, by_push_relabel
+from benchmarks.support.harness import Side, machine, measure
+from tests.warehouse.planning.dags import SHAPES, by_networkx, random_dag
+from warehouse.planning.cheapest import CheapestPlan, cheapest_plan
+from warehouse.planning.minimum_cut import Solver, by_push_relabel
 
 _SIDES = {"ours": by_push_relabel, "networkx": by_networkx}
 _DEEPEST = 5_000

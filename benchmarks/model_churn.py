@@ -1,8 +1,8 @@
 """Hit rate over a simulated year of model churn, week by week, and what each matching policy gets of the same year.
 
-    python benchmarks/model_churn.py [--days 365] [--seed 5] [--policies all adaptive none] [--small]
+    python -m benchmarks.model_churn [--days 365] [--seed 5] [--policies all adaptive none] [--small]
 
-Models are cloned, edited by one feature and retired, and new hours of data arrive every day (`benchmarks/churn.py` says what is
+Models are cloned, edited by one feature and retired, and new hours of data arrive every day (`benchmarks/support/churn.py` says what is
 assumed). The catalog is real (SQLite), and so are registering, submitting, queueing, leasing, committing, retiring and solving;
 memo files are pretended: their bytes, and the seconds that they and reading would take, are what the cost model estimates of
 components that nobody measured. Each file of the log holds a few rows and counts as an hour of a million.
@@ -28,17 +28,15 @@ from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import Connection, func, select, update
 
-from benchmarks.churn import Born, ChurnConfig, Day, churn, readers_a_component
-from benchmarks.harness import machine
-from benchmarks.scale_models import COLUMNS, model
-from transforms.graph import Node, RawColumn, component_from_document
-from transforms.model import Model
+from benchmarks.support.churn import Born, ChurnConfig, Day, churn, readers_a_component
+from benchmarks.support.harness import machine
+from benchmarks.support.scale_models import COLUMNS, model
+from transforms.expressions.model import Model
+from transforms.graphs.graph import Node, RawColumn, component_from_document
 from warehouse import (
     LeasedTask,
     MemoWritten,
@@ -49,18 +47,19 @@ from warehouse import (
     queue_missing,
     read_solution,
     register_table,
-    schema,
     submit_model,
 )
-from warehouse.costs import CostModel
-from warehouse.coverage import find_coverage
-from warehouse.manifests import PlacedFragment, current_fragments
-from warehouse.memo_file import NewFile, memo_path
-from warehouse.merged import MergedGraph
-from warehouse.rates import LIST_PRICES
-from warehouse.retire import retire_model
-from warehouse.reuse import record_read
-from warehouse.task_states import MemoState
+from warehouse.catalog import schema
+from warehouse.costs.cost_model import CostModel
+from warehouse.costs.reuse import record_read
+from warehouse.files.column_files import NewFile
+from warehouse.files.memo_file import memo_path
+from warehouse.memos.coverage import find_coverage
+from warehouse.models.merged_graph import MergedGraph
+from warehouse.models.retire import retire_model
+from warehouse.planning.rates import LIST_PRICES
+from warehouse.scheduling.task_states import MemoState
+from warehouse.tables.manifests import PlacedFragment, current_fragments
 
 TARGET = 0.95
 TABLE = "events"

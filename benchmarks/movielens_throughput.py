@@ -1,6 +1,6 @@
 """The same on a log of films: tokens and 2-grams of titles, genres, users, crosses, all hashed into buckets.
 
-    python benchmarks/movielens_throughput.py [--log ml1m_joined.tsv.gz] [--rounds R]
+    python -m benchmarks.movielens_throughput [--log ml1m_joined.tsv.gz] [--rounds R]
 
 ``--log`` is MovieLens-1M as tab-separated lines with a header: split, user_id, seq, gender, age, occupation, zip, movie_id,
 title, genres (``A|B|C``). Without it a log of the same size and shape is generated. Every side reads the same Parquet
@@ -19,18 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from benchmarks.harness import THREADS, Side, afresh, machine, measure, table
-from benchmarks.ours import run_in_process, run_on_beam
-from benchmarks.rivals import differing_counts, differing_from_tft, read, run_duckdb, run_polars, run_tft
-from transforms.expression import cross, text
-from transforms.graph import Node
+from benchmarks.support.harness import THREADS, Side, afresh, machine, measure, table
+from benchmarks.support.ours import run_in_process, run_on_beam
+from benchmarks.support.rivals import differing_counts, differing_from_tft, read, run_duckdb, run_polars, run_tft
+from transforms.expressions.expression import cross, text
+from transforms.graphs.graph import Node
 
 if TYPE_CHECKING:
     import polars as pl

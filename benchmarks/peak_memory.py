@@ -1,6 +1,6 @@
 """How much memory one fragment takes: the peak of a process that reads, computes and writes it, against its Arrow bytes.
 
-    python benchmarks/peak_memory.py [--rows N]
+    python -m benchmarks.peak_memory [--rows N]
 
 The fragment is a file of the search log, the components those of transform_throughput.py. The process does what a worker
 does with a fragment, all row groups at once: reads and verifies it, computes, writes the memo file, and reports its peak.
@@ -17,14 +17,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import pyarrow.parquet as pq
 
-from benchmarks.harness import machine, peak_bytes
-from benchmarks.search_log import generate
+from benchmarks.support.harness import machine, peak_bytes
+from benchmarks.support.search_log import generate
 from warehouse.config import WarehouseConfig
-from warehouse.register import register_table
+from warehouse.tables.register import register_table
 from warehouse.warehouse import Warehouse
 
 
@@ -45,7 +43,7 @@ def main() -> int:
         arrow_bytes = pq.read_table(partition / "part.parquet", partitioning=None).nbytes
         with Warehouse.open(WarehouseConfig(home=str(Path(name) / "home"))) as warehouse:
             register_table(warehouse, "log", str(Path(name) / "log"))
-        command = [sys.executable, __file__, "--in-folder", name]
+        command = [sys.executable, "-m", "benchmarks.peak_memory", "--in-folder", name]
         peak = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
     taken = peak["after_bytes"] - peak["before_bytes"]
     print(machine())
@@ -57,12 +55,12 @@ def main() -> int:
 
 def _peak(folder: Path) -> dict[str, int]:
     from benchmarks.transform_throughput import components
-    from pipelines.fragment_run import PlanCache, memoize_fragment
-    from pipelines.fragment_work import FragmentWork, WantedComponent
-    from transforms.canonical import canonicalize
-    from transforms.graph import component_document
-    from transforms.memory import keep_freed_memory
-    from warehouse.manifests import table_manifests
+    from pipelines.fragments.run import PlanCache, memoize_fragment
+    from pipelines.fragments.work import FragmentWork, WantedComponent
+    from transforms.execution.memory import keep_freed_memory
+    from transforms.graphs.canonical import canonicalize
+    from transforms.graphs.graph import component_document
+    from warehouse.tables.manifests import table_manifests
 
     keep_freed_memory()
     with Warehouse.open(WarehouseConfig(home=str(folder / "home"))) as warehouse:

@@ -1,6 +1,6 @@
 """Raw bytes read for 100 components over one partition, against one plain read of the same columns and 100 separate reads.
 
-    python benchmarks/raw_bytes_read.py [--rows 300000] [--components 100] [--small]
+    python -m benchmarks.raw_bytes_read [--rows 300000] [--components 100] [--small]
 
 A partition of the sample log, on time and late files, is registered and a model of 100 inputs submitted; what a worker would do
 with its lease is done here, with a storage that notes every byte range that anybody reads of a raw file. So a column chunk that
@@ -21,21 +21,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.fleets import search_fleet
-from benchmarks.harness import machine
-from headrace.sample_log import SampleLogConfig, write_sample_log
-from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import FragmentWork
-from pipelines.work_in_hand import group_by_fragment
-from transforms.graph import component_from_document, raw_columns
-from transforms.model import Model
+from benchmarks.support.fleets import search_fleet
+from benchmarks.support.harness import machine
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
+from pipelines.fragments.run import PlanCache, memoize_fragment
+from pipelines.fragments.work import FragmentWork
+from pipelines.worker.job_committer import group_by_fragment
+from transforms.expressions.model import Model
+from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, submit_model
-from warehouse.storage import Storage
+from warehouse.storage.storage import Storage
 
 TARGET = 1.0
 #: How far the operating system's count may be off: it also counts what Python reads to run.

@@ -1,6 +1,6 @@
 """What sharing saves: 100 components with shared prefixes in one plan, against the sum of each alone.
 
-    python benchmarks/shared_components.py [--rows N]
+    python -m benchmarks.shared_components [--rows N]
 
 The components are what several models make of three texts, a category and two numbers: the same words lowered, paired,
 intersected and hashed into tables of different sizes. CPU seconds of one thread over a batch in memory, best of five.
@@ -16,18 +16,16 @@ from collections.abc import Mapping
 from itertools import islice, product
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import machine
-from benchmarks.search_log import generate
-from transforms.canonical import canonicalize
-from transforms.expression import concat, cross, text
-from transforms.graph import Node
-from transforms.memory import keep_freed_memory
-from transforms.plan import compile_plan
+from benchmarks.support.harness import machine
+from benchmarks.support.search_log import generate
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import compile_plan
+from transforms.expressions.expression import concat, cross, text
+from transforms.graphs.canonical import canonicalize
+from transforms.graphs.graph import Node
 
 COUNT = 100
 

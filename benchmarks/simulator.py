@@ -1,6 +1,6 @@
 """A thousand workers and a hundred thousand tasks, with injected failures, in virtual time.
 
-    python benchmarks/simulator.py [--small] [--seed N] [--workers W] [--tasks T]
+    python -m benchmarks.simulator [--small] [--seed N] [--workers W] [--tasks T]
 
 The queue and the workers decide by production's own functions; a referee with a ledger of its own checks every event and
 ends the run at the first one that breaks a rule. Printed: what became of every task, and what the run took.
@@ -11,16 +11,12 @@ from __future__ import annotations
 import argparse
 import gc
 import random
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from pipelines.simulation.faults import Faults, with_bad_tasks
-from pipelines.simulation.fleet import FleetConfig
-from pipelines.simulation.simulate import make_tasks, simulate
-from warehouse.batching import BatchBudget
+from tests.simulation.faults import Faults, with_bad_tasks
+from tests.simulation.fleet import FleetConfig
+from tests.simulation.simulate import make_tasks, simulate
+from warehouse.scheduling.batching import BatchBudget
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """How long describing a model takes to become canonical components and fingerprints, and how that grows with its nodes.
 
-    python benchmarks/submit_scale.py [--inputs 1000] [--nodes 10000] [--outputs 400]
+    python -m benchmarks.submit_scale [--inputs 1000] [--nodes 10000] [--outputs 400]
 
 Inputs share prefixes, as the inputs of real models do. Timed is what ``model.input`` does beyond building the expression:
 the canonical form and the fingerprint of every input, on one core, best of five. Then the same for one chain of an
@@ -14,15 +14,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.harness import machine
-from transforms.canonical import CanonicalForms
-from transforms.expression import Expr, boolean, concat, cross, float32, int64, minimum, text
-from transforms.graph import topological
-from transforms.model import Model
+from benchmarks.support.harness import machine
+from transforms.expressions.expression import Expr, boolean, concat, cross, float32, int64, minimum, text
+from transforms.expressions.model import Model
+from transforms.graphs.canonical import CanonicalForms
+from transforms.graphs.graph import topological
 
 
 def expressions(inputs: int, nodes: int) -> dict[str, Expr]:
@@ -84,7 +81,7 @@ def traced_secs(outputs: int) -> float:
     """Seconds to trace one preprocessing_fn of many outputs and take it apart."""
     import tensorflow as tf
 
-    from transforms.preprocessing import from_preprocessing_fn
+    from transforms.twins.preprocessing import from_preprocessing_fn
 
     def function(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         x = inputs["x"]

@@ -1,10 +1,10 @@
 """What it costs to check text, offsets and codes where they enter, against all that a worker does with a fragment.
 
-    python benchmarks/text_validity.py [--logs sample globo movielens] [--rows 500000] [--hours 24] [--data FOLDER] [--small]
+    python -m benchmarks.text_validity [--logs sample globo movielens] [--rows 500000] [--hours 24] [--data FOLDER] [--small]
 
 CPU seconds in one process and one thread: reading a fragment's raw columns, checking their digests, running the plan of
 all components of the log's example models, and writing the memo file, as a worker's child does; and within the same run
-the seconds of the door (:func:`transforms.text_validity.check_array`). Beside it what the door costs over the raw columns
+the seconds of the door (:func:`transforms.kernels.text_validity.check_array`). Beside it what the door costs over the raw columns
 as plain text, where no dictionary saves it work.
 """
 
@@ -20,21 +20,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.harness import machine
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from benchmarks.support.harness import machine
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from pipelines.formats import FormatOptions, prepare
-from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import FragmentWork, WantedComponent
-from transforms import text_validity
-from transforms.graph import component_document
-from transforms.memory import keep_freed_memory
-from transforms.model import Model
+from pipelines.fragments.run import PlanCache, memoize_fragment
+from pipelines.fragments.work import FragmentWork, WantedComponent
+from transforms.execution.memory import keep_freed_memory
+from transforms.expressions.model import Model
+from transforms.graphs.graph import component_document
+from transforms.kernels import text_validity
 from warehouse import Warehouse, WarehouseConfig, read_raw, register_table
-from warehouse.manifests import current_fragments
-from warehouse.memo_file import memo_path
-from warehouse.table import Fragment
+from warehouse.files.memo_file import memo_path
+from warehouse.tables.manifests import current_fragments
+from warehouse.tables.table import Fragment
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DATA = REPOSITORY.parent / "shared" / "data"

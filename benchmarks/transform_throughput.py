@@ -5,7 +5,7 @@ C, hashed) and 26 hashed categoricals. Every side reads the same file and writes
 tf.Transform's columns must equal Headrace's bit for bit. Polars and DuckDB have other hash functions, so their tokens
 are compared before hashing, and their ids by how many each row has and how many are distinct.
 
-    python benchmarks/transform_throughput.py [--rows N] [--rounds R] [--sides NAME ...]
+    python -m benchmarks.transform_throughput [--rows N] [--rounds R] [--sides NAME ...]
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import THREADS, Side, afresh, machine, measure, table
-from benchmarks.ours import run_in_process, run_on_beam
-from benchmarks.rivals import differing_counts, differing_from_tft, read, run_duckdb, run_polars, run_tft
-from benchmarks.search_log import IDS, TEXTS, generate
-from transforms.expression import concat, text
-from transforms.graph import Node
-from transforms.plan import compile_plan
+from benchmarks.support.harness import THREADS, Side, afresh, machine, measure, table
+from benchmarks.support.ours import run_in_process, run_on_beam
+from benchmarks.support.rivals import differing_counts, differing_from_tft, read, run_duckdb, run_polars, run_tft
+from benchmarks.support.search_log import IDS, TEXTS, generate
+from transforms.execution.plan import compile_plan
+from transforms.expressions.expression import concat, text
+from transforms.graphs.graph import Node
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,67 +12,41 @@ Names are resolved on first use, so that importing this package is cheap.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from headrace.reading import read as read
     from headrace.reading import scan as scan
     from transforms.errors import HeadraceError as HeadraceError
-    from transforms.expression import Expr as Expr
-    from transforms.expression import boolean as boolean
-    from transforms.expression import coalesce as coalesce
-    from transforms.expression import column as column
-    from transforms.expression import concat as concat
-    from transforms.expression import cross as cross
-    from transforms.expression import float32 as float32
-    from transforms.expression import float64 as float64
-    from transforms.expression import if_else as if_else
-    from transforms.expression import int64 as int64
-    from transforms.expression import literal as literal
-    from transforms.expression import maximum as maximum
-    from transforms.expression import minimum as minimum
-    from transforms.expression import moment as moment
-    from transforms.expression import ragged as ragged
-    from transforms.expression import text as text
-    from transforms.expression import timestamp as timestamp
-    from transforms.expression import vector as vector
-    from transforms.expression import weighted as weighted
+    from transforms.expressions.expression import Expr as Expr
+    from transforms.expressions.expression import boolean as boolean
+    from transforms.expressions.expression import coalesce as coalesce
+    from transforms.expressions.expression import column as column
+    from transforms.expressions.expression import concat as concat
+    from transforms.expressions.expression import cross as cross
+    from transforms.expressions.expression import float32 as float32
+    from transforms.expressions.expression import float64 as float64
+    from transforms.expressions.expression import if_else as if_else
+    from transforms.expressions.expression import int64 as int64
+    from transforms.expressions.expression import literal as literal
+    from transforms.expressions.expression import maximum as maximum
+    from transforms.expressions.expression import minimum as minimum
+    from transforms.expressions.expression import moment as moment
+    from transforms.expressions.expression import ragged as ragged
+    from transforms.expressions.expression import text as text
+    from transforms.expressions.expression import timestamp as timestamp
+    from transforms.expressions.expression import vector as vector
+    from transforms.expressions.expression import weighted as weighted
+    from transforms.expressions.model import Model as Model
     from transforms.functions import op as op
-    from transforms.model import Model as Model
-    from transforms.preprocessing import from_preprocessing_fn as from_preprocessing_fn
-    from transforms.preprocessing import from_transform_output as from_transform_output
     from transforms.time_range import between as between
+    from transforms.twins.preprocessing import from_preprocessing_fn as from_preprocessing_fn
+    from transforms.twins.preprocessing import from_transform_output as from_transform_output
     from transforms.types import Dense as Dense
     from transforms.types import Ragged as Ragged
     from transforms.types import Vector as Vector
     from transforms.types import Weighted as Weighted
 
-_HOME = {
-    "HeadraceError": "transforms.errors",
-    "Model": "transforms.model",
-    "between": "transforms.time_range",
-    "op": "transforms.functions",
-    **dict.fromkeys(("read", "scan"), "headrace.reading"),
-    **dict.fromkeys(("from_preprocessing_fn", "from_transform_output"), "transforms.preprocessing"),
-    **dict.fromkeys(("Dense", "Ragged", "Vector", "Weighted"), "transforms.types"),
-    **dict.fromkeys(
-        ("Expr", "boolean", "coalesce", "column", "concat", "cross", "float32", "float64", "if_else", "int64",
-         "literal", "maximum", "minimum", "moment", "ragged", "text", "timestamp", "vector", "weighted"),
-        "transforms.expression",
-    ),
-}  # fmt: skip
-
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from transforms.errors import HeadraceError, InputError, nearest
-from transforms.model import Model
+from transforms.expressions.model import Model
 
 
 class ModelFileError(InputError):
@@ -17,7 +17,7 @@ class ModelFileError(InputError):
 
 
 def load_models(path: str | Path) -> tuple[Model, ...]:
-    """Every :class:`~transforms.model.Model` bound at the top level of a Python file, in the order they were bound.
+    """Every :class:`~transforms.expressions.model.Model` bound at the top level of a Python file, in the order they were bound.
 
     The file runs with its own folder on the import path, as ``python file.py`` would. Raises :class:`ModelFileError`
     with the line of the file for whatever it raises, two models of one name, or none at all.

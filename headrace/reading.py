@@ -26,7 +26,8 @@ from transforms.time_range import Moment, moment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from warehouse.solution import ReadSolution, SolutionFragment
+    from warehouse.solution.parts import SolutionFragment
+    from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
 #: What a read may give.
@@ -118,7 +119,7 @@ class Reading:
             yield table.cast(schema)
 
     def _named(self, table: pa.Table) -> pa.Table:
-        from warehouse.reader import LABEL as STORED
+        from warehouse.reading.reader import LABEL as STORED
 
         names = [item.name for item in self.solution.inputs]
         kept = [*names, *([STORED] if self.label else []), *self.columns]
@@ -140,9 +141,9 @@ def opened_reading(
     table_version: int | None = None,
 ) -> Iterator[Reading]:
     """What to read, pinned until the block ends. Damaged memos are computed instead, and queued to be computed anew."""
-    from warehouse.memos import damage_recorder
-    from warehouse.pinned import pinned_solution
-    from warehouse.reader import read_fragment
+    from warehouse.memos.memos import damage_recorder
+    from warehouse.reading.pinned import pinned_solution
+    from warehouse.reading.reader import read_fragment
 
     described = f"{holder} on {socket.gethostname()}, process {os.getpid()}"
     with pinned_solution(
@@ -176,7 +177,7 @@ def _beside(
     warehouse: Warehouse, solution: ReadSolution, inputs: set[str], columns: Sequence[str], time: bool
 ) -> tuple[str, ...]:
     """The raw columns that are read too. Raises :class:`InputError` for one that an input is named like."""
-    from warehouse.manifests import get_table
+    from warehouse.tables.manifests import get_table
 
     with warehouse.catalog.read() as connection:
         table = get_table(connection, solution.table)

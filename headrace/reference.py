@@ -22,10 +22,10 @@ from functools import cache
 from types import FunctionType
 
 import headrace
-from headrace.cli.output import write_output
+from headrace.terminal.output import write_output
 from transforms.errors import TypeMismatch
-from transforms.expression import Expr
-from transforms.graph import Operation, raw_columns, topological
+from transforms.expressions.expression import Expr
+from transforms.graphs.graph import Operation, raw_columns, topological
 from transforms.operators import REGISTRY, Arg, Operator, Param
 from transforms.operators.declaration import Example, Scalar
 from transforms.operators.full_pass import PREPROCESSING_OUTPUT

@@ -18,10 +18,10 @@ def load_scores(run_dir: str, checkpoint: str) -> Callable[[pa.Table], np.ndarra
 
     Raises :class:`InputError` where the run was trained on meanwhile, and what loading a trained model raises.
     """
-    from headrace.cli.quiet import import_tensorflow_quietly
+    from headrace.terminal.quiet import import_tensorflow_quietly
 
     import_tensorflow_quietly()
-    from trainer.trained import load_trained
+    from trainer.serving.trained import load_trained
 
     trained = load_trained(run_dir)
     if trained.checkpoint != checkpoint:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transforms.errors import InputError, StorageError
+from warehouse.storage.durable_files import sync_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,8 +78,7 @@ def _replacing(target: Path) -> Iterator[Path]:
     path = Path(name)
     try:
         yield path
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        sync_path(path)
         path.chmod(0o666 & ~_umask())
         os.replace(path, target)
     finally:

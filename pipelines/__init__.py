@@ -5,51 +5,22 @@ Names are loaded when they are first used: Beam costs a second, and reading a sc
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from transforms.lazy_exports import lazy_exports
+
 if TYPE_CHECKING:
-    from pipelines.beam_runner import RunnerOptions
-    from pipelines.formats import FORMATS, FormatOptions, prepare
-    from pipelines.import_logs import ImportConfig, import_logs
-    from pipelines.import_report import ImportReport
-    from pipelines.isolation.limits import IsolationLimits
-    from pipelines.log_schema import LogSchema
-    from pipelines.worker import WorkerConfig, run_worker
-    from pipelines.worker_report import WorkerReport
+    from pipelines.formats import FORMATS as FORMATS
+    from pipelines.formats import FormatOptions as FormatOptions
+    from pipelines.formats import prepare as prepare
+    from pipelines.ingest.job import ImportConfig as ImportConfig
+    from pipelines.ingest.job import import_logs as import_logs
+    from pipelines.ingest.report import ImportReport as ImportReport
+    from pipelines.isolation.limits import IsolationLimits as IsolationLimits
+    from pipelines.log_schemas.schema import LogSchema as LogSchema
+    from pipelines.runners.runner import RunnerOptions as RunnerOptions
+    from pipelines.worker.report import WorkerReport as WorkerReport
+    from pipelines.worker.worker import WorkerConfig as WorkerConfig
+    from pipelines.worker.worker import run_worker as run_worker
 
-_HOMES = {
-    "RunnerOptions": "pipelines.beam_runner",
-    "FORMATS": "pipelines.formats",
-    "FormatOptions": "pipelines.formats",
-    "prepare": "pipelines.formats",
-    "ImportConfig": "pipelines.import_logs",
-    "import_logs": "pipelines.import_logs",
-    "ImportReport": "pipelines.import_report",
-    "IsolationLimits": "pipelines.isolation.limits",
-    "LogSchema": "pipelines.log_schema",
-    "WorkerConfig": "pipelines.worker",
-    "WorkerReport": "pipelines.worker_report",
-    "run_worker": "pipelines.worker",
-}
-
-__all__ = [
-    "FORMATS",
-    "FormatOptions",
-    "ImportConfig",
-    "ImportReport",
-    "IsolationLimits",
-    "LogSchema",
-    "RunnerOptions",
-    "WorkerConfig",
-    "WorkerReport",
-    "import_logs",
-    "prepare",
-    "run_worker",
-]
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'pipelines' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -21,28 +21,24 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from pipelines.beam_runner import RunnerOptions, run_pipeline
-from pipelines.elements import Spread, Texts
-from pipelines.outcomes import (
-    Document,
-    count_outcomes,
-    error_document,
-    error_from_document,
-    read_outcomes,
-    write_outcome,
-)
-from pipelines.partitions import parquet_bytes
-from pipelines.progress import Progress, watched
-from pipelines.publication import make_folder, sync_folder, write_atomic
-from pipelines.remote_runners import require_runnable
+from pipelines.outputs.outcomes import count_outcomes, read_outcomes, write_outcome
+from pipelines.outputs.partitions import parquet_bytes
+from pipelines.outputs.publication import make_folder, write_atomic
+from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.error_documents import Document, error_document, error_from_document
+from pipelines.runners.progress import Progress, watched
+from pipelines.runners.remote import require_runnable
+from pipelines.runners.runner import RunnerOptions, run_pipeline
 from transforms.documents import parse_document
-from transforms.encoding import digest
 from transforms.errors import HeadraceError, InputError
-from transforms.graph import raw_columns
-from warehouse.reader import read_fragment
-from warehouse.solution import ReadSolution, SolutionFragment, SolutionPartition
-from warehouse.storage import Storage
-from warehouse.table import content_of
+from transforms.graphs.encoding import digest
+from transforms.graphs.graph import raw_columns
+from warehouse.reading.reader import read_fragment
+from warehouse.solution.parts import SolutionFragment, SolutionPartition
+from warehouse.solution.solution import ReadSolution
+from warehouse.storage.durable_files import sync_path
+from warehouse.storage.storage import Storage
+from warehouse.tables.table import content_of
 
 #: Gives the scores of a table with a column for each input: [rows], or [rows, classes].
 Score = Callable[[pa.Table], np.ndarray[Any, np.dtype[Any]]]
@@ -168,7 +164,7 @@ class _Job:
         for old in folder.glob("scores-*.parquet"):
             if old.name not in names:
                 old.unlink()  # of a fragment that is no more
-        sync_folder(folder)
+        sync_path(folder)
         return {"partition": partition.key, "files": files, "rows": rows, "known": known, "errors": errors}
 
     def _scored(self, solution: ReadSolution, fragment: SolutionFragment, score: Score) -> pa.Table:

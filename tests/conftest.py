@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from tests.gcs_server import GcsServer
-    from tests.postgresql import PostgresServer
+    from tests.support.gcs_server import GcsServer
+    from tests.support.postgresql import PostgresServer
 
 # How long an example takes is a matter of the machine, and of what else it does: no test fails for it. Fixtures that are
 # made once a test serve many examples on purpose. ``tests/test_speed.py`` holds other files to this profile.
@@ -66,7 +66,7 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server: one for each process of tests, started when it is first asked for."""
-    from tests.postgresql import running
+    from tests.support.postgresql import running
 
     with running() as server:
         yield server
@@ -99,7 +99,7 @@ def catalog_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def gcs_server() -> Iterator[GcsServer]:
     """A server of the Google Cloud Storage API."""
-    from tests.gcs_server import running
+    from tests.support.gcs_server import running
 
     with running() as server:
         yield server

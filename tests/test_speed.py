@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.conftest import ROOT
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 
 #: Waiting calls: how long they may take is given by the keyword ``timeout`` or by their first argument.
 _WAITING = {"communicate", "join", "wait", "wait_for", "urlopen", "run", "Barrier", "HTTPConnection", "get", "result"}
@@ -47,7 +47,7 @@ def findings(source: str, name_of_file: str) -> Iterator[str]:
             for limit in (given.get("timeout"), *(call.args[:1] if name in _BY_POSITION else ())):
                 value = limit.value if isinstance(limit, ast.Constant) else None
                 if isinstance(value, (int, float)) and value < PATIENCE_SECS:
-                    yield f"{place}: {ast.unparse(call)} waits less than PATIENCE_SECS of tests/processes.py"
+                    yield f"{place}: {ast.unparse(call)} waits less than PATIENCE_SECS of tests/support/processes.py"
 
 
 def test_no_test_depends_on_speed() -> None:

@@ -6,42 +6,19 @@ checkpoints, metrics, embeddings) start without TensorFlow.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from trainer.choosing import choose_config
-    from trainer.config import TrainConfig
-    from trainer.loop import TrainEvent, TrainReport, train
-    from trainer.metrics import Scores
-    from trainer.trained import Trained, evaluate, load_trained
+    from trainer.config import TrainConfig as TrainConfig
+    from trainer.model.metrics import Scores as Scores
+    from trainer.serving.trained import Trained as Trained
+    from trainer.serving.trained import evaluate as evaluate
+    from trainer.serving.trained import load_trained as load_trained
+    from trainer.training.choosing import choose_config as choose_config
+    from trainer.training.loop import TrainEvent as TrainEvent
+    from trainer.training.loop import TrainReport as TrainReport
+    from trainer.training.loop import train as train
 
-_HOMES = {
-    "Scores": "trainer.metrics",
-    "TrainConfig": "trainer.config",
-    "TrainEvent": "trainer.loop",
-    "TrainReport": "trainer.loop",
-    "Trained": "trainer.trained",
-    "choose_config": "trainer.choosing",
-    "evaluate": "trainer.trained",
-    "load_trained": "trainer.trained",
-    "train": "trainer.loop",
-}
-
-__all__ = [
-    "Scores",
-    "TrainConfig",
-    "TrainEvent",
-    "TrainReport",
-    "Trained",
-    "choose_config",
-    "evaluate",
-    "load_trained",
-    "train",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'trainer' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -66,7 +66,7 @@ class TrainConfig:
     ``passes``: how often the whole range is trained, at most 255.
     ``threads``: TensorFlow's compute threads, part of what determinism means.
     ``count_events``: keep a count for every event of how often it was trained (1 byte an event).
-    ``chosen``: option name to the reason for its value, for the options that :mod:`trainer.choices` chose.
+    ``chosen``: option name to the reason for its value, for the options that :mod:`trainer.training.choices` chose.
     """
 
     run_dir: str = field(metadata=MAY_CHANGE)

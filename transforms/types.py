@@ -67,48 +67,33 @@ def _check_buckets(dtype: DType, buckets: int | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Dense:
+class _Elements:
+    """Elements of one type; of ids, ``buckets`` is how many there are."""
+
+    dtype: DType
+    buckets: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _element(self.dtype))
+        _check_buckets(self.dtype, self.buckets)
+
+    def __str__(self) -> str:
+        return _spell(type(self).__name__, self.dtype, self.buckets)
+
+
+@dataclass(frozen=True, slots=True)
+class Dense(_Elements):
     """One value an event; a missing value is null. Arrow: the element type itself."""
 
-    dtype: DType
-    buckets: int | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", _element(self.dtype))
-        _check_buckets(self.dtype, self.buckets)
-
-    def __str__(self) -> str:
-        return _spell("Dense", self.dtype, self.buckets)
-
 
 @dataclass(frozen=True, slots=True)
-class Ragged:
+class Ragged(_Elements):
     """Any number of values an event; null is the empty list, and no item is null. Arrow: ``list<element>``."""
 
-    dtype: DType
-    buckets: int | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", _element(self.dtype))
-        _check_buckets(self.dtype, self.buckets)
-
-    def __str__(self) -> str:
-        return _spell("Ragged", self.dtype, self.buckets)
-
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class Weighted(_Elements):
     """Any number of (id, float32 weight) pairs an event. Arrow: ``list<struct<id, weight: float32>>``."""
-
-    dtype: DType
-    buckets: int | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", _element(self.dtype))
-        _check_buckets(self.dtype, self.buckets)
-
-    def __str__(self) -> str:
-        return _spell("Weighted", self.dtype, self.buckets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, field
 
 from transforms.errors import InputError
-from warehouse.catalog_url import outline
-from warehouse.fair_shares import FLOOR_SHARE
-from warehouse.rates import LIST_PRICES, MEASURED_RATES, Prices, Rates
-from warehouse.task_states import AttemptLimits
+from warehouse.catalog.urls import outline
+from warehouse.planning.rates import LIST_PRICES, MEASURED_RATES, Prices, Rates
+from warehouse.scheduling.fair_shares import FLOOR_SHARE
+from warehouse.scheduling.task_states import AttemptLimits
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import TracebackType
 
-from warehouse.catalog import Catalog
-from warehouse.catalog_clock import catalog_clock
+from warehouse.catalog.catalog import Catalog
+from warehouse.catalog.clock import catalog_clock
 from warehouse.config import WarehouseConfig
-from warehouse.storage import Storage
+from warehouse.storage.storage import Storage
 
 #: Seconds since the epoch.
 Clock = Callable[[], float]
@@ -27,9 +27,9 @@ class Warehouse:
     def open(cls, config: WarehouseConfig, clock: Clock | None = None) -> Warehouse:
         """Open the warehouse, creating its home and its catalog where they are absent.
 
-        Without a ``clock`` it goes by the one that all processes of the catalog share (:mod:`warehouse.catalog_clock`).
+        Without a ``clock`` it goes by the one that all processes of the catalog share (:mod:`warehouse.catalog.clock`).
 
-        Errors are those of :meth:`warehouse.catalog.Catalog.open`.
+        Errors are those of :meth:`warehouse.catalog.catalog.Catalog.open`.
         """
         storage = Storage(config.home)
         catalog = Catalog.open(config.url, config.busy_timeout_secs)

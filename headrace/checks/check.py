@@ -12,17 +12,19 @@ import pyarrow as pa
 from headrace.checks.sample import sample_rows
 from headrace.checks.statistics import Statistics, is_number, plain_type, statistics_of
 from headrace.checks.surprises import Surprise, surprises_of, surprises_of_label
+from transforms.analysis.full_pass import is_full_pass
+from transforms.analysis.target import Target
+from transforms.columns.arrays import one_array
 from transforms.errors import HeadraceError, InputError
-from transforms.full_pass import is_full_pass
-from transforms.graph import Node, RawColumn, raw_columns, topological
-from transforms.plan import Artifacts, compile_plan, one_line
+from transforms.execution.plan import compile_plan, one_line
+from transforms.graphs.artifacts import Artifacts
+from transforms.graphs.graph import Node, RawColumn, raw_columns, topological
 from transforms.render import expression_text
-from transforms.target import Target
 from transforms.types import ColumnType, Dense, DType
 
 if TYPE_CHECKING:
-    from transforms.model import Model
-    from warehouse.table import Table
+    from transforms.expressions.model import Model
+    from warehouse.tables.table import Table
     from warehouse.warehouse import Warehouse
 
 
@@ -73,8 +75,8 @@ def check_inputs(
 
     Raises :class:`~transforms.errors.NotFound` for an unknown table and :class:`InputError` for one without events.
     """
-    from warehouse.artifacts import ArtifactSource
-    from warehouse.manifests import current_fragments, get_table
+    from warehouse.files.artifacts import ArtifactSource
+    from warehouse.tables.manifests import current_fragments, get_table
 
     with warehouse.catalog.read() as connection:
         table = get_table(connection, table_name)
@@ -102,9 +104,9 @@ def check_inputs(
 
 def resolved_inputs(warehouse: Warehouse, model: Model, table: str) -> tuple[dict[str, Node], dict[str, str]]:
     """The model's components with what full passes found in place, each by itself; and why one of them cannot be."""
-    from warehouse.dry_run import resolution_of
-    from warehouse.manifests import get_table
-    from warehouse.submit import check_component
+    from warehouse.matching.dry_run import resolution_of
+    from warehouse.matching.submit import check_component
+    from warehouse.tables.manifests import get_table
 
     with warehouse.catalog.read() as connection:
         known = get_table(connection, table)
@@ -125,7 +127,7 @@ def _sorted_out(
     components: Mapping[str, Node], table: Table, artifacts: Artifacts, refused: dict[str, str]
 ) -> tuple[dict[str, Node], dict[str, str]]:
     """The components that can be run, full passes in place, and why the others cannot."""
-    from warehouse.submit import check_component
+    from warehouse.matching.submit import check_component
 
     ready = {}
     for name, root in components.items():
@@ -156,7 +158,7 @@ def _tried(
     sample: pa.Table,
     artifacts: Artifacts,
 ) -> tuple[CheckedInput, ...]:
-    from transforms.columns import conform
+    from transforms.columns.columns import conform
 
     plan = compile_plan({name: root for name, root in ready.items() if not isinstance(root, RawColumn)}, artifacts)
     result = plan.run(sample)
@@ -169,7 +171,7 @@ def _tried(
             inputs.append(CheckedInput(name, root.type, None, error=error))
             continue
         column = conform(sample.column(root.name), root.type) if isinstance(root, RawColumn) else result.columns[name]
-        found = statistics_of(_one_array(column), root.type)
+        found = statistics_of(one_array(column), root.type)
         surprises = (*surprises_of(found, root.type, root), *_untrainable(name, root.type))
         inputs.append(CheckedInput(name, root.type, found, surprises))
     return tuple(inputs)
@@ -179,7 +181,7 @@ def _untrainable(name: str, column_type: ColumnType) -> Sequence[Surprise]:
     """Whether the trainer has a place for an input of this type."""
     from trainer.config import TrainConfig
     from trainer.errors import UntrainableInput
-    from trainer.inputs import TypedInput, lay_out
+    from trainer.model.inputs import TypedInput, lay_out
 
     try:
         lay_out((TypedInput(name, column_type),), TrainConfig(run_dir="."))
@@ -189,7 +191,7 @@ def _untrainable(name: str, column_type: ColumnType) -> Sequence[Surprise]:
 
 
 def _label_error(table: Table, target: Target) -> str:
-    from warehouse.submit import check_component
+    from warehouse.matching.submit import check_component
 
     try:
         if target.component is None:
@@ -206,7 +208,7 @@ def _checked_label(target: Target, error: str, sample: pa.Table) -> CheckedInput
     if error:
         return CheckedInput(target.label, kind, None, error=error)
     if target.component is None:
-        column = _one_array(sample.column(target.label))
+        column = one_array(sample.column(target.label))
         kind = plain_type(column.type)
     else:
         result = compile_plan({LABEL: target.component}).run(sample)
@@ -220,7 +222,7 @@ def _checked_label(target: Target, error: str, sample: pa.Table) -> CheckedInput
 
 def _wrong_labels(column: pa.Array, target: Target) -> Sequence[Surprise]:
     """Labels that the model's task does not have, which training refuses."""
-    from trainer.heads import head_of
+    from trainer.model.heads import head_of
 
     if not is_number(column.type):
         return [Surprise("wrong_label", f"a label must be a boolean or a number, and is stored as {column.type}")]
@@ -230,7 +232,3 @@ def _wrong_labels(column: pa.Array, target: Target) -> Sequence[Surprise]:
         return []
     text = f"{len(wrong):,} of {len(values):,} labels are not {head.allowed}, such as {wrong[0]:g}: {head.remedy}"
     return [Surprise("wrong_label", text)]
-
-
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from warehouse.manifests import PlacedFragment
+    from warehouse.tables.manifests import PlacedFragment
     from warehouse.warehouse import Warehouse
 
 #: At most so many fragments are read; one is in memory at a time.
@@ -26,8 +26,8 @@ def sample_rows(
 ) -> tuple[pa.Table, int]:
     """About ``rows`` events' raw columns, evenly from evenly spaced fragments, without retracted events; and of how many
     partitions."""
-    from warehouse.overlay_files import live_mask
-    from warehouse.reader import read_raw
+    from warehouse.tables.overlays import live_mask
+    from warehouse.tables.raw import read_raw
 
     chosen = [fragments[at] for at in evenly(len(fragments), min(FRAGMENTS_MAX, max(rows, 1)))]
     parts, left = [], rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headrace.checks.statistics import Statistics
-from transforms.graph import Node, Operation, topological
+from transforms.graphs.graph import Node, Operation, topological
 from transforms.types import ColumnType, Ragged, Weighted
 
 Code = Literal["no_rows", "all_null", "mostly_null", "constant", "not_finite", "concentrated", "collisions", "null_label",

@@ -1,1 +1,1 @@
-"""The ``headrace`` command: one module a group of commands. Commands return screens; :mod:`headrace.cli.output` prints."""
+"""The ``headrace`` command: one module a group of commands. Commands return screens; :mod:`headrace.terminal.output` prints."""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.beam import BeamOptions, Runner
-from headrace.cli.output import Screen, emit
-from headrace.cli.progress import progress_bar
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.beam import BeamOptions, Runner
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import Screen, emit
+from headrace.terminal.progress import progress_bar
 
 if TYPE_CHECKING:
     from headrace.screens.analyze import AnalyzedScreen, PlannedScreen
-    from transforms.model import Model
-    from warehouse.model_analyses import UsedAnalysis
+    from transforms.expressions.model import Model
+    from warehouse.models.pinned_analyses import UsedAnalysis
     from warehouse.warehouse import Warehouse
 
 
@@ -52,22 +51,22 @@ def analyze(
 
 def planned_analyses(warehouse: Warehouse, models: Iterable[Model], table: str) -> PlannedScreen:
     """What :func:`make_analyses` would do."""
-    from headrace.screens.analyze import PlannedRow, PlannedScreen
+    from headrace.screens.analyze import OfModel, PlannedScreen
 
     rows = []
     for model in _waiting(models):
-        from headrace.cli.quiet import import_quietly
+        from headrace.terminal.quiet import import_quietly
 
         import_quietly("pipelines.analysis.plan")
         from pipelines.analysis.plan import plan_analyses
 
-        rows += [PlannedRow(model=model.name, **asdict(one)) for one in plan_analyses(warehouse, model, table or None)]
+        rows += [OfModel(model.name, one) for one in plan_analyses(warehouse, model, table or None)]
     return PlannedScreen(tuple(rows))
 
 
 def _waiting(models: Iterable[Model]) -> list[Model]:
     """The models that have full-pass operators."""
-    from transforms.full_pass import is_resolved
+    from transforms.analysis.full_pass import is_resolved
 
     return [model for model in models if not is_resolved(item.component for item in model.inputs.values())]
 
@@ -80,17 +79,17 @@ def make_analyses(
     beam_options: Sequence[str] = (),
 ) -> AnalyzedScreen:
     """Make what is missing, with progress. Models without full-pass operators cost nothing, not even an import."""
-    from headrace.screens.analyze import AnalyzedRow, AnalyzedScreen, ChangedRow
+    from headrace.screens.analyze import AnalyzedScreen, OfModel
 
     waiting = _waiting(models)
     if not waiting:
         return AnalyzedScreen(())
-    from headrace.cli.quiet import import_quietly
+    from headrace.terminal.quiet import import_quietly
 
     import_quietly("pipelines.analysis.analyze")
     from pipelines.analysis.analyze import analyze_model
     from pipelines.analysis.plan import changed_analyses
-    from pipelines.beam_runner import RunnerOptions
+    from pipelines.runners.runner import RunnerOptions
 
     rows, changes = [], []
     options = RunnerOptions(runner, flags=tuple(beam_options))
@@ -98,14 +97,14 @@ def make_analyses(
         for model in waiting:
             before = _pinned(warehouse, model)
             made = analyze_model(warehouse, model, table=table or None, options=options, progress=report)
-            rows += [AnalyzedRow(model=model.name, **asdict(one)) for one in made]
+            rows += [OfModel(model.name, one) for one in made]
             changed = changed_analyses(warehouse.storage, before, _pinned(warehouse, model))
-            changes += [ChangedRow(model=model.name, **asdict(one)) for one in changed]
+            changes += [OfModel(model.name, one) for one in changed]
     return AnalyzedScreen(tuple(rows), tuple(changes))
 
 
 def _pinned(warehouse: Warehouse, model: Model) -> dict[str, UsedAnalysis]:
-    from warehouse.model_analyses import pinned_analyses
+    from warehouse.models.pinned_analyses import pinned_analyses
 
     with warehouse.catalog.read() as connection:
         return pinned_analyses(connection, model.name)

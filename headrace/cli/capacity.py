@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headrace.cli.output import say
+from headrace.terminal.output import say
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.screens.capacity import CapacityScreen
-    from pipelines.worker_report import WorkerReport
-    from warehouse.capacity import CapacitySettings
+    from pipelines.worker.report import WorkerReport
+    from warehouse.scheduling.capacity import CapacitySettings
     from warehouse.warehouse import Warehouse
 
 
 def capacity_screen(warehouse: Warehouse, threads: int, max_workers: int) -> CapacityScreen:
     """The hint for the backlog as it is now; it works on nothing and changes nothing."""
     from headrace.screens.capacity import CapacityScreen, ClientCapacityRow
-    from warehouse.backlog import read_backlog
-    from warehouse.capacity import FleetState, workers_wanted
+    from warehouse.queue.backlog import read_backlog
+    from warehouse.scheduling.capacity import FleetState, workers_wanted
 
     settings = _settings(warehouse, threads, max_workers)
     backlog = read_backlog(warehouse)
@@ -60,7 +60,7 @@ def figures(
         yield
         return
     try:
-        from pipelines.metrics import WorkerCollector, serving
+        from pipelines.worker.metrics import WorkerCollector, serving
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
@@ -74,7 +74,7 @@ def figures(
 
 def _settings(warehouse: Warehouse, threads: int, max_workers: int) -> CapacitySettings:
     """``threads`` of a worker; 0: those of this machine."""
-    from warehouse.capacity import CapacitySettings
+    from warehouse.scheduling.capacity import CapacitySettings
 
     return CapacitySettings(
         threads=threads or os.cpu_count() or 1,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.quantities import moment_of
-from headrace.cli.session import AsJson, Home, open_warehouse
-from headrace.cli.text_files import sources_of
+from headrace.cli.options.quantities import moment_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.cli.options.text_files import sources_of
+from headrace.terminal.output import emit
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -186,18 +187,12 @@ def delete(
 
 def history(name: Name, home: Home = "", as_json: AsJson = False) -> None:
     """Show the versions of a table: when each was made, by what, and why."""
-    from headrace.screens.changes import HistoryScreen, VersionRow
-    from warehouse.history import table_history
+    from headrace.screens.changes import HistoryScreen
+    from warehouse.tables.history import table_history
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         versions = table_history(connection, name)
-    rows = tuple(
-        VersionRow(
-            one.version, one.at, one.kind, one.columns, one.rows, one.fragments, one.partitions, one.source, one.why
-        )
-        for one in versions
-    )
-    emit(HistoryScreen(name, rows), as_json=as_json)
+    emit(HistoryScreen(name, versions), as_json=as_json)
 
 
 def _range_note(done: Change, first: datetime | None, last: datetime | None) -> tuple[str, ...]:
@@ -217,23 +212,6 @@ def _condition(text: str) -> tuple[str, str]:
 def _screen(
     done: Change, first: datetime | None = None, last: datetime | None = None, notes: tuple[str, ...] = ()
 ) -> ChangeScreen:
-    from headrace.screens.changes import ChangeScreen, RecomputeRow
+    from headrace.screens.changes import ChangeScreen
 
-    return ChangeScreen(
-        table=done.table,
-        kind=done.kind,
-        version=done.version,
-        changed=done.changed,
-        dry_run=done.dry_run,
-        rows=done.rows,
-        fragments=done.fragments,
-        partitions=done.partitions,
-        columns=done.columns,
-        added_columns=done.added_columns,
-        unknown_keys=done.unknown_keys,
-        notes=(*notes, *done.notes, *_range_note(done, first, last)),
-        recompute=tuple(
-            RecomputeRow(one.fingerprint, one.expression, one.inputs, one.columns, one.models, one.memos, one.rows)
-            for one in done.recompute
-        ),
-    )
+    return ChangeScreen(replace(done, notes=(*notes, *done.notes, *_range_note(done, first, last))))

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.checks.check import Check, CheckedInput
-    from headrace.checks.statistics import Spread
-    from headrace.screens.check import CheckedModel, CheckedRow, SpreadRow
-    from transforms.graph import Node
-    from transforms.target import Target
+    from headrace.screens.check import CheckedModel, CheckedRow
+    from transforms.analysis.target import Target
+    from transforms.graphs.graph import Node
     from warehouse.warehouse import Warehouse
 
 _Subject = tuple[str, "Mapping[str, Node]", "Mapping[str, str]", "Target", str]
@@ -66,7 +64,7 @@ def _subjects(warehouse: Warehouse, model: str, table: str, only: list[str]) -> 
         raise InputError("--model chooses among the models of a file", where="--model", value=", ".join(only),
                          next_step=f"leave it out: {model!r} is one model")  # fmt: skip
     from headrace.reading import parsed_name
-    from warehouse.models import get_model, stored_inputs
+    from warehouse.models.models import get_model, stored_inputs
 
     name, version = parsed_name(model)
     with warehouse.catalog.read() as connection:
@@ -91,7 +89,7 @@ def _checked(name: str, found: Check) -> CheckedModel:
 
 
 def _row(one: CheckedInput) -> CheckedRow:
-    from headrace.screens.check import CheckedRow, WarningRow
+    from headrace.screens.check import CheckedRow
 
     found = one.found
     return CheckedRow(
@@ -99,15 +97,9 @@ def _row(one: CheckedInput) -> CheckedRow:
         type=str(one.type),
         empty_share=None if found is None else found.empty_share,
         distinct=None if found is None else found.distinct,
-        lengths=None if found is None else _spread(found.lengths),
-        numbers=None if found is None else _spread(found.numbers),
+        lengths=None if found is None else found.lengths,
+        numbers=None if found is None else found.numbers,
         examples=() if found is None else found.examples,
-        warnings=tuple(WarningRow(each.code, each.text) for each in one.surprises),
+        warnings=one.surprises,
         error=one.error,
     )
-
-
-def _spread(spread: Spread | None) -> SpreadRow | None:
-    from headrace.screens.check import SpreadRow
-
-    return None if spread is None else SpreadRow(**asdict(spread))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.quantities import span_of
-from headrace.cli.session import AsJson, Home, open_warehouse
-
-if TYPE_CHECKING:
-    from headrace.screens.clients import ClientRow
-    from warehouse.clients import Client
+from headrace.cli.options.quantities import span_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit
 
 app = typer.Typer(
     help="List clients and their shares of the workers; set them.", no_args_is_help=True, rich_markup_mode=None
@@ -26,11 +22,11 @@ _DEFAULT = "default"
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the clients: what each weighs and gets now, and what it waits for."""
     from headrace.screens.clients import ClientsScreen
-    from warehouse.clients import list_clients
+    from warehouse.queue.clients import list_clients
 
     with open_warehouse(home) as warehouse:
         found, floor_share = list_clients(warehouse), warehouse.config.client_floor_share
-    emit(ClientsScreen(tuple(map(_row, found)), floor_share), as_json=as_json)
+    emit(ClientsScreen(found, floor_share), as_json=as_json)
 
 
 @app.command("set")
@@ -47,27 +43,11 @@ def set_(
 ) -> None:
     """Set a client's weight or deadline; the next lease goes by it."""
     from headrace.screens.clients import ClientScreen
-    from warehouse.clients import set_client
+    from warehouse.queue.clients import set_client
 
     default = deadline.strip().lower() == _DEFAULT
     deadline_secs = None if default or not deadline else span_of("--deadline", deadline)
     with open_warehouse(home) as warehouse:
         client = set_client(warehouse, name, weight=weight, deadline_secs=deadline_secs, default_deadline=default)
         floor_share = warehouse.config.client_floor_share
-    emit(ClientScreen(_row(client), floor_share), as_json=as_json)
-
-
-def _row(client: Client) -> ClientRow:
-    from headrace.screens.clients import ClientRow
-
-    return ClientRow(
-        name=client.name,
-        weight=client.weight,
-        deadline_secs=client.deadline_secs,
-        share=client.share,
-        queued=client.queued,
-        leased=client.leased,
-        failed=client.failed,
-        leased_tasks=client.leased_tasks,
-        virtual_secs=client.virtual_secs,
-    )
+    emit(ClientScreen(client, floor_share), as_json=as_json)

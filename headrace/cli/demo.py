@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.progress import progress_bar
-from headrace.cli.session import AsJson, home_folder
+from headrace.cli.options.session import AsJson, home_folder
+from headrace.terminal.output import emit
+from headrace.terminal.progress import progress_bar
 
 
 def demo(
@@ -25,8 +25,9 @@ def demo(
 ) -> None:
     """Raw logs to a trained model: register, submit, memoize, train, kill -9, resume, measure."""
     from headrace.demo.play import Demo
-    from headrace.demo.scripts import LogOptions, script
-    from headrace.sample_log import SampleLogConfig
+    from headrace.demo.registry import script
+    from headrace.demo.sample_log import SampleLogConfig
+    from headrace.demo.scripts import LogOptions
     from headrace.screens.demo import demo_screen
 
     chosen = script(log_format, SampleLogConfig(seed=seed, hours=hours, mean_rows_per_hour=rows_per_hour))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.session import AsJson, Home, home_location, open_warehouse
+from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
+from headrace.terminal.output import emit
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.screens.dropped_table import DroppedTableScreen
-    from pipelines.imported_table import ImportedFiles
-    from warehouse.drop_table import DroppedTable
+    from pipelines.ingest.imported_table import ImportedFiles
+    from warehouse.changes.drop_table import DroppedTable
     from warehouse.warehouse import Warehouse
 
 
@@ -37,8 +36,8 @@ def drop(
     as_json: AsJson = False,
 ) -> None:
     """Forget a table and evict its memos. A dry run without --yes; its files stay without --delete-files."""
-    from warehouse.manifests import find_table
-    from warehouse.register import check_table_name
+    from warehouse.tables.manifests import find_table
+    from warehouse.tables.register import check_table_name
 
     check_table_name(name)
     with open_warehouse(home) as warehouse:
@@ -58,8 +57,8 @@ def drop(
 def _drop(
     warehouse: Warehouse, home: str, name: str, *, yes: bool, force: bool, delete_files: bool, why: str
 ) -> DroppedTable:
-    from pipelines.imported_table import refuse_running_import, remove_imported
-    from warehouse.drop_table import drop_table, plan_drop
+    from pipelines.ingest.imported_table import refuse_running_import, remove_imported
+    from warehouse.changes.drop_table import drop_table, plan_drop
 
     if not yes:
         return plan_drop(warehouse, name)
@@ -72,7 +71,7 @@ def _drop(
 
 
 def _imported(home: str, name: str, root: str) -> ImportedFiles | None:
-    from pipelines.imported_table import imported_files
+    from pipelines.ingest.imported_table import imported_files
 
     return imported_files(home, name, root)
 
@@ -80,7 +79,7 @@ def _imported(home: str, name: str, root: str) -> ImportedFiles | None:
 def _remove_rest(home: str, name: str, *, yes: bool, as_json: bool) -> bool:
     """Delete what an interrupted drop left of a table's files; False if there is nothing."""
     from headrace.screens.dropped_table import RemovedFilesScreen
-    from pipelines.imported_table import imported_files, refuse_running_import, remove_imported
+    from pipelines.ingest.imported_table import imported_files, refuse_running_import, remove_imported
 
     found = None if "://" in home else imported_files(home, name, f"{home}/tables/{name}")
     if found is None or not found.folders:
@@ -95,11 +94,9 @@ def _remove_rest(home: str, name: str, *, yes: bool, as_json: bool) -> bool:
 def _screen(done: DroppedTable, files: ImportedFiles | None, *, delete_files: bool, force: bool) -> DroppedTableScreen:
     from headrace.screens.dropped_table import DroppedTableScreen
 
-    fields = asdict(done)
-    del fields["fragments"]
     gone = files if delete_files else None
     return DroppedTableScreen(
-        **fields,
+        done,
         imported=files is not None,
         deleted_files=0 if gone is None else gone.files,
         deleted_bytes=0 if gone is None else gone.size_bytes,

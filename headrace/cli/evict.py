@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.conditions import (
+from headrace.cli.options.conditions import (
     AGE_HELP,
     ClientName,
     Column,
@@ -23,15 +23,14 @@ from headrace.cli.conditions import (
     query_of,
     refuse_empty,
 )
-from headrace.cli.output import emit
-from headrace.cli.quantities import age_of, bytes_of, moment_of
-from headrace.cli.session import AsJson, Home, open_warehouse, user_name
+from headrace.cli.options.quantities import age_of, bytes_of, moment_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse, user_name
+from headrace.terminal.output import emit
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from headrace.screens.evictions import EvictionScreen
-    from warehouse.eviction_plan import EvictionPlan, EvictionRequest
-    from warehouse.search_query import ComponentQuery
+    from warehouse.eviction.plan import EvictionRequest
+    from warehouse.search.query import ComponentQuery
 
 
 def evict(
@@ -66,8 +65,9 @@ def evict(
     as_json: AsJson = False,
 ) -> None:
     """Evict memos: of components that fit every condition, or as many as a budget takes. A dry run, unless told --yes."""
-    from warehouse.evict import plan_eviction, run_eviction
-    from warehouse.search import get_component
+    from headrace.screens.evictions import EvictionScreen
+    from warehouse.eviction.evict import plan_eviction, run_eviction
+    from warehouse.search.search import get_component
 
     refuse_empty(fingerprint=fingerprint, start=start, end=end, older_than=older_than, newer_than=newer_than, budget=budget,
                  plan=plan)  # fmt: skip
@@ -83,7 +83,7 @@ def evict(
             gone = run_eviction(warehouse, request, why=why, who=user_name(), plan=plan or "")
         else:
             gone = plan_eviction(warehouse, request)
-    emit(_screen(gone), as_json=as_json)
+    emit(EvictionScreen(gone), as_json=as_json)
 
 
 def _request(
@@ -96,7 +96,7 @@ def _request(
     budget: str | None,
 ) -> EvictionRequest:
     """What is asked for, as it was typed at ``now``. Raises :class:`InputError` for what cannot be read."""
-    from warehouse.eviction_plan import EvictionRequest
+    from warehouse.eviction.plan import EvictionRequest
 
     return EvictionRequest(
         query=query,
@@ -106,11 +106,3 @@ def _request(
         written_after=age_of("--newer-than", newer_than or "", now),
         budget_bytes=bytes_of("--budget", budget or ""),
     )
-
-
-def _screen(gone: EvictionPlan) -> EvictionScreen:
-    from headrace.screens.evictions import EvictionScreen, PinScreen
-
-    fields = {**vars(gone), "over_budget_bytes": gone.over_budget_bytes}
-    pinned = tuple(PinScreen(one.holder, one.components) for one in fields.pop("pinned"))
-    return EvictionScreen(pinned=pinned, **fields)

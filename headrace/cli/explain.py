@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.screens.models import DecisionRow, NearestRow
-    from warehouse.decision import Decision
-    from warehouse.models import ModelRecord
-    from warehouse.nearest import NearestKnown
+    from warehouse.matching.decision import Decision
+    from warehouse.models.models import ModelRecord
+    from warehouse.search.nearest import NearestKnown
     from warehouse.warehouse import Warehouse
 
 #: Why an input is missed whose component was never computed over any data.
@@ -69,7 +69,7 @@ def _chosen_inputs(
 ) -> tuple[ModelRecord, Sequence[str]]:
     """The model, and its inputs in order, all or those named. Raises :class:`InputError` for one that it does not have."""
     from transforms.errors import nearest
-    from warehouse.models import get_model, stored_inputs
+    from warehouse.models.models import get_model, stored_inputs
 
     with warehouse.catalog.read() as connection:
         found = get_model(connection, name, version or None)
@@ -81,7 +81,7 @@ def _chosen_inputs(
 
 
 def _decisions(warehouse: Warehouse, model: ModelRecord, inputs: Sequence[str]) -> Sequence[Decision]:
-    from warehouse.explain import explain_model
+    from warehouse.matching.explain import explain_model
 
     decisions = explain_model(warehouse, model.name, model.version, costs_of=inputs[:_PRICED_INPUTS])
     shown = set(inputs)
@@ -92,7 +92,7 @@ def _nearest_of_unknown(
     warehouse: Warehouse, model: ModelRecord, decisions: Sequence[Decision]
 ) -> Sequence[NearestKnown]:
     """Where the input's own component has a memo, or had one, nothing else is nearer to it."""
-    from warehouse.nearest import nearest_known_of
+    from warehouse.search.nearest import nearest_known_of
 
     known = {one.input for one in decisions if one.reason_code not in _UNKNOWN}
     unknown = {one.input for one in decisions} - known

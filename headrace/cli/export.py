@@ -6,23 +6,24 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.quiet import import_quietly
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit
+from headrace.terminal.quiet import import_quietly
 from transforms.errors import InputError, StorageError, listed
+from warehouse.storage.durable_files import sync_path
 
 if TYPE_CHECKING:
-    from trainer.serving import Scorer
-    from trainer.trained import Trained
-    from transforms.graph import Node
-    from transforms.twins.export import Unservable
-    from warehouse.models import ModelRecord
+    from trainer.serving.tensorflow_model import Scorer
+    from trainer.serving.trained import Trained
+    from transforms.graphs.graph import Node
+    from transforms.twins.export import Serving, Unservable
+    from warehouse.models.models import ModelRecord
 
 #: TensorFlow Serving passes over this folder; other tools find here what the graph means.
 EXTRA = "assets.extra/headrace.json"
@@ -56,18 +57,15 @@ def export(
 ) -> None:
     """Write a SavedModel that maps raw columns to the model's inputs, bit-equal to the warehouse; or, of a run, to predictions."""
     from headrace.screens.export import ExportScreen, LeftOut
-    from warehouse.artifacts import ArtifactSource
-    from warehouse.models import get_model, stored_inputs
+    from warehouse.files.artifacts import ArtifactSource
+    from warehouse.models.models import get_model, stored_inputs
 
     with open_warehouse(home) as warehouse:
         with warehouse.catalog.read() as connection:
             model = get_model(connection, name, version or None)
             components = {item.name: item.component for item in stored_inputs(connection, model.id)}
         artifacts = ArtifactSource(warehouse.storage.home)
-    target = Path(output) / str(model.version)
-    if target.exists() and not force:
-        raise ExportExists("this version of the model was exported already", where=f"model {name}", value=str(target),
-                           next_step="give another --output, or --force to replace it")  # fmt: skip
+    target = _target(output, model, force=force)
     if trained and skip_unservable:
         raise InputError("a trained model needs all of its inputs", where="--skip-unservable",
                          next_step="leave it out, or train without these inputs")  # fmt: skip
@@ -79,21 +77,13 @@ def export(
     served = {key: root for key, root in components.items() if key not in {each.name for each in left_out}}
     run = _trained(trained, components, model) if trained else None
     serving = Serving(served, artifacts, _scorer(run))
-    document = {
-        **serving.document,
-        "model": name,
-        "version": model.version,
-        "table": model.table,
-        **_run_document(run),
-        "left_out": [{"input": each.name, "operator": each.operator, "reason": each.reason} for each in left_out],
-    }
-    size_bytes = _publish(serving, document, target)
+    size_bytes = _publish(serving, _document(serving, model, run, left_out), target)
     screen = ExportScreen(
         model=name,
         version=model.version,
         path=str(target),
         inputs=len(served),
-        columns=len(document["columns"]),
+        columns=len(serving.document["columns"]),
         signatures=SIGNATURES,
         size_bytes=size_bytes,
         left_out=tuple(LeftOut(each.name, each.operator, each.reason) for each in left_out),
@@ -102,13 +92,36 @@ def export(
     emit(screen, as_json=as_json)
 
 
+def _target(output: str, model: ModelRecord, *, force: bool) -> Path:
+    """The folder of this version. Raises :class:`ExportExists` for one that is there, without ``force``."""
+    target = Path(output) / str(model.version)
+    if target.exists() and not force:
+        raise ExportExists("this version of the model was exported already", where=f"model {model.name}", value=str(target),
+                           next_step="give another --output, or --force to replace it")  # fmt: skip
+    return target
+
+
+def _document(
+    serving: Serving, model: ModelRecord, run: Trained | None, left_out: Sequence[Unservable]
+) -> dict[str, Any]:
+    """What :data:`EXTRA` says of the export."""
+    return {
+        **serving.document,
+        "model": model.name,
+        "version": model.version,
+        "table": model.table,
+        **_run_document(run),
+        "left_out": [{"input": each.name, "operator": each.operator, "reason": each.reason} for each in left_out],
+    }
+
+
 def _trained(run_dir: str, components: Mapping[str, Node], model: ModelRecord) -> Trained:
     """The model of a run, which must have been trained on these very inputs."""
-    from headrace.cli.quiet import import_tensorflow_quietly
+    from headrace.terminal.quiet import import_tensorflow_quietly
 
     import_tensorflow_quietly()
     from trainer.errors import RunMismatch
-    from trainer.trained import load_trained
+    from trainer.serving.trained import load_trained
 
     trained = load_trained(run_dir)
     theirs = [(item["name"], item["fingerprint"]) for item in trained.identity.inputs]
@@ -124,7 +137,7 @@ def _trained(run_dir: str, components: Mapping[str, Node], model: ModelRecord) -
 def _scorer(run: Trained | None) -> Scorer | None:
     if run is None:
         return None
-    from trainer.serving import Scorer
+    from trainer.serving.tensorflow_model import Scorer
 
     return Scorer(run)
 
@@ -161,19 +174,11 @@ def _publish(serving: Any, document: Mapping[str, Any], target: Path) -> int:
             extra = made / EXTRA
             extra.parent.mkdir(parents=True, exist_ok=True)
             extra.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            _synced(made)
+            for path in (*sorted(made.rglob("*")), made):
+                sync_path(path)
             if target.exists():
                 os.rename(target, Path(staging) / "old")
             os.rename(made, target)
     except (OSError, shutil.Error) as error:
         raise StorageError("the export cannot be written", where=str(target), value=str(error)) from error
     return sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-
-
-def _synced(folder: Path) -> None:
-    for path in (*sorted(folder.rglob("*")), folder):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

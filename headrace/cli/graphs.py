@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.conditions import (
+from headrace.cli.evict import evict
+from headrace.cli.options.conditions import (
     AGE_HELP,
     ClientName,
     Column,
@@ -23,15 +24,14 @@ from headrace.cli.conditions import (
     query_of,
     refuse_empty,
 )
-from headrace.cli.evict import evict
-from headrace.cli.output import emit, write_output
-from headrace.cli.quantities import age_of
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.quantities import age_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit, write_output
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.screens.graphs import GraphsScreen
-    from warehouse.search import SearchResult
+    from warehouse.search.search import SearchResult
 
 app = typer.Typer(help="List, show, search and evict memoized components.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -45,7 +45,7 @@ def list_(
     limit: Limit = 50, offset: Offset = 0, count: Count = False, home: Home = "", as_json: AsJson = False
 ) -> None:
     """List the known components, largest first."""
-    from warehouse.search import search_components
+    from warehouse.search.search import search_components
 
     with open_warehouse(home) as warehouse:
         found = search_components(warehouse, sort="size", limit=limit, offset=offset, count=count)
@@ -77,8 +77,8 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Find components. Conditions given together must all hold."""
-    from warehouse.search import search_components
-    from warehouse.search_query import SORTS
+    from warehouse.search.query import SORTS
+    from warehouse.search.search import search_components
 
     refuse_empty(older_than=older_than, newer_than=newer_than)
     if sort not in SORTS:
@@ -139,7 +139,7 @@ def show(
     """Show one component: its tree, who reads it, what is kept."""
     from headrace.screens.graphs import GraphScreen
     from transforms.render import graph_svg, tree_text
-    from warehouse.search import get_component
+    from warehouse.search.search import get_component
 
     with open_warehouse(home) as warehouse:
         found = get_component(warehouse, fingerprint)

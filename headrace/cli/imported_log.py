@@ -11,8 +11,8 @@ from headrace.cli.infer import missing_schema
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from pipelines.log_schema import LogSchema
-    from pipelines.parquet_log import ParquetLog
+    from pipelines.log_schemas.schema import LogSchema
+    from pipelines.parsing.parquet import ParquetLog
 
 _MAGIC = b"PAR1"
 
@@ -39,8 +39,8 @@ class ParquetOptions:
 
 def log_of(files: Sequence[str], schema: str, options: ParquetOptions) -> LogSchema | ParquetLog:
     """The log in ``files``. Raises :class:`InputError` for options that do not fit the files, and what reading a schema raises."""
-    from pipelines.log_schema import LogSchema
-    from pipelines.log_sources import expand_files
+    from pipelines.log_schemas.schema import LogSchema
+    from pipelines.parsing.sources import expand_files
 
     paths = expand_files(files)
     kinds = {_is_parquet(path): path for path in reversed(paths)}
@@ -58,8 +58,8 @@ def log_of(files: Sequence[str], schema: str, options: ParquetOptions) -> LogSch
 
 
 def _parquet(paths: Sequence[str], schema: str, options: ParquetOptions) -> ParquetLog:
-    from pipelines.log_schema import PartitionBy
-    from pipelines.parquet_log import EpochUnit, parquet_log
+    from pipelines.log_schemas.schema import PartitionBy
+    from pipelines.parsing.parquet import EpochUnit, parquet_log
 
     if schema:
         raise InputError("a schema file must be that of text files", where="--schema", value=paths[0],

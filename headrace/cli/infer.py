@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.session import AsJson, Home
+from headrace.cli.options.session import AsJson, Home
+from headrace.terminal.output import emit
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def infer(
     from headrace.screens.inferred import SchemaText
     from pipelines.inference.infer import infer_schema
     from pipelines.inference.schema_file import schema_text
-    from pipelines.publication import write_atomic
+    from pipelines.outputs.publication import write_atomic
 
     del home  # every command takes it; a schema file belongs to no warehouse
     if output != "-" and Path(output).exists():

@@ -28,7 +28,7 @@ from headrace.cli import (
     train,
     work,
 )
-from headrace.cli.output import PrintableFormatter, record_to, say, say_error
+from headrace.terminal.output import PrintableFormatter, record_to, say, say_error
 from transforms.errors import HeadraceError, InputError
 
 DEFECT_STATUS = 70

@@ -4,44 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.progress import progress_bar
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit
+from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from warehouse.progress import Progress
+    from warehouse.maintenance.progress import Progress
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")]
 
 
 def pins(home: Home = "", as_json: AsJson = False) -> None:
     """List what running jobs read: it cannot be evicted until they end."""
-    from headrace.screens.maintenance import PinRow, PinsScreen
-    from warehouse.pins import live_pins
+    from headrace.screens.maintenance import PinsScreen
+    from warehouse.reading.pins import live_pins
 
     with open_warehouse(home) as warehouse:
         found, now = live_pins(warehouse), warehouse.clock()
-    rows = (
-        PinRow(
-            holder=pin.holder,
-            model=pin.model,
-            version=pin.model_version,
-            table=pin.table,
-            start=pin.start,
-            end=pin.end,
-            components=len(pin.fingerprints),
-            since=datetime.fromtimestamp(pin.created_at, UTC),
-            expires_in_secs=round(pin.expires_in_secs(now), 1),
-        )
-        for pin in found
-    )
-    emit(PinsScreen(tuple(rows)), as_json=as_json)
+    emit(PinsScreen(found, now), as_json=as_json)
 
 
 def gc(
@@ -55,8 +40,8 @@ def gc(
 ) -> None:
     """Delete files that nothing names any more: after evictions, compactions and processes that were killed."""
     from headrace.screens.maintenance import GarbageRow, GarbageScreen
-    from headrace.screens.printable import printable
-    from warehouse.gc import collect_garbage
+    from headrace.terminal.printable import printable
+    from warehouse.maintenance.gc import collect_garbage
 
     with open_warehouse(home) as warehouse:
         found = collect_garbage(warehouse, dry_run=not yes, leftover_secs=leftover_hours * 3600)
@@ -84,23 +69,13 @@ def compact(
 ) -> None:
     """Rewrite memo files that are mostly evicted, and merge many small ones."""
     from headrace.screens.maintenance import CompactedScreen
-    from warehouse.compact import compact_memos
-    from warehouse.compaction import CompactionPolicy
+    from warehouse.maintenance.compact import compact_memos
+    from warehouse.maintenance.compaction import CompactionPolicy
 
     policy = CompactionPolicy(threshold=threshold, least_gain_bytes=least_gain_bytes)
     with open_warehouse(home) as warehouse, _progress("compacting", "files", shown=yes) as report:
         done = compact_memos(warehouse, policy, dry_run=not yes, progress=report)
-    screen = CompactedScreen(
-        dry_run=done.dry_run,
-        old_files=done.old_files,
-        new_files=done.new_files,
-        written_bytes=done.written_bytes,
-        freed_bytes=done.freed_bytes,
-        memos=done.memos,
-        left=done.left,
-        damaged=done.damaged,
-    )
-    emit(screen, as_json=as_json)
+    emit(CompactedScreen(done), as_json=as_json)
 
 
 def verify(
@@ -116,8 +91,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check that what is stored is what the catalog promises. Exit status 3 when something is wrong and not repaired."""
-    from headrace.screens.maintenance import FindingRow, VerifiedScreen
-    from warehouse.verify import verify_warehouse
+    from headrace.screens.maintenance import VerifiedScreen
+    from warehouse.maintenance.verify import verify_warehouse
 
     if not 0 <= sample <= 1:
         raise InputError("a sample is a share of the files", where="--sample", value=sample, allowed="0 to 1")
@@ -125,28 +100,14 @@ def verify(
         found = verify_warehouse(
             warehouse, sample=sample, recompute=recompute, seed=seed, repair=repair, progress=report
         )
-    screen = VerifiedScreen(
-        files=found.files,
-        read_files=found.read_files,
-        memos=found.memos,
-        read_bytes=found.read_bytes,
-        overlays=found.overlays,
-        artifacts=found.artifacts,
-        recomputed=found.recomputed,
-        wrong=found.wrong,
-        findings=tuple(
-            FindingRow(one.kind, one.where, one.what, one.next_step, one.component, one.repaired)
-            for one in found.findings
-        ),
-    )
-    emit(screen, as_json=as_json)
+    emit(VerifiedScreen(found), as_json=as_json)
     if found.wrong:
         raise typer.Exit(DataError.exit_status)
 
 
 @contextmanager
 def _progress(what: str, unit: str, *, shown: bool) -> Iterator[Progress]:
-    from warehouse.progress import quiet
+    from warehouse.maintenance.progress import quiet
 
     if not shown:
         yield quiet

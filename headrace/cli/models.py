@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,13 +11,13 @@ from headrace.cli.analyze import make_analyses, planned_analyses
 from headrace.cli.check import check
 from headrace.cli.explain import explain
 from headrace.cli.export import export
-from headrace.cli.output import emit
+from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.read import read
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit
 
 if TYPE_CHECKING:
     from headrace.screens.dry_run import DryRunScreen
-    from transforms.model import Model
+    from transforms.expressions.model import Model
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
@@ -64,8 +63,8 @@ def submit(
 ) -> None:
     """Submit the models of a file: match what is memoized, queue what is missing."""
     from headrace.model_file import chosen_models
-    from headrace.screens.models import PinnedRow, SubmittedRow, SubmittedScreen
-    from warehouse.submit import submit_model
+    from headrace.screens.models import SubmittedRow, SubmittedScreen
+    from warehouse.matching.submit import submit_model
 
     models = chosen_models(file, model)
     if dry_run and not analyze:
@@ -80,68 +79,23 @@ def submit(
         _check_all(warehouse, models, table)
         for each in models:
             done = submit_model(warehouse, each, table=table or None, policy=policy or None)
-            row = SubmittedRow(
-                model=each.name,
-                version=done.version,
-                client=each.client,
-                table=done.table,
-                inputs=len(each.inputs),
-                hits=done.hits,
-                shared=done.shared,
-                queued=done.queued,
-                failed=done.failed,
-                computed=done.computed,
-                dropped=done.dropped,
-                policy=done.policy,
-                unchanged=done.unchanged,
-                changes=done.changes,
-                pinned=tuple(
-                    PinnedRow(one.operator, one.expression, f"{one.start} .. {one.end}", one.rows, one.rows_now or 0)
-                    for one in done.analyses
-                    if not one.is_current
-                ),
-                analyzed=tuple(change for change in changes if change.model == each.name),
-            )
-            rows.append(row)
+            analyzed = tuple(change for change in changes if change.model == each.name)
+            rows.append(SubmittedRow(each.client, len(each.inputs), done, analyzed))
     emit(SubmittedScreen(tuple(rows)), as_json=as_json)
 
 
 def _planned(models: Sequence[Model], table: str, policy: str, home: str) -> DryRunScreen:
-    from headrace.screens.dry_run import DryRunScreen, PlannedInputRow, PlannedRow
-    from warehouse.dry_run import plan_submissions
+    from headrace.screens.dry_run import DryRunScreen
+    from warehouse.matching.dry_run import plan_submissions
 
     with open_warehouse(home) as warehouse:
-        planned = plan_submissions(warehouse, models, table=table or None, policy=policy or None)
-    rows = []
-    for one in planned:
-        inputs = tuple(
-            PlannedInputRow(each.name, **asdict(each.counts), changes=each.changes, reasons=dict(each.reasons))
-            for each in one.inputs
-        )
-        row = PlannedRow(
-            model=one.model,
-            version=one.version,
-            client=one.client,
-            table=one.table,
-            policy=one.policy,
-            unchanged=one.unchanged,
-            changes=one.changes,
-            inputs=inputs,
-            missing_analyses=one.missing_analyses,
-            pinned=one.pinned,
-            queued_tasks=one.work.tasks,
-            queued_rows=one.work.rows,
-            queued_secs=one.work.secs,
-            queued_bytes=round(one.work.memo_bytes),
-        )
-        rows.append(row)
-    return DryRunScreen(tuple(rows))
+        return DryRunScreen(plan_submissions(warehouse, models, table=table or None, policy=policy or None))
 
 
 def _check_all(warehouse: Warehouse, models: Sequence[Model], table: str) -> None:
     """Raise for any of the models before the first is submitted: a file is submitted as a whole or not at all."""
-    from warehouse.manifests import get_table
-    from warehouse.submit import check_model, resolve_checked
+    from warehouse.matching.submit import check_model, resolve_checked
+    from warehouse.tables.manifests import get_table
 
     with warehouse.catalog.read() as connection:
         for model in models:
@@ -157,7 +111,7 @@ def _check_all(warehouse: Warehouse, models: Sequence[Model], table: str) -> Non
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the live models, each at its newest version: not those that were retired."""
     from headrace.screens.models import ModelRow, ModelsScreen
-    from warehouse.statistics import list_models, model_memos
+    from warehouse.status import list_models, model_memos
 
     rows = []
     with open_warehouse(home) as warehouse:
@@ -182,10 +136,10 @@ def list_(home: Home = "", as_json: AsJson = False) -> None:
 @app.command("show")
 def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = False) -> None:
     """Show a model's inputs and their expressions."""
-    from headrace.screens.models import AnalysisRow, InputRow, ModelScreen
+    from headrace.screens.models import InputRow, ModelScreen
     from transforms.render import expression_text
-    from warehouse.model_analyses import pinned_analyses
-    from warehouse.models import get_model, stored_inputs
+    from warehouse.models.models import get_model, stored_inputs
+    from warehouse.models.pinned_analyses import pinned_analyses
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         model = get_model(connection, name, version or None)
@@ -211,10 +165,7 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
         classes=model.target.classes,
         live=model.live,
         inputs=tuple(inputs),
-        analyses=tuple(
-            AnalysisRow(one.operator, one.expression, f"{one.start} .. {one.end}", one.rows, one.artifact)
-            for one in pinned.values()
-        ),
+        analyses=tuple(pinned.values()),
     )
     emit(screen, as_json=as_json)
 
@@ -234,8 +185,8 @@ def retire(
 ) -> None:
     """Compute nothing for a model any more; its memos stay. A dry run, unless told --yes. To submit it again brings it back."""
     from headrace.screens.retirement import RetirementScreen
-    from warehouse.retire import retire_model
+    from warehouse.models.retire import retire_model
 
     with open_warehouse(home) as warehouse:
         done = retire_model(warehouse, name, dry_run=not yes)
-    emit(RetirementScreen(**asdict(done)), as_json=as_json)
+    emit(RetirementScreen(done), as_json=as_json)

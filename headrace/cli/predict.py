@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.beam import BeamOptions, Runner
-from headrace.cli.output import emit, say
-from headrace.cli.progress import progress_bar
-from headrace.cli.quantities import moment_of
-from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
-from headrace.cli.solutions import pinned
+from headrace.cli.options.beam import BeamOptions, Runner
+from headrace.cli.options.quantities import moment_of
+from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.options.solutions import pinned
+from headrace.terminal.output import emit, say
+from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, NotFound
 
 if TYPE_CHECKING:
-    from trainer.saved_run import SavedRun
-    from warehouse.solution import ReadSolution
+    from trainer.training.saved_run import SavedRun
+    from warehouse.solution.solution import ReadSolution
 
 
 def predict(
@@ -47,7 +47,7 @@ def predict(
     began = time.monotonic()
     from headrace.scoring import load_scores
     from headrace.screens.predict import PredictedScreen
-    from pipelines.beam_runner import RunnerOptions
+    from pipelines.runners.runner import RunnerOptions
     from pipelines.scoring import ScoringConfig, score_partitions
 
     first, last = moment_of("--start", start), moment_of("--end", end)
@@ -85,7 +85,7 @@ def predict(
 
 
 def _saved(run_dir: str, model: str) -> SavedRun:
-    from trainer.saved_run import read_newest_run
+    from trainer.training.saved_run import read_newest_run
 
     saved = read_newest_run(Path(run_dir), on_skip=lambda reason: say(f"a checkpoint was passed over: {reason}"))
     if saved is None:
@@ -97,7 +97,7 @@ def _saved(run_dir: str, model: str) -> SavedRun:
 def _check(saved: SavedRun, solution: ReadSolution, run_dir: str) -> None:
     """Raise before anything is computed where the run was trained on other inputs."""
     from trainer.config import TrainConfig
-    from trainer.run_identity import check_inputs, identity_of
+    from trainer.runs.identity import check_inputs, identity_of
 
     config = TrainConfig.from_document(saved.identity.config, run_dir=run_dir)
     check_inputs(saved.identity, identity_of(solution, config))

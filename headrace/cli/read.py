@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.output import emit
-from headrace.cli.progress import Report, progress_bar
-from headrace.cli.quantities import moment_of
-from headrace.cli.session import AsJson, Home, open_warehouse
+from headrace.cli.options.quantities import moment_of
+from headrace.cli.options.session import AsJson, Home, open_warehouse
+from headrace.terminal.output import emit
+from headrace.terminal.progress import Report, progress_bar
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.reading import Reading
+    from headrace.screens.reading import ReadScreen
 
 
 def read(
@@ -37,7 +38,6 @@ def read(
 ) -> None:
     """Write a model's inputs, a row an event, fragment by fragment: memos are loaded, the rest is computed."""
     from headrace.reading import opened_reading, parsed_name
-    from headrace.screens.reading import ReadScreen
     from headrace.table_files import check_output, write_tables
 
     kind = check_output(output, force=force)
@@ -60,8 +60,14 @@ def read(
         progress_bar(f"reading {model}", "events") as report,
     ):
         rows, size_bytes = write_tables(_reported(reading, report), output, force=force)
-        solution = reading.solution
-    screen = ReadScreen(
+    emit(_screen(reading, output, kind, rows, size_bytes), as_json=as_json)
+
+
+def _screen(reading: Reading, output: str, kind: str, rows: int, size_bytes: int) -> ReadScreen:
+    from headrace.screens.reading import ReadScreen
+
+    solution = reading.solution
+    return ReadScreen(
         model=solution.model,
         version=solution.model_version,
         table=solution.table,
@@ -80,7 +86,6 @@ def read(
         columns_read={action: solution.count(action) for action in ("load", "compute", "raw")},
         size_bytes=size_bytes,
     )
-    emit(screen, as_json=as_json)
 
 
 def _reported(reading: Reading, report: Report) -> Iterator[pa.Table]:

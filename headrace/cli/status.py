@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.cli.output import emit
-from headrace.cli.session import AsJson, Home, home_location, open_warehouse
+from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
+from headrace.terminal.output import emit
 
 
 def status(home: Home = "", as_json: AsJson = False) -> None:
     """Tables, models, memos, what sharing saved, and every client's queue."""
     from headrace.screens.status import QueueRow, StatusScreen
-    from warehouse.statistics import status as read_status
+    from warehouse.status import status as read_status
 
     with open_warehouse(home) as warehouse:
         found, catalog = read_status(warehouse), warehouse.catalog.where

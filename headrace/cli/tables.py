@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.beam import Runner, split_beam_options
 from headrace.cli.changes import InvalidText, UniqueBy, add_commands
 from headrace.cli.drop_table import drop
 from headrace.cli.imported_log import ParquetOptions, log_of
 from headrace.cli.infer import infer
-from headrace.cli.output import emit
-from headrace.cli.progress import progress_bar
-from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
-from headrace.cli.text_files import keep_schema
+from headrace.cli.options.beam import Runner, split_beam_options
+from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.options.text_files import keep_schema
+from headrace.terminal.output import emit
+from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from headrace.screens.tables import ColumnRow, RegisteredScreen
-    from warehouse.table import ColumnSchema, Manifest, Table
+    from headrace.screens.tables import ColumnRow, ImportedScreen, RegisteredScreen
+    from pipelines.ingest.job import ImportConfig
+    from pipelines.ingest.report import ImportReport
+    from pipelines.runners.runner import RunnerOptions
+    from warehouse.tables.table import ColumnSchema, Manifest, Table
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
@@ -54,7 +55,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Register hive-partitioned Parquet in place; again after files were added, to take in what is new."""
-    from warehouse.manifests import find_table
+    from warehouse.tables.manifests import find_table
 
     with open_warehouse(home) as warehouse:
         with warehouse.catalog.read() as connection:
@@ -73,8 +74,8 @@ def register(
     outside_times: str = "keep",
 ) -> RegisteredScreen:
     """Register (again) and describe what was found."""
-    from headrace.screens.tables import RegisteredScreen, UnreadableRow
-    from warehouse.register import register_table
+    from headrace.screens.tables import RegisteredScreen
+    from warehouse.tables.register import register_table
 
     with progress_bar(f"registering {name}", "bytes") as report:
         found = register_table(
@@ -97,7 +98,7 @@ def register(
         size_bytes=found.bytes,
         dropped=found.dropped,
         replaced=found.replaced,
-        unreadable=tuple(UnreadableRow(one.name, one.arrow_type, one.why, one.cast) for one in found.unreadable),
+        unreadable=found.unreadable,
         unfit=found.unfit,
         outside=found.outside,
     )
@@ -143,63 +144,75 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Import logs as hourly or daily Parquet and register the result. Bad rows go to a side file with the reason."""
-    from headrace.screens.tables import ImportedScreen
-    from pipelines.beam_runner import RunnerOptions
-    from pipelines.import_logs import ImportConfig, import_logs
-    from warehouse.register import check_table_name
+    from pipelines.ingest.job import ImportConfig
+    from pipelines.runners.runner import RunnerOptions
+    from warehouse.tables.register import check_table_name
 
     check_table_name(name)
     files, beam_options = split_beam_options(files)
     options = RunnerOptions(runner, flags=beam_options)
     local = Path(home_folder(home, "importing logs"))
-    log = log_of(files, schema, ParquetOptions(time_column, time_unit, partition_by, invalid_text))
-    root = _local_output(output) or str(local / "tables" / name)
-    rejects = str(local / "rejects" / name)
     config = ImportConfig(
         tuple(files),
-        log,
-        output=root,
-        rejects=rejects,
+        log_of(files, schema, ParquetOptions(time_column, time_unit, partition_by, invalid_text)),
+        output=_local_output(output) or str(local / "tables" / name),
+        rejects=str(local / "rejects" / name),
         max_reject_share=max_reject_share,
         longest_line_bytes=longest_line_bytes,
         unique_by=tuple(column for column in unique_by.split(",") if column),
     )
+    imported = _import_files(home, name, config, options, schema or files[0])
     with open_warehouse(home) as warehouse:
-        _check_import(warehouse, name, root, log.arrow_schema, schema or files[0])
+        registered = register(warehouse, name, config.output, config.time_column, invalid_text)
+    emit(_imported_screen(config, imported, registered), as_json=as_json)
+
+
+def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOptions, where: str) -> ImportReport:
+    """Write the table's files, and its schema beside them. Raises :class:`DataError` for logs without a row.
+
+    ``where``: what gives the columns, for an error about them.
+    """
+    from pipelines.ingest.job import import_logs
+
+    with open_warehouse(home) as warehouse:
+        _check_import(warehouse, name, config, where)
     with progress_bar(f"importing {name}", "files") as report:
         imported = import_logs(config, options, progress=report)
-    if not imported.rows and not Path(root).is_dir():
+    if Path(config.output).is_dir():
+        keep_schema(config.output, config.schema)
+    elif not imported.rows:
         raise DataError("the logs hold no rows that could be read", value=f"{imported.rejected} rows set aside",
-                        next_step=f"see {rejects}" if imported.rejected else "check the files")  # fmt: skip
-    if Path(root).is_dir():
-        keep_schema(root, log)
-    with open_warehouse(home) as warehouse:
-        registered = register(warehouse, name, root, config.time_column, invalid_text)
-    screen = ImportedScreen(
-        output=root,
+                        next_step=f"see {config.rejects}" if imported.rejected else "check the files")  # fmt: skip
+    return imported
+
+
+def _imported_screen(config: ImportConfig, imported: ImportReport, registered: RegisteredScreen) -> ImportedScreen:
+    from headrace.screens.tables import ImportedScreen
+
+    return ImportedScreen(
+        output=config.output,
         rows=imported.rows,
         rejected=imported.rejected,
         late_rows=imported.late_rows,
         partitions=len(imported.partitions),
-        rejects_folder=rejects,
+        rejects_folder=config.rejects,
         registered=registered,
         counts=imported.counts,
     )
-    emit(screen, as_json=as_json)
 
 
-def _check_import(warehouse: Warehouse, name: str, root: str, schema: pa.Schema, where: str) -> None:
+def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: str) -> None:
     """Raise, before anything is written, if a known table would not take what this import is about to write."""
-    from warehouse.manifests import find_table
-    from warehouse.parquet_files import check_drift
-    from warehouse.table import ColumnSchema
+    from warehouse.tables.manifests import find_table
+    from warehouse.tables.parquet import check_drift
+    from warehouse.tables.table import ColumnSchema
 
     with warehouse.catalog.read() as connection:
         table = find_table(connection, name)
     if table is None:
         return
-    _check_root(warehouse, table, root)
-    columns = [ColumnSchema(field.name, str(field.type)) for field in schema]
+    _check_root(warehouse, table, config.output)
+    columns = [ColumnSchema(field.name, str(field.type)) for field in config.schema.arrow_schema]
     check_drift(table.file_columns, columns, where, name)
 
 
@@ -224,7 +237,7 @@ def _check_root(warehouse: Warehouse, table: Table, root: str) -> None:
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the tables."""
     from headrace.screens.tables import TableRow, TablesScreen
-    from warehouse.manifests import all_tables, table_manifests
+    from warehouse.tables.manifests import all_tables, table_manifests
 
     rows = []
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
@@ -250,7 +263,7 @@ def show(
 ) -> None:
     """Show a table's columns and partitions."""
     from headrace.screens.tables import PartitionRow, TableScreen
-    from warehouse.manifests import get_table, table_manifests
+    from warehouse.tables.manifests import get_table, table_manifests
 
     with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
         table = get_table(connection, name)
@@ -279,7 +292,7 @@ def show(
 
 def _column_row(column: ColumnSchema) -> ColumnRow:
     from headrace.screens.tables import ColumnRow
-    from warehouse.readable_types import unreadable_column
+    from warehouse.tables.readable_types import unreadable_column
 
     found = unreadable_column(column)
     why = "" if found is None else f"{found.why}. Store {found.cast}"

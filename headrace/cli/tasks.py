@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.conditions import refuse_empty
-from headrace.cli.output import emit
-from headrace.cli.session import AsJson, Home, open_warehouse, user_name
+from headrace.cli.options.conditions import refuse_empty
+from headrace.cli.options.session import AsJson, Home, open_warehouse, user_name
+from headrace.terminal.output import emit
 from transforms.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.screens.tasks import GroupRow, TaskScreen
-    from warehouse.quarantine import TaskDetail, TaskGroup
-    from warehouse.quarantine_changes import QuarantineChange
-    from warehouse.quarantine_query import TaskQuery
-    from warehouse.task_states import AttemptLimits, TaskState
+    from headrace.screens.tasks import TaskScreen
+    from warehouse.quarantine.listing import TaskDetail
+    from warehouse.quarantine.query import TaskQuery
+    from warehouse.scheduling.task_states import AttemptLimits, TaskState
 
 app = typer.Typer(
     help="List and show tasks that failed; retry or drop them.", no_args_is_help=True, rich_markup_mode=None
@@ -67,37 +65,17 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List what failed: a line for all tasks that fail alike. Conditions given together must all hold."""
-    from headrace.screens.tasks import GroupsScreen, TaskLine, TasksScreen
-    from warehouse.quarantine import quarantine_groups, quarantine_tasks
+    from headrace.screens.tasks import GroupsScreen, TasksScreen
+    from warehouse.quarantine.listing import quarantine_groups, quarantine_tasks
 
     query = _query(None, state, client, model, table, partition, component, operator, kind, exception)
     with open_warehouse(home) as warehouse:
         if not each:
             found = quarantine_groups(warehouse, query, limit=limit + 1, offset=offset)
-            groups = tuple(map(_group_row, found[:limit]))
-            emit(GroupsScreen(query.text, groups, offset, len(found) > limit), as_json=as_json)
+            emit(GroupsScreen(query.text, found[:limit], offset, len(found) > limit), as_json=as_json)
             return
         rows = quarantine_tasks(warehouse, query, limit=limit + 1, offset=offset)
-    lines = tuple(
-        TaskLine(
-            id=row.task_id,
-            state=row.state.lower(),
-            fingerprint=row.fingerprint,
-            expression=row.expression,
-            table=row.table,
-            partition=row.partition,
-            kind=row.kind,
-            operator=row.operator,
-            exception=row.exception,
-            error=row.error,
-            attempts=row.attempts,
-            losses=row.losses,
-            failed_at=_moment(row.failed_at),
-            next_at=_moment(row.next_at),
-        )
-        for row in rows[:limit]
-    )
-    emit(TasksScreen(query.text, lines, offset, len(rows) > limit), as_json=as_json)
+    emit(TasksScreen(query.text, rows[:limit], offset, len(rows) > limit), as_json=as_json)
 
 
 @app.command("show")
@@ -113,7 +91,7 @@ def show(
     """Show one task: the exception, the operator, the expression, and the smallest sample of events that is known to make
     it fail.
     """
-    from warehouse.quarantine import get_task, task_sample
+    from warehouse.quarantine.listing import get_task, task_sample
 
     refuse_empty(task=task, partition=partition)
     with open_warehouse(home) as warehouse:
@@ -152,13 +130,14 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Queue tasks again, at once and with all their attempts. A dry run, unless told --yes."""
-    from warehouse.quarantine_changes import retry_tasks
+    from headrace.screens.tasks import ChangeScreen
+    from warehouse.quarantine.changes import retry_tasks
 
     query = _query(ids, state, client, model, table, partition, component, operator, kind, exception)
     _check_chosen(query, everything=everything)
     with open_warehouse(home) as warehouse:
         done = retry_tasks(warehouse, query, dry_run=not yes)
-    _emit_change(done, as_json=as_json)
+    emit(ChangeScreen(done), as_json=as_json)
 
 
 @app.command("drop")
@@ -180,14 +159,15 @@ def drop(
     as_json: AsJson = False,
 ) -> None:
     """Take tasks out of the queue, until somebody retries them: what reads them computes them. A dry run, unless told --yes."""
-    from warehouse.quarantine_changes import drop_tasks
+    from headrace.screens.tasks import ChangeScreen
+    from warehouse.quarantine.changes import drop_tasks
 
     refuse_empty(why=why)
     query = _query(ids, state, client, model, table, partition, component, operator, kind, exception)
     _check_chosen(query, everything=everything)
     with open_warehouse(home) as warehouse:
         done = drop_tasks(warehouse, query, why=why, who=user_name(), dry_run=not yes)
-    _emit_change(done, as_json=as_json)
+    emit(ChangeScreen(done), as_json=as_json)
 
 
 def _query(
@@ -202,7 +182,7 @@ def _query(
     kind: str | None,
     exception: str | None,
 ) -> TaskQuery:
-    from warehouse.quarantine_query import TaskQuery
+    from warehouse.quarantine.query import TaskQuery
 
     refuse_empty(client=client, model=model, table=table, partition=partition, component=component, operator=operator,
                  kind=kind, exception=exception)  # fmt: skip
@@ -210,8 +190,8 @@ def _query(
 
 
 def _state(text: str) -> TaskState:
-    from warehouse.quarantine_query import UNDECIDED
-    from warehouse.task_states import TaskState
+    from warehouse.quarantine.query import UNDECIDED
+    from warehouse.scheduling.task_states import TaskState
 
     allowed = (*UNDECIDED, TaskState.DROPPED)
     try:
@@ -232,49 +212,9 @@ def _check_chosen(query: TaskQuery, *, everything: bool) -> None:
         raise InputError("no task is named", where="tasks", next_step="give numbers, conditions, or --all")
 
 
-def _group_row(group: TaskGroup) -> GroupRow:
-    from headrace.screens.tasks import GroupRow
-    from warehouse.quarantine_query import UNDECIDED
-    from warehouse.task_states import TaskState
-
-    return GroupRow(
-        fingerprint=group.fingerprint,
-        expression=group.expression,
-        kind=group.kind,
-        operator=group.operator,
-        exception=group.exception,
-        error=group.error,
-        tasks=group.tasks,
-        states={
-            state.lower(): group.states[state] for state in (*UNDECIDED, TaskState.DROPPED) if state in group.states
-        },
-        tables=group.tables,
-        partitions=group.partitions,
-        failed_at=_moment(group.failed_at or None),
-        example=group.example,
-        models=tuple(f"{one.model} v{one.version}" for one in group.models),
-        clients=tuple(sorted({one.client for one in group.models})),
-    )
-
-
-def _emit_change(done: QuarantineChange, *, as_json: bool) -> None:
-    from headrace.screens.tasks import ChangeScreen
-
-    screen = ChangeScreen(
-        action="drop" if done.event == "drop" else "retry",
-        done=done.done,
-        request=done.request,
-        tasks=done.tasks,
-        groups=tuple(map(_group_row, done.groups)),
-        left_leased=done.left_leased,
-        left_unwanted=done.left_unwanted,
-        left_dropped=done.left_dropped,
-    )
-    emit(screen, as_json=as_json)
-
-
 def _task_screen(found: TaskDetail, limits: AttemptLimits, sample_file: str) -> TaskScreen:
-    from headrace.screens.tasks import TaskScreen, WaitingRow, sample_values
+    from headrace.screens.tasks import TaskScreen, sample_values
+    from headrace.terminal.units import moment
 
     failure, dropped = found.failure, found.dropped
     rows = None if failure is None else failure.sample_table()
@@ -283,7 +223,7 @@ def _task_screen(found: TaskDetail, limits: AttemptLimits, sample_file: str) -> 
         state=found.state.lower(),
         fingerprint=found.fingerprint,
         component=found.expression,
-        models=tuple(WaitingRow(one.model, one.version, one.client, one.priority) for one in found.models),
+        models=found.models,
         table=found.table,
         partition=found.partition,
         fragment=found.fragment.fragment_id,
@@ -293,25 +233,21 @@ def _task_screen(found: TaskDetail, limits: AttemptLimits, sample_file: str) -> 
         max_attempts=limits.max_untried if failure and failure.is_untried else limits.max_attempts,
         losses=found.losses,
         max_losses=limits.max_losses,
-        created_at=_moment(found.created_at),
+        created_at=moment(found.created_at),
         kind="" if failure is None else failure.kind,
         error="" if failure is None else failure.error,
         exception="" if failure is None else failure.exception,
         operator="" if failure is None else failure.operator,
         expression="" if failure is None else failure.expression,
-        failed_at=_moment(found.failed_at),
+        failed_at=moment(found.failed_at),
         failed_worker=found.failed_worker,
-        next_at=_moment(found.next_at),
+        next_at=moment(found.next_at),
         holder=found.holder,
-        lease_until=_moment(found.lease_until),
-        dropped_at=None if dropped is None else _moment(dropped[0]),
+        lease_until=moment(found.lease_until),
+        dropped_at=None if dropped is None else moment(dropped[0]),
         dropped_why=None if dropped is None else dropped[1],
         events=() if failure is None else failure.events,
         sample=() if rows is None else sample_values(rows),
         sample_file=sample_file or None,
         alike=found.alike,
     )
-
-
-def _moment(at: float | None) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(at, UTC)

@@ -13,22 +13,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.output import emit, say
-from headrace.cli.progress import progress_bar
-from headrace.cli.quantities import moment_of
-from headrace.cli.quiet import import_tensorflow_quietly
-from headrace.cli.session import AsJson, Home, home_folder, open_warehouse
-from headrace.cli.solutions import pinned
+from headrace.cli.options.quantities import moment_of
+from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
+from headrace.cli.options.solutions import pinned
+from headrace.terminal.output import emit, say
+from headrace.terminal.progress import progress_bar
+from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.screens.training import AnyMetricsRow, EpochRow, OptionRow
+    from headrace.screens.training import EpochRow, OptionRow
     from trainer.config import TrainConfig
-    from trainer.loop import TrainEvent, TrainReport
-    from trainer.metrics import AnyScores
-    from warehouse.solution import ReadSolution, SolutionFragment
+    from trainer.model.metrics import AnyScores
+    from trainer.training.loop import TrainEvent, TrainReport
+    from warehouse.solution.parts import SolutionFragment
+    from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
 
@@ -90,7 +91,7 @@ def train(
 
 
 def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -> None:
-    from warehouse.manifests import get_table
+    from warehouse.tables.manifests import get_table
 
     if solution.target.kind != "binary":
         raise InputError("a baseline ranks events by a column, which needs a binary label",
@@ -105,8 +106,8 @@ def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -
 
 def _reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionFragment], pa.Table]:
     """How the trainer reads a fragment. A damaged memo is computed on the fly, and queued to be computed anew."""
-    from warehouse.memos import damage_recorder
-    from warehouse.reader import read_fragment
+    from warehouse.memos.memos import damage_recorder
+    from warehouse.reading.reader import read_fragment
 
     record = damage_recorder(warehouse)
     return lambda fragment: read_fragment(warehouse.storage, solution, fragment, on_damage=record, rows=True)
@@ -129,14 +130,14 @@ def _options(path: str) -> Mapping[str, Any]:
 
 def _choose(warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str) -> TrainConfig:
     """The options to train with: those that are given, and those that suit the data."""
-    from trainer.choosing import choose_config
+    from trainer.training.choosing import choose_config
 
     return choose_config(solution, _reader(warehouse, solution), options, run_dir=run_dir, tell=say)
 
 
 def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, accept_changed: bool) -> TrainReport:
-    from trainer.loop import train as run_training
-    from warehouse.reader import read_labels
+    from trainer.training.loop import train as run_training
+    from warehouse.reading.reader import read_labels
 
     with progress_bar(f"training {solution.model}", "events") as report:
 
@@ -157,14 +158,14 @@ def _train(warehouse: Warehouse, solution: ReadSolution, settings: TrainConfig, 
 
 def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:
     """A label that the task does not learn is said before training, not after it."""
-    from trainer.label_scan import check_labels
-    from warehouse.reader import read_labels
+    from trainer.data.label_scan import check_labels
+    from warehouse.reading.reader import read_labels
 
     check_labels(held_out, partial(read_labels, warehouse.storage, held_out))
 
 
 def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> AnyScores:
-    from trainer.trained import load_trained
+    from trainer.serving.trained import load_trained
 
     with progress_bar("testing", "events") as report:
         return load_trained(run_dir).evaluate(held_out, _reader(warehouse, held_out), progress=report)
@@ -175,8 +176,8 @@ def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> 
     import numpy as np
     import pyarrow.compute as pc
 
-    from trainer.metrics import auc
-    from warehouse.reader import LABEL, LIVE, read_labels
+    from trainer.model.metrics import auc
+    from warehouse.reading.reader import LABEL, LIVE, read_labels
 
     labels: list[Any] = []
     values: list[Any] = []
@@ -189,25 +190,10 @@ def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> 
     return None if math.isnan(ranked) else ranked
 
 
-def _metrics(scores: AnyScores) -> AnyMetricsRow:
-    from headrace.screens.training import ClassMetricsRow, MetricsRow, RegressionMetricsRow
-    from trainer.metrics import ClassScores, RegressionScores
-
-    if isinstance(scores, ClassScores):
-        return ClassMetricsRow(scores.events, scores.accuracy, scores.log_loss, scores.normalized_entropy)
-    if isinstance(scores, RegressionScores):
-        return RegressionMetricsRow(
-            scores.events, scores.mean_absolute_error, scores.mean_squared_error, scores.normalized_error
-        )
-    return MetricsRow(scores.events, scores.auc, scores.log_loss, scores.normalized_entropy)
-
-
 def _epoch_rows(report: TrainReport) -> tuple[EpochRow, ...]:
     from headrace.screens.training import EpochRow
 
-    return tuple(
-        EpochRow(item.epoch, item.partitions[0], item.partitions[-1], _metrics(item.scores)) for item in report.history
-    )
+    return tuple(EpochRow(item.epoch, item.partitions[0], item.partitions[-1], item.scores) for item in report.history)
 
 
 def _option_rows(settings: TrainConfig) -> tuple[OptionRow, ...]:
@@ -230,7 +216,7 @@ def _screen(
     baselines: dict[str, float | None],
     secs: float,
 ) -> Any:
-    from headrace.screens.training import LateRow, TrainedScreen
+    from headrace.screens.training import TrainedScreen
 
     ledger = report.ledger
     return TrainedScreen(
@@ -251,17 +237,11 @@ def _screen(
         most_times=None if ledger is None else ledger.most,
         exact=None if ledger is None else ledger.exact,
         unlabelled=report.unlabelled,
-        late=LateRow(
-            report.late.rows,
-            report.late.labels,
-            report.late.restored,
-            report.late.retracted,
-            report.late.accepted,
-        ),
+        late=report.late,
         label=solution.label,
         task=solution.target.kind,
         test_unlabelled=held_out.rows - scores.events if held_out and scores else 0,
-        test=_metrics(scores) if scores else None,
+        test=scores,
         baselines=baselines,
         training_secs=report.seconds,
         secs=secs,

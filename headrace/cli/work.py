@@ -6,26 +6,28 @@ import math
 import os
 import random
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.beam import BeamOptions, Runner
 from headrace.cli.capacity import capacity_screen, figures
-from headrace.cli.output import emit, say
-from headrace.cli.quantities import bytes_of
-from headrace.cli.session import AsJson, Home, Opening, open_warehouse
-from headrace.cli.stopping import ended_by_signals
-from headrace.cli.work_progress import work_progress
-from headrace.screens.units import many
+from headrace.cli.options.beam import BeamOptions, Runner
+from headrace.cli.options.quantities import bytes_of
+from headrace.cli.options.session import AsJson, Home, Opening, open_warehouse
+from headrace.terminal.output import emit, say
+from headrace.terminal.stopping import ended_by_signals
+from headrace.terminal.units import many
+from headrace.terminal.work_progress import work_progress
 
 if TYPE_CHECKING:
     from headrace.screens.work import TemplateScreen, WorkScreen
-    from pipelines.worker import WorkerConfig
-    from pipelines.worker_report import WorkerReport
+    from pipelines.worker.report import WorkerReport
+    from pipelines.worker.worker import WorkerConfig
+    from warehouse.warehouse import Warehouse
 
 
 def work(
@@ -76,28 +78,42 @@ def work(
     memory_bytes, size_bytes = bytes_of("--memory-limit", memory_limit) or 0, bytes_of("--batch-bytes", batch_bytes)
     config = _config(name, runner, beam_options or [], batch_tasks, size_bytes, memory_bytes, stall_secs)
 
-    from pipelines.staging import template_location
-    from pipelines.worker import run_worker
-    from pipelines.worker_report import WorkerReport
+    from pipelines.staging.job_flags import template_location
+    from pipelines.worker.report import WorkerReport
 
     if template_location(config.runner_options):
         emit(_template(home, config), as_json=as_json)
         return
     done = WorkerReport()
+    serving = partial(figures, port=metrics_port, threads=threads, max_workers=max_workers)
+    _run(home, config, done, serving, until_idle=until_idle)
+    emit(_screen(config.name, done), as_json=as_json)
+
+
+def _run(
+    home: str,
+    config: WorkerConfig,
+    done: WorkerReport,
+    serving: Callable[[Warehouse, str, WorkerReport], AbstractContextManager[None]],
+    *,
+    until_idle: bool,
+) -> None:
+    """Work until there is nothing left, or a signal comes; ``done`` counts, and ``serving`` shows it meanwhile."""
+    from pipelines.worker.worker import run_worker
+
     with (
         _told_of_the_end(done),
         open_warehouse(home, _patiently(config, done)) as warehouse,
         work_progress() as report,
         ended_by_signals(_end_children),
-        figures(warehouse, config.name, done, metrics_port, threads, max_workers),
+        serving(warehouse, config.name, done),
     ):
         run_worker(warehouse, config, until_idle=until_idle, progress=report, report=done)
-    emit(_screen(config.name, done), as_json=as_json)
 
 
 def _patiently(config: WorkerConfig, done: WorkerReport) -> Opening:
     """A worker that starts while its catalog is away waits for it, as one that runs does."""
-    from pipelines.patience import Patience
+    from pipelines.worker.patience import Patience
 
     return Patience(config.catalog_patience_secs, Event(), done.count_busy, random.random).call
 
@@ -135,8 +151,8 @@ def _config(
     if runner == "DirectRunner":
         child_processes().prepare()  # they get ready while this process loads Beam
 
-    from pipelines.worker import WorkerConfig
-    from warehouse.batching import BatchBudget
+    from pipelines.worker.worker import WorkerConfig
+    from warehouse.scheduling.batching import BatchBudget
 
     # A job on other machines takes minutes to start, and spreads over them all.
     usual_bytes = BatchBudget().bytes if runner == "DirectRunner" else math.inf
@@ -152,7 +168,7 @@ def _config(
 
 def _template(home: str, config: WorkerConfig) -> TemplateScreen:
     from headrace.screens.work import TemplateScreen
-    from pipelines.job_template import write_template
+    from pipelines.worker.template import write_template
 
     with open_warehouse(home) as warehouse, ended_by_signals():
         written = write_template(warehouse, config)

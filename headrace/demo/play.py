@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from headrace.demo.scripts import DemoScript, LogOptions, example_file
-from trainer.checkpoint import epochs_committed
+from trainer.checkpoints.checkpoint import epochs_committed
 from transforms.errors import HeadraceError, InputError
 
 #: Marks a folder that a demo made, and may therefore empty.
@@ -115,7 +115,7 @@ class Demo:
         return killed_after, self._run(*command)
 
     def _partitions(self) -> tuple[list[datetime], datetime]:
-        from warehouse.partitions import partition_range
+        from warehouse.tables.partitions import partition_range
 
         found = self._ask("table", "show", self.script.table)["partitions"]
         ranges = [partition_range(row["partition"]) for row in found]

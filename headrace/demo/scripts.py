@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from headrace.sample_log import SampleLogConfig, write_sample_log
-from transforms.errors import DataError, InputError, nearest
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
+from transforms.errors import DataError, InputError
 
 Progress = Callable[..., None]
 
@@ -76,15 +76,3 @@ def sample_script(config: SampleLogConfig) -> DemoScript:
         late=late,
         options={"partitions_per_epoch": max(1, config.hours // 8)},
     )
-
-
-def script(log_format: str, sample: SampleLogConfig) -> DemoScript:
-    """The demonstration for a format. Raises :class:`InputError` for one that does not exist."""
-    if log_format == "sample":
-        return sample_script(sample)
-    from headrace.demo.real_logs import REAL_LOGS
-
-    if log_format not in REAL_LOGS:
-        raise InputError("unknown log format", value=log_format, allowed=", ".join(["sample", *REAL_LOGS]),
-                         next_step=f"did you mean {nearest(log_format, REAL_LOGS, 1)}? other logs: headrace table import")  # fmt: skip
-    return REAL_LOGS[log_format]

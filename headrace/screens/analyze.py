@@ -4,73 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import grid
-from headrace.screens.units import count_text, many, more_rows, secs_text
-from transforms.full_pass import PREPROCESSING
+from headrace.screens.json_fields import fields_of
+from headrace.terminal.grid import grid
+from headrace.terminal.units import count_text, many, more_rows, secs_text
+from transforms.analysis.full_pass import PREPROCESSING
+
+if TYPE_CHECKING:
+    from pipelines.analysis.analyze import Analyzed
+    from pipelines.analysis.plan import ChangedAnalysis, PlannedAnalysis
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class AnalyzedRow:
-    """One analysis that was made for a model. ``partitions_read`` of its partitions were read now; ``size``: values found."""
+class OfModel(Generic[T]):
+    """A ``value`` of one of the models that a command is about."""
 
     model: str
-    operator: str
-    expression: str
-    over: str
-    partitions: int
-    partitions_read: int
-    fragments_read: int
-    rows: int
-    rows_read: int
-    size: int
-    artifact: str
-    secs: float
+    value: T
 
-    @property
-    def result(self) -> str:
-        """What was found, in words."""
-        if self.operator == PREPROCESSING:
-            return many(self.size, "output")
-        noun = (
-            "terms"
-            if self.operator.endswith("vocabulary_ids")
-            else "boundaries"
-            if self.operator == "quantile_buckets"
-            else "numbers"
-        )
-        return f"{count_text(self.size)} {noun}"
+    def json_fields(self) -> dict[str, Any]:
+        """The model, and the fields of the value."""
+        return {"model": self.model, **fields_of(self.value)}
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedRow:
-    """An analysis whose pinned finding gives way to another one. ``rows`` were ``rows_before`` when it was pinned."""
-
-    model: str
-    operator: str
-    expression: str
-    over: str
-    rows_before: int
-    rows: int
-    added: int
-    removed: int
-    moved: int
-    difference: str
-
-
-def changed_grid(changes: Sequence[ChangedRow]) -> RenderableType:
+def changed_grid(changes: Sequence[OfModel[ChangedAnalysis]]) -> RenderableType:
     """A line a change."""
     rows = (
         (
-            one.model,
+            of.model,
             one.operator,
             one.expression,
             f"{count_text(one.rows_before)} -> {count_text(one.rows)}",
             one.difference,
         )
-        for one in changes
+        for of in changes
+        for one in (of.value,)
     )
     return grid(("model", "operator", "expression*", "rows>", "what changes*"), rows)
 
@@ -79,8 +52,8 @@ def changed_grid(changes: Sequence[ChangedRow]) -> RenderableType:
 class AnalyzedScreen:
     """The analyses that were made; none if all were known. ``changes``: what the next submission takes in place of pinned ones."""
 
-    analyses: tuple[AnalyzedRow, ...]
-    changes: tuple[ChangedRow, ...] = ()
+    analyses: tuple[OfModel[Analyzed], ...]
+    changes: tuple[OfModel[ChangedAnalysis], ...] = ()
 
     def render(self) -> RenderableType:
         """A line an analysis, and a line a change."""
@@ -93,14 +66,23 @@ class AnalyzedScreen:
             )
         rows = (
             (one.operator, one.expression, one.over, str(one.partitions_read), str(one.partitions - one.partitions_read),
-             count_text(one.rows), one.result, secs_text(one.secs))
-            for one in self.analyses
+             count_text(one.rows), _result(one), secs_text(one.secs))
+            for one in (each.value for each in self.analyses)
         )  # fmt: skip
         table = grid(
             ("operator", "expression*", "range", "read>", "from cache>", "rows>", "result", "took>"),
             rows,
         )
         return Group(table, *(changes if self.changes else []), "next: headrace model submit MODEL_FILE")
+
+
+def _result(made: Analyzed) -> str:
+    """What was found, in words."""
+    if made.operator == PREPROCESSING:
+        return many(made.size, "output")
+    if made.operator.endswith("vocabulary_ids"):
+        return f"{count_text(made.size)} terms"
+    return f"{count_text(made.size)} {'boundaries' if made.operator == 'quantile_buckets' else 'numbers'}"
 
 
 #: What the state of a planned analysis means.
@@ -112,46 +94,31 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRow:
-    """What would become of one analysis. ``state``: new, pinned (its range has other data now), known or unchanged."""
-
-    model: str
-    operator: str
-    expression: str
-    over: str
-    state: str
-    partitions: int
-    partitions_to_read: int
-    rows: int
-    rows_to_read: int
-    rows_pinned: int | None
-
-    @property
-    def said(self) -> str:
-        """The state in words, with the rows that came since."""
-        if self.state != "pinned" or self.rows_pinned is None:
-            return _STATES[self.state]
-        return f"pinned; {more_rows(self.rows_pinned, self.rows)}"
+def _state(planned: PlannedAnalysis) -> str:
+    """The state in words, with the rows that came since."""
+    if planned.state != "pinned" or planned.rows_pinned is None:
+        return _STATES[planned.state]
+    return f"pinned; {more_rows(planned.rows_pinned, planned.rows)}"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedScreen:
     """What an analysis would read and change; nothing was done."""
 
-    plan: tuple[PlannedRow, ...]
+    plan: tuple[OfModel[PlannedAnalysis], ...]
 
     def render(self) -> RenderableType:
         """A line an analysis."""
         if not self.plan:
             return "dry run: these models have no full-pass operators, so there is nothing to analyze"
         rows = (
-            (one.model, one.operator, one.expression, one.over,
-             f"{count_text(one.partitions_to_read)} of {count_text(one.partitions)}", count_text(one.rows_to_read), one.said)
-            for one in self.plan
+            (of.model, one.operator, one.expression, one.over,
+             f"{count_text(one.partitions_to_read)} of {count_text(one.partitions)}", count_text(one.rows_to_read), _state(one))
+            for of in self.plan
+            for one in (of.value,)
         )  # fmt: skip
         table = grid(("model", "operator", "expression*", "range", "partitions to read>", "rows>", "state*"), rows)
-        if all(one.state == "unchanged" for one in self.plan):
+        if all(of.value.state == "unchanged" for of in self.plan):
             return Group(table, "dry run: nothing would change")
         return Group(table, "dry run: nothing was read; without --dry-run it is, and models whose pinned findings change "
                             "are new versions when they are submitted")  # fmt: skip

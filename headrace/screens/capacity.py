@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import grid
-from headrace.screens.units import bytes_text, count_text, many, secs_text
+from headrace.terminal.grid import grid
+from headrace.terminal.units import bytes_text, count_text, many, secs_text
 
 
 @dataclass(frozen=True, slots=True)

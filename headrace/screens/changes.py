@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import grid
-from headrace.screens.units import count_text, many, time_text
+from headrace.screens.json_fields import fields_of
+from headrace.terminal.grid import grid
+from headrace.terminal.units import count_text, many, time_text
 
-
-@dataclass(frozen=True, slots=True)
-class RecomputeRow:
-    """A component whose memos do not hold for the new version. ``inputs``: its names in ``models``, if it is an input."""
-
-    fingerprint: str
-    expression: str
-    inputs: tuple[str, ...]
-    columns: tuple[str, ...]
-    models: tuple[str, ...]
-    memos: int
-    rows: int
+if TYPE_CHECKING:
+    from warehouse.changes.outcome import Change
+    from warehouse.tables.history import TableVersion
 
 
 _DONE = {
@@ -36,66 +28,45 @@ _DONE = {
 class ChangeScreen:
     """What a change of a table did, or would do, and what has to be computed again for it."""
 
-    table: str
-    kind: str
-    version: int
-    changed: bool
-    dry_run: bool
-    rows: int
-    fragments: int
-    partitions: tuple[str, ...]
-    columns: tuple[str, ...]
-    added_columns: tuple[str, ...]
-    unknown_keys: int
-    notes: tuple[str, ...]
-    recompute: tuple[RecomputeRow, ...]
+    change: Change
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields of the change."""
+        return fields_of(self.change)
 
     def render(self) -> RenderableType:
         """What was done, what was odd, what has to be computed."""
+        change = self.change
         lines = [self._head()]
-        if self.added_columns:
-            lines.append(f"new columns: {', '.join(self.added_columns)}")
-        if self.unknown_keys:
+        if change.added_columns:
+            lines.append(f"new columns: {', '.join(change.added_columns)}")
+        if change.unknown_keys:
             lines.append(
-                f"{many(self.unknown_keys, 'key')} of the file {'is' if self.unknown_keys == 1 else 'are'} of no event"
+                f"{many(change.unknown_keys, 'key')} of the file {'is' if change.unknown_keys == 1 else 'are'} of no event"
             )
-        lines += self.notes
-        if not self.recompute:
-            return "\n".join([*lines, "nothing has to be computed for it"] if self.changed else lines)
-        rows = sum(one.rows for one in self.recompute)
-        memos = sum(one.memos for one in self.recompute)
+        lines += change.notes
+        if not change.recompute:
+            return "\n".join([*lines, "nothing has to be computed for it"] if change.changed else lines)
+        rows = sum(one.rows for one in change.recompute)
+        memos = sum(one.memos for one in change.recompute)
         lines.append(f"to compute: {many(memos, 'memo')}, {many(rows, 'row')}; "
-                     + ("nothing was changed yet" if self.dry_run else "next: headrace work"))  # fmt: skip
+                     + ("nothing was changed yet" if change.dry_run else "next: headrace work"))  # fmt: skip
         table = grid(
             ("input*", "reads*", "models*", "memos>", "rows>"),
             ((", ".join(one.inputs) or f"part of inputs: {one.expression}", ", ".join(one.columns), ", ".join(one.models),
-              count_text(one.memos), count_text(one.rows)) for one in self.recompute),
+              count_text(one.memos), count_text(one.rows)) for one in change.recompute),
         )  # fmt: skip
         return Group("\n".join(lines), "", table)
 
     def _head(self) -> str:
-        if not self.changed:
-            return f"nothing changed: table {self.table} stays at version {self.version}"
-        verb = _DONE[self.kind][self.dry_run]
-        columns = f" {', '.join(self.columns)} of" if self.kind in ("overlay", "fix") else ""
-        where = f"{many(self.fragments, 'fragment')} of {many(len(self.partitions), 'partition')}"
-        after = f"table {self.table} is at version {self.version}"
-        return f"{verb}{columns} {many(self.rows, 'row')} in {where}; {after}"
-
-
-@dataclass(frozen=True, slots=True)
-class VersionRow:
-    """One version of a table."""
-
-    version: int
-    at: datetime | None
-    kind: str
-    columns: tuple[str, ...]
-    rows: int
-    fragments: int
-    partitions: int
-    source: str
-    why: str
+        change = self.change
+        if not change.changed:
+            return f"nothing changed: table {change.table} stays at version {change.version}"
+        verb = _DONE[change.kind][change.dry_run]
+        columns = f" {', '.join(change.columns)} of" if change.kind in ("overlay", "fix") else ""
+        where = f"{many(change.fragments, 'fragment')} of {many(len(change.partitions), 'partition')}"
+        after = f"table {change.table} is at version {change.version}"
+        return f"{verb}{columns} {many(change.rows, 'row')} in {where}; {after}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +74,7 @@ class HistoryScreen:
     """Every version of a table."""
 
     table: str
-    versions: tuple[VersionRow, ...]
+    versions: tuple[TableVersion, ...]
 
     def render(self) -> RenderableType:
         """A table of versions, oldest first."""

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headrace.screens.grid import facts, grid
-from headrace.screens.units import count_text, many, percent_text
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import count_text, many, percent_text
 
-
-@dataclass(frozen=True, slots=True)
-class SpreadRow:
-    """Least, middle and greatest."""
-
-    least: float
-    middle: float
-    most: float
-
-
-@dataclass(frozen=True, slots=True)
-class WarningRow:
-    """A surprise about an input: its kind and a sentence."""
-
-    code: str
-    text: str
+if TYPE_CHECKING:
+    from headrace.checks.statistics import Spread
+    from headrace.checks.surprises import Surprise
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +28,10 @@ class CheckedRow:
     type: str
     empty_share: float | None
     distinct: int | None
-    lengths: SpreadRow | None
-    numbers: SpreadRow | None
+    lengths: Spread | None
+    numbers: Spread | None
     examples: tuple[str, ...]
-    warnings: tuple[WarningRow, ...]
+    warnings: tuple[Surprise, ...]
     error: str
 
 
@@ -110,5 +98,5 @@ def _figures(row: CheckedRow) -> str:
     return f"{lengths}, of {numbers}" if lengths and numbers else lengths or numbers
 
 
-def _spread(spread: SpreadRow) -> str:
+def _spread(spread: Spread) -> str:
     return " / ".join(f"{each:.4g}" for each in (spread.least, spread.middle, spread.most))

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import grid
-from headrace.screens.units import count_text, percent_text, secs_text
+from headrace.terminal.grid import grid
+from headrace.terminal.units import count_text, percent_text, secs_text
 
-
-@dataclass(frozen=True, slots=True)
-class ClientRow:
-    """One client. The fields are those of ``warehouse.Client``."""
-
-    name: str
-    weight: float
-    deadline_secs: float | None
-    share: float | None
-    queued: int
-    leased: int
-    failed: int
-    leased_tasks: int
-    virtual_secs: float | None
+if TYPE_CHECKING:
+    from warehouse.queue.clients import Client
 
 
 @dataclass(frozen=True, slots=True)
 class ClientsScreen:
     """Every client. ``floor_share``: what one that waits gets at least."""
 
-    clients: tuple[ClientRow, ...]
+    clients: tuple[Client, ...]
     floor_share: float
 
     def render(self) -> RenderableType:
@@ -44,7 +33,7 @@ class ClientsScreen:
 class ClientScreen:
     """One client after its settings were changed."""
 
-    client: ClientRow
+    client: Client
     floor_share: float
 
     def render(self) -> RenderableType:
@@ -52,7 +41,7 @@ class ClientScreen:
         return _table((self.client,), self.floor_share)
 
 
-def _table(clients: Sequence[ClientRow], floor_share: float) -> RenderableType:
+def _table(clients: Sequence[Client], floor_share: float) -> RenderableType:
     rows = (
         (c.name, f"{c.weight:g}", percent_text(c.share), count_text(c.queued), count_text(c.leased), count_text(c.failed),
          count_text(c.leased_tasks), "-" if c.virtual_secs is None else f"{c.virtual_secs:,.1f}",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import facts
-from headrace.screens.units import bytes_text, count_text, percent_text, secs_text
+from headrace.terminal.grid import facts
+from headrace.terminal.units import bytes_text, count_text, percent_text, secs_text
 
 if TYPE_CHECKING:
     from headrace.demo.play import Outcome

@@ -3,82 +3,85 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import facts
-from headrace.screens.units import bytes_text, count_text, many
+from headrace.screens.json_fields import fields_of
+from headrace.terminal.grid import facts
+from headrace.terminal.units import bytes_text, count_text, many
+
+if TYPE_CHECKING:
+    from warehouse.changes.drop_table import DroppedTable
 
 _NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedTableScreen:
-    """What dropping a table does or, once ``done``, did. ``deleted_files`` are those of an imported table."""
+    """What dropping a table does or, once ``dropped.done``, did. ``deleted_files`` are those of an imported table."""
 
-    table: str
-    version: int
-    root: str
-    partitions: int
-    rows: int
-    size_bytes: int
-    memos: int
-    memo_bytes: int
-    shared_memos: int
-    models: tuple[str, ...]
-    running_tasks: int
-    queued_tasks: int
-    readers: tuple[str, ...]
+    dropped: DroppedTable
     imported: bool
     deleted_files: int
     deleted_bytes: int
     refused: bool
-    done: bool
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields of the dropped table, but for its fragments; ``done`` stands last."""
+        own = fields_of(self, "dropped")
+        return {**fields_of(self.dropped, "fragments", "done"), **own, "done": self.dropped.done}
 
     def render(self) -> RenderableType:
         """One sentence, the consequences, and the next step."""
-        said = f"{'dropped' if self.done else 'would drop'} table {self.table}, {many(self.version, 'version')}"
+        said = f"{'dropped' if self.dropped.done else 'would drop'} table {self.dropped.table}, {many(self.dropped.version, 'version')}"
         pairs = [
             (
                 "its data",
-                f"{many(self.rows, 'row')} in {many(self.partitions, 'partition')}, {bytes_text(self.size_bytes)}",
+                f"{many(self.dropped.rows, 'row')} in {many(self.dropped.partitions, 'partition')}, {bytes_text(self.dropped.size_bytes)}",
             ),
             ("its files", self._files()),
             ("its memos", self._memos()),
             ("its models", self._models()),
         ]
-        if self.running_tasks or self.queued_tasks:
-            pairs.append(("its tasks", f"running: {count_text(self.running_tasks)}; queued, and computed no more: "
-                          f"{count_text(self.queued_tasks)}"))  # fmt: skip
-        if self.readers:
-            pairs.append(("read by", ", ".join(self.readers)))
+        if self.dropped.running_tasks or self.dropped.queued_tasks:
+            pairs.append(("its tasks", f"running: {count_text(self.dropped.running_tasks)}; queued, and computed no more: "
+                          f"{count_text(self.dropped.queued_tasks)}"))  # fmt: skip
+        if self.dropped.readers:
+            pairs.append(("read by", ", ".join(self.dropped.readers)))
         return Group(said, facts(pairs), self._next())
 
     def _files(self) -> str:
         if self.deleted_files:
-            verb = "were deleted" if self.done else "go"
-            return f"{many(self.deleted_files, 'file')} under {self.root}, {bytes_text(self.deleted_bytes)}, {verb}"
-        if self.imported and not self.done:
-            return f"stay in {self.root}; --delete-files deletes them"
-        return f"stay in {self.root}"
+            verb = "were deleted" if self.dropped.done else "go"
+            return f"{many(self.deleted_files, 'file')} under {self.dropped.root}, {bytes_text(self.deleted_bytes)}, {verb}"
+        if self.imported and not self.dropped.done:
+            return f"stay in {self.dropped.root}; --delete-files deletes them"
+        return f"stay in {self.dropped.root}"
 
     def _memos(self) -> str:
         shared = (
-            f"; {count_text(self.shared_memos)} more stay, since another table holds equal data"
-            if self.shared_memos
+            f"; {count_text(self.dropped.shared_memos)} more stay, since another table holds equal data"
+            if self.dropped.shared_memos
             else ""
         )
-        verb = "were evicted" if self.done else "are evicted"
-        return f"{many(self.memos, 'memo')} {verb}{shared}" if self.memos or self.shared_memos else "none is ready"
+        verb = "were evicted" if self.dropped.done else "are evicted"
+        return (
+            f"{many(self.dropped.memos, 'memo')} {verb}{shared}"
+            if self.dropped.memos or self.dropped.shared_memos
+            else "none is ready"
+        )
 
     def _models(self) -> str:
-        if not self.models:
+        if not self.dropped.models:
             return "no live model reads it"
-        more = f", and {len(self.models) - _NAMES_SHOWN} more" if len(self.models) > _NAMES_SHOWN else ""
-        return f"{', '.join(self.models[:_NAMES_SHOWN])}{more} {'were' if self.done else 'are'} retired"
+        more = (
+            f", and {len(self.dropped.models) - _NAMES_SHOWN} more" if len(self.dropped.models) > _NAMES_SHOWN else ""
+        )
+        return f"{', '.join(self.dropped.models[:_NAMES_SHOWN])}{more} {'were' if self.dropped.done else 'are'} retired"
 
     def _next(self) -> str:
-        if self.done:
+        if self.dropped.done:
             return "next: headrace gc deletes the files of its memos and overlays"
         if self.refused:
             return ("nothing was changed: models, tasks or jobs need it; next: retire the models, or the same command with "

@@ -3,63 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headrace.screens.grid import facts, grid
-from headrace.screens.units import bytes_text, count_text, many, secs_text
+from headrace.screens.json_fields import fields_of
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import bytes_text, count_text, many, secs_text
 
-
-@dataclass(frozen=True, slots=True)
-class PlannedInputRow:
-    """What becomes of one input's pairs with fragments. ``reasons``: why, by how many fragments."""
-
-    input: str
-    hits: int
-    shared: int
-    queued: int
-    failed: int
-    computed: int
-    dropped: int
-    changes: tuple[str, ...]
-    reasons: dict[str, int]
-
-    @property
-    def why(self) -> str:
-        """The reasons, with their counts where there are several, and what differs from the version before."""
-        several = len(self.reasons) > 1
-        said = "; ".join(f"{count_text(n)}: {text}" if several else text for text, n in self.reasons.items())
-        if not self.changes:
-            return said
-        return f"{said}; {'new input' if self.changes == ('new',) else 'changed: ' + ', '.join(self.changes)}"
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRow:
-    """What submitting one model would do. Seconds are of one core, and estimated, as the bytes of memos are."""
-
-    model: str
-    version: int
-    client: str
-    table: str
-    policy: str
-    unchanged: bool
-    changes: tuple[str, ...]
-    inputs: tuple[PlannedInputRow, ...]
-    missing_analyses: tuple[str, ...]
-    pinned: tuple[str, ...]
-    queued_tasks: int
-    queued_rows: int
-    queued_secs: float
-    queued_bytes: int
+if TYPE_CHECKING:
+    from warehouse.matching.dry_run import PlannedInput, PlannedSubmission, PlannedWork
+    from warehouse.matching.survey import Counts
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunScreen:
     """The models of one file, as submitting them would go."""
 
-    models: tuple[PlannedRow, ...]
+    models: tuple[PlannedSubmission, ...]
+
+    def json_fields(self) -> dict[str, Any]:
+        """A model's counts stand beside its other fields; bytes of memos are whole."""
+        return {"models": [_model_fields(model) for model in self.models]}
 
     def render(self) -> RenderableType:
         """A part a model, and the next step."""
@@ -73,7 +39,23 @@ class DryRunScreen:
         return Group(*parts, f"nothing was changed; next: {next_step}")
 
 
-def _parts(model: PlannedRow) -> tuple[RenderableType, ...]:
+def _model_fields(model: PlannedSubmission) -> dict[str, Any]:
+    work = model.work
+    return {
+        **fields_of(model, "work"),
+        "inputs": [_input_fields(one) for one in model.inputs],
+        "queued_tasks": work.tasks,
+        "queued_rows": work.rows,
+        "queued_secs": work.secs,
+        "queued_bytes": round(work.memo_bytes),
+    }
+
+
+def _input_fields(one: PlannedInput) -> dict[str, Any]:
+    return {"input": one.name, **fields_of(one.counts), "changes": one.changes, "reasons": dict(one.reasons)}
+
+
+def _parts(model: PlannedSubmission) -> tuple[RenderableType, ...]:
     head = (
         f"model {model.model} is unchanged: version {model.version} stays"
         if model.unchanged
@@ -87,21 +69,36 @@ def _parts(model: PlannedRow) -> tuple[RenderableType, ...]:
     pairs += [("changes", "; ".join(model.changes))] if model.changes else []
     pairs += [("to be analyzed first", one) for one in model.missing_analyses]
     pairs += [("stays as analyzed", one) for one in model.pinned]
-    pairs.append(("queued now", _queued(model)))
+    pairs.append(("queued now", _queued(model.work)))
     rows = (
-        (one.input, *map(count_text, (one.hits, one.shared, one.queued)), _others(one), one.why) for one in model.inputs
+        (
+            one.name,
+            *map(count_text, (one.counts.hits, one.counts.shared, one.counts.queued)),
+            _others(one.counts),
+            _why(one),
+        )
+        for one in model.inputs
     )
     columns = ("input", "memoized>", "queued already>", "queued now>", "otherwise", "why*")
     return Text(head), facts(pairs), grid(columns, rows)
 
 
-def _queued(model: PlannedRow) -> str:
-    if not model.queued_tasks:
+def _why(one: PlannedInput) -> str:
+    """The reasons, with their counts where there are several, and what differs from the version before."""
+    several = len(one.reasons) > 1
+    said = "; ".join(f"{count_text(n)}: {text}" if several else text for text, n in one.reasons)
+    if not one.changes:
+        return said
+    return f"{said}; {'new input' if one.changes == ('new',) else 'changed: ' + ', '.join(one.changes)}"
+
+
+def _queued(work: PlannedWork) -> str:
+    if not work.tasks:
         return "nothing"
-    return (f"{many(model.queued_tasks, 'task')}, {many(model.queued_rows, 'row')} in all, about "
-            f"{secs_text(model.queued_secs)} of one core, about {bytes_text(model.queued_bytes)} of memos")  # fmt: skip
+    return (f"{many(work.tasks, 'task')}, {many(work.rows, 'row')} in all, about "
+            f"{secs_text(work.secs)} of one core, about {bytes_text(round(work.memo_bytes))} of memos")  # fmt: skip
 
 
-def _others(one: PlannedInputRow) -> str:
-    counts = (("failed", one.failed), ("computed when read", one.computed), ("dropped", one.dropped))
-    return ", ".join(f"{count_text(count)} {what}" for what, count in counts if count)
+def _others(counts: Counts) -> str:
+    shown = (("failed", counts.failed), ("computed when read", counts.computed), ("dropped", counts.dropped))
+    return ", ".join(f"{count_text(count)} {what}" for what, count in shown if count)

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headrace.screens.grid import facts, grid
-from headrace.screens.units import count_text, many, percent_text
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import count_text, many, percent_text
 
 _LABELS_SHOWN = 5
 

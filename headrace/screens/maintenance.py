@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import grid
-from headrace.screens.units import bytes_text, count_text, many, secs_text, time_text
+from headrace.screens.json_fields import fields_of
+from headrace.terminal.grid import grid
+from headrace.terminal.units import bytes_text, count_text, many, moment, secs_text, time_text
+
+if TYPE_CHECKING:
+    from warehouse.maintenance.compact import Compacted
+    from warehouse.maintenance.findings import Finding
+    from warehouse.maintenance.verify import Verified
+    from warehouse.reading.pins import Pin
 
 #: Places and memos that a person is shown; the JSON has all.
 _MOST_PLACES, _MOST_MEMOS = 40, 6
@@ -17,33 +24,39 @@ _AGAIN = "nothing was changed; next: the same command with --yes"
 
 
 @dataclass(frozen=True, slots=True)
-class PinRow:
-    """One running job, and what it reads: partitions from ``start`` to ``end``, None where its range is open."""
-
-    holder: str
-    model: str
-    version: int
-    table: str
-    start: datetime | None
-    end: datetime | None
-    components: int
-    since: datetime
-    expires_in_secs: float
-
-
-@dataclass(frozen=True, slots=True)
 class PinsScreen:
-    """The pins that hold now."""
+    """The pins that hold ``now``, in epoch seconds: what running jobs read."""
 
-    pins: tuple[PinRow, ...]
+    pins: tuple[Pin, ...]
+    now: float
+
+    def json_fields(self) -> dict[str, Any]:
+        """The pins; those of a range that is open have no ``start`` or ``end``."""
+        return {"pins": [self._pin_fields(pin) for pin in self.pins]}
+
+    def _pin_fields(self, pin: Pin) -> dict[str, Any]:
+        return {
+            "holder": pin.holder,
+            "model": pin.model,
+            "version": pin.model_version,
+            "table": pin.table,
+            "start": pin.start,
+            "end": pin.end,
+            "components": len(pin.fingerprints),
+            "since": moment(pin.created_at),
+            "expires_in_secs": self._expires_in_secs(pin),
+        }
+
+    def _expires_in_secs(self, pin: Pin) -> float:
+        return round(pin.expires_in_secs(self.now), 1)
 
     def render(self) -> RenderableType:
         """A line a pin."""
         if not self.pins:
             return "no running job has pinned anything"
         rows = (
-            (pin.holder, f"{pin.model} v{pin.version}", pin.table, time_text(pin.start), time_text(pin.end),
-             count_text(pin.components), time_text(pin.since), secs_text(pin.expires_in_secs))
+            (pin.holder, f"{pin.model} v{pin.model_version}", pin.table, time_text(pin.start), time_text(pin.end),
+             count_text(len(pin.fingerprints)), time_text(moment(pin.created_at)), secs_text(self._expires_in_secs(pin)))
             for pin in self.pins
         )  # fmt: skip
         columns = ("job", "model", "table", "from", "to", "components>", "since", "expires in>")
@@ -111,92 +124,76 @@ class GarbageScreen:
 class CompactedScreen:
     """What a compaction did, or would do."""
 
-    dry_run: bool
-    old_files: int
-    new_files: int
-    written_bytes: int
-    freed_bytes: int
-    memos: int
-    left: int
-    damaged: tuple[str, ...]
+    compacted: Compacted
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields of the compaction, but for the bytes that it read."""
+        return fields_of(self.compacted, "read_bytes")
 
     def render(self) -> RenderableType:
         """One sentence, what was in the way, and the next step."""
-        if not self.new_files and not self.damaged:
-            return "no file is worth rewriting" if self.dry_run else "nothing was rewritten"
-        verb, about = ("would rewrite", "about ") if self.dry_run else ("rewrote", "")
+        done = self.compacted
+        if not done.new_files and not done.damaged:
+            return "no file is worth rewriting" if done.dry_run else "nothing was rewritten"
+        verb, about = ("would rewrite", "about ") if done.dry_run else ("rewrote", "")
         parts: list[RenderableType] = [
-            f"{verb} {many(self.old_files, 'file')} as {count_text(self.new_files)} of {about}{bytes_text(self.written_bytes)}"
-            f": {about}{bytes_text(self.freed_bytes)} {'can be freed' if self.dry_run else 'less'}"
+            f"{verb} {many(done.old_files, 'file')} as {count_text(done.new_files)} of {about}{bytes_text(done.written_bytes)}"
+            f": {about}{bytes_text(done.freed_bytes)} {'can be freed' if done.dry_run else 'less'}"
         ]
-        if self.left:
-            parts.append(f"evicted or moved meanwhile, and left where they were: {many(self.left, 'memo')}")
-        if self.damaged:
-            parts.append(f"damaged, and computed again where a model reads them: {many(len(self.damaged), 'memo')}")
-            parts += [f"  {one}" for one in self.damaged]
-        parts.append(_AGAIN if self.dry_run else "next: headrace gc deletes the old files once no job reads them")
+        if done.left:
+            parts.append(f"evicted or moved meanwhile, and left where they were: {many(done.left, 'memo')}")
+        if done.damaged:
+            parts.append(f"damaged, and computed again where a model reads them: {many(len(done.damaged), 'memo')}")
+            parts += [f"  {one}" for one in done.damaged]
+        parts.append(_AGAIN if done.dry_run else "next: headrace gc deletes the old files once no job reads them")
         return Group(*parts)
 
 
 @dataclass(frozen=True, slots=True)
-class FindingRow:
-    """One thing that is wrong. ``component``: the fingerprint of the memo's, where a memo is wrong."""
-
-    kind: str
-    where: str
-    what: str
-    next_step: str
-    component: str
-    repaired: bool
-
-
-@dataclass(frozen=True, slots=True)
 class VerifiedScreen:
-    """What was verified, and what was found wrong. ``wrong``: findings that are not repaired."""
+    """What was verified, and what was found wrong."""
 
-    files: int
-    read_files: int
-    memos: int
-    read_bytes: int
-    overlays: int
-    artifacts: int
-    recomputed: int
-    wrong: int
-    findings: tuple[FindingRow, ...]
+    verified: Verified
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields of the verification; ``wrong`` counts the findings that are not repaired."""
+        found = self.verified
+        return {**fields_of(found, "findings"), "wrong": found.wrong, "findings": found.findings}
 
     def render(self) -> RenderableType:
         """What was looked at, then every finding with its next step."""
+        found = self.verified
         looked = (
-            f"{many(self.files, 'memo file')} compared with the catalog, {count_text(self.read_files)} of them read: "
-            f"{many(self.memos, 'memo')}, {bytes_text(self.read_bytes)}"
+            f"{many(found.files, 'memo file')} compared with the catalog, {count_text(found.read_files)} of them read: "
+            f"{many(found.memos, 'memo')}, {bytes_text(found.read_bytes)}"
         )
         others = [
             f"{many(count, noun)} {done}"
             for count, noun, done in (
-                (self.overlays, "overlay file", "read"),
-                (self.artifacts, "artifact", "read"),
-                (self.recomputed, "memo", "computed again and compared"),
+                (found.overlays, "overlay file", "read"),
+                (found.artifacts, "artifact", "read"),
+                (found.recomputed, "memo", "computed again and compared"),
             )
             if count
         ]
         parts: list[RenderableType] = [looked, *([", ".join(others)] if others else [])]
-        if not self.findings:
+        if not found.findings:
             return Group(*parts, "all is well")
-        places = _together(self.findings)
+        places = _together(found.findings)
         for one, components in places[:_MOST_PLACES]:
             parts += ["", f"{'repaired: ' if one.repaired else ''}{one.kind}: {one.what}", f"  where:   {one.where}"]
             parts += [f"  memos:   {_listed(components)}"] if components else []
             parts += [] if one.repaired else [f"  next:    {one.next_step}"]
         if len(places) > _MOST_PLACES:
             parts += ["", f"and {many(len(places) - _MOST_PLACES, 'place')} more: --json lists them all"]
-        repaired = len(self.findings) - self.wrong
-        parts += ["", f"{count_text(self.wrong)} wrong, {count_text(repaired)} repaired"]
+        repaired = len(found.findings) - found.wrong
+        parts += ["", f"{count_text(found.wrong)} wrong, {count_text(repaired)} repaired"]
         return Group(*parts)
 
 
-def _together(findings: tuple[FindingRow, ...]) -> list[tuple[FindingRow, list[str]]]:
+def _together(findings: tuple[Finding, ...]) -> list[tuple[Finding, list[str]]]:
     """Findings that differ in the component only, once, with the components; in their order."""
-    places: dict[FindingRow, list[str]] = {}
+    places: dict[Finding, list[str]] = {}
     for one in findings:
         places.setdefault(replace(one, component=""), []).extend([one.component] if one.component else [])
     return list(places.items())

@@ -4,63 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.analyze import ChangedRow, changed_grid
-from headrace.screens.grid import facts, grid
-from headrace.screens.units import count_text, many, more_rows, percent_text, secs_text
+from headrace.screens.analyze import OfModel, changed_grid
+from headrace.screens.json_fields import fields_of
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import count_text, many, more_rows, percent_text, secs_text
 
-
-@dataclass(frozen=True, slots=True)
-class PinnedRow:
-    """A pinned analysis whose range holds other data by now: ``rows`` when it was analyzed, ``rows_now`` today."""
-
-    operator: str
-    expression: str
-    over: str
-    rows: int
-    rows_now: int
+if TYPE_CHECKING:
+    from pipelines.analysis.plan import ChangedAnalysis
+    from warehouse.matching.submit import Submission
+    from warehouse.models.pinned_analyses import UsedAnalysis
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedRow:
-    """What submitting one model found: (component, fragment) pairs by what becomes of them. ``changes``: settings that it set anew.
+    """What submitting one model found. ``analyzed``: what it takes in the place of pinned analyses."""
 
-    ``pinned``: analyses that it keeps though their ranges changed. ``analyzed``: what it takes in the place of pinned ones.
-    """
-
-    model: str
-    version: int
     client: str
-    table: str
     inputs: int
-    hits: int
-    shared: int
-    queued: int
-    failed: int
-    computed: int
-    dropped: int
-    policy: str
-    unchanged: bool
-    changes: tuple[str, ...]
-    pinned: tuple[PinnedRow, ...] = ()
-    analyzed: tuple[ChangedRow, ...] = ()
+    submission: Submission
+    analyzed: tuple[OfModel[ChangedAnalysis], ...] = ()
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields of the submission; ``pinned`` are the analyses that it keeps though their ranges changed."""
+        done = self.submission
+        return {
+            "model": done.model,
+            "version": done.version,
+            "client": self.client,
+            "table": done.table,
+            "inputs": self.inputs,
+            "hits": done.hits,
+            "shared": done.shared,
+            "queued": done.queued,
+            "failed": done.failed,
+            "computed": done.computed,
+            "dropped": done.dropped,
+            "policy": done.policy,
+            "unchanged": done.unchanged,
+            "changes": done.changes,
+            "pinned": [_pinned_fields(one) for one in self.pinned],
+            "analyzed": self.analyzed,
+        }
+
+    @property
+    def pinned(self) -> tuple[UsedAnalysis, ...]:
+        """Pinned analyses whose ranges hold other data by now."""
+        return tuple(one for one in self.submission.analyses if not one.is_current)
 
     @property
     def said(self) -> str:
         """What is new about the model."""
-        return "; ".join(self.changes) or ("unchanged" if self.unchanged else "")
+        return "; ".join(self.submission.changes) or ("unchanged" if self.submission.unchanged else "")
 
     @property
     def requests(self) -> int:
-        """All the pairs."""
-        return self.hits + self.shared + self.queued + self.failed + self.computed + self.dropped
+        """All the (component, fragment) pairs."""
+        return self.submission.hits + self.submission.misses
 
     @property
     def covered_share(self) -> float | None:
         """The share that costs no new work: memoized, or queued already."""
-        return (self.hits + self.shared) / self.requests if self.requests else None
+        return (self.submission.hits + self.submission.shared) / self.requests if self.requests else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +80,10 @@ class SubmittedScreen:
     def render(self) -> RenderableType:
         """A line a model."""
         rows = (
-            (m.model, str(m.version), m.client, str(m.inputs), count_text(m.requests), count_text(m.hits),
-             count_text(m.shared), count_text(m.queued), percent_text(m.covered_share), m.said)
+            (done.model, str(done.version), m.client, str(m.inputs), count_text(m.requests), count_text(done.hits),
+             count_text(done.shared), count_text(done.queued), percent_text(m.covered_share), m.said)
             for m in self.models
+            for done in (m.submission,)
         )  # fmt: skip
         models = grid(
             ("model", "version>", "client", "inputs>", "memos needed>", "ready>", "queued already>", "queued now>",
@@ -82,10 +91,11 @@ class SubmittedScreen:
             rows,
         )  # fmt: skip
         table = Group(models, *self._analyses())
-        waiting = sum(m.queued + m.shared for m in self.models)
-        computed = sum(m.computed for m in self.models)
-        dropped = sum(m.dropped for m in self.models)
-        if failed := sum(m.failed for m in self.models):
+        submissions = [m.submission for m in self.models]
+        waiting = sum(done.queued + done.shared for done in submissions)
+        computed = sum(done.computed for done in submissions)
+        dropped = sum(done.dropped for done in submissions)
+        if failed := sum(done.failed for done in submissions):
             return Group(table, f"{count_text(failed)} failed and wait to be retried; next: headrace tasks list says why, "
                                 "headrace tasks retry --all tries again")  # fmt: skip
         if waiting:
@@ -101,10 +111,10 @@ class SubmittedScreen:
         """What models keep though their ranges changed, and what they take in the place of pinned findings."""
         pinned = [
             (
-                m.model,
+                m.submission.model,
                 f"{p.operator}({p.expression})",
                 p.over,
-                f"pinned to {many(p.rows, 'row')}; {more_rows(p.rows, p.rows_now)}",
+                f"pinned to {many(p.rows, 'row')}; {more_rows(p.rows, p.rows_now or 0)}",
             )
             for m in self.models
             for p in m.pinned
@@ -116,6 +126,12 @@ class SubmittedScreen:
         if changes := [change for m in self.models for change in m.analyzed]:
             shown += ["", changed_grid(changes)]
         return [*shown, ""] if shown else []
+
+
+def _pinned_fields(one: UsedAnalysis) -> dict[str, Any]:
+    """A pinned analysis: ``rows`` of its range when it was analyzed, ``rows_now`` today."""
+    shown = {name: getattr(one, name) for name in ("operator", "expression", "over", "rows")}
+    return {**shown, "rows_now": one.rows_now or 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +196,6 @@ class InputRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AnalysisRow:
-    """An analysis that a version of a model is pinned to: ``rows`` events of its range, and the digest of what it found."""
-
-    operator: str
-    expression: str
-    over: str
-    rows: int
-    artifact: str
-
-
-@dataclass(frozen=True, slots=True)
 class ModelScreen:
     """One model and its inputs. ``live``: what it misses is computed; neither older versions nor retired models are."""
 
@@ -204,7 +209,13 @@ class ModelScreen:
     inputs: tuple[InputRow, ...]
     task: str = "binary"
     classes: int = 0
-    analyses: tuple[AnalysisRow, ...] = ()
+    analyses: tuple[UsedAnalysis, ...] = ()
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields; of an analysis what it is over, the rows of its range, and the digest of what it found."""
+        names = ("operator", "expression", "over", "rows", "artifact")
+        analyses = [{name: getattr(one, name) for name in names} for one in self.analyses]
+        return {**fields_of(self), "analyses": analyses}
 
     def _task(self) -> tuple[tuple[str, str], ...]:
         if self.task == "binary":

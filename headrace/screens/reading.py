@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
-from headrace.screens.grid import facts
-from headrace.screens.units import bytes_text, count_text, many
+from headrace.terminal.grid import facts
+from headrace.terminal.units import bytes_text, count_text, many
 
 
 @dataclass(frozen=True, slots=True)

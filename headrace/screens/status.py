@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import facts, grid
-from headrace.screens.units import bytes_text, count_text, many, percent_text, secs_text
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import bytes_text, count_text, many, percent_text, secs_text
 
 
 @dataclass(frozen=True, slots=True)

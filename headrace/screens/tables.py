@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import facts, grid
-from headrace.screens.units import bytes_text, count_text, many, time_text
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import bytes_text, count_text, many, time_text
+
+if TYPE_CHECKING:
+    from warehouse.tables.readable_types import UnreadableColumn
 
 _PLACES_SHOWN = 4
 #: Partitions that a person is shown, half of them the first ones and half the last; the JSON has all.
 _MOST_PARTITIONS = 24
 _TYPE_WIDTH = 60
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadableRow:
-    """A column of a type that no model reads, why, and what to store instead."""
-
-    name: str
-    arrow_type: str
-    why: str
-    cast: str
 
 
 def short_type(arrow_type: str) -> str:
@@ -46,7 +40,7 @@ class RegisteredScreen:
     size_bytes: int
     dropped: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
-    unreadable: tuple[UnreadableRow, ...] = ()
+    unreadable: tuple[UnreadableColumn, ...] = ()
     unfit: tuple[str, ...] = ()
     outside: str = ""
 

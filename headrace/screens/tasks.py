@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import facts, grid
-from headrace.screens.units import count_text, many, time_text
+from headrace.screens.json_fields import fields_of
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import count_text, many, moment, time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from warehouse.quarantine.changes import QuarantineChange
+    from warehouse.quarantine.listing import TaskGroup, TaskRow, Waiting
 
 #: What a person is shown of a value and of an error; the JSON has all.
 _VALUE_CHARACTERS, _ERROR_CHARACTERS = 60, 240
@@ -23,33 +27,17 @@ _MOST_EVENTS, _MOST_GROUPS, _MOST_RANGES = 20, 20, 4
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRow:
-    """Tasks of one component that fail alike. ``example`` is the number of the one that failed last, ``error`` its error."""
-
-    fingerprint: str
-    expression: str
-    kind: str
-    operator: str
-    exception: str
-    error: str
-    tasks: int
-    states: dict[str, int]
-    tables: tuple[str, ...]
-    partitions: int
-    failed_at: datetime | None
-    example: int
-    models: tuple[str, ...]
-    clients: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class GroupsScreen:
     """The quarantine, from the group at ``offset`` on. ``request``: the conditions, in words."""
 
     request: str
-    groups: tuple[GroupRow, ...]
+    groups: tuple[TaskGroup, ...]
     offset: int
     more: bool
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields, with the groups as :func:`_group_fields` gives them."""
+        return {**fields_of(self), "groups": [_group_fields(group) for group in self.groups]}
 
     def render(self) -> RenderableType:
         """A line for what fails alike, and the next step."""
@@ -60,21 +48,54 @@ class GroupsScreen:
 
 
 def _nothing(request: str, offset: int) -> str:
-    from warehouse.quarantine_query import EVERYTHING
+    from warehouse.quarantine.query import EVERYTHING
 
     said = f"nothing from --offset {offset} on" if offset else "no task failed"
     return said if request == EVERYTHING else f"{said}: {request}"
 
 
-def _groups(groups: Sequence[GroupRow]) -> RenderableType:
+def _groups(groups: Sequence[TaskGroup]) -> RenderableType:
     rows = (
-        (g.fingerprint[:12], ", ".join(f"{count_text(count)} {state}" for state, count in g.states.items()),
-         count_text(g.partitions), g.operator or "-", g.exception or g.kind or "-", ", ".join(g.models) or "-",
-         time_text(g.failed_at), str(g.example))
+        (g.fingerprint[:12], ", ".join(f"{count_text(count)} {state}" for state, count in _states(g).items()),
+         count_text(g.partitions), g.operator or "-", g.exception or g.kind or "-", ", ".join(_models(g)) or "-",
+         time_text(moment(g.failed_at or None)), str(g.example))
         for g in groups
     )  # fmt: skip
     columns = ("component", "tasks", "partitions>", "operator", "failed with", "models*", "last failed", "example>")
     return Group(grid(columns, rows), "", _errors((g.error, g.example) for g in groups))
+
+
+def _group_fields(group: TaskGroup) -> dict[str, Any]:
+    """The fields of a group: its states and models as words, and the clients of these."""
+    return {
+        **fields_of(group),
+        "states": _states(group),
+        "failed_at": moment(group.failed_at or None),
+        "models": _models(group),
+        "clients": sorted({one.client for one in group.models}),
+    }
+
+
+def _states(group: TaskGroup) -> dict[str, int]:
+    from warehouse.quarantine.query import UNDECIDED
+    from warehouse.scheduling.task_states import TaskState
+
+    return {state.lower(): group.states[state] for state in (*UNDECIDED, TaskState.DROPPED) if state in group.states}
+
+
+def _models(group: TaskGroup) -> list[str]:
+    return [f"{one.model} v{one.version}" for one in group.models]
+
+
+def _task_fields(task: TaskRow) -> dict[str, Any]:
+    """The fields of a task, its number first."""
+    return {
+        "id": task.task_id,
+        **fields_of(task, "task_id"),
+        "state": task.state.lower(),
+        "failed_at": moment(task.failed_at),
+        "next_at": moment(task.next_at),
+    }
 
 
 def _errors(errors: Iterable[tuple[str, int]]) -> RenderableType:
@@ -100,99 +121,76 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskLine:
-    """One task in a list."""
-
-    id: int
-    state: str
-    fingerprint: str
-    expression: str
-    table: str
-    partition: str
-    kind: str
-    operator: str
-    exception: str
-    error: str
-    attempts: int
-    losses: int
-    failed_at: datetime | None
-    next_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class TasksScreen:
     """The quarantine task by task, from the one at ``offset`` on. ``request``: the conditions, in words."""
 
     request: str
-    tasks: tuple[TaskLine, ...]
+    tasks: tuple[TaskRow, ...]
     offset: int
     more: bool
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields, with the tasks as :func:`_task_fields` gives them."""
+        return {**fields_of(self), "tasks": [_task_fields(task) for task in self.tasks]}
 
     def render(self) -> RenderableType:
         """A line a task."""
         if not self.tasks:
             return _nothing(self.request, self.offset)
         rows = (
-            (str(t.id), t.state, t.fingerprint[:12], t.table, t.partition, t.operator or "-", t.exception or t.kind or "-",
-             f"{t.attempts}" + (f" ({t.losses} lost)" if t.losses else ""), time_text(t.failed_at))
+            (str(t.task_id), t.state.lower(), t.fingerprint[:12], t.table, t.partition, t.operator or "-", t.exception or t.kind or "-",
+             f"{t.attempts}" + (f" ({t.losses} lost)" if t.losses else ""), time_text(moment(t.failed_at)))
             for t in self.tasks
         )  # fmt: skip
         columns = ("task>", "state", "component", "table", "partition", "operator", "failed with", "attempts", "last failed")  # fmt: skip
         more = [f"there are more: --offset {self.offset + len(self.tasks)}"] if self.more else []
-        errors = _errors((t.error, t.id) for t in self.tasks)
+        errors = _errors((t.error, t.task_id) for t in self.tasks)
         return Group(grid(columns, rows), "", errors, "", *more, "next: headrace tasks show TASK")
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeScreen:
-    """What a retry or a drop does or, once ``done``, did. The counts are those of ``warehouse.QuarantineChange``."""
+    """What a retry or a drop does or, once ``change.done``, did."""
 
-    action: str
-    done: bool
-    request: str
-    tasks: int
-    groups: tuple[GroupRow, ...]
-    left_leased: int
-    left_unwanted: int
-    left_dropped: int
+    change: QuarantineChange
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields of the change; ``action`` is the command that makes it."""
+        groups = [_group_fields(group) for group in self.change.groups]
+        return {"action": self._action, **fields_of(self.change, "event"), "groups": groups}
+
+    @property
+    def _action(self) -> str:
+        return "drop" if self.change.event == "drop" else "retry"
 
     def render(self) -> RenderableType:
         """What it concerns, what stays as it is, and the next step."""
-        verb = {"retry": ("would queue again", "queued again"), "drop": ("would drop", "dropped")}[self.action][
-            self.done
+        change = self.change
+        verb = {"retry": ("would queue again", "queued again"), "drop": ("would drop", "dropped")}[self._action][
+            change.done
         ]
         left = [
             f"{many(count, 'task')} {said}"
             for count, said in (
-                (self.left_leased, "more: a worker has them now"),
-                (self.left_unwanted, "more that no live model waits for: headrace tasks drop forgets them"),
-                (self.left_dropped, "more that were dropped: add --state dropped, or give their numbers"),
+                (change.left_leased, "more: a worker has them now"),
+                (change.left_unwanted, "more that no live model waits for: headrace tasks drop forgets them"),
+                (change.left_dropped, "more that were dropped: add --state dropped, or give their numbers"),
             )
             if count
         ]
-        if not self.tasks:
-            return Group(f"nothing to {self.action}: {self.request}", *left)
-        more = len(self.groups) - _MOST_GROUPS
+        if not change.tasks:
+            return Group(f"nothing to {self._action}: {change.request}", *left)
+        more = len(change.groups) - _MOST_GROUPS
         tail = [f"and {many(more, 'line')} more: --json lists them all"] if more > 0 else []
-        head = f"{verb} {many(self.tasks, 'task')}: {self.request}"
-        return Group(_groups(self.groups[:_MOST_GROUPS]), *tail, "", head, *left, self._next())
+        head = f"{verb} {many(change.tasks, 'task')}: {change.request}"
+        return Group(_groups(change.groups[:_MOST_GROUPS]), *tail, "", head, *left, self._next())
 
     def _next(self) -> str:
-        if not self.done:
+        if not self.change.done:
             return "nothing was changed; next: the same command with --yes"
-        if self.action == "retry":
+        if self._action == "retry":
             return "next: headrace work --until-idle"
         return "what reads them computes them now; headrace tasks retry brings them back"
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingRow:
-    """A model that waits for a task."""
-
-    model: str
-    version: int
-    client: str
-    priority: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +205,7 @@ class TaskScreen:
     state: str
     fingerprint: str
     component: str
-    models: tuple[WaitingRow, ...]
+    models: tuple[Waiting, ...]
     table: str
     partition: str
     fragment: str
@@ -303,7 +301,7 @@ class TaskScreen:
 
 def sample_values(rows: pa.Table) -> tuple[dict[str, Any], ...]:
     """Events as JSON values: what JSON cannot say (times, bytes, not-a-number) as text."""
-    from warehouse.failures import readable_rows
+    from warehouse.queue.failures import readable_rows
 
     return tuple({name: _plain(value) for name, value in row.items()} for row in readable_rows(rows))
 

@@ -4,60 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.grid import facts, grid
-from headrace.screens.units import count_text, secs_text
+from headrace.screens.json_fields import fields_of
+from headrace.terminal.grid import facts, grid
+from headrace.terminal.units import count_text, secs_text
+
+if TYPE_CHECKING:
+    from trainer.data.late_data import LateData
+    from trainer.model.metrics import AnyScores
 
 #: Headings that are spelled out where there is room.
 _SPELLED = {"NE": "normalized entropy"}
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsRow:
-    """Quality on one set of events. A figure is None where it is undefined: only one label occurs, say."""
-
-    events: int
-    auc: float | None
-    log_loss: float | None
-    normalized_entropy: float | None
-
-    def figures(self) -> dict[str, float | None]:
-        """The figures by the heading that they have in a table."""
-        return {"AUC": self.auc, "log loss": self.log_loss, "NE": self.normalized_entropy}
+#: The heading of each figure that scores may have.
+_HEADINGS = {
+    "auc": "AUC",
+    "accuracy": "accuracy",
+    "log_loss": "log loss",
+    "normalized_entropy": "NE",
+    "mean_absolute_error": "MAE",
+    "mean_squared_error": "MSE",
+    "normalized_error": "MSE/variance",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class ClassMetricsRow:
-    """Quality of multi-class predictions on one set of events. A figure is None where it is undefined."""
-
-    events: int
-    accuracy: float | None
-    log_loss: float | None
-    normalized_entropy: float | None
-
-    def figures(self) -> dict[str, float | None]:
-        """The figures by the heading that they have in a table."""
-        return {"accuracy": self.accuracy, "log loss": self.log_loss, "NE": self.normalized_entropy}
+def _figures(scores: AnyScores) -> dict[str, float | None]:
+    """The figures by their headings. One is None where it is undefined: only one label occurs, say."""
+    return {_HEADINGS[name]: value for name, value in fields_of(scores).items() if name in _HEADINGS}
 
 
-@dataclass(frozen=True, slots=True)
-class RegressionMetricsRow:
-    """Quality of predicted numbers on one set of events. A figure is None where it is undefined."""
-
-    events: int
-    mean_absolute_error: float | None
-    mean_squared_error: float | None
-    normalized_error: float | None
-
-    def figures(self) -> dict[str, float | None]:
-        """The figures by the heading that they have in a table."""
-        return {"MAE": self.mean_absolute_error, "MSE": self.mean_squared_error, "MSE/variance": self.normalized_error}
-
-
-AnyMetricsRow = MetricsRow | ClassMetricsRow | RegressionMetricsRow
+def _score_fields(scores: AnyScores) -> dict[str, Any]:
+    return fields_of(scores, "positives")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +48,11 @@ class EpochRow:
     epoch: int
     first_partition: str
     last_partition: str
-    metrics: AnyMetricsRow
+    metrics: AnyScores
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields; the metrics without the count of positive labels."""
+        return {**fields_of(self), "metrics": _score_fields(self.metrics)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +68,6 @@ class OptionRow:
         if any(isinstance(value, dict) for value in self.values.values()):
             return ", ".join(self.values), "by input", self.reason
         return ", ".join(self.values), ", ".join(shown), self.reason
-
-
-@dataclass(frozen=True, slots=True)
-class LateRow:
-    """What came since the checkpoint that a run goes on from, in events of partitions that were trained.
-
-    ``rows`` came late, ``labels`` were skipped and have a label now, ``restored`` were retracted: these are trained now.
-    ``retracted`` were trained and are retracted since. ``accepted``: what of trained data differs, accepted as it is.
-    """
-
-    rows: int
-    labels: int
-    restored: int
-    retracted: int
-    accepted: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +97,18 @@ class TrainedScreen:
     most_times: int | None
     exact: bool | None
     unlabelled: int
-    late: LateRow
+    late: LateData
     label: str
     task: str
     test_unlabelled: int
-    test: AnyMetricsRow | None
+    test: AnyScores | None
     baselines: dict[str, float | None]
     training_secs: float
     secs: float
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields; the test's scores without the count of positive labels."""
+        return {**fields_of(self), "test": None if self.test is None else _score_fields(self.test)}
 
     def render(self) -> RenderableType:
         """Epochs, the count of events, then the quality on the test partitions."""
@@ -142,7 +116,7 @@ class TrainedScreen:
             (str(e.epoch + 1), e.first_partition, e.last_partition, count_text(e.metrics.events), *_quality(e.metrics))
             for e in self.epochs
         )
-        figures = self.epochs[0].metrics.figures() if self.epochs else {}
+        figures = _figures(self.epochs[0].metrics) if self.epochs else {}
         table = grid(
             ("epoch>", "from", "to", "events>", *(f"{name}>" for name in figures)),
             rows,
@@ -162,7 +136,7 @@ class TrainedScreen:
         pairs += [("accepted", text) for text in self.late.accepted]
         pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))
         if self.test:
-            named = (f"{_SPELLED.get(name, name)} {_number(value)}" for name, value in self.test.figures().items())
+            named = (f"{_SPELLED.get(name, name)} {_number(value)}" for name, value in _figures(self.test).items())
             quality = ", ".join(named)
             if self.test.events:
                 pairs.append(("test", f"{_events(self.test.events)}: {quality}"))
@@ -225,8 +199,8 @@ def _have(count: int) -> str:
     return "has" if count == 1 else "have"
 
 
-def _quality(metrics: AnyMetricsRow) -> tuple[str, ...]:
-    return tuple(map(_number, metrics.figures().values()))
+def _quality(scores: AnyScores) -> tuple[str, ...]:
+    return tuple(map(_number, _figures(scores).values()))
 
 
 def _number(value: float | None) -> str:

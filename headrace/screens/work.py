@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
-from headrace.screens.units import bytes_text, many, secs_text
+from headrace.terminal.units import bytes_text, many, secs_text
 
 
 @dataclass(frozen=True, slots=True)

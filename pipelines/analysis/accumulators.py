@@ -19,8 +19,8 @@ from pipelines.analysis.labels import LabelledAccumulator
 from pipelines.analysis.moments import MomentsAccumulator
 from pipelines.analysis.quantiles import QuantilesAccumulator
 from pipelines.analysis.terms import FrequencyAccumulator
+from transforms.analysis.full_pass import Analysis
 from transforms.errors import DataError
-from transforms.full_pass import Analysis
 from transforms.operators.declaration import Scalar
 from transforms.operators.full_pass import VOCABULARIES
 

@@ -11,19 +11,19 @@ from pipelines.analysis.accumulators import merged
 from pipelines.analysis.contributions import known_contributions, read_contribution
 from pipelines.analysis.passes import run_passes
 from pipelines.analysis.values import Part, PartitionWork
-from pipelines.beam_runner import RunnerOptions
-from pipelines.progress import Progress
+from pipelines.runners.progress import Progress
+from pipelines.runners.runner import RunnerOptions
+from transforms.analysis.full_pass import PreprocessingAnalysis
 from transforms.errors import DataError
-from transforms.full_pass import PreprocessingAnalysis
-from transforms.graph import Node, component_document
-from transforms.model import Model
-from warehouse.analyses import PartitionData, PlacedAnalysis, record_written, resolve_components
-from warehouse.artifacts import write_artifact
-from warehouse.manifests import get_table
-from warehouse.model_analyses import prepare_analyses
-from warehouse.storage import Storage
-from warehouse.submit import check_model
-from warehouse.table import content_of
+from transforms.expressions.model import Model
+from transforms.graphs.graph import Node, component_document
+from warehouse.files.artifacts import write_artifact
+from warehouse.matching.submit import check_model
+from warehouse.models.analyses import PartitionData, PlacedAnalysis, record_written, resolve_components
+from warehouse.models.pinned_analyses import prepare_analyses
+from warehouse.storage.storage import Storage
+from warehouse.tables.manifests import get_table
+from warehouse.tables.table import content_of
 from warehouse.warehouse import Warehouse
 
 

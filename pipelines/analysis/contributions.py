@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from transforms.errors import DataError
-from warehouse.own_files import ANALYSIS
-from warehouse.storage import Storage
+from warehouse.storage.layout import ANALYSIS
+from warehouse.storage.storage import Storage
 
 _DIGEST_BYTES = 32
 _FORMAT = 2

@@ -19,16 +19,16 @@ import apache_beam as beam
 from pipelines.analysis.accumulators import new_accumulator
 from pipelines.analysis.contributions import write_contribution
 from pipelines.analysis.values import PartitionWork, batches
-from pipelines.beam_runner import RunnerOptions, run_pipeline
-from pipelines.bundle_threads import BundleThreads
-from pipelines.elements import Spread, Texts
-from pipelines.fragment_work import ComponentList
-from pipelines.outcomes import error_document, error_from_document, read_object
-from pipelines.progress import Progress, watched
-from pipelines.remote_runners import require_runnable
+from pipelines.fragments.work import ComponentList
+from pipelines.runners.bundle_threads import BundleThreads
+from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.error_documents import error_document, error_from_document, read_object
+from pipelines.runners.progress import Progress, watched
+from pipelines.runners.remote import require_runnable
+from pipelines.runners.runner import RunnerOptions, run_pipeline
 from transforms.errors import HeadraceError
-from warehouse.own_files import ANALYSIS
-from warehouse.storage import Storage
+from warehouse.storage.layout import ANALYSIS
+from warehouse.storage.storage import Storage
 
 #: The steps of the pipeline, by label. Runners key their state and their metrics by these.
 STEPS = ("Partitions", "Spread", "AnalyzePartitions")

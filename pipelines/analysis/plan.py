@@ -6,16 +6,16 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from pipelines.analysis.contributions import known_contributions
-from transforms.full_pass import PreprocessingAnalysis
-from transforms.model import Model
-from warehouse.analyses import PlacedAnalysis, resolve_components
-from warehouse.artifact_differences import artifact_difference
-from warehouse.artifacts import read_artifact
+from transforms.analysis.full_pass import PreprocessingAnalysis
+from transforms.expressions.model import Model
 from warehouse.errors import ArtifactDamaged
-from warehouse.manifests import get_table
-from warehouse.model_analyses import UsedAnalysis, analysis_identity, pinned_analyses
-from warehouse.storage import Storage
-from warehouse.submit import check_model
+from warehouse.files.artifact_differences import artifact_difference
+from warehouse.files.artifacts import read_artifact
+from warehouse.matching.submit import check_model
+from warehouse.models.analyses import PlacedAnalysis, resolve_components
+from warehouse.models.pinned_analyses import UsedAnalysis, analysis_identity, pinned_analyses
+from warehouse.storage.storage import Storage
+from warehouse.tables.manifests import get_table
 from warehouse.warehouse import Warehouse
 
 
@@ -77,8 +77,7 @@ def plan_analyses(warehouse: Warehouse, model: Model, table: str | None = None) 
 
 def _known(used: UsedAnalysis, pin: UsedAnalysis | None) -> PlannedAnalysis:
     state = "unchanged" if pin is not None and pin.artifact == used.artifact else "known"
-    over = f"{used.start} .. {used.end}"
-    return PlannedAnalysis(used.operator, used.expression, over, state, used.partitions, 0, used.rows, 0,
+    return PlannedAnalysis(used.operator, used.expression, used.over, state, used.partitions, 0, used.rows, 0,
                            None if pin is None else pin.rows)  # fmt: skip
 
 
@@ -103,13 +102,12 @@ def changed_analyses(
 
 
 def _changed(storage: Storage, old: UsedAnalysis, new: UsedAnalysis) -> ChangedAnalysis:
-    over = f"{new.start} .. {new.end}"
     try:
         found = artifact_difference(
             new.operator, read_artifact(storage, old.artifact), read_artifact(storage, new.artifact)
         )
     except ArtifactDamaged as error:
-        return ChangedAnalysis(new.operator, new.expression, over, old.rows, new.rows, 0, 0, 0,
+        return ChangedAnalysis(new.operator, new.expression, new.over, old.rows, new.rows, 0, 0, 0,
                                f"cannot be compared: {error.what}")  # fmt: skip
-    return ChangedAnalysis(new.operator, new.expression, over, old.rows, new.rows, found.added, found.removed,
+    return ChangedAnalysis(new.operator, new.expression, new.over, old.rows, new.rows, found.added, found.removed,
                            found.moved, found.text)  # fmt: skip

@@ -23,23 +23,23 @@ import tensorflow_transform.beam as tft_beam
 from tfx_bsl.tfxio.tensor_adapter import TensorAdapterConfig
 
 from pipelines.analysis.preprocessing_columns import PreprocessingWork, column_batches, representation
-from pipelines.beam_runner import RunnerOptions, run_pipeline
-from pipelines.elements import Texts
-from pipelines.outcomes import error_document, error_from_document, read_object
-from pipelines.progress import Progress, watched
-from pipelines.remote_runners import require_runnable
-from transforms.analyzed_functions import AnalyzedFunction
-from transforms.canonical import canonicalize
+from pipelines.runners.elements import Texts
+from pipelines.runners.error_documents import error_document, error_from_document, read_object
+from pipelines.runners.progress import Progress, watched
+from pipelines.runners.remote import require_runnable
+from pipelines.runners.runner import RunnerOptions, run_pipeline
+from transforms.analysis.full_pass import PreprocessingAnalysis
+from transforms.analysis.preprocessing_functions import AnalyzedFunction
 from transforms.errors import DataError, HeadraceError, InputError
-from transforms.expression import Expr
-from transforms.full_pass import PreprocessingAnalysis
-from transforms.graph import Operation, RawColumn, component_document
+from transforms.expressions.expression import Expr
+from transforms.graphs.canonical import canonicalize
+from transforms.graphs.graph import Operation, RawColumn, component_document
 from transforms.twins.bridge import bridged, saved_function
 from transforms.twins.entering import Ways
 from transforms.twins.refusals import refused_when
 from transforms.types import DType
-from warehouse.analyses import PlacedAnalysis
-from warehouse.storage import Storage
+from warehouse.models.analyses import PlacedAnalysis
+from warehouse.storage.storage import Storage
 
 #: Of all graphs of one function together; a vocabulary of a million terms takes about 25 MB.
 _MOST_BYTES = 1 << 28

@@ -14,13 +14,13 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from transforms.documents import parse_document
 from transforms.errors import DataError
-from transforms.graph import component_from_document
-from transforms.plan import Plan, compile_plan
+from transforms.execution.plan import Plan, compile_plan
+from transforms.graphs.graph import component_from_document
 from transforms.types import ColumnType, Dense, DType, Vector, arrow_type, type_document, type_from_document
-from warehouse.artifacts import ArtifactSource
-from warehouse.reader import read_raw
-from warehouse.storage import Storage
-from warehouse.table import Fragment
+from warehouse.files.artifacts import ArtifactSource
+from warehouse.storage.storage import Storage
+from warehouse.tables.raw import read_raw
+from warehouse.tables.table import Fragment
 
 #: Events of a batch. TensorFlow reduces so few on one thread, in one order, whatever the machine has.
 _BATCH_EVENTS = 4096
@@ -106,7 +106,7 @@ def _item_type(column_type: ColumnType) -> pa.DataType:
 def column_batches(home: str, work: PreprocessingWork) -> Iterator[pa.RecordBatch]:
     """Every column as lists, in batches that are cut the same way whatever the fragments are.
 
-    Raises what :func:`warehouse.reader.read_raw` raises, and :class:`DataError` when an expression fails or a dense tensor
+    Raises what :func:`warehouse.tables.raw.read_raw` raises, and :class:`DataError` when an expression fails or a dense tensor
     would have to hold a null.
     """
     plan = compile_plan(

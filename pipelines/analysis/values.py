@@ -13,18 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.analysis.batch import Batch
-from pipelines.fragment_work import ComponentList
+from pipelines.fragments.work import ComponentList
 from transforms import documents
 from transforms.documents import parse_document
 from transforms.errors import DataError
-from transforms.graph import Node, component_from_document
+from transforms.execution.plan import Plan, compile_plan
+from transforms.graphs.graph import Node, component_from_document
 from transforms.operators.full_pass import VOCABULARIES
-from transforms.plan import Plan, compile_plan
 from transforms.types import Dense, Weighted
-from warehouse.artifacts import ArtifactSource
-from warehouse.reader import read_raw
-from warehouse.storage import Storage
-from warehouse.table import Fragment
+from warehouse.files.artifacts import ArtifactSource
+from warehouse.storage.storage import Storage
+from warehouse.tables.raw import read_raw
+from warehouse.tables.table import Fragment
 
 #: Events of a batch. TensorFlow's sums of so few follow one order, which ``moments.ordered_sum`` follows too.
 BATCH_EVENTS = 4096
@@ -129,7 +129,7 @@ class _Reading:
 def batches(home: str, work: PartitionWork) -> Iterator[tuple[Batch, ...]]:
     """What the accumulators see, in order: a batch a part, of the same events.
 
-    Batches are cut the same way whatever the fragments are. Raises what :func:`warehouse.reader.read_raw` raises, and
+    Batches are cut the same way whatever the fragments are. Raises what :func:`warehouse.tables.raw.read_raw` raises, and
     :class:`DataError` when an expression fails.
     """
     reading = _reading(home, tuple(_key(part) for part in work.parts))

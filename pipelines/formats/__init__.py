@@ -9,8 +9,8 @@ from importlib import import_module
 
 from pipelines.errors import UnknownFormat
 from pipelines.formats.options import FormatOptions
-from pipelines.import_report import ImportReport
-from pipelines.progress import Progress
+from pipelines.ingest.report import ImportReport
+from pipelines.runners.progress import Progress
 from transforms.errors import nearest
 
 __all__ = ["FORMATS", "FormatOptions", "prepare"]

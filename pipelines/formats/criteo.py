@@ -15,9 +15,9 @@ from pipelines.formats.clicks import HOUR_US
 from pipelines.formats.labelled import time_column
 from pipelines.formats.options import FormatOptions
 from pipelines.formats.prepared import PreparedRows, find_files, publish_prepared, read_log
-from pipelines.import_report import ImportReport
-from pipelines.log_schema import LogColumn, LogSchema
-from pipelines.progress import Progress
+from pipelines.ingest.report import ImportReport
+from pipelines.log_schemas.schema import LogColumn, LogSchema
+from pipelines.runners.progress import Progress
 from transforms.types import DType
 
 FILES = "train*.t*"

@@ -41,10 +41,10 @@ from pipelines.formats.labelled import (
 )
 from pipelines.formats.options import FormatOptions
 from pipelines.formats.prepared import PreparedRows, find_files, publish_prepared, read_log
-from pipelines.import_report import ImportReport
-from pipelines.log_schema import LogSchema
-from pipelines.partitions import sort_by_time
-from pipelines.progress import Progress
+from pipelines.ingest.report import ImportReport
+from pipelines.log_schemas.schema import LogSchema
+from pipelines.outputs.partitions import sort_by_time
+from pipelines.runners.progress import Progress
 
 FILES = "clicks_hour_*.csv*"
 

@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 
 from pipelines.formats.options import FormatOptions
 from pipelines.formats.prepared import PreparedRows, RawLog, find_files, publish_prepared, read_log
-from pipelines.import_report import ImportReport
-from pipelines.log_schema import LogColumn, LogSchema, LogTime
-from pipelines.partitions import sort_by_time
-from pipelines.progress import Progress
+from pipelines.ingest.report import ImportReport
+from pipelines.log_schemas.schema import LogColumn, LogSchema, LogTime
+from pipelines.outputs.partitions import sort_by_time
+from pipelines.runners.progress import Progress
 from transforms.errors import DataError
 from transforms.types import Dense, DType, Ragged, arrow_type
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import get_args
 
-from pipelines.log_schema import PartitionBy
+from pipelines.log_schemas.schema import PartitionBy
 from transforms.errors import InputError
 
 

@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from pipelines.errors import OutputTaken, UnknownFormat
 from pipelines.formats.options import FormatOptions
-from pipelines.import_report import ImportReport
-from pipelines.log_schema import LogSchema, PartitionBy
-from pipelines.log_sources import LogSource, expand_files, identify
-from pipelines.parse_log import parse_whole_log
-from pipelines.partitions import content_id, parquet_bytes, split_by_partition
-from pipelines.progress import Progress
-from pipelines.publication import ImportLedger, StagedFile, write_atomic
-from pipelines.rejects import check_share, count_reasons, rejects_document, side_files
-from transforms.encoding import digest
+from pipelines.ingest.report import ImportReport
+from pipelines.log_schemas.schema import LogSchema, PartitionBy
+from pipelines.outputs.partitions import content_id, parquet_bytes, split_by_partition
+from pipelines.outputs.publication import ImportLedger, StagedFile, write_atomic
+from pipelines.parsing.log import parse_whole_log
+from pipelines.parsing.rejects import check_share, count_reasons, rejects_document, side_files
+from pipelines.parsing.sources import LogSource, expand_files, identify
+from pipelines.runners.progress import Progress
+from transforms.graphs.encoding import digest
 
 
 @dataclass(frozen=True, slots=True)

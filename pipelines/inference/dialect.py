@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.errors import UnknownFormat
-from pipelines.log_columns import LogFormat
+from pipelines.log_schemas.columns import LogFormat
 
 _DELIMITERS = ("\t", ",", ";", "|", "\x01", "^", " ")
 _SCORED_ROWS = 500

@@ -14,11 +14,11 @@ from pipelines.inference.json_values import guess_json_columns, json_rows
 from pipelines.inference.sample import Sample, read_sample
 from pipelines.inference.text_encoding import decoded_lines, detect_encoding
 from pipelines.inference.values import ColumnGuess, guess_column
-from pipelines.log_columns import LogColumn, LogTime, MadeUpTime
-from pipelines.log_schema import LogSchema
-from pipelines.log_sources import expand_files
-from pipelines.partitions import suited_partitions
-from pipelines.time_formats import ISO_8601, read_times, time_pattern
+from pipelines.log_schemas.columns import LogColumn, LogTime, MadeUpTime
+from pipelines.log_schemas.schema import LogSchema
+from pipelines.log_schemas.time_formats import ISO_8601, read_times, time_pattern
+from pipelines.outputs.partitions import suited_partitions
+from pipelines.parsing.sources import expand_files
 from transforms.errors import InputError
 from transforms.types import DType
 

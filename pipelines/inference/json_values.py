@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pipelines.inference.values import ColumnGuess, guess_column, is_time_name
-from pipelines.log_columns import LogColumn
+from pipelines.log_schemas.columns import LogColumn
 from transforms.types import DType
 
 _DEEPEST = 4

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from pipelines.errors import NoLogFiles
-from warehouse.storage_errors import storage_error
+from warehouse.storage.errors import storage_error
 
 HEAD_BYTES = 1 << 20
 PIECE_BYTES = 1 << 17

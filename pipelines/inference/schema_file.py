@@ -12,7 +12,7 @@ _WIDTH = 100
 
 
 def schema_text(inferred: Inferred) -> str:
-    """The schema as JSON with ``//`` lines, which :meth:`~pipelines.log_schema.LogSchema.from_file` reads."""
+    """The schema as JSON with ``//`` lines, which :meth:`~pipelines.log_schemas.schema.LogSchema.from_file` reads."""
     return "\n".join(_lines(inferred)) + "\n"
 
 

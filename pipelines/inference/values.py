@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from pipelines.log_columns import LogColumn, TimeUnit
-from pipelines.time_formats import ISO_8601, WELL_KNOWN, TimePattern, read_times, time_pattern
+from pipelines.log_schemas.columns import LogColumn, TimeUnit
+from pipelines.log_schemas.time_formats import ISO_8601, WELL_KNOWN, TimePattern, read_times, time_pattern
 from transforms.types import DType
 
 #: Texts that mean a missing value in a column of another type than text.

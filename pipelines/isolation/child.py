@@ -22,20 +22,20 @@ from typing import Any
 import pyarrow as pa
 from numba.core import event
 
-from pipelines.encoded_result import EncodedResult
-from pipelines.fragment_run import PlanCache, failure_of_component, memoize_fragment
-from pipelines.fragment_work import FragmentWork
+from pipelines.fragments.board import Phase, StepBoard
+from pipelines.fragments.encoded_result import EncodedResult
+from pipelines.fragments.run import PlanCache, failure_of_component, memoize_fragment
+from pipelines.fragments.work import FragmentWork
 from pipelines.isolation.answer import Answered
-from pipelines.isolation.board import Phase, StepBoard
 from pipelines.isolation.shrink import rows_of
-from pipelines.outcomes import error_document
+from pipelines.runners.error_documents import error_document
 from transforms.errors import StorageError
+from transforms.execution.plan import Plan, one_line
 from transforms.functions.second_run import SECOND_RUNS, SecondRuns
-from transforms.plan import Plan, one_line
-from warehouse.artifacts import ArtifactSource
-from warehouse.failures import encoded_sample
-from warehouse.reader import read_raw
-from warehouse.storage import Storage
+from warehouse.files.artifacts import ArtifactSource
+from warehouse.queue.failures import encoded_sample
+from warehouse.storage.storage import Storage
+from warehouse.tables.raw import read_raw
 
 _PR_SET_PDEATHSIG = 1
 _OUT_OF_MEMORY_SCORE = "900"

@@ -16,17 +16,17 @@ from functools import cached_property
 
 import numpy as np
 
-from pipelines.encoded_result import EncodedResult, ResultCounts, decode_line
-from pipelines.fragment_work import FragmentResult, FragmentWork, merged
+from pipelines.fragments.board import Phase, Place
+from pipelines.fragments.encoded_result import EncodedResult, ResultCounts, decode_line
+from pipelines.fragments.work import FragmentResult, FragmentWork, merged
 from pipelines.isolation.answer import Answered
 from pipelines.isolation.blame import Attempt, Death, after, begun
-from pipelines.isolation.board import Phase, Place
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import ChildProcesses, Ended
 from pipelines.isolation.samples import SEARCH_SECS, Case, with_sample
 from pipelines.isolation.shrink import Rows
-from pipelines.outcomes import error_from_document
-from warehouse.failures import Failure
+from pipelines.runners.error_documents import error_from_document
+from warehouse.queue.failures import Failure
 
 #: What all searches for samples of one component may take in this process: over many fragments it is one defect.
 _SECS_OF_COMPONENT = 600.0
@@ -78,7 +78,7 @@ def memoize_isolated(
     notorious: Notorious,
     components: str = "[]",
 ) -> EncodedResult:
-    """What :func:`~pipelines.fragment_run.memoize_fragment` gives for the work in ``text``, computed in children.
+    """What :func:`~pipelines.fragments.run.memoize_fragment` gives for the work in ``text``, computed in children.
 
     ``components``: the list of documents, JSON on one line, that the work names by their places.
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.fragments.board import Phase
 from pipelines.isolation.answer import Answered
-from pipelines.isolation.board import Phase
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import Child, ChildProcesses, Ended
 from pipelines.isolation.shrink import Budget, Rows, ranges_of, smallest
-from warehouse.failures import Failure
+from warehouse.queue.failures import Failure
 
 #: What one search may take, besides its first and its last trial.
 SEARCH_TRIALS, SEARCH_SECS = 1_000, 60.0

@@ -47,11 +47,11 @@ def _prepared() -> ModuleType:
 
     import transforms.kernels
     from pipelines.isolation import child
-    from transforms.memory import keep_freed_memory
+    from transforms.execution.memory import keep_freed_memory
 
     for module in pkgutil.iter_modules(transforms.kernels.__path__):
         importlib.import_module(f"transforms.kernels.{module.name}")
-    importlib.import_module("warehouse.memo_format.writing")
+    importlib.import_module("warehouse.files.memo_format.writing")
     # Put off until they are first needed, by numba and by Arrow: half of a second each.
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()

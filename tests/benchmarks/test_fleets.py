@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.fleets import MODELS, Fleet, news_fleet, search_fleet
+from benchmarks.support.fleets import MODELS, Fleet, news_fleet, search_fleet
 
 
 @pytest.mark.parametrize("fleet", [search_fleet(), news_fleet()], ids=lambda fleet: fleet.table)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fleets import search_fleet
 from benchmarks.many_models import Figures, Reading, globo, measure, news_fleet, sample
+from benchmarks.support.fleets import search_fleet
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.churn import Born, ChurnConfig, churn, readers_a_component
 from benchmarks.model_churn import simulate
+from benchmarks.support.churn import Born, ChurnConfig, churn, readers_a_component
 
 SMALL = ChurnConfig(days=9, live=4, inputs=6, hours_a_day=1, kept_days=5)
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.raw_bytes_read import CountingStorage, measure
 from tests.warehouse.scenes import write_log
-from warehouse.parquet_files import read_whole
+from warehouse.tables.parquet import read_whole
 
 
 @pytest.mark.slow

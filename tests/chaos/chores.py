@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import select
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.chaos.scene import models, rows_of_log
-from transforms.model import Model
+from transforms.expressions.model import Model
 from warehouse import (
     CompactionPolicy,
     ComponentQuery,
@@ -33,9 +33,9 @@ from warehouse import (
     register_table,
     retire_model,
     run_eviction,
-    schema,
     submit_model,
 )
+from warehouse.catalog import schema
 
 COMPONENTS = 8
 ROWS = 60

@@ -24,10 +24,10 @@ from tests.chaos.chores import CHORES
 from tests.chaos.nursery import REFUSED
 from tests.chaos.scene import LEASE_SECS, config_of
 from tests.contracts.severing_proxy import SeveringProxy, severing
-from tests.postgresql import PostgresServer, database_of
+from tests.support.postgresql import PostgresServer, database_of
 from transforms.errors import HeadraceError
-from warehouse import schema
-from warehouse.task_states import MemoState
+from warehouse.catalog import schema
+from warehouse.scheduling.task_states import MemoState
 from warehouse.warehouse import Warehouse
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from pipelines.worker import WorkerConfig, run_worker
+from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.chaos.chores import CHORES
 from tests.chaos.scene import config_of
 from transforms.errors import HeadraceError

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import FREE_READS
-from transforms.model import Model
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
+from transforms.expressions.model import Model
 from warehouse.config import WarehouseConfig
-from warehouse.digests import column_digest
+from warehouse.files.digests import column_digest
 
 HOURS, COMPONENTS = 100, 20
 LEASE_SECS = 3.0

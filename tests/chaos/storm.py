@@ -20,9 +20,9 @@ from tests.chaos.chores import ROWS, pool
 from tests.chaos.havoc import Havoc, Kinds, Report, proxied_postgres, shuffled, sqlite_faults, struck, wait_for_leases
 from tests.chaos.nursery import at_its_time
 from tests.chaos.scene import LEASE_SECS, config_of, write_log
-from tests.postgresql import PostgresServer
-from transforms.graph import component_from_document, raw_columns
-from transforms.plan import compile_plan
+from tests.support.postgresql import PostgresServer
+from transforms.execution.plan import compile_plan
+from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse import (
     TaskQuery,
     Warehouse,
@@ -30,14 +30,14 @@ from warehouse import (
     read_raw,
     register_table,
     retry_tasks,
-    schema,
     submit_model,
     verify_warehouse,
 )
-from warehouse.digests import column_digest
-from warehouse.manifests import current_fragments
-from warehouse.memo_file import read_memo_file
-from warehouse.task_states import MemoState, TaskState
+from warehouse.catalog import schema
+from warehouse.files.digests import column_digest
+from warehouse.files.memo_file import read_memo_file
+from warehouse.scheduling.task_states import MemoState, TaskState
+from warehouse.tables.manifests import current_fragments
 
 HOURS = 12
 #: A fault strikes when so many tasks were leased since the last one, or after so many seconds.

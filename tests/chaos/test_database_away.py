@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.worker import WorkerConfig, run_worker
-from pipelines.worker_machine import Instruction, Lease
+from pipelines.worker.machine import Instruction, Lease
+from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.chaos.scene import config_of, models, write_log
-from tests.postgresql import running
+from tests.support.postgresql import running
 from transforms.errors import Busy
 from warehouse import register_table, submit_model
 from warehouse.warehouse import Warehouse

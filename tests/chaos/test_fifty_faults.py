@@ -9,12 +9,13 @@ from sqlalchemy import func, select
 
 from tests.chaos.havoc import Report, run, small_disk
 from tests.chaos.scene import COMPONENTS, HOURS, config_of, expected_digests, models, write_log
-from tests.postgresql import PostgresServer
-from tests.postgresql import running as running_postgres
-from warehouse import collect_garbage, register_table, schema, submit_model, verify_warehouse
-from warehouse.digests import column_digest
-from warehouse.memo_file import read_memo_file
-from warehouse.task_states import MemoState, TaskState
+from tests.support.postgresql import PostgresServer
+from tests.support.postgresql import running as running_postgres
+from warehouse import collect_garbage, register_table, submit_model, verify_warehouse
+from warehouse.catalog import schema
+from warehouse.files.digests import column_digest
+from warehouse.files.memo_file import read_memo_file
+from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.warehouse import Warehouse
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.chaos.havoc import small_disk
 from tests.chaos.storm import run_storm
-from tests.postgresql import running
+from tests.support.postgresql import running
 
 FAULTS, SEED = 34, 5
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import create_engine, text
 
-from warehouse.catalog import Catalog
-from warehouse.catalog_clock import ServerClock, catalog_clock, elapsed_secs
-from warehouse.catalog_url import parsed_url
+from warehouse.catalog.catalog import Catalog
+from warehouse.catalog.clock import ServerClock, catalog_clock, elapsed_secs
+from warehouse.catalog.urls import parsed_url
 
 
 def test_processes_of_one_machine_go_by_its_clock(tmp_path: object) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import model, start, write_log
-from warehouse import Warehouse, WarehouseConfig, register_table, schema, submit_model
-from warehouse.task_states import MEMO_OF_TASK, MemoState, TaskState
+from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
+from warehouse.catalog import schema
+from warehouse.scheduling.task_states import MEMO_OF_TASK, MemoState, TaskState
 
 _SUBMIT = """
 import sys, time

@@ -14,27 +14,26 @@ import pytest
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tests.contracts.test_catalog_contract import ready_files, run_together
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import Clock, compute, model, pretended, start, work, write_log
 from warehouse import (
     Failure,
     Warehouse,
     WarehouseConfig,
     collect_garbage,
-    commit_memo,
     commit_memos,
-    fail_task,
+    fail_tasks,
     heartbeat,
     lease_tasks,
     register_table,
     release_tasks,
-    schema,
     submit_model,
 )
-from warehouse.backoff import Backoff
-from warehouse.catalog import Catalog
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import Catalog
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogLost, CommitInDoubt
-from warehouse.task_states import MemoState
+from warehouse.scheduling.backoff import TRANSACTION_BACKOFF
+from warehouse.scheduling.task_states import MemoState
 
 WRITTEN = pretended("memos/x")
 _CLIENT = {"name": "a", "served": 0, "leased_tasks": 0}
@@ -62,7 +61,7 @@ _COUNT_UP = """
 import sys
 from sqlalchemy import select, update
 from warehouse import schema
-from warehouse.catalog import Catalog
+from warehouse.catalog.catalog import Catalog
 catalog = Catalog.open(sys.argv[1])
 def count_up(connection):
     seen = connection.execute(select(schema.clients.c.served)).scalar()
@@ -170,7 +169,7 @@ def test_what_the_database_undid_is_begun_anew_after_doubling_waits(url: str, ki
         attempts.clear()
         with pytest.raises(kind):
             catalog.run(always_fail)
-        assert len(attempts) == Backoff().attempts
+        assert len(attempts) == TRANSACTION_BACKOFF.attempts
     finally:
         catalog.close()
 
@@ -186,7 +185,7 @@ def test_an_error_after_a_commit_in_doubt_does_not_say_that_nothing_was_changed(
 
         with pytest.raises(CommitInDoubt):
             catalog.run(lose, idempotent=True)
-        assert len(attempts) == Backoff().attempts
+        assert len(attempts) == TRANSACTION_BACKOFF.attempts
         attempts.clear()
         with pytest.raises(CommitInDoubt):
             catalog.run(lose)
@@ -199,7 +198,7 @@ _WRITE_AND_HANG = """
 import sys, time
 from sqlalchemy import insert
 from warehouse import schema
-from warehouse.catalog import Catalog
+from warehouse.catalog.catalog import Catalog
 with Catalog.open(sys.argv[1]).write() as connection:
     connection.execute(insert(schema.clients).values(name="a", served=0, leased_tasks=0))
     print("inside", flush=True)
@@ -267,10 +266,10 @@ def test_clocks_that_disagree_cost_work_but_fences_decide(
         assert (late.task_id, late.fence) == (early.task_id, early.fence + 1)
         assert lease_tasks(behind, "early", limit=9) == (), "to the clock behind, this lease lasts longer"
         assert heartbeat(behind, [early]) == ()
-        assert commit_memo(behind, early, pretended("memos/early")) is False
-        assert fail_task(behind, early, Failure("raised", "no")) is None
+        assert commit_memos(behind, [(early, pretended("memos/early"))])[0] is False
+        assert fail_tasks(behind, [(early, Failure("raised", "no"))])[0] is None
         assert release_tasks(behind, [early]) == 0
-        assert commit_memo(ahead, late, WRITTEN) is True
+        assert commit_memos(ahead, [(late, WRITTEN)])[0] is True
         assert ready_files(ours) == ["memos/x"]
 
 
@@ -289,9 +288,9 @@ def test_committing_twice_is_committing_once(config: WarehouseConfig, tmp_path: 
         with warehouse.catalog.read() as connection:
             assert connection.execute(select(schema.memos).order_by(schema.memos.c.memo_key)).all() == before
         task, written = done[0]
-        assert commit_memo(warehouse, replace(task, fence=task.fence - 1), written) is False
-        assert commit_memo(warehouse, task, pretended("memos/else")) is False
-        assert commit_memo(warehouse, replace(task, lease="f" * 32), written) is False
+        assert commit_memos(warehouse, [(replace(task, fence=task.fence - 1), written)])[0] is False
+        assert commit_memos(warehouse, [(task, pretended("memos/else"))])[0] is False
+        assert commit_memos(warehouse, [(replace(task, lease="f" * 32), written)])[0] is False
 
 
 def test_ids_are_not_given_twice(config: WarehouseConfig, tmp_path: Path) -> None:
@@ -301,7 +300,9 @@ def test_ids_are_not_given_twice(config: WarehouseConfig, tmp_path: Path) -> Non
         before = {task.task_id for task in lease_tasks(warehouse, "w", limit=9)}
 
         def forget(connection: Connection) -> None:
-            connection.execute(update(schema.memos).values(state=MemoState.EVICTED))
+            connection.execute(
+                update(schema.memos).values(state=MemoState.EVICTED, evicted_at=0.0, evicted_why="forgotten")
+            )
             connection.execute(delete(schema.tasks))
 
         warehouse.catalog.run(forget)
@@ -316,6 +317,6 @@ def test_errors_with_characters_that_no_database_keeps(config: WarehouseConfig, 
         register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=1)))
         submit_model(warehouse, model(inputs=1))
         (task,) = lease_tasks(warehouse, "w", limit=9)
-        fail_task(warehouse, task, Failure("raised", "bad value 'a\0b\udc80'"))
+        fail_tasks(warehouse, [(task, Failure("raised", "bad value 'a\0b\udc80'"))])
         with warehouse.catalog.read() as connection:
             assert connection.execute(select(schema.memos.c.cause)).scalar() == r"bad value 'a\0b\udc80'"

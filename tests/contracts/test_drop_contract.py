@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import events, model, start, work, write_partition
 from warehouse import (
     Warehouse,
@@ -22,7 +22,7 @@ from warehouse import (
     submit_model,
     verify_warehouse,
 )
-from warehouse.drop_table import drop_table, plan_drop
+from warehouse.changes.drop_table import drop_table, plan_drop
 
 _CODE = """
 import os, signal, sys

@@ -15,15 +15,14 @@ from warehouse import (
     Failure,
     Warehouse,
     WarehouseConfig,
-    commit_memo,
-    fail_task,
+    commit_memos,
     fail_tasks,
     lease_tasks,
     register_table,
-    schema,
     submit_model,
 )
-from warehouse.task_states import TaskState
+from warehouse.catalog import schema
+from warehouse.scheduling.task_states import TaskState
 
 BACKOFF_SECS = 100.0
 
@@ -57,7 +56,7 @@ def test_each_gets_the_answer_that_it_would_get_alone(warehouse: Warehouse, cloc
     clock.advance(BACKOFF_SECS)
     second = lease_tasks(warehouse, "w", limit=9)
     lost, done, *others = [task for task in second if task.task_id not in again]
-    assert commit_memo(warehouse, done, pretended("memos/done"))
+    assert commit_memos(warehouse, [(done, pretended("memos/done"))])[0]
     last = [task for task in second if task.task_id in again]
     # Of those below, `first` is told as if it had never failed before: it is tried again.
     first = [replace(task, attempt=1) for task in others]
@@ -96,9 +95,9 @@ def test_nothing_to_report(warehouse: Warehouse) -> None:
 
 def test_one_is_reported_as_many_are(warehouse: Warehouse) -> None:
     task, *_ = lease_tasks(warehouse, "w", limit=9)
-    assert fail_task(warehouse, replace(task, lease="another"), failure(1)) is None
-    assert fail_task(warehouse, task, failure(1)) is TaskState.QUEUED
-    assert fail_task(warehouse, task, failure(1)) is None
+    assert fail_tasks(warehouse, [(replace(task, lease="another"), failure(1))])[0] is None
+    assert fail_tasks(warehouse, [(task, failure(1))])[0] is TaskState.QUEUED
+    assert fail_tasks(warehouse, [(task, failure(1))])[0] is None
 
 
 def test_statements_do_not_grow_with_tasks(warehouse: Warehouse) -> None:

@@ -12,17 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.fault_proxy import Action, Fault, Proxy, proxied
-from tests.gcs_server import GcsServer
-from tests.processes import PATIENCE_SECS
+from tests.support.fault_proxy import Action, Fault, Proxy, proxied
+from tests.support.gcs_server import GcsServer
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import start
 from transforms.errors import DataError, StorageError
-from warehouse import Storage, read_memo_columns, write_memo_file
-from warehouse.gcs_client import may_pass, open_client
-from warehouse.gcs_objects import GcsObjects
-from warehouse.locations import parse_gcs
-from warehouse.parquet_files import read_schema
-from warehouse.retries import Retrying, RetryPolicy
+from warehouse import Storage, read_memo_file, write_memo_file
+from warehouse.scheduling.backoff import Backoff, Retry
+from warehouse.storage.gcs import GcsObjects
+from warehouse.storage.gcs_client import may_pass, open_client
+from warehouse.storage.locations import parse_gcs
+from warehouse.tables.parquet import read_schema
 
 UPLOAD, PIECE, READ, LOOK = r"^POST /upload", r"^PUT /upload", r"^GET /(storage|download).*alt=media", r"^GET .*/o/"
 LARGE = bytes(range(251)) * 80_000
@@ -62,9 +62,9 @@ def scene(gcs_server: GcsServer, proxy: Proxy) -> Scene:
     through = GcsServer(proxy.address).home(bucket, "", retry_limit_seconds=20)
     settings = parse_gcs(through).settings
     waits: list[float] = []
-    policy = RetryPolicy(attempts=5, first_wait_secs=1.0, longest_wait_secs=4.0, limit_secs=1000.0)
-    retrying = Retrying(policy, may_pass, sleep=waits.append, clock=lambda: 0.0, draw=lambda: 0.5)
-    objects = GcsObjects(open_client(settings), retrying)
+    backoff = Backoff(first_secs=1.0, most_secs=4.0, jitter=1.0, attempts=5, limit_secs=1000.0)
+    retry = Retry(backoff, may_pass, sleep=waits.append, draw=lambda: 0.5, clock=lambda: 0.0)
+    objects = GcsObjects(open_client(settings), retry)
     return Scene(proxy, objects, bucket, Storage(gcs_server.home(bucket, "")), Storage(through), waits)
 
 
@@ -231,7 +231,7 @@ def test_a_small_file_is_two_requests(scene: Scene) -> None:
     """One for its size and generation, one for its bytes, however many steps it is read in."""
     file = write_memo_file(scene.plain, "memo", {name: pa.array(range(1000)) for name in "abc"})
     scene.proxy.requests.clear()
-    read = read_memo_columns(scene.through, "memo", {name: column.checksum for name, column in file.columns.items()})
+    read = read_memo_file(scene.through, "memo", file.columns, file.checksum)
     assert len(read) == 3
     assert (scene.proxy.count(LOOK), scene.proxy.count(READ)) == (2, 1), scene.proxy.requests
 
@@ -281,7 +281,7 @@ def test_a_store_that_refuses_says_nothing_about_the_bytes(scene: Scene) -> None
     scene.plain.write_atomic("log.parquet", buffer.getvalue())
     scene.fault(READ, 503, *range(1, 100))
     with pytest.raises(StorageError, match="refused"):
-        read_memo_columns(storage, "memo", {"a": file.columns["a"].checksum})
+        read_memo_file(storage, "memo", ["a"], file.checksum)
     with pytest.raises(StorageError, match="refused"):
         read_schema(storage, "log.parquet")
     scene.fault(READ, 403, *range(1, 100))

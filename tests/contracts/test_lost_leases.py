@@ -14,17 +14,17 @@ from warehouse import (
     Warehouse,
     WarehouseConfig,
     collect_garbage,
-    commit_memo,
+    commit_memos,
     heartbeat,
     lease_tasks,
     queue_missing,
     register_table,
     retire_model,
-    schema,
     submit_model,
     verify_warehouse,
 )
-from warehouse.lost_leases import UNCOLLECTED_SECS
+from warehouse.catalog import schema
+from warehouse.queue.lost_leases import UNCOLLECTED_SECS
 
 MAX_LOSSES = 3
 
@@ -96,7 +96,7 @@ def test_collecting_garbage_ends_them_and_deletes_their_files(
     assert states(warehouse)[:4] == [("QUEUED", "PENDING", 1, False)] * 4
     assert verify_warehouse(warehouse).findings == ()
     assert heartbeat(warehouse, tasks) == ()
-    assert not commit_memo(warehouse, tasks[0], written[0]), "its file is gone"
+    assert not commit_memos(warehouse, [(tasks[0], written[0])])[0], "its file is gone"
 
 
 @pytest.mark.parametrize("leave", LEAVING)
@@ -129,7 +129,7 @@ def test_those_that_a_model_waits_for_are_left_to_the_next_worker(warehouse: War
     clock.advance(warehouse.config.lease_secs + 1)
     assert collect_garbage(warehouse, dry_run=False).expired == 0
     assert verify_warehouse(warehouse).findings == ()
-    assert commit_memo(warehouse, task, written), "no other worker took it"
+    assert commit_memos(warehouse, [(task, written)])[0], "no other worker took it"
 
 
 def test_one_that_no_worker_takes_up_for_a_day_is_reported_and_repaired(warehouse: Warehouse, clock: Clock) -> None:

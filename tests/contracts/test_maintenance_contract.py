@@ -22,10 +22,10 @@ from warehouse import (
     read_solution,
     register_table,
     release_pin,
-    schema,
     submit_model,
     verify_warehouse,
 )
+from warehouse.catalog import schema
 
 
 def test_a_warehouse_is_kept(config: WarehouseConfig, tmp_path: Path) -> None:

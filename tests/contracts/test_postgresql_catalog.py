@@ -19,8 +19,8 @@ from sqlalchemy import Connection, func, insert, select, text, update
 
 from tests.contracts.severing_proxy import Moment, severing
 from tests.contracts.test_catalog_contract import ready_files
-from tests.postgresql import PostgresServer, database_of, locks_waited_for
-from tests.processes import PATIENCE_SECS
+from tests.support.postgresql import PostgresServer, database_of, locks_waited_for
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import REPOSITORY, compute, model, pretended, write_log
 from transforms.errors import HeadraceError, InputError, StorageError
 from warehouse import (
@@ -30,11 +30,11 @@ from warehouse import (
     commit_memos,
     lease_tasks,
     register_table,
-    schema,
     search_components,
     submit_model,
 )
-from warehouse.catalog import IDLE_TRANSACTION_SECS, Catalog, insert_absent
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import IDLE_TRANSACTION_SECS, Catalog, insert_absent
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
 
 NewDatabase = Callable[..., str]
@@ -481,7 +481,7 @@ _WITHOUT_DRIVER = """
 import sys
 sys.modules["psycopg"] = None
 from transforms.errors import InputError
-from warehouse.catalog import Catalog
+from warehouse.catalog.catalog import Catalog
 try:
     Catalog.open("postgresql://me:secret@127.0.0.1/catalog")
 except InputError as error:

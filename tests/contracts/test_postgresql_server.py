@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgresql import NoPostgres, PostgresServer, find_programs, wheel_programs
-from tests.processes import PATIENCE_SECS
+from tests.support.postgresql import NoPostgres, PostgresServer, find_programs, wheel_programs
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import start
 
 
@@ -31,7 +31,7 @@ def test_the_wheel_s_server_serves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 _ABANDON = """
 import os, signal
-from tests.postgresql import PostgresServer
+from tests.support.postgresql import PostgresServer
 server = PostgresServer()
 print(server.folder, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -51,7 +51,7 @@ def test_a_server_goes_with_the_tests_that_were_killed() -> None:
 
 def test_without_a_server_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("tests.postgresql.wheel_programs", list)
-    monkeypatch.setattr("tests.postgresql._DEBIAN", tmp_path)
+    monkeypatch.setattr("tests.support.postgresql.wheel_programs", list)
+    monkeypatch.setattr("tests.support.postgresql._DEBIAN", tmp_path)
     with pytest.raises(NoPostgres, match="pip install -r requirements"):
         find_programs()

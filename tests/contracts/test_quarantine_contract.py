@@ -18,10 +18,10 @@ from warehouse import (
     TaskRow,
     Warehouse,
     WarehouseConfig,
-    commit_memo,
+    commit_memos,
     drop_tasks,
     explain_model,
-    fail_task,
+    fail_tasks,
     get_task,
     heartbeat,
     lease_tasks,
@@ -48,8 +48,8 @@ from warehouse.errors import (
     UnknownTable,
     UnknownTask,
 )
-from warehouse.failures import encoded_sample
-from warehouse.task_states import TaskState
+from warehouse.queue.failures import encoded_sample
+from warehouse.scheduling.task_states import TaskState
 
 ROWS = pa.table({"query": ["red h0", None], "price": pa.array([2.5, 4.0], pa.float32())})
 BROKEN = Failure("raised", "ValueError: cannot read 'red h0'", "hash_buckets", "hash_buckets(unigrams(query))", (3, 5),
@@ -81,7 +81,7 @@ def fail(
         tasks = lease(warehouse)
         mine = [task for task in tasks if task.fingerprint == fingerprint and int(task.partition[-2:]) < hours]
         for task in mine:
-            fail_task(warehouse, task, failure, worker="w7", draw=lambda: 0.5)
+            fail_tasks(warehouse, [(task, failure)], worker="w7", draw=lambda: 0.5)
         release_tasks(warehouse, [task for task in tasks if task not in mine])
         clock.advance(400)
 
@@ -231,7 +231,7 @@ def test_a_retry_ends_a_backoff(warehouse: Warehouse, clock: Clock) -> None:
     first = component(warehouse, 0)
     for task in lease(warehouse):
         if task.fingerprint == first:
-            fail_task(warehouse, task, BROKEN, draw=lambda: 0.5)
+            fail_tasks(warehouse, [(task, BROKEN)], draw=lambda: 0.5)
     (row, *_) = each(warehouse)
     assert row.next_at == clock.now + 75
     assert not [task for task in lease(warehouse) if task.fingerprint == first]
@@ -249,7 +249,7 @@ def test_what_a_worker_has_is_not_retried(warehouse: Warehouse, clock: Clock) ->
     with pytest.raises(IllegalTransition) as caught:
         retry_tasks(warehouse, TaskQuery(ids=(held[0].task_id,)))
     assert caught.value.value == f"{held[0].task_id} (leased)"
-    assert commit_memo(warehouse, held[0], pretended()), "and nothing happened to it"
+    assert commit_memos(warehouse, [(held[0], pretended())])[0], "and nothing happened to it"
 
 
 def test_dropped_is_gone_until_somebody_retries_it(warehouse: Warehouse, clock: Clock) -> None:
@@ -297,13 +297,13 @@ def test_whoever_has_it_when_it_is_dropped_commits_nothing(warehouse: Warehouse,
     held, *_ = lease(warehouse)
     assert drop_tasks(warehouse, TaskQuery(ids=(held.task_id,)), why="it never ends").tasks == 1
     assert heartbeat(warehouse, [held]) == ()
-    assert commit_memo(warehouse, held, pretended()) is False
-    assert fail_task(warehouse, held, BROKEN) is None
+    assert commit_memos(warehouse, [(held, pretended())])[0] is False
+    assert fail_tasks(warehouse, [(held, BROKEN)])[0] is None
     assert retry_tasks(warehouse, TaskQuery(ids=(held.task_id,))).tasks == 1
-    assert commit_memo(warehouse, held, pretended()) is False, "its lease is over"
+    assert commit_memos(warehouse, [(held, pretended())])[0] is False, "its lease is over"
     (again,) = [task for task in lease(warehouse) if task.task_id == held.task_id]
-    assert commit_memo(warehouse, held, pretended()) is False, "somebody else has it"
-    assert commit_memo(warehouse, again, pretended()) is True
+    assert commit_memos(warehouse, [(held, pretended())])[0] is False, "somebody else has it"
+    assert commit_memos(warehouse, [(again, pretended())])[0] is True
     for change in (retry_tasks(warehouse, TaskQuery(), dry_run=True), drop_tasks(warehouse, TaskQuery(), why="x")):
         assert change.tasks == 0
     with pytest.raises(IllegalTransition) as caught:
@@ -348,9 +348,9 @@ def test_texts_that_no_database_keeps(warehouse: Warehouse, clock: Clock) -> Non
 def test_a_component_that_fails_and_was_dropped_is_named_by_whoever_reads_it(
     config: WarehouseConfig, tmp_path: Path, clock: Clock
 ) -> None:
-    import transforms.expression as hr
+    import transforms.expressions.expression as hr
     from tests.contracts.broken_operator import broken
-    from transforms.model import Model
+    from transforms.expressions.model import Model
 
     with Warehouse.open(config, clock) as warehouse:
         register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=1)))

@@ -12,11 +12,11 @@ from typing import IO
 import pyarrow as pa
 import pytest
 
-from tests.gcs_server import GcsServer
-from tests.processes import PATIENCE_SECS
+from tests.support.gcs_server import GcsServer
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import start
 from transforms.errors import DataError, InputError
-from warehouse import Storage, read_memo_columns, write_memo_file
+from warehouse import Storage, read_memo_file, write_memo_file
 from warehouse.errors import MemoDamaged
 
 LOCATIONS = ("bucket", "file URI", "folder")
@@ -238,15 +238,14 @@ def test_a_missing_file_names_its_path(storage: Storage) -> None:
 def test_a_memo_that_changed_is_found_out(storage: Storage) -> None:
     columns = {"a": pa.array(range(1000)), "b": pa.array([f"text {i}" for i in range(1000)])}
     file = write_memo_file(storage, "memos/x", columns)
-    checksums = {name: column.checksum for name, column in file.columns.items()}
-    assert read_memo_columns(storage, "memos/x", checksums)["b"].equals(columns["b"])
+    assert read_memo_file(storage, "memos/x", file.columns, file.checksum)["b"].equals(columns["b"])
     content = storage.read_bytes("memos/x")
     storage.write_atomic("memos/x", content[: len(content) // 2])
     with pytest.raises(MemoDamaged):
-        read_memo_columns(storage, "memos/x", checksums)
+        read_memo_file(storage, "memos/x", file.columns, file.checksum)
     write_memo_file(storage, "memos/x", {**columns, "b": columns["b"].take(pa.array(range(999, -1, -1)))})
     with pytest.raises(MemoDamaged):
-        read_memo_columns(storage, "memos/x", checksums)
+        read_memo_file(storage, "memos/x", file.columns, file.checksum)
 
 
 def test_a_location_that_means_nothing_is_refused() -> None:

@@ -26,15 +26,15 @@ from warehouse import (
     queue_depths,
     register_table,
     release_tasks,
-    schema,
     submit_model,
 )
-from warehouse.backlog import read_backlog
-from warehouse.queue import queued_tasks, unfinished_tasks
-from warehouse.retire import retire_model
-from warehouse.task_states import TaskState
-from warehouse.waiting import count_fragments, count_open, count_wanted, open_work
-from warehouse.work_estimates import TASK_SECS, load_estimates
+from warehouse.catalog import schema
+from warehouse.costs.work_estimates import TASK_SECS, load_estimates
+from warehouse.models.retire import retire_model
+from warehouse.queue.backlog import read_backlog
+from warehouse.queue.depths import queued_tasks, unfinished_tasks
+from warehouse.queue.waiting import count_fragments, count_open, count_wanted, open_work
+from warehouse.scheduling.task_states import TaskState
 
 OPEN = (TaskState.QUEUED, TaskState.LEASED)
 

@@ -19,7 +19,7 @@ from warehouse import (
     WarehouseConfig,
     append_rows,
     collect_garbage,
-    commit_memo,
+    commit_memos,
     compact_memos,
     delete_rows,
     fix_columns,
@@ -28,12 +28,12 @@ from warehouse import (
     read_fragment,
     read_solution,
     register_table,
-    schema,
     submit_model,
     verify_warehouse,
 )
+from warehouse.catalog import schema
 from warehouse.errors import MissingFile
-from warehouse.manifests import get_table
+from warehouse.tables.manifests import get_table
 
 Write = Callable[[Warehouse, Path], Any]
 
@@ -161,7 +161,10 @@ def test_a_memo_that_a_leased_task_wrote_is_not_collected(warehouse: Warehouse, 
     (task,) = lease_tasks(warehouse, "w", limit=1)
     written = compute(warehouse, task)
     answers: list[bool] = []
-    assert paused(config, lambda one: answers.append(commit_memo(one, task, written)), collect_all(warehouse)) == []
+    assert (
+        paused(config, lambda one: answers.append(commit_memos(one, [(task, written)])[0]), collect_all(warehouse))
+        == []
+    )
     assert answers == [True]
     assert verify_warehouse(warehouse).findings == ()
 
@@ -178,7 +181,7 @@ def test_a_memo_whose_lease_was_lost_meanwhile_is_not_committed(warehouse: Wareh
         assert task.task_id in {other.task_id for other in lease_tasks(warehouse, "other", limit=4)}
         collect_all(warehouse)()
 
-    assert paused(config, lambda one: answers.append(commit_memo(one, task, written)), lose_and_collect) == []
+    assert paused(config, lambda one: answers.append(commit_memos(one, [(task, written)])[0]), lose_and_collect) == []
     assert answers == [False]
     assert not (Path(config.home) / written.file.path).exists()
     assert verify_warehouse(warehouse).findings == ()

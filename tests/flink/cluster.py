@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.flink.install import JOB_SERVER, LIB
-from tests.processes import PATIENCE_SECS, end, free_port, start, wait_until
+from tests.support.processes import PATIENCE_SECS, end, free_port, start, wait_until
 
 TASK_MANAGERS = 2
 # What Flink's own start scripts give a Java of these days.

@@ -12,7 +12,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from tests.java_parts import BEAM, ROOT, JavaParts, build
+from tests.support.java_parts import BEAM, ROOT, JavaParts, build
 
 FLINK_LINE = "1.19"
 FLINK = "1.19.3"

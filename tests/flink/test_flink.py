@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.beam_runner import RunnerOptions, counters, run_pipeline
-from pipelines.job_results import JobResults
-from pipelines.job_server_options import DECLARED, described
-from pipelines.memoize import NAMESPACE, build
-from pipelines.remote_runners import require_runnable
+from pipelines.memoize.job_results import JobResults
+from pipelines.memoize.pipeline import NAMESPACE, build
+from pipelines.runners.job_server import DECLARED, described
+from pipelines.runners.remote import require_runnable
+from pipelines.runners.runner import RunnerOptions, counters, run_pipeline
 from tests.conftest import ROOT
 from tests.flink.cluster import TASK_MANAGERS, FlinkCluster
 from tests.flink.install import JOB_SERVER
-from tests.gated_worker import FRAGMENTS_BEFORE_THE_GATE, open_gate, seen
 from tests.pipelines.scenes import memo_files, memos, open_home, write_log
-from tests.processes import PATIENCE_SECS, end, group_of, start, wait_until
-from tests.remote_runs import boot_script, leased, process_flags, results, submitted_and_expected
-from warehouse.storage import Storage
+from tests.support.gated_worker import FRAGMENTS_BEFORE_THE_GATE, open_gate, seen
+from tests.support.processes import PATIENCE_SECS, end, group_of, start, wait_until
+from tests.support.remote_runs import boot_script, leased, process_flags, results, submitted_and_expected
+from warehouse.storage.storage import Storage
 
 pytestmark = pytest.mark.flink
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.flink
 def test_a_running_job_server_counts_what_was_computed(tmp_path: Path, flink: FlinkCluster) -> None:
     works = leased(tmp_path / "home", write_log(tmp_path / "log", hours=6))
     with flink.job_server() as endpoint:
-        boot = boot_script(tmp_path / "boot", "pipelines.beam_worker")
+        boot = boot_script(tmp_path / "boot", "pipelines.runners.process_worker")
         flags = (
             "--job_endpoint",
             endpoint,
@@ -54,7 +54,7 @@ def test_a_task_manager_killed_midway_changes_no_byte(tmp_path: Path, flink: Fli
     queued = submitted_and_expected(tmp_path / "log", home, direct)
 
     gate.mkdir()
-    boot = boot_script(tmp_path / "boot", "tests.gated_worker", str(gate))
+    boot = boot_script(tmp_path / "boot", "tests.support.gated_worker", str(gate))
     command = [sys.executable, "-m", "headrace", "--record", str(tmp_path / "answer.json"), "work", "--until-idle",
                "--home", str(home), "--runner", "FlinkRunner", "--", "--flink_master", flink.address,
                f"--flink_job_server_jar={JOB_SERVER}", "--job_server_jvm_properties=-Xmx192m", "--parallelism=2", *process_flags(boot)]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.cli.main import run
-from headrace.sample_log import SampleLogConfig, write_sample_log
+from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 
 SMALL = SampleLogConfig(hours=4, mean_rows_per_hour=150, users=500, vocabulary_words=800, late_share=0.05)
 
@@ -58,7 +58,7 @@ class Answer:
 def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
     """Runs the command line in this process on a home of its own; returns status, output and errors."""
     # Wide enough that no path is folded, whatever folder the tests run in.
-    monkeypatch.setattr("headrace.cli.output.PLAIN_WIDTH", 500)
+    monkeypatch.setattr("headrace.terminal.output.PLAIN_WIDTH", 500)
 
     def call(*arguments: object, status: int = 0) -> Answer:
         words = [str(argument) for argument in arguments]

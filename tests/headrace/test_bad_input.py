@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.headrace.conftest import MODELS
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 
 ROOT = Path(__file__).parents[2]
 
@@ -182,7 +182,7 @@ def test_a_second_process_on_the_same_run_folder_is_told_who_holds_it(cli, tmp_p
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")
     cli("model", "submit", models, "--table", "log")
-    from trainer.run_lock import run_lock
+    from trainer.runs.lock import run_lock
 
     with run_lock(tmp_path / "run"):
         error = cli("train", "first", "--run-dir", tmp_path / "run", status=5).err

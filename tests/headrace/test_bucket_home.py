@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.cli.main import run
-from tests.gcs_server import GcsServer
+from tests.support.gcs_server import GcsServer
 from warehouse import Storage
 
 MODEL = """

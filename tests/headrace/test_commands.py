@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import run
-from headrace.sample_log import write_sample_log
+from headrace.demo.sample_log import write_sample_log
 from tests.headrace.conftest import SMALL, UNTRIED
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -148,7 +148,7 @@ def test_searching_and_evicting(submitted):
 
 
 def test_amounts_and_ages_as_people_write_them():
-    from headrace.cli.quantities import age_of, bytes_of
+    from headrace.cli.options.quantities import age_of, bytes_of
     from transforms.errors import InputError
 
     assert [bytes_of("--budget", text) for text in ("", "7", "20 MB", "1.5GiB", "2k", "3 PB")] == [

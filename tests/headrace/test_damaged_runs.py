@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.headrace.conftest import MODELS
-from tests.trainer.damage import flipped
-from trainer.checkpoint import checkpoints_dir
+from tests.trainer.checkpoints.damage import flipped
+from trainer.checkpoints.checkpoint import checkpoints_dir
 
 pytest.importorskip("tensorflow")
 

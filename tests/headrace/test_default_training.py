@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headrace.sample_log import write_sample_log
+from headrace.demo.sample_log import write_sample_log
 from tests.headrace.conftest import SMALL
 
 TRAIN = ("train", "first", "--end", "2026-03-02T03:00", "--test-end", "2026-03-02T04:00")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.headrace.test_commands import check_golden
-from warehouse import submit as submitting
+from warehouse.matching import submit as submitting
 
 
 def _catalog(home: Path) -> dict[str, list[Any]]:

@@ -15,13 +15,13 @@ import pytest
 
 from pipelines.formats import FormatOptions, prepare
 from tests.warehouse.scenes import FREE_READS
-from transforms.columns import conform
-from transforms.graph import component_from_document, raw_columns
+from transforms.columns.columns import conform
+from transforms.graphs.graph import component_from_document, raw_columns
 from transforms.types import DType
 from warehouse.config import WarehouseConfig
-from warehouse.parquet_files import read_columns
-from warehouse.reader import read_fragment
-from warehouse.solution import read_solution
+from warehouse.matching.solve import read_solution
+from warehouse.reading.reader import read_fragment
+from warehouse.tables.parquet import read_columns
 from warehouse.warehouse import Warehouse
 
 pytest.importorskip("tensorflow")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.test_infer import LOGS, ROWS
+from tests.pipelines.inference.test_infer import LOGS, ROWS
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from trainer.checkpoint import read_newest
+from trainer.checkpoints.checkpoint import read_newest
 
 pytest.importorskip("tensorflow")
 

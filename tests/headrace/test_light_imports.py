@@ -18,8 +18,8 @@ def loaded(program: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["headrace", "headrace.cli.main", "transforms.plan", "warehouse", "warehouse.reader", "trainer", "trainer.readers",
-     "trainer.checkpoint", "trainer.embedding"],
+    ["headrace", "headrace.cli.main", "transforms.execution.plan", "warehouse", "warehouse.reading.reader", "trainer", "trainer.data.readers",
+     "trainer.checkpoints.checkpoint", "trainer.embedding"],
 )  # fmt: skip
 def test_light_modules_load_neither_tensorflow_nor_beam(module):
     assert loaded(f"import {module}") == set()
@@ -43,13 +43,13 @@ sys.meta_path.insert(0, NoPandas())
 
 import pyarrow as pa
 from transforms.types import DType, Ragged, arrow_type
-from warehouse.memo_file import read_memo_columns, write_memo_file
-from warehouse.storage import Storage
+from warehouse.files.memo_file import read_memo_file, write_memo_file
+from warehouse.storage.storage import Storage
 
 storage = Storage(sys.argv[1])
 columns = {"a": pa.array([1, None, -300]), "b": pa.array([[1, 2], [], [70_000]], arrow_type(Ragged(DType.INT64)))}
 written = write_memo_file(storage, "memos/it.memo", columns)
-read = read_memo_columns(storage, written.path, {name: one.checksum for name, one in written.columns.items()})
+read = read_memo_file(storage, written.path, written.columns, written.checksum)
 assert all(read[name].equals(columns[name]) for name in columns)
 """
 

@@ -14,10 +14,10 @@ import pytest
 from headrace.model_file import load_models
 from tests.pipelines.scenes import memo_values
 from tests.warehouse.scenes import FREE_READS
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
 from warehouse.config import WarehouseConfig
-from warehouse.parquet_files import read_columns
-from warehouse.solution import read_solution
+from warehouse.matching.solve import read_solution
+from warehouse.tables.parquet import read_columns
 from warehouse.warehouse import Warehouse
 
 TOP = Path(__file__).parents[2]

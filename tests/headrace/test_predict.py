@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.sample_log import write_sample_log
+from headrace.demo.sample_log import write_sample_log
 from tests.headrace.conftest import SMALL, UNTRIED
 
 
@@ -28,10 +28,10 @@ def scores_in(folder):
 def test_every_event_is_scored_as_the_trainer_would(trained, tmp_path):
     import pyarrow as pa
 
-    from trainer.trained import load_trained
+    from trainer.serving.trained import load_trained
     from warehouse import Warehouse, WarehouseConfig
-    from warehouse.reader import read_fragment
-    from warehouse.solution import read_solution
+    from warehouse.matching.solve import read_solution
+    from warehouse.reading.reader import read_fragment
 
     predict = (
         "predict",

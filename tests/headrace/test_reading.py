@@ -15,7 +15,7 @@ import pytest
 import headrace as hr
 from headrace.table_files import write_tables
 from tests.headrace.conftest import SMALL
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
 
 pytestmark = pytest.mark.usefixtures("submitted")
 START, END = "2026-03-02T01:00", "2026-03-02T03:00"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headrace.cli.beam import split_beam_options
+from headrace.cli.options.beam import split_beam_options
 
 FN_API = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 

@@ -7,10 +7,11 @@ import io
 import pytest
 from rich.console import Console
 
-from headrace.cli import progress
-from headrace.screens.changes import ChangeScreen, RecomputeRow
+from headrace.screens.changes import ChangeScreen
 from headrace.screens.tables import ColumnRow, ImportedScreen, PartitionRow, RegisteredScreen, TableScreen
+from headrace.terminal import progress
 from transforms.errors import listed
+from warehouse.changes.outcome import Change, Recompute
 
 
 def text_of(screen, width=120):
@@ -44,10 +45,11 @@ def test_an_import_of_known_rows_says_so():
 
 def test_a_change_names_inputs_as_their_models_do():
     rows = (
-        RecomputeRow("f" * 64, "hash_buckets(user, buckets=9)", ("user", "who"), ("user",), ("a", "b"), 2, 14),
-        RecomputeRow("e" * 64, "lower(query)", (), ("query",), ("a",), 1, 7),
+        Recompute("f" * 64, "hash_buckets(user, buckets=9)", ("user", "who"), ("user",), ("a", "b"), 2, 14),
+        Recompute("e" * 64, "lower(query)", (), ("query",), ("a",), 1, 7),
     )
-    text = text_of(ChangeScreen("log", "append", 2, True, False, 7, 1, ("hour=1",), (), (), 0, (), rows), width=140)
+    change = Change("log", "append", 2, True, False, 7, 1, ("hour=1",), (), (), 0, (), rows)
+    text = text_of(ChangeScreen(change), width=140)
     assert "user, who" in text
     assert "hash_buckets(user" not in text
     assert "part of inputs: lower(query)" in text

@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from headrace.screens.tasks import TaskLine, TasksScreen
+from headrace.screens.tasks import TasksScreen
 from tests.headrace.test_commands import check_golden
 from tests.warehouse.scenes import REPOSITORY
-from warehouse import Failure, Warehouse, WarehouseConfig, fail_task, lease_tasks, release_tasks
-from warehouse.failures import encoded_sample
+from warehouse import Failure, Warehouse, WarehouseConfig, fail_tasks, lease_tasks, release_tasks
+from warehouse.quarantine.listing import TaskRow
+from warehouse.queue.failures import encoded_sample
+from warehouse.scheduling.task_states import TaskState
 
 SAMPLE = pa.table({
     "query": ["red shoes", None],
@@ -44,7 +46,7 @@ def failed(submitted: Any, tmp_path: Path) -> Any:
             assert len(mine) == 4
             failing = mine[: 2 + (attempt == 0)]
             for task in failing:
-                fail_task(warehouse, task, failure(), worker="host-7")
+                fail_tasks(warehouse, [(task, failure())], worker="host-7")
             release_tasks(warehouse, [task for task in tasks if task not in failing])
     return submitted
 
@@ -82,7 +84,7 @@ def without_times(text: str) -> str:
 
 def test_an_error_is_read_however_many_tasks_have_it() -> None:
     error = "ValueError: cannot read 2.5"
-    lines = [TaskLine(number, "failed", "0" * 64, "x", "log", "date=2026-01-01", "raised", "log1p", "ValueError", error, 3, 0,
+    lines = [TaskRow(number, TaskState.FAILED, "0" * 64, "x", "log", "date=2026-01-01", "raised", "log1p", "ValueError", error, 3, 0,
                       None, None) for number in range(1001, 1101, 2)]  # fmt: skip
     said = io.StringIO()
     Console(width=100, file=said).print(TasksScreen("all of them", tuple(lines), 0, False).render())

@@ -11,8 +11,8 @@ import pytest
 import headrace as hr
 from tests.headrace.conftest import UNTRIED
 from tests.headrace.test_export import tensors_of
-from transforms.columns import conform
-from transforms.graph import raw_columns
+from transforms.columns.columns import conform
+from transforms.graphs.graph import raw_columns
 
 tf = pytest.importorskip("tensorflow")
 
@@ -57,7 +57,7 @@ OPTIONS = {
 )
 def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, small_log, tmp_path, name):
     from headrace.model_file import chosen_models
-    from trainer.trained import load_trained
+    from trainer.serving.trained import load_trained
 
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
     (tmp_path / "options.json").write_text(json.dumps(OPTIONS), encoding="utf-8")

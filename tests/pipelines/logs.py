@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from pipelines.log_schema import LogSchema
+from pipelines.log_schemas.schema import LogSchema
 
 COLUMNS = [
     {"name": "user", "type": "int64", "required": True},

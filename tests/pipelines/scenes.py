@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import select
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.scenes import FREE_READS
-from transforms.model import Model
-from warehouse import schema
+from transforms.expressions.model import Model
+from warehouse.catalog import schema
 from warehouse.config import WarehouseConfig
-from warehouse.memo_file import lease_of, read_memo_file
-from warehouse.register import register_table
-from warehouse.submit import submit_model
+from warehouse.files.memo_file import lease_of, read_memo_file
+from warehouse.matching.submit import submit_model
+from warehouse.tables.register import register_table
 from warehouse.warehouse import Warehouse
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -94,8 +94,8 @@ def memo_files(home: Path) -> dict[str, bytes]:
 WORKER = """
 import itertools, sys, time
 from pathlib import Path
-from pipelines.memoize import MemoizeFragments
-from pipelines.worker import WorkerConfig, run_worker
+from pipelines.memoize.pipeline import MemoizeFragments
+from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import open_home
 home, name, lease_secs, batch, wait, fragments = sys.argv[1:]
 if wait == "True":

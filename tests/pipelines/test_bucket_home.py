@@ -7,21 +7,22 @@ from pathlib import Path
 import pytest
 
 from pipelines.analysis.analyze import analyze_model
-from pipelines.worker import WorkerConfig, run_worker
-from tests.fault_proxy import Fault, proxied
-from tests.gcs_server import GcsServer
+from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import fill, memo_files, memo_values, memos, model, open_home, write_log
+from tests.support.fault_proxy import Fault, proxied
+from tests.support.gcs_server import GcsServer
 from tests.warehouse.scenes import evict_component
 from transforms.errors import DataError, InputError, StorageError
-from transforms.expression import text
+from transforms.expressions.expression import text
 from transforms.time_range import between
 from warehouse import WarehouseConfig, collect_garbage, read_fragment, read_solution
-from warehouse.gc import COMPACTION
-from warehouse.queue import queue_depths
-from warehouse.register import register_table
-from warehouse.solution import ReadSolution, SolutionFragment
-from warehouse.storage import Storage
-from warehouse.submit import submit_model
+from warehouse.matching.submit import submit_model
+from warehouse.queue.depths import queue_depths
+from warehouse.solution.parts import SolutionFragment
+from warehouse.solution.solution import ReadSolution
+from warehouse.storage.layout import COMPACTION
+from warehouse.storage.storage import Storage
+from warehouse.tables.register import register_table
 from warehouse.warehouse import Warehouse
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.processes import PATIENCE_SECS, end, free_port, is_listening, start, wait_until
 from tests.spark.install import FOLDER, JARS, JOB_SERVER, SCALA
+from tests.support.processes import PATIENCE_SECS, end, free_port, is_listening, start, wait_until
 
 WORKERS = 2
 # What Beam's Python side gives a job server that it starts.

@@ -11,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.java_parts import BEAM, ROOT, JavaParts, build
+from tests.support.java_parts import BEAM, ROOT, JavaParts, build
 
 SPARK = "3.5.6"
 SCALA = "2.12"

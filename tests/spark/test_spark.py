@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.beam_runner import RunnerOptions, counters, run_pipeline
-from pipelines.job_server_options import DECLARED, described
-from pipelines.memoize import NAMESPACE, build
-from pipelines.remote_runners import require_runnable
+from pipelines.memoize.pipeline import NAMESPACE, build
+from pipelines.runners.job_server import DECLARED, described
+from pipelines.runners.remote import require_runnable
+from pipelines.runners.runner import RunnerOptions, counters, run_pipeline
 from tests.conftest import ROOT
-from tests.gated_worker import FRAGMENTS_BEFORE_THE_GATE, open_gate, seen
 from tests.pipelines.scenes import memo_files, memos, open_home, write_log
-from tests.processes import PATIENCE_SECS, end, groups, start, wait_until
-from tests.remote_runs import boot_script, leased, process_flags, results, submitted_and_expected
 from tests.spark.cluster import DRIVER, ENVIRONMENT, WORKERS, job_server, running
 from tests.spark.install import JOB_SERVER
+from tests.support.gated_worker import FRAGMENTS_BEFORE_THE_GATE, open_gate, seen
+from tests.support.processes import PATIENCE_SECS, end, groups, start, wait_until
+from tests.support.remote_runs import boot_script, leased, process_flags, results, submitted_and_expected
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +30,7 @@ NEWER_THAN_THE_SERVER = {"prefer_group_by_key_to_handle_huge_values"}
 def test_a_running_job_server_counts_what_was_computed(tmp_path: Path) -> None:
     works = leased(tmp_path / "home", write_log(tmp_path / "log", hours=6))
     with job_server("local[4]", tmp_path) as endpoint:
-        boot = boot_script(tmp_path / "boot", "pipelines.beam_worker")
+        boot = boot_script(tmp_path / "boot", "pipelines.runners.process_worker")
         flags = ("--job_endpoint", endpoint, *process_flags(boot))
         options = RunnerOptions("SparkRunner", flags=flags)
         require_runnable(options, str(tmp_path / "home"))
@@ -44,7 +44,7 @@ def test_an_executor_killed_midway_changes_no_byte(tmp_path: Path) -> None:
     direct, home, gate = tmp_path / "direct", tmp_path / "home", tmp_path / "gate"
     queued = submitted_and_expected(tmp_path / "log", home, direct)
     gate.mkdir()
-    boot = boot_script(tmp_path / "boot", "tests.gated_worker", str(gate))
+    boot = boot_script(tmp_path / "boot", "tests.support.gated_worker", str(gate))
     settings = [f"--job_server_jvm_properties={setting}" for setting in DRIVER]
     with running(tmp_path) as cluster:
         command = [sys.executable, "-m", "headrace", "--record", str(tmp_path / "answer.json"), "work", "--until-idle",

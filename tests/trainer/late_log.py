@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.trainer.synthetic import Synthetic, config, fragment_table
-from warehouse.table import Overlay
+from warehouse.tables.table import Overlay
 
 
 class Log(Synthetic):
@@ -85,7 +85,7 @@ class Log(Synthetic):
 
     def train(self, run_dir: Path, **options: Any) -> Any:
         """Train on the log as it stands; ``accept_changed``, ``stop`` and ``progress`` are those of the trainer."""
-        from trainer.loop import train
+        from trainer.training.loop import train
 
         accept = options.pop("accept_changed", False)
         stop, progress = options.pop("stop", None), options.pop("progress", None)

@@ -8,7 +8,7 @@ import pytest
 
 import trainer
 
-LIGHT = "trainer trainer.readers trainer.checkpoint trainer.metrics trainer.embedding trainer.ledger trainer.epochs trainer.loop trainer.trained"
+LIGHT = "trainer trainer.data.readers trainer.checkpoints.checkpoint trainer.model.metrics trainer.embedding trainer.data.ledger trainer.runs.epochs trainer.training.loop trainer.serving.trained"
 
 
 def test_light_modules_load_neither_tensorflow_nor_beam():
@@ -19,7 +19,7 @@ def test_light_modules_load_neither_tensorflow_nor_beam():
     )
     loaded = set(json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout))
     assert not loaded & {"tensorflow", "keras", "apache_beam", "pandas", "sklearn"}
-    assert "trainer.loop" in loaded
+    assert "trainer.training.loop" in loaded
 
 
 def test_the_public_surface():

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from transforms.columns import NUMPY_ELEMENT
+from transforms.columns.columns import NUMPY_ELEMENT
 from transforms.errors import TypeMismatch
-from transforms.graph import Artifact, Node, Operation, RawColumn
+from transforms.execution.plan import compile_plan
+from transforms.graphs.graph import Artifact, Node, Operation, RawColumn
 from transforms.operators import REGISTRY, Operator
 from transforms.operators.full_pass import FULL_PASS
-from transforms.plan import compile_plan
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
 
 #: The operators that have a meaning of their own; a full-pass operator stands for another one.

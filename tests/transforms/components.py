@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 
-from transforms.expression import Expr, coalesce, concat, cross, float32, if_else, int64, text, timestamp
-from transforms.graph import Literal, Node, Operation, fold
+from transforms.expressions.expression import Expr, coalesce, concat, cross, float32, if_else, int64, text, timestamp
+from transforms.graphs.graph import Literal, Node, Operation, fold
 
 TEXTS = st.sampled_from([text(name) for name in ("a", "b", "c")])
 TOKENS = st.recursive(

@@ -20,9 +20,9 @@ from tests.transforms.adversarial import (
     operation,
 )
 from tests.transforms.odd_nans import with_odd_nans
-from tests.transforms.parameters import ALIGNED, params_of
+from tests.transforms.operators.parameters import ALIGNED, params_of
 from transforms.errors import InputError
-from transforms.graph import Literal, Node, RawColumn
+from transforms.graphs.graph import Literal, Node, RawColumn
 from transforms.operators import REGISTRY, Law, Operator
 from transforms.operators.declaration import Arg
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tests.transforms.adversarial import FLOATS, INT64S, NASTY_TEXT
 from tests.transforms.guard_pages import guarded
-from tests.transforms.parameters import GOLDEN_TEXTS
+from tests.transforms.operators.parameters import GOLDEN_TEXTS
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
 
 #: The faults of an array; half of the arrays have none.

@@ -25,12 +25,13 @@ import pyarrow as pa
 
 from tests.transforms.adversarial import COMPUTABLE, acceptable_types, columns_for, operands_for, operation
 from tests.transforms.hostile_arrays import HostileArrays, described, plain
-from tests.transforms.parameters import GOLDEN_PARAMS
-from transforms import errors, plan
-from transforms.expression import concat, text
-from transforms.graph import Artifact, Node
+from tests.transforms.operators.parameters import GOLDEN_PARAMS
+from transforms import errors
+from transforms.execution import plan
+from transforms.expressions.expression import concat, text
+from transforms.graphs.graph import Artifact, Node
+from transforms.kernels.text_validity import check_array
 from transforms.operators import Operator
-from transforms.text_validity import check_array
 from transforms.types import ColumnType, Dense, DType, Ragged
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from transforms.documents import MOST_DEPTH, Part, parse_document
 from transforms.errors import DataError
-from transforms.graph import component_document, component_from_document
+from transforms.graphs.graph import component_document, component_from_document
 from transforms.types import type_from_document
 
 

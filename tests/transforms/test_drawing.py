@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from transforms.expression import Expr
-from transforms.graph import Artifact
+from transforms.expressions.expression import Expr
+from transforms.graphs.graph import Artifact
 from transforms.render import graph_svg, model_svg
 from transforms.render.layout import Box, Edge, lay_out
 from transforms.render.svg import NODES_MAX

@@ -16,12 +16,12 @@ import pytest
 
 from tests.transforms.adversarial import operation
 from tests.transforms.hostile_trials import run_apart
-from transforms.columns import conform, from_arrow
+from transforms.columns.columns import conform, from_arrow
 from transforms.errors import DataError, InvalidText
+from transforms.execution.plan import compile_plan
 from transforms.functions.run import computed
-from transforms.graph import Artifact, RawColumn
-from transforms.plan import compile_plan
-from transforms.text_validity import check_array
+from transforms.graphs.graph import Artifact, RawColumn
+from transforms.kernels.text_validity import check_array
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, arrow_type
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -20,8 +20,8 @@ from tests.transforms.adversarial import (
     operation,
     values_of,
 )
-from tests.transforms.parameters import aligned, params_of
-from transforms.graph import Artifact, Operation
+from tests.transforms.operators.parameters import aligned, params_of
+from transforms.graphs.graph import Artifact, Operation
 from transforms.operators import Operator
 from transforms.types import ColumnType, DType
 

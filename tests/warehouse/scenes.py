@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import transforms.expression as hr
-from transforms.graph import component_from_document, raw_columns
-from transforms.model import Model
-from transforms.plan import compile_plan
+import transforms.expressions.expression as hr
+from transforms.execution.plan import compile_plan
+from transforms.expressions.model import Model
+from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse import (
     ComponentQuery,
     EvictionPlan,
@@ -22,7 +22,6 @@ from warehouse import (
     LeasedTask,
     MemoWritten,
     Warehouse,
-    commit_memo,
     commit_memos,
     lease_tasks,
     memo_path,
@@ -30,8 +29,10 @@ from warehouse import (
     run_eviction,
     write_memo_file,
 )
-from warehouse.memo_file import NewFile
-from warehouse.rates import Rates
+from warehouse.files.column_files import NewFile
+from warehouse.planning.rates import Rates
+from warehouse.solution.parts import SolutionFragment
+from warehouse.solution.solution import ReadSolution
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -120,11 +121,18 @@ def pretended(path: str = "memos/x", size_bytes: int = 1) -> MemoWritten:
     return MemoWritten(NewFile(path, "0" * 64, 3, size_bytes), 3, size_bytes, 0.1)
 
 
+def read_of(solution: ReadSolution, fragment: SolutionFragment, name: str) -> tuple[str, str]:
+    """How a solution obtains an input over a fragment, and the file that it loads, empty where it loads none."""
+    plan = solution.plans[fragment.plan]
+    item, action = next(pair for pair in zip(solution.inputs, plan.actions, strict=True) if pair[0].name == name)
+    return action, fragment.files[plan.loads[item.fingerprint]].path if action == "load" else ""
+
+
 def work(warehouse: Warehouse, worker: str = "worker", most: int = 10**6) -> int:
     """Lease, compute and commit until nothing is left; returns the memos committed."""
     done = 0
     while done < most and (tasks := lease_tasks(warehouse, worker, limit=min(50, most - done))):
-        done += sum(commit_memo(warehouse, task, compute(warehouse, task)) for task in tasks)
+        done += sum(commit_memos(warehouse, [(task, compute(warehouse, task))])[0] for task in tasks)
     return done
 
 

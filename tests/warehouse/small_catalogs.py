@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from sqlalchemy import Connection, insert, update
 
-import transforms.expression as hr
-from transforms.canonical import canonicalize
-from transforms.graph import Node, operator_versions, raw_columns
-from transforms.pattern import find
-from transforms.subgraphs import subgraphs
-from warehouse import ComponentQuery, Warehouse, schema
-from warehouse.coverage import count_live_bytes, cover, enter_files
-from warehouse.memo_file import NewFile
-from warehouse.models import write_components
-from warehouse.task_states import MemoState
+import transforms.expressions.expression as hr
+from transforms.comparison.pattern import find
+from transforms.graphs.canonical import canonicalize
+from transforms.graphs.graph import Node, operator_versions, raw_columns
+from transforms.graphs.subgraphs import subgraphs
+from warehouse import ComponentQuery, Warehouse
+from warehouse.catalog import schema
+from warehouse.files.column_files import NewFile
+from warehouse.memos.coverage import count_live_bytes, cover, enter_files
+from warehouse.models.models import write_components
+from warehouse.scheduling.task_states import MemoState
 
 DAY = 86_400.0
 HOURS = 4
@@ -239,12 +240,13 @@ def _write_memos(connection: Connection, small: SmallCatalog, fragments: dict[tu
     ready = [memo for memo in small.memos if memo.state is MemoState.READY]
     files = enter_files(connection, {NewFile(file_of(memo), "0" * 64, 10, 1000) for memo in ready}, 0.0)
     for memo in small.memos:
-        stored = memo.state is MemoState.READY
+        stored, evicted = memo.state is MemoState.READY, memo.state is MemoState.EVICTED
         connection.execute(insert(schema.memos).values(
             memo_key=memo.key, fingerprint=FINGERPRINTS[memo.component], fragment=fragments[memo.table, memo.hour],
             state=memo.state, file=files[file_of(memo)] if stored else None, rows=10, size_bytes=memo.size_bytes,
             secs=memo.secs, created_at=memo.created_at, changed_at=memo.changed_at, queued_by=1,
-            cause_code="never_seen", cause="new"))  # fmt: skip
+            cause_code="never_seen", cause="new", evicted_at=0.0 if evicted else None,
+            evicted_why="asked for" if evicted else None))  # fmt: skip
         connection.execute(insert(schema.tasks).values(
             memo_key=memo.key, table_name=memo.table, partition=partition(memo.hour), state="DONE", fence=1, attempts=1,
             not_before=0.0, created_at=0.0, changed_at=0.0))  # fmt: skip

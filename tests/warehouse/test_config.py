@@ -12,8 +12,8 @@ import pytest
 from headrace.cli.main import run
 from transforms.errors import InputError
 from warehouse import WarehouseConfig
-from warehouse.catalog import Catalog
-from warehouse.catalog_url import outline, parsed_url, secrets_of, shown_url, without_secrets
+from warehouse.catalog.catalog import Catalog
+from warehouse.catalog.urls import outline, parsed_url, secrets_of, shown_url, without_secrets
 
 
 def test_catalog_stands_in_the_home_by_default() -> None:

@@ -24,7 +24,7 @@ Document = Mapping[str, Any]
 _TOP = Path(__file__).resolve().parents[2]
 _START = (
     "import json, sys; sys.path += json.loads(sys.argv[1]); "
-    "from transforms.functions.clean_process import main; main(float(sys.argv[2]))"
+    "from transforms.functions.clean_requests import main; main(float(sys.argv[2]))"
 )
 #: What a process needs to start, and the function does not see.
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "SYSTEMROOT", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -56,7 +56,7 @@ class CleanProcess:
             try:
                 assert process.stdin is not None, "it is a pipe"
                 assert process.stdout is not None, "it is a pipe"
-                _write(process.stdin, request, payload)
+                write_message(process.stdin, request, payload)
                 return _read(process.stdout)
             except (OSError, EOFError, ValueError) as error:
                 self.close()
@@ -92,7 +92,8 @@ def _started(seed: int, idle_secs: float) -> subprocess.Popen[bytes]:
                            next_step="give this machine more memory or processes") from error  # fmt: skip
 
 
-def _write(stream: BinaryIO | Any, document: Document, payload: bytes) -> None:
+def write_message(stream: BinaryIO | Any, document: Document, payload: bytes) -> None:
+    """Write a request or an answer: one line of JSON, then the payload."""
     stream.write(json.dumps({**document, "payload_bytes": len(payload)}).encode("ascii") + b"\n" + payload)
     stream.flush()
 
@@ -118,14 +119,3 @@ def _some(fd: int) -> bytes:
     if not part:
         raise EOFError("it gave no answer")
     return part
-
-
-def main(idle_secs: float) -> None:
-    """Serve standard input until it ends, or nothing is asked for ``idle_secs``."""
-    from transforms.functions.clean_requests import answer
-
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a function prints is no answer
-    while select.select([requests], [], [], idle_secs)[0] and (line := requests.readline()):
-        request = json.loads(line)
-        _write(answers, *answer(request, requests.read(request["payload_bytes"])))

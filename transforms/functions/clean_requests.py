@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import os
+import select
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from transforms.errors import HeadraceError
+from transforms.functions.arrow_streams import arrays_of, bytes_of
+from transforms.functions.clean_process import write_message
 from transforms.functions.description import Line, described
 from transforms.functions.rebuild import Rebuilt, parsed
 from transforms.functions.run import called, column_type_of
 
 Document = Mapping[str, Any]
+
+
+def main(idle_secs: float) -> None:
+    """Serve standard input until it ends, or nothing is asked for ``idle_secs``."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a function prints is no answer
+    while select.select([requests], [], [], idle_secs)[0] and (line := requests.readline()):
+        request = json.loads(line)
+        write_message(answers, *answer(request, requests.read(request["payload_bytes"])))
 
 
 def answer(request: Document, payload: bytes) -> tuple[Document, bytes]:
@@ -49,18 +64,3 @@ def _run(request: Document, payload: bytes) -> tuple[Document, bytes]:
     if not changed and len(before) != len(after):
         changed = "what it reaches"
     return {"changed": changed}, bytes_of([pa.concat_arrays([found[first] for first in sorted(found)])])
-
-
-def bytes_of(arrays: Sequence[pa.Array]) -> bytes:
-    """Arrays of one length as an Arrow stream."""
-    batch = pa.record_batch(list(arrays), names=[str(number) for number in range(len(arrays))])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
-
-
-def arrays_of(payload: bytes) -> list[pa.Array]:
-    """The arrays of :func:`bytes_of`."""
-    with pa.ipc.open_stream(payload) as reader:
-        return list(reader.read_next_batch().columns)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from transforms.errors import InputError, TypeMismatch
-from transforms.expression import Expr, apply
+from transforms.expressions.expression import Expr, apply
 from transforms.functions.bundle import Wrapped, bundled
 from transforms.functions.comparison import check_rebuilt
 from transforms.functions.errors import Unfingerprintable

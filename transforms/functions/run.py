@@ -13,20 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.columns import (
-    Column,
-    Numbers,
-    conform,
-    conforms,
-    from_arrow,
-    to_arrow,
-)
+from transforms.columns.arrays import one_array
+from transforms.columns.columns import Column, Numbers, conform, conforms, from_arrow
 from transforms.errors import DataError
 from transforms.functions.guard import OutsideAccess, call_guarded
 from transforms.functions.rebuild import name_of, rebuilt
 from transforms.functions.second_run import SECOND_RUNS, Differs
 from transforms.functions.values import decoded
-from transforms.text_validity import check_array
+from transforms.kernels.arrow import to_arrow
+from transforms.kernels.text_validity import check_array
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type, type_from_document
 
 #: How many rows are computed once more by themselves, to see that a row depends on nothing but itself.
@@ -118,7 +113,7 @@ def _outside(bundle: str, access: str, error: BaseException | None) -> DataError
 def _checked(result: object, rows: int, bundle: str, gives: ColumnType) -> pa.Array:
     expected = f"{rows} rows of {arrow_type(gives)}"
     if isinstance(result, pa.ChunkedArray):
-        result = pa.concat_arrays(result.chunks) if result.num_chunks else pa.array([], result.type)
+        result = one_array(result)
     if not isinstance(result, pa.Array):
         raise _broken(bundle, f"returned {type(result).__name__}", f"an Arrow array, {expected}")
     if len(result) != rows or not (result.type == arrow_type(gives) or conforms(result.type, gives)):

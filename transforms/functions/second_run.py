@@ -13,6 +13,7 @@ from contextvars import ContextVar
 
 import pyarrow as pa
 
+from transforms.functions.arrow_streams import arrays_of, bytes_of
 from transforms.functions.clean_process import CleanProcess, ProcessEnded
 
 #: At most so many rows, evenly spread, and so many bytes of a batch are computed again.
@@ -48,8 +49,6 @@ class SecondRuns:
         self._rows_seen[key] = len(picks)
 
     def _compare(self, arrays: Sequence[pa.Array], here: pa.Array, key: tuple[str, str, str]) -> None:
-        from transforms.functions.clean_requests import arrays_of, bytes_of
-
         for process in self._processes:
             process.start()  # all at once: most of the time is theirs to start
         rows, payload = len(here), bytes_of(arrays)
@@ -89,8 +88,6 @@ def _sample(arrays: Sequence[pa.Array], result: pa.Array) -> pa.Array:
 
 
 def _difference(here: pa.Array, there: pa.Array, arrays: Sequence[pa.Array]) -> str:
-    from transforms.functions.clean_requests import bytes_of
-
     for number in range(len(here)):
         one, other = here.slice(number, 1), there.slice(number, 1)
         if bytes_of([one.take([0])]) != bytes_of([other.take([0])]):

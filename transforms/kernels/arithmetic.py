@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers
-from transforms.kernels.numeric import as_float64, numbers, rounded
+from transforms.columns.columns import Array, Column, Numbers
+from transforms.kernels.numbers import as_float64, numbers, rounded
 
 
 def add(left: Column, right: Column) -> Column:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.columns.positions import as_positions, check_positions
 from transforms.errors import DataError
 from transforms.kernels.compiled import compiled
 from transforms.kernels.spans import extent, frozen, most_pieces, shift_spans, total_bytes
-from transforms.positions import as_positions, check_positions
 
 
 def positions(array: Array) -> Array:

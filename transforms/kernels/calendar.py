@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.kernels.compiled import vectorised
-from transforms.operators.timestamps import CYCLE_DAYS, CYCLE_YEARS, DAYS_FROM_MARCH, DAYS_FROM_YEAR_ONE
+from transforms.operators.times import CYCLE_DAYS, CYCLE_YEARS, DAYS_FROM_MARCH, DAYS_FROM_YEAR_ONE
 
 #: A day is this many times 2**13 microseconds.
 _DAY_PARTS = 10_546_875.0

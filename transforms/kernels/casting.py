@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.columns import NUMPY_ELEMENT, Array, Column, Numbers, Strings
+from transforms.columns.columns import NUMPY_ELEMENT, Array, Column, Numbers, Strings
+from transforms.columns.positions import check_positions
 from transforms.kernels.buffers import spans
 from transforms.kernels.decimals import read_decimals, write_decimals
-from transforms.kernels.numeric import as_float64, numbers, rounded
+from transforms.kernels.numbers import as_float64, numbers, rounded
 from transforms.kernels.spans import frozen
-from transforms.positions import check_positions
 from transforms.types import DType
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import one_buffer, positions
-from transforms.kernels.items import check_same_lengths
-from transforms.kernels.numeric import numbers
-from transforms.kernels.ragged import emptied, spread, take_lists, without_nulls
+from transforms.kernels.list_items import check_same_lengths
+from transforms.kernels.lists import emptied, spread, take_lists, without_nulls
+from transforms.kernels.numbers import numbers
 from transforms.operators.declaration import Scalar
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers
+from transforms.columns.columns import Array, Column, Numbers
 from transforms.kernels.compiled import vectorised
 from transforms.kernels.floats import HALF_FIELD, MANTISSA, bits_of, from_bits
-from transforms.kernels.numeric import as_float64, float_type, numbers, rounded
+from transforms.kernels.numbers import as_float64, float_type, numbers, rounded
 from transforms.kernels.spans import frozen
 from transforms.operators.elementary import (
     COSINE,

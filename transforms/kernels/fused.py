@@ -1,6 +1,6 @@
 """Kernels that do in one pass what several operators say, without keeping what stands between them.
 
-Each equals the operators it stands for bit for bit; :mod:`transforms.fusion` says where they apply.
+Each equals the operators it stands for bit for bit; :mod:`transforms.execution.fusion` says where they apply.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import piece_bound, spans
 from transforms.kernels.compiled import compiled, inlined

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, Strings, WeightedItems
+from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings, WeightedItems
+from transforms.columns.positions import check_positions
 from transforms.kernels.buffers import dense, rows_of, spans
 from transforms.kernels.compiled import compiled
 from transforms.kernels.decimals import write_decimal
 from transforms.kernels.farmhash import fingerprint64, fingerprint_cat64
 from transforms.kernels.spans import copy_bytes, frozen
 from transforms.operators.hashing import CROSS_KEY
-from transforms.positions import check_positions
 
 _DIGITS_MAX = 20
 

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.columns import Array, Column, Numbers, Strings, to_arrow
+from transforms.columns.columns import Array, Column, Numbers, Strings
 from transforms.errors import DataError
-from transforms.kernels.numeric import numbers
+from transforms.kernels.arrow import to_arrow
+from transforms.kernels.numbers import numbers
 from transforms.types import Dense, DType
 
 

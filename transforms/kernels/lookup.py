@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns import Array, Column, Constants, Numbers, Strings, WeightedItems
+from transforms.columns.columns import Array, Column, Constants, Numbers, Strings, WeightedItems
+from transforms.columns.positions import as_positions
 from transforms.errors import DataError
 from transforms.kernels.buffers import dense, spans, take
 from transforms.kernels.compiled import compiled
@@ -23,7 +24,6 @@ from transforms.kernels.decimals import write_decimal
 from transforms.kernels.farmhash import fingerprint64
 from transforms.kernels.spans import frozen, gather_spans
 from transforms.operators.lookup import held
-from transforms.positions import as_positions
 
 _DIGITS_MAX = 20
 _TABLES_KEPT = 32

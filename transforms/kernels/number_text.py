@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, Strings
+from transforms.columns.columns import Array, Column, Numbers, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import spans
 from transforms.kernels.compiled import compiled
 from transforms.kernels.decimals import read_decimals
-from transforms.kernels.numeric import rounded
+from transforms.kernels.numbers import rounded
 from transforms.kernels.spans import frozen
 from transforms.operators.number_text import float_of
 from transforms.types import DType

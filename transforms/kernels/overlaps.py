@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers
+from transforms.columns.columns import Array, Column, Numbers
 from transforms.kernels.buffers import positions
 from transforms.kernels.compiled import compiled, inlined
-from transforms.kernels.ordering import keyed
-from transforms.kernels.ragged import lists_of
+from transforms.kernels.list_order import keyed
+from transforms.kernels.lists import lists_of
 from transforms.kernels.sets import intersect, unique
 from transforms.kernels.spans import compare_after_prefix
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers
+from transforms.columns.columns import Array, Column, Numbers
 from transforms.kernels.compiled import vectorised
-from transforms.kernels.numeric import as_float64, float_type, numbers, rounded
+from transforms.kernels.numbers import as_float64, float_type, numbers, rounded
 from transforms.kernels.spans import frozen
 from transforms.operators.ranges import whole_bound
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, RaggedItems
+from transforms.columns.columns import Array, Column, Numbers, RaggedItems
 from transforms.errors import DataError
 from transforms.kernels.buffers import positions
 from transforms.kernels.compiled import compiled
-from transforms.kernels.ragged import lists_of
+from transforms.kernels.lists import lists_of
 from transforms.kernels.spans import frozen
 from transforms.operators.sequences import gap_micros
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import positions, spans, take
 from transforms.kernels.compiled import compiled, inlined
-from transforms.kernels.ragged import concat
+from transforms.kernels.lists import concat
 from transforms.kernels.spans import compare_after_prefix, equal_after_prefix, frozen, prefixes
 
 _SIGN = np.uint64(2**63)

@@ -13,8 +13,8 @@ from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
 
+from transforms.columns.positions import check_positions
 from transforms.kernels.compiled import compiled, inlined
-from transforms.positions import check_positions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

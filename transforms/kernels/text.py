@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings
+from transforms.columns.positions import check_positions
 from transforms.errors import DataError
 from transforms.kernels import text_tables
 from transforms.kernels.buffers import piece_bound, positions, spans
@@ -22,7 +23,6 @@ from transforms.kernels.spans import copy_bytes, extent, frozen, gather_spans
 from transforms.kernels.text_tables import rows_with
 from transforms.kernels.words import all_words
 from transforms.operators import unicode14
-from transforms.positions import check_positions
 
 
 def lower(column: Column) -> Column:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, Strings
+from transforms.columns.columns import Array, Column, Numbers, Strings
 from transforms.errors import DataError
 from transforms.kernels.buffers import spans
 from transforms.kernels.compiled import compiled

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import positions
-from transforms.columns import Array, Column, Constants, Numbers, RaggedItems, Strings, from_arrow
+from transforms.columns import positions
+from transforms.columns.columns import Array, Column, Constants, Numbers, RaggedItems, Strings, from_arrow
 from transforms.errors import DataError
+from transforms.kernels.arrow import to_arrow
+from transforms.kernels.lists import picked
 from transforms.kernels.lookup import texts, vocabulary_lookup
-from transforms.kernels.ragged import picked
 from transforms.kernels.spans import gather_spans
 from transforms.operators.patterns import GROUP, only_group, parts_of_replacement, unnamed
 from transforms.types import Dense, DType
@@ -31,6 +33,14 @@ def regex_replace(column: Column, *, pattern: str, replacement: str) -> Column:
     copies, filling = parts_of_replacement(replacement)
     most = _Growth(1 + copies + filling, filling)  # a match at each byte, and one behind the last
     return _replaced(column, most, lambda text: pc.replace_substring_regex(text, unnamed(pattern), replacement))
+
+
+def one_text(operator: str, text: str, **params: Any) -> str | None:
+    """``regex_extract`` or ``regex_replace`` over one text, for the references of patterns that Python reads otherwise."""
+    kernels: dict[str, Callable[..., Column]] = {"regex_extract": regex_extract, "regex_replace": regex_replace}
+    column = kernels[operator](from_arrow(pa.array([text]), Dense(DType.STRING)), **params)
+    found: str | None = to_arrow(column, Dense(DType.STRING))[0].as_py()
+    return found
 
 
 def replace(column: Column, *, old: str, new: str) -> Column:

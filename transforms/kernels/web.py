@@ -6,14 +6,14 @@ from functools import cache
 
 import numpy as np
 
-from transforms.columns import Array, Column, RaggedItems, Strings
+from transforms.columns.columns import Array, Column, RaggedItems, Strings
+from transforms.columns.positions import check_positions
 from transforms.errors import DataError
 from transforms.kernels import web_addresses, web_devices, web_json, web_suffixes, web_urls
 from transforms.kernels.buffers import byte_bound, piece_bound, spans
 from transforms.kernels.spans import frozen
 from transforms.operators.json_path import Step, steps_of
 from transforms.operators.public_suffixes import Rule, rules_by_ending
-from transforms.positions import check_positions
 
 
 def url_scheme(column: Column) -> Column:

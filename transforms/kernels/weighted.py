@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, WeightedItems
+from transforms.columns.columns import Array, Column, Numbers, RaggedItems, WeightedItems
 from transforms.errors import DataError
 from transforms.kernels.buffers import positions, take
 from transforms.kernels.compiled import compiled
-from transforms.kernels.items import check_same_lengths
-from transforms.kernels.numeric import rounded
-from transforms.kernels.ordering import compare, keyed, number_keys, sorted_positions
-from transforms.kernels.ragged import head, lists_of, picked
+from transforms.kernels.list_items import check_same_lengths
+from transforms.kernels.list_order import compare, keyed, number_keys, sorted_positions
+from transforms.kernels.lists import head, lists_of, picked
+from transforms.kernels.numbers import rounded
 from transforms.kernels.spans import frozen
 from transforms.operators.weighted import NORMS, POOLS, TINY
 

@@ -3,28 +3,29 @@
 from transforms.operators import (
     arithmetic,
     casting,
+    comparisons,
     conditional,
     full_pass,
     functions,
     hashing,
+    lists,
     logic,
     lookup,
     missing,
     number_text,
-    numeric,
+    numbers,
     patterns,
-    ragged,
     ranges,
     sequences,
     sets,
     text,
-    timestamps,
+    times,
     tokens,
     web,
     weighted,
     zones,
 )
-from transforms.operators.declaration import Arg, KernelAt, Law, Operator, Param
+from transforms.operators.declaration import Arg, Imported, Law, Operator, Param
 from transforms.operators.registry import Registry
 
 #: Every operator that exists, by name.
@@ -36,20 +37,21 @@ REGISTRY = Registry(
         patterns,
         web,
         sets,
-        ragged,
+        lists,
         weighted,
         sequences,
         hashing,
         lookup,
-        numeric,
+        numbers,
         ranges,
         missing,
         casting,
         number_text,
         arithmetic,
+        comparisons,
         logic,
         conditional,
-        timestamps,
+        times,
         zones,
         full_pass,
         functions,
@@ -57,4 +59,4 @@ REGISTRY = Registry(
     for operator in family.OPERATORS
 )
 
-__all__ = ["REGISTRY", "Arg", "KernelAt", "Law", "Operator", "Param", "Registry"]
+__all__ = ["REGISTRY", "Arg", "Imported", "Law", "Operator", "Param", "Registry"]

@@ -20,7 +20,7 @@ import math
 import re
 
 from transforms.errors import TypeMismatch
-from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import ANY, INT64_MAX, INT64_MIN
 from transforms.types import ColumnType, Dense, DType
 
@@ -80,11 +80,11 @@ CAST = Operator(
     args=(Arg("values", dense=ANY),),
     result=_cast_type,
     reference=_cast,
-    kernel=KernelAt("transforms.kernels.casting", "cast"),
+    kernel=Imported("transforms.kernels.casting", "cast"),
     params=(Param("dtype", str, check=_element_type, doc="bool, int64, float32, float64, string or timestamp"),),
     cost_ns=5,
     lifts=True,
-    twin=TwinAt("transforms.twins.casting", "cast"),
+    twin=Imported("transforms.twins.casting", "cast"),
     example=Example(
         'hr.float64("age").cast("int64")', {"age": [42.9, -7.5, math.nan, 1e300, None]}, [42, -7, None, None, None]
     ),

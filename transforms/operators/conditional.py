@@ -7,7 +7,7 @@ an item whose choice is null is left out. A dense condition with two lists takes
 from __future__ import annotations
 
 from transforms.errors import DataError
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Params, Scalar, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Params, Scalar, Types
 from transforms.operators.signatures import ANY, common_buckets, promote
 from transforms.types import ColumnType, Dense, DType, Ragged
 
@@ -62,10 +62,10 @@ IF_ELSE = Operator(
     args=(Arg("cond", dense=_BOOL, ragged=_BOOL), Arg("a", dense=ANY, ragged=ANY), Arg("b", dense=ANY, ragged=ANY)),
     result=_branches,
     reference=_if_else,
-    kernel=KernelAt(_KERNELS, "if_else"),
+    kernel=Imported(_KERNELS, "if_else"),
     nulls="see",
     cost_ns=4,
-    twin=TwinAt("transforms.twins.conditional", "if_else"),
+    twin=Imported("transforms.twins.conditional", "if_else"),
     example=Example(
         'hr.if_else(hr.int64("age") < 18, "minor", "adult")', {"age": [7, 40, None]}, ["minor", "adult", None]
     ),
@@ -79,11 +79,11 @@ COALESCE = Operator(
     args=(Arg("values", dense=ANY, variadic=True),),
     result=_any_of,
     reference=_coalesce,
-    kernel=KernelAt(_KERNELS, "coalesce"),
+    kernel=Imported(_KERNELS, "coalesce"),
     laws=frozenset({Law.ASSOCIATIVE, Law.IDEMPOTENT_ARGUMENTS}),
     nulls="see",
     cost_ns=4,
-    twin=TwinAt("transforms.twins.conditional", "coalesce"),
+    twin=Imported("transforms.twins.conditional", "coalesce"),
     example=Example(
         'hr.coalesce(hr.text("city"), hr.text("country"))',
         {"city": ["Oslo", None, None], "country": ["Norway", "Chad", None]},

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, cast
 
-from transforms.columns import Column
+from transforms.columns.columns import Column
 from transforms.errors import InputError, TypeMismatch
 from transforms.operators.plain_values import as_float64, plain, unboxed
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
@@ -109,28 +109,18 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class TwinAt:
-    """A TensorFlow twin named by module and function, imported at its first call."""
+class Imported:
+    """A function named by module and name, imported at its first call: declaring an operator loads no compiler.
+
+    A kernel takes and gives :class:`~transforms.columns.columns.Column`, a twin what :mod:`transforms.twins.tensors` has.
+    """
 
     module: str
     function: str
 
-    def __call__(self, *tensors: Any, **params: Scalar) -> Any:
-        """Apply the twin to values of :mod:`transforms.twins.tensors`."""
-        return getattr(importlib.import_module(self.module), self.function)(*tensors, **params)
-
-
-@dataclass(frozen=True, slots=True)
-class KernelAt:
-    """A kernel named by module and function, imported at its first call: declaring an operator loads no compiler."""
-
-    module: str
-    function: str
-
-    def __call__(self, *columns: Column, **params: Scalar) -> Column:
-        """Run the kernel."""
-        kernel: Callable[..., Column] = getattr(importlib.import_module(self.module), self.function)
-        return kernel(*columns, **params)
+    def __call__(self, *values: Any, **params: Scalar) -> Any:
+        """Call the function."""
+        return getattr(importlib.import_module(self.module), self.function)(*values, **params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +129,7 @@ class Operator:
 
     ``result`` maps argument types and parameters to the result type and may raise :class:`TypeMismatch`.
     ``reference`` takes one Python value per argument (None for a dense null, a list for ragged) and the parameters
-    by keyword. ``kernel`` takes one :class:`~transforms.columns.Column` per argument and the parameters by keyword.
+    by keyword. ``kernel`` takes one :class:`~transforms.columns.columns.Column` per argument and the parameters by keyword.
     With ``nulls="propagate"`` a null in any dense argument makes a dense result null and a ragged result empty: the
     framework does this around both, so reference never sees None and a kernel may compute anything in null slots.
     A float result of the reference is rounded to the result type once; integers are exact.
@@ -163,7 +153,7 @@ class Operator:
     nulls: Literal["propagate", "see"] = "propagate"
     cost_ns: float = 50.0
     lifts: bool = False
-    twin: TwinAt | None = None
+    twin: Imported | None = None
     untwinned: str = ""
     example: Example | None = None
 

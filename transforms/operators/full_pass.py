@@ -1,7 +1,7 @@
 """Operators that must see all events of some partitions before they can work on one.
 
 Each states the range ``[start, end)`` of its partitions. It cannot be computed as it stands: an *analysis* makes one pass
-over the range, and :func:`transforms.full_pass.resolve` then puts an ordinary operator with what was found in its place.
+over the range, and :func:`transforms.analysis.full_pass.resolve` then puts an ordinary operator with what was found in its place.
 
 Statistics leave nulls out; those of numbers also NaN and infinities. A number is taken as float64.
 """
@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from transforms.documents import parse_document
 from transforms.errors import HeadraceError, InputError
-from transforms.operators.declaration import Arg, KernelAt, Operator, Param, Params, Scalar, Types
+from transforms.operators.declaration import Arg, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import ANY, HASHABLE, NUMERIC, at_least
 from transforms.time_range import moment, moment_text
 from transforms.types import ColumnType, Dense, DType, Weighted, type_from_document
@@ -25,7 +25,6 @@ QUANTILE_EPSILON = 1e-4
 UNTWINNED = "it is computed only after an analysis put an ordinary operator in its place"
 
 _NUMBER = Arg("number", dense=NUMERIC)
-_KERNEL = KernelAt("transforms.full_pass", "not_analyzed")
 
 
 def not_analyzed(*values: object, **params: object) -> NoReturn:
@@ -67,7 +66,7 @@ def _vocabulary(name: str, summary: str, more: tuple[Arg, ...], params: tuple[Pa
         args=(values, *more),
         result=_ids,
         reference=not_analyzed,
-        kernel=_KERNEL,
+        kernel=not_analyzed,
         params=(_TOP_K, *params, _OOV, *_RANGE, _SHUFFLE),
         cost_ns=40,
         lifts=True,
@@ -124,7 +123,7 @@ QUANTILE_BUCKETS = Operator(
     args=(_NUMBER,),
     result=lambda types, params: Dense(DType.INT64),
     reference=not_analyzed,
-    kernel=_KERNEL,
+    kernel=not_analyzed,
     params=(Param("n", int, check=at_least(2), doc="buckets of about equally many values, at most"), *_RANGE),
     cost_ns=10,
     lifts=True,
@@ -139,7 +138,7 @@ STANDARDIZE_OVER = Operator(
     args=(_NUMBER,),
     result=_float_or_float64,
     reference=not_analyzed,
-    kernel=_KERNEL,
+    kernel=not_analyzed,
     params=_RANGE,
     cost_ns=4,
     lifts=True,
@@ -154,7 +153,7 @@ MIN_MAX_OVER = Operator(
     args=(_NUMBER,),
     result=_float_or_float64,
     reference=not_analyzed,
-    kernel=_KERNEL,
+    kernel=not_analyzed,
     params=_RANGE,
     cost_ns=4,
     lifts=True,
@@ -187,7 +186,7 @@ PREPROCESSING_OUTPUT = Operator(
     args=(Arg("columns", dense=ANY, ragged=ANY, vector=ANY, variadic=True),),
     result=lambda types, params: _type_of(str(params["gives"])),
     reference=not_analyzed,
-    kernel=_KERNEL,
+    kernel=not_analyzed,
     params=(
         Param("function", str, check=_digest, doc="the digest of the traced function, analyzers included"),
         Param("output", str, doc="the key of the output"),

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 from transforms.documents import parse_document
 from transforms.errors import TypeMismatch
-from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import ANY
 from transforms.types import ColumnType, type_document, type_from_document
 
-_RUN = "transforms.functions.run"
+_RUN, _TRACED = "transforms.functions.run", "transforms.twins.traced"
 
 
 @lru_cache(maxsize=1024)
@@ -63,10 +61,6 @@ def _gives(types: Types, params: Params) -> ColumnType:
     return _type_of(str(params["gives"]))
 
 
-def _one_event(*row: object, **params: Any) -> object:
-    return importlib.import_module(_RUN).one_event(*row, **params)
-
-
 PYTHON_FUNCTION = Operator(
     name="python_function",
     version=1,
@@ -74,8 +68,8 @@ PYTHON_FUNCTION = Operator(
     summary="Your own function over Arrow arrays, made an operator by hr.op; see functions.md.",
     args=(Arg("columns", dense=ANY, ragged=ANY, weighted=ANY, vector=ANY, variadic=True),),
     result=_gives,
-    reference=_one_event,
-    kernel=KernelAt(_RUN, "python_function"),
+    reference=Imported(_RUN, "one_event"),
+    kernel=Imported(_RUN, "python_function"),
     params=(
         Param(
             "bundle",
@@ -122,10 +116,6 @@ def _graph_gives(types: Types, params: Params) -> ColumnType:
     return gives
 
 
-def _one_event_of_graph(*row: object, **params: Any) -> object:
-    return importlib.import_module("transforms.twins.traced").one_event(*row, **params)
-
-
 TENSORFLOW_GRAPH = Operator(
     name="tensorflow_graph",
     version=1,
@@ -133,8 +123,8 @@ TENSORFLOW_GRAPH = Operator(
     summary="One output of a tf.Transform preprocessing_fn, traced by hr.from_preprocessing_fn; see functions.md.",
     args=(Arg("columns", dense=ANY, ragged=ANY, vector=ANY, variadic=True),),
     result=_graph_gives,
-    reference=_one_event_of_graph,
-    kernel=KernelAt("transforms.twins.traced", "tensorflow_graph"),
+    reference=Imported(_TRACED, "one_event"),
+    kernel=Imported(_TRACED, "tensorflow_graph"),
     params=(
         Param(
             "graph",
@@ -145,7 +135,7 @@ TENSORFLOW_GRAPH = Operator(
     ),
     nulls="see",
     cost_ns=500,
-    twin=TwinAt("transforms.twins.traced", "twin"),
+    twin=Imported(_TRACED, "twin"),
     example=Example(
         'hr.from_preprocessing_fn(lambda inputs: {"it": __import__("tensorflow").strings.lower(inputs["query"])}, '
         '{"query": hr.text("query")})["it"]',

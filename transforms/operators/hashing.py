@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Operator, Param, Params, Types
 from transforms.operators.farmhash import fingerprint64, fingerprint_cat64
 from transforms.operators.signatures import HASHABLE, at_least
 from transforms.types import ColumnType, Dense, DType, Ragged, Weighted
@@ -74,10 +74,10 @@ HASH_BUCKETS = Operator(
     args=(_VALUES,),
     result=_hashed,
     reference=_hash_buckets,
-    kernel=KernelAt(_KERNELS, "hash_buckets"),
+    kernel=Imported(_KERNELS, "hash_buckets"),
     params=(_BUCKETS, Param("salt", str, "", doc="text put before each value, to hash one column in several ways")),
     cost_ns=25,
-    twin=TwinAt("transforms.twins.hashing", "hash_buckets"),
+    twin=Imported("transforms.twins.hashing", "hash_buckets"),
     example=Example('hr.text("city").hash_buckets(1000)', {"city": ["Oslo", "", None]}, [578, 263, None]),
 )
 
@@ -89,10 +89,10 @@ CROSS = Operator(
     args=(Arg("first", dense=HASHABLE, ragged=HASHABLE), Arg("rest", dense=HASHABLE, ragged=HASHABLE, variadic=True)),
     result=_hashed,
     reference=_cross,
-    kernel=KernelAt(_KERNELS, "cross"),
+    kernel=Imported(_KERNELS, "cross"),
     params=(_BUCKETS,),
     cost_ns=60,
-    twin=TwinAt("transforms.twins.hashing", "cross"),
+    twin=Imported("transforms.twins.hashing", "cross"),
     example=Example(
         'hr.cross(hr.text("query"), hr.int64("hour"), buckets=1000)',
         {"query": ["shoes", "shoes", None], "hour": [7, 23, 7]},

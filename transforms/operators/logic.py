@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from transforms.errors import TypeMismatch
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Params, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Param, Params, Types
 from transforms.operators.signatures import HASHABLE, always
 from transforms.types import ColumnType, Dense, DType
 
@@ -52,12 +52,12 @@ def _connective(
         args=(Arg("conditions", dense=_BOOL, variadic=True),),
         result=always(Dense(DType.BOOL)),
         reference=reference,
-        kernel=KernelAt(_KERNELS, f"{name}_"),
+        kernel=Imported(_KERNELS, f"{name}_"),
         laws=frozenset({Law.COMMUTATIVE, Law.ASSOCIATIVE, Law.IDEMPOTENT_ARGUMENTS}),
         nulls="see",
         cost_ns=1,
         lifts=True,
-        twin=TwinAt(_TWINS, f"{name}_"),
+        twin=Imported(_TWINS, f"{name}_"),
         example=Example(f'hr.boolean("a") {symbol} hr.boolean("b")', {"a": _A, "b": _B}, gives),
     )
 
@@ -80,10 +80,10 @@ NOT = Operator(
     args=(Arg("condition", dense=_BOOL),),
     result=always(Dense(DType.BOOL)),
     reference=lambda condition: not condition,
-    kernel=KernelAt(_KERNELS, "not_"),
+    kernel=Imported(_KERNELS, "not_"),
     cost_ns=1,
     lifts=True,
-    twin=TwinAt(_TWINS, "not_"),
+    twin=Imported(_TWINS, "not_"),
     example=Example('~hr.boolean("clicked")', {"clicked": [True, False, None]}, [False, True, None]),
 )
 
@@ -95,14 +95,14 @@ IS_IN = Operator(
     args=(Arg("value", dense=HASHABLE),),
     result=_is_in_type,
     reference=_is_in,
-    kernel=KernelAt(_KERNELS, "is_in"),
+    kernel=Imported(_KERNELS, "is_in"),
     params=(
         Param("whole", tuple, (), item=int, doc="the values, for a column of int64"),
         Param("texts", tuple, (), item=str, doc="the values, for a column of text"),
     ),
     cost_ns=20,
     lifts=True,
-    twin=TwinAt(_TWINS, "is_in"),
+    twin=Imported(_TWINS, "is_in"),
     example=Example(
         'hr.text("city").is_in(["Oslo", "Bergen"])', {"city": ["Oslo", "Paris", None]}, [True, False, None]
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from transforms.errors import TypeMismatch
-from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Operator, Param, Params, Scalar, Types
 from transforms.operators.farmhash import fingerprint64
 from transforms.operators.signatures import HASHABLE, INT64_MAX, TEXT, at_least
 from transforms.types import ColumnType, Dense, DType, Vector, Weighted
@@ -100,7 +100,7 @@ LOOKUP = Operator(
     args=(Arg("values", dense=HASHABLE),),
     result=_looked_up,
     reference=_lookup,
-    kernel=KernelAt(_KERNELS, "lookup"),
+    kernel=Imported(_KERNELS, "lookup"),
     params=(
         Param("keys", tuple, check=_distinct, item=str, doc="the keys; integers as decimal text"),
         Param("values", tuple, doc="the value of each key: numbers or text"),
@@ -109,7 +109,7 @@ LOOKUP = Operator(
     ),
     cost_ns=30,
     lifts=True,
-    twin=TwinAt(_TWINS, "lookup"),
+    twin=Imported(_TWINS, "lookup"),
     example=Example(
         'hr.text("device").lookup({"phone": 1, "tablet": 2}, default=0)',
         {"device": ["tablet", "phone", "tv", None]},
@@ -125,11 +125,11 @@ VOCABULARY_LOOKUP = Operator(
     args=(Arg("values", dense=HASHABLE, weighted=HASHABLE), Arg("terms", constants=TEXT)),
     result=_term_ids,
     reference=_vocabulary_lookup,
-    kernel=KernelAt(_KERNELS, "vocabulary_lookup"),
+    kernel=Imported(_KERNELS, "vocabulary_lookup"),
     params=(Param("oov_buckets", int, 1, check=at_least(1), doc="ids for values that are not in the vocabulary"),),
     cost_ns=40,
     lifts=True,
-    twin=TwinAt(_TWINS, "vocabulary_lookup"),
+    twin=Imported(_TWINS, "vocabulary_lookup"),
 )
 
 OPERATORS = (LOOKUP, VOCABULARY_LOOKUP)

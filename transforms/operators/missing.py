@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from transforms.errors import TypeMismatch
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import ANY, always, not_nan, same_dtype
 from transforms.types import ColumnType, Dense, DType
 
@@ -47,12 +47,12 @@ FILL_NULL = Operator(
     args=_VALUES,
     result=_fill_type,
     reference=_fill_null,
-    kernel=KernelAt(_KERNELS, "fill_null"),
+    kernel=Imported(_KERNELS, "fill_null"),
     params=(Param("value", (bool, int, float, str), doc="of the column's type; microseconds for a timestamp"),),
     laws=frozenset({Law.IDEMPOTENT}),
     nulls="see",
     cost_ns=2,
-    twin=TwinAt(_TWINS, "fill_null"),
+    twin=Imported(_TWINS, "fill_null"),
     example=Example('hr.float32("price").fill_null(0)', {"price": [1.5, None]}, [1.5, 0.0]),
 )
 
@@ -64,12 +64,12 @@ FILL_NAN = Operator(
     args=(Arg("number", dense=_FLOATS),),
     result=same_dtype,
     reference=lambda x, value: value if math.isnan(x) else x,
-    kernel=KernelAt(_KERNELS, "fill_nan"),
+    kernel=Imported(_KERNELS, "fill_nan"),
     params=(Param("value", float, check=not_nan, doc="rounded to the column's type"),),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=2,
     lifts=True,
-    twin=TwinAt(_TWINS, "fill_nan"),
+    twin=Imported(_TWINS, "fill_nan"),
     example=Example('hr.float64("ratio").fill_nan(0)', {"ratio": [0.5, math.nan, None]}, [0.5, 0.0, None]),
 )
 
@@ -81,10 +81,10 @@ IS_NAN = Operator(
     args=(Arg("number", dense=_FLOATS),),
     result=always(Dense(DType.BOOL)),
     reference=math.isnan,
-    kernel=KernelAt(_KERNELS, "is_nan"),
+    kernel=Imported(_KERNELS, "is_nan"),
     cost_ns=2,
     lifts=True,
-    twin=TwinAt(_TWINS, "is_nan"),
+    twin=Imported(_TWINS, "is_nan"),
     example=Example('hr.float64("ratio").is_nan()', {"ratio": [0.5, math.nan, None]}, [False, True, None]),
 )
 
@@ -96,10 +96,10 @@ IS_NULL = Operator(
     args=_VALUES,
     result=always(Dense(DType.BOOL)),
     reference=lambda x: x is None,
-    kernel=KernelAt(_KERNELS, "is_null"),
+    kernel=Imported(_KERNELS, "is_null"),
     nulls="see",
     cost_ns=1,
-    twin=TwinAt(_TWINS, "is_null"),
+    twin=Imported(_TWINS, "is_null"),
     example=Example('hr.text("query").is_null()', {"query": ["shoes", "", None]}, [False, False, True]),
 )
 
@@ -111,10 +111,10 @@ MISSING_INDICATOR = Operator(
     args=_VALUES,
     result=always(Dense(DType.INT64, 2)),
     reference=lambda x: int(x is None),
-    kernel=KernelAt(_KERNELS, "missing_indicator"),
+    kernel=Imported(_KERNELS, "missing_indicator"),
     nulls="see",
     cost_ns=1,
-    twin=TwinAt(_TWINS, "missing_indicator"),
+    twin=Imported(_TWINS, "missing_indicator"),
     example=Example('hr.float32("price").missing_indicator()', {"price": [1.5, None]}, [0, 1]),
 )
 

@@ -20,7 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import INT64_MAX, INT64_MIN, TEXT
 from transforms.types import ColumnType, Dense, DType
 
@@ -127,11 +127,11 @@ TO_NUMBER = Operator(
     args=(Arg("texts", dense=TEXT),),
     result=_to_number_type,
     reference=_to_number,
-    kernel=KernelAt("transforms.kernels.number_text", "to_number"),
+    kernel=Imported("transforms.kernels.number_text", "to_number"),
     params=(Param("dtype", str, check=_target, doc="int64, float32 or float64"),),
     cost_ns=25,
     lifts=True,
-    twin=TwinAt("transforms.twins.number_text", "to_number"),
+    twin=Imported("transforms.twins.number_text", "to_number"),
     example=Example(
         'hr.text("price").cast("float64")',
         {"price": ["12.50", " 7 ", "1e-3", "cheap", "", None]},

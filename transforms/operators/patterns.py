@@ -19,7 +19,7 @@ from functools import cache
 
 from transforms.errors import InputError
 from transforms.operators import unicode14
-from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import TEXT, at_least, unicode_text
 from transforms.types import ColumnType, Dense, DType
 
@@ -196,13 +196,11 @@ def _filled(replacement: str, match: re.Match[str]) -> str:
     return re.sub(r"\\(.)", lambda escape: escape[1] if escape[1] == "\\" else match[int(escape[1])] or "", replacement)
 
 
+_one_text = Imported(_KERNELS, "one_text")
+
+
 def _by_re2(operator: str, text: str, **params: Scalar) -> str | None:
-    import pyarrow as pa
-
-    from transforms.columns import from_arrow, to_arrow
-
-    one = from_arrow(pa.array([text]), Dense(DType.STRING))
-    found: str | None = to_arrow(KernelAt(_KERNELS, operator)(one, **params), Dense(DType.STRING))[0].as_py()
+    found: str | None = _one_text(operator, text, **params)
     return found
 
 
@@ -216,11 +214,11 @@ REGEX_EXTRACT = Operator(
     args=(_TEXT,),
     result=_extract_type,
     reference=_regex_extract,
-    kernel=KernelAt(_KERNELS, "regex_extract"),
+    kernel=Imported(_KERNELS, "regex_extract"),
     params=(_PATTERN, Param("group", int, 0, check=at_least(0), doc="which group; 0 is the whole match")),
     cost_ns=150,
     lifts=True,
-    twin=TwinAt(_TWINS, "regex_extract"),
+    twin=Imported(_TWINS, "regex_extract"),
     example=Example(
         r"""hr.text("size").regex_extract(r"(\d+) ?ml", group=1)""",
         {"size": ["Shampoo 250 ml", "3 x 50ml", "one litre"]},
@@ -236,14 +234,14 @@ REGEX_REPLACE = Operator(
     args=(_TEXT,),
     result=_replace_type,
     reference=_regex_replace,
-    kernel=KernelAt(_KERNELS, "regex_replace"),
+    kernel=Imported(_KERNELS, "regex_replace"),
     params=(
         _PATTERN,
         Param("replacement", str, check=unicode_text, doc=r"what is put there: \1 is group 1, \0 the match, \\ a backslash"),
     ),
     cost_ns=300,
     lifts=True,
-    twin=TwinAt(_TWINS, "regex_replace"),
+    twin=Imported(_TWINS, "regex_replace"),
     example=Example(
         r"""hr.text("query").regex_replace(r"(\d+)\s*(gb|tb)", r"\1\2")""",
         {"query": ["ssd 512 gb or 2  tb", "keyboard"]},

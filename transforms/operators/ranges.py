@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 
 from transforms.errors import InputError, TypeMismatch
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import (
     INT64_MAX,
     INT64_MIN,
@@ -118,7 +118,7 @@ CLIP = Operator(
     args=(_NUMBER,),
     result=_clip_type,
     reference=_clip,
-    kernel=KernelAt(_KERNELS, "clip"),
+    kernel=Imported(_KERNELS, "clip"),
     params=(
         Param("low", float, -math.inf, check=not_nan, doc="the least value"),
         Param("high", float, math.inf, check=not_nan, doc="the greatest value"),
@@ -126,7 +126,7 @@ CLIP = Operator(
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=2,
     lifts=True,
-    twin=TwinAt(_TWINS, "clip"),
+    twin=Imported(_TWINS, "clip"),
     example=Example('hr.int64("age").clip(18, 99)', {"age": [7, 40, 120, None]}, [18, 40, 99, None]),
 )
 
@@ -138,14 +138,14 @@ SCALE = Operator(
     args=(_NUMBER,),
     result=float_or_float64,
     reference=_scale,
-    kernel=KernelAt(_KERNELS, "scale"),
+    kernel=Imported(_KERNELS, "scale"),
     params=(
         Param("factor", float, check=finite, doc="multiplied with each number"),
         Param("offset", float, 0.0, check=finite, doc="added after that"),
     ),
     cost_ns=2,
     lifts=True,
-    twin=TwinAt(_TWINS, "scale"),
+    twin=Imported(_TWINS, "scale"),
     example=Example('hr.float64("celsius").scale(1.8, 32)', {"celsius": [0.0, 100.0, None]}, [32.0, 212.0, None]),
 )
 
@@ -157,7 +157,7 @@ MIN_MAX = Operator(
     args=(_NUMBER,),
     result=_min_max_type,
     reference=_min_max,
-    kernel=KernelAt(_KERNELS, "min_max"),
+    kernel=Imported(_KERNELS, "min_max"),
     params=(
         Param("low", float, check=finite, doc="what becomes 0"),
         Param("high", float, check=finite, doc="what becomes 1"),
@@ -165,7 +165,7 @@ MIN_MAX = Operator(
     ),
     cost_ns=4,
     lifts=True,
-    twin=TwinAt(_TWINS, "min_max"),
+    twin=Imported(_TWINS, "min_max"),
     example=Example('hr.float64("price").min_max(10, 20)', {"price": [5.0, 15.0, 30.0, None]}, [0.0, 0.5, 1.0, None]),
 )
 
@@ -177,14 +177,14 @@ STANDARDIZE = Operator(
     args=(_NUMBER,),
     result=float_or_float64,
     reference=_standardize,
-    kernel=KernelAt(_KERNELS, "standardize"),
+    kernel=Imported(_KERNELS, "standardize"),
     params=(
         Param("mean", float, check=finite, doc="what becomes 0"),
         Param("standard_deviation", float, check=_not_negative, doc="how far from the mean what becomes 1 lies"),
     ),
     cost_ns=4,
     lifts=True,
-    twin=TwinAt(_TWINS, "standardize"),
+    twin=Imported(_TWINS, "standardize"),
     example=Example('hr.float64("price").standardize(10, 4)', {"price": [10.0, 16.0, None]}, [0.0, 1.5, None]),
 )
 
@@ -196,11 +196,11 @@ BUCKETIZE = Operator(
     args=(_NUMBER,),
     result=_bucketize_type,
     reference=_bucketize,
-    kernel=KernelAt(_KERNELS, "bucketize"),
+    kernel=Imported(_KERNELS, "bucketize"),
     params=(Param("boundaries", tuple, check=_ascending, doc="ascending; n boundaries make n + 1 buckets"),),
     cost_ns=3,
     lifts=True,
-    twin=TwinAt(_TWINS, "bucketize"),
+    twin=Imported(_TWINS, "bucketize"),
     example=Example('hr.float32("price").bucketize([10, 100])', {"price": [5.0, 10.0, 1e6, None]}, [0, 1, 2, None]),
 )
 
@@ -212,12 +212,12 @@ MODULO = Operator(
     args=(Arg("number", dense=frozenset({DType.INT64})),),
     result=_modulo_type,
     reference=lambda x, n: x % n,
-    kernel=KernelAt(_KERNELS, "modulo"),
+    kernel=Imported(_KERNELS, "modulo"),
     params=(Param("n", int, check=at_least(1), doc="ids lie in [0, n)"),),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=6,
     lifts=True,
-    twin=TwinAt(_TWINS, "modulo"),
+    twin=Imported(_TWINS, "modulo"),
     example=Example('hr.int64("user").modulo(10)', {"user": [7, 42, -1, None]}, [7, 2, 9, None]),
 )
 

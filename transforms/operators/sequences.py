@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Scalar, TwinAt
+from transforms.operators.declaration import Arg, Example, Imported, Operator, Param, Scalar
 from transforms.operators.signatures import always
 from transforms.types import DType, Ragged
 
@@ -50,10 +50,10 @@ SESSION_INDEX = Operator(
     args=(_TIMES,),
     result=always(Ragged(DType.INT64)),
     reference=_session_index,
-    kernel=KernelAt(_KERNELS, "session_index"),
+    kernel=Imported(_KERNELS, "session_index"),
     params=(Param("gap_secs", float, check=_gap, doc="the longest pause within a session, to the microsecond"),),
     cost_ns=10,
-    twin=TwinAt(_TWINS, "session_index"),
+    twin=Imported(_TWINS, "session_index"),
     example=Example('hr.ragged("times", "timestamp").session_index(gap_secs=2)', _DEMO, [[0, 0, 1], [0], []]),
 )
 
@@ -66,9 +66,9 @@ GAPS_SECS = Operator(
     args=(_TIMES,),
     result=always(Ragged(DType.FLOAT64)),
     reference=_gaps_secs,
-    kernel=KernelAt(_KERNELS, "gaps_secs"),
+    kernel=Imported(_KERNELS, "gaps_secs"),
     cost_ns=10,
-    twin=TwinAt(_TWINS, "gaps_secs"),
+    twin=Imported(_TWINS, "gaps_secs"),
     example=Example('hr.ragged("times", "timestamp").gaps_secs()', _DEMO, [[0.0, 1.0, 2.5], [0.0], []]),
 )
 

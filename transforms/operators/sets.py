@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Params, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Params, Types
 from transforms.operators.signatures import HASHABLE, common_ragged, first
 from transforms.types import ColumnType, Dense, DType
 
@@ -76,10 +76,10 @@ INTERSECT = Operator(
     args=(_SETS,),
     result=common_ragged,
     reference=_intersect,
-    kernel=KernelAt(_KERNELS, "intersect"),
+    kernel=Imported(_KERNELS, "intersect"),
     laws=_SET_LAWS,
     cost_ns=120,
-    twin=TwinAt(_TWINS, "intersect"),
+    twin=Imported(_TWINS, "intersect"),
     example=Example(
         'hr.text("query").unigrams() & hr.text("title").unigrams()',
         {"query": ["red shoes", "hat"], "title": ["shoes red red", "boots"]},
@@ -95,10 +95,10 @@ UNION = Operator(
     args=(_SETS,),
     result=common_ragged,
     reference=_union,
-    kernel=KernelAt(_KERNELS, "union"),
+    kernel=Imported(_KERNELS, "union"),
     laws=_SET_LAWS,
     cost_ns=200,
-    twin=TwinAt(_TWINS, "union"),
+    twin=Imported(_TWINS, "union"),
     example=Example(
         'hr.text("query").unigrams() | hr.text("title").unigrams()',
         {"query": ["red shoes", "hat"], "title": ["blue shoes", "hat"]},
@@ -114,9 +114,9 @@ DIFFERENCE = Operator(
     args=_PAIR,
     result=_difference_type,
     reference=_difference,
-    kernel=KernelAt(_KERNELS, "difference"),
+    kernel=Imported(_KERNELS, "difference"),
     cost_ns=120,
-    twin=TwinAt(_TWINS, "difference"),
+    twin=Imported(_TWINS, "difference"),
     example=Example(
         'hr.text("query").unigrams() - hr.text("title").unigrams()',
         {"query": ["red shoes red", "hat"], "title": ["blue shoes", "hat"]},
@@ -132,10 +132,10 @@ UNIQUE = Operator(
     args=(Arg("items", ragged=HASHABLE),),
     result=first,
     reference=_unique,
-    kernel=KernelAt(_KERNELS, "unique"),
+    kernel=Imported(_KERNELS, "unique"),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=80,
-    twin=TwinAt(_TWINS, "unique"),
+    twin=Imported(_TWINS, "unique"),
     example=Example(
         'hr.text("query").unigrams().unique()',
         {"query": ["red shoes red", "hat"]},
@@ -151,10 +151,10 @@ OVERLAP_COUNT = Operator(
     args=_PAIR,
     result=_count_type,
     reference=_overlap_count,
-    kernel=KernelAt(_OVERLAPS, "overlap_count"),
+    kernel=Imported(_OVERLAPS, "overlap_count"),
     laws=frozenset({Law.COMMUTATIVE}),
     cost_ns=120,
-    twin=TwinAt(_TWINS, "overlap_count"),
+    twin=Imported(_TWINS, "overlap_count"),
     example=Example(
         'hr.text("query").unigrams().overlap_count(hr.text("title").unigrams())',
         {"query": ["red shoes", "hat"], "title": ["shoes red red", "boots"]},
@@ -170,10 +170,10 @@ JACCARD = Operator(
     args=_PAIR,
     result=_share_type,
     reference=_jaccard,
-    kernel=KernelAt(_OVERLAPS, "jaccard"),
+    kernel=Imported(_OVERLAPS, "jaccard"),
     laws=frozenset({Law.COMMUTATIVE}),
     cost_ns=150,
-    twin=TwinAt(_TWINS, "jaccard"),
+    twin=Imported(_TWINS, "jaccard"),
     example=Example(
         'hr.text("query").unigrams().jaccard(hr.text("title").unigrams())',
         {"query": ["red shoes", ""], "title": ["red hat", ""]},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from transforms.operators import unicode14
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, TwinAt
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Param
 from transforms.operators.signatures import INT64_MAX, INT64_MIN, TEXT, always, at_least, first, not_empty, unicode_text
 from transforms.types import Dense, DType
 
@@ -55,10 +55,10 @@ LOWER = Operator(
     args=(_TEXTS,),
     result=first,
     reference=_lower,
-    kernel=KernelAt(_KERNELS, "lower"),
+    kernel=Imported(_KERNELS, "lower"),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=50,
-    twin=TwinAt(_CASES, "lower"),
+    twin=Imported(_CASES, "lower"),
     example=Example('hr.text("query").lower()', {"query": ["Red SHOES", "ΟΔΟΣ", None]}, ["red shoes", "οδος", None]),
 )
 
@@ -70,11 +70,11 @@ UPPER = Operator(
     args=(_TEXT,),
     result=_ONE_TEXT,
     reference=unicode14.upper,
-    kernel=KernelAt(_KERNELS, "upper"),
+    kernel=Imported(_KERNELS, "upper"),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=100,
     lifts=True,
-    twin=TwinAt(_CASES, "upper"),
+    twin=Imported(_CASES, "upper"),
     example=Example('hr.text("country").upper()', {"country": ["de", "Fr"]}, ["DE", "FR"]),
 )
 
@@ -86,10 +86,10 @@ NORMALIZE = Operator(
     args=(_TEXTS,),
     result=first,
     reference=_normalize,
-    kernel=KernelAt(_KERNELS, "normalize"),
+    kernel=Imported(_KERNELS, "normalize"),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=30,
-    twin=TwinAt(_NORMAL_FORMS, "normalize"),
+    twin=Imported(_NORMAL_FORMS, "normalize"),
     example=Example('hr.text("query").normalize()', {"query": ["ﬁne ＡＢＣ", "e\u0301"]}, ["fine ABC", "é"]),
 )
 
@@ -101,14 +101,14 @@ STRIP = Operator(
     args=(_TEXT,),
     result=_ONE_TEXT,
     reference=lambda text, *, characters: text.strip(characters or None),
-    kernel=KernelAt(_PARTS, "strip"),
+    kernel=Imported(_PARTS, "strip"),
     params=(
         Param("characters", str, "", unicode_text, "any of these are removed; none: the 29 code points of str.isspace"),
     ),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=5,
     lifts=True,
-    twin=TwinAt(_TWINS, "strip"),
+    twin=Imported(_TWINS, "strip"),
     example=Example('hr.text("title").strip()', {"title": ["  red shoes\n", "\u3000靴\u3000"]}, ["red shoes", "靴"]),
 )
 
@@ -120,7 +120,7 @@ SUBSTRING = Operator(
     args=(_TEXT,),
     result=_ONE_TEXT,
     reference=_substring,
-    kernel=KernelAt(_PARTS, "substring"),
+    kernel=Imported(_PARTS, "substring"),
     params=(
         Param("start", int, check=lambda value: "" if INT64_MIN < int(value) <= INT64_MAX else "an int64",  # type: ignore[arg-type]
               doc="how many code points to leave out; -3 begins three before the end"),
@@ -128,7 +128,7 @@ SUBSTRING = Operator(
     ),
     cost_ns=10,
     lifts=True,
-    twin=TwinAt(_TWINS, "substring"),
+    twin=Imported(_TWINS, "substring"),
     example=Example('hr.text("date").substring(5, 2)', {"date": ["2026-11-21", "2026"]}, ["11", ""]),
 )  # fmt: skip
 
@@ -140,7 +140,7 @@ REPLACE = Operator(
     args=(_TEXT,),
     result=_ONE_TEXT,
     reference=lambda text, *, old, new: text.replace(old, new),
-    kernel=KernelAt(_PATTERNS, "replace"),
+    kernel=Imported(_PATTERNS, "replace"),
     params=(
         Param(
             "old",
@@ -152,7 +152,7 @@ REPLACE = Operator(
     ),
     cost_ns=100,
     lifts=True,
-    twin=TwinAt(_TWINS, "replace"),
+    twin=Imported(_TWINS, "replace"),
     example=Example('hr.text("query").replace("-", " ")', {"query": ["t-shirt", "wi--fi"]}, ["t shirt", "wi  fi"]),
 )
 
@@ -164,10 +164,10 @@ LENGTH = Operator(
     args=(_TEXT,),
     result=_ONE_INT64,
     reference=len,
-    kernel=KernelAt(_KERNELS, "length"),
+    kernel=Imported(_KERNELS, "length"),
     cost_ns=40,
     lifts=True,
-    twin=TwinAt(_TWINS, "length"),
+    twin=Imported(_TWINS, "length"),
     example=Example('hr.text("query").length()', {"query": ["shoes", "靴", "", None]}, [5, 1, 0, None]),
 )
 
@@ -179,11 +179,11 @@ STARTS_WITH = Operator(
     args=(_TEXT,),
     result=_ONE_BOOL,
     reference=lambda text, *, prefix: text.startswith(prefix),
-    kernel=KernelAt(_PATTERNS, "starts_with"),
+    kernel=Imported(_PATTERNS, "starts_with"),
     params=(Param("prefix", str, check=unicode_text, doc="compared byte for byte"),),
     cost_ns=10,
     lifts=True,
-    twin=TwinAt(_TWINS, "starts_with"),
+    twin=Imported(_TWINS, "starts_with"),
     example=Example('hr.text("url").starts_with("https:")', {"url": ["https://a.b", "http://a.b"]}, [True, False]),
 )
 
@@ -195,11 +195,11 @@ ENDS_WITH = Operator(
     args=(_TEXT,),
     result=_ONE_BOOL,
     reference=lambda text, *, suffix: text.endswith(suffix),
-    kernel=KernelAt(_PATTERNS, "ends_with"),
+    kernel=Imported(_PATTERNS, "ends_with"),
     params=(Param("suffix", str, check=unicode_text, doc="compared byte for byte"),),
     cost_ns=15,
     lifts=True,
-    twin=TwinAt(_TWINS, "ends_with"),
+    twin=Imported(_TWINS, "ends_with"),
     example=Example('hr.text("query").ends_with("?")', {"query": ["how to knit?", "yarn"]}, [True, False]),
 )
 
@@ -211,11 +211,11 @@ CONTAINS = Operator(
     args=(_TEXT,),
     result=_ONE_BOOL,
     reference=lambda value, *, text: text in value,
-    kernel=KernelAt(_PATTERNS, "contains"),
+    kernel=Imported(_PATTERNS, "contains"),
     params=(Param("text", str, check=unicode_text, doc="what to look for, byte for byte"),),
     cost_ns=60,
     lifts=True,
-    twin=TwinAt(_TWINS, "contains"),
+    twin=Imported(_TWINS, "contains"),
     example=Example('hr.text("query").contains("near me")', {"query": ["pizza near me", "pizza"]}, [True, False]),
 )
 
@@ -227,11 +227,11 @@ EDIT_DISTANCE = Operator(
     args=(_TEXT, Arg("other", dense=TEXT)),
     result=_ONE_INT64,
     reference=_edit_distance,
-    kernel=KernelAt("transforms.kernels.text_distance", "edit_distance"),
+    kernel=Imported("transforms.kernels.text_distance", "edit_distance"),
     laws=frozenset({Law.COMMUTATIVE}),
     cost_ns=500,
     lifts=True,
-    twin=TwinAt(_TWINS, "edit_distance"),
+    twin=Imported(_TWINS, "edit_distance"),
     example=Example(
         'hr.text("query").edit_distance(hr.text("title"))',
         {"query": ["kitten", "shoe", None], "title": ["sitting", "shoes", "x"]},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, TwinAt
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Param
 from transforms.operators.signatures import TEXT, always, at_least, first, not_empty, unicode_text
 from transforms.types import DType, Ragged
 
@@ -48,10 +48,10 @@ SPLIT = Operator(
     args=(_TEXT,),
     result=_LIST_OF_TEXT,
     reference=_split,
-    kernel=KernelAt(_KERNELS, "split"),
+    kernel=Imported(_KERNELS, "split"),
     params=(Param("sep", str, check=not_empty, doc="the separator, matched byte for byte"),),
     cost_ns=60,
-    twin=TwinAt(_TWINS, "split"),
+    twin=Imported(_TWINS, "split"),
     example=Example(
         'hr.text("genres").split("|")', {"genres": ["Comedy|Drama", "", "|War|"]}, [["Comedy", "Drama"], [], ["War"]]
     ),
@@ -65,9 +65,9 @@ UNIGRAMS = Operator(
     args=(_TEXT,),
     result=_LIST_OF_TEXT,
     reference=_unigrams,
-    kernel=KernelAt(_KERNELS, "unigrams"),
+    kernel=Imported(_KERNELS, "unigrams"),
     cost_ns=60,
-    twin=TwinAt(_TWINS, "unigrams"),
+    twin=Imported(_TWINS, "unigrams"),
     example=Example(
         'hr.text("query").unigrams()',
         {"query": ["red  shoes ", "靴\u3000赤", None]},
@@ -83,13 +83,13 @@ NGRAMS = Operator(
     args=(_TOKENS,),
     result=_LIST_OF_TEXT,
     reference=_ngrams,
-    kernel=KernelAt(_KERNELS, "ngrams"),
+    kernel=Imported(_KERNELS, "ngrams"),
     params=(
         Param("n", int, check=at_least(1), doc="tokens in each n-gram"),
         Param("joiner", str, " ", doc="what stands between two tokens"),
     ),
     cost_ns=120,
-    twin=TwinAt(_TWINS, "ngrams"),
+    twin=Imported(_TWINS, "ngrams"),
     example=Example(
         'hr.text("query").unigrams().ngrams(2)',
         {"query": ["cheap red shoes", "shoes"]},
@@ -105,10 +105,10 @@ CHAR_NGRAMS = Operator(
     args=(_TEXT,),
     result=_LIST_OF_TEXT,
     reference=_char_ngrams,
-    kernel=KernelAt(_KERNELS, "char_ngrams"),
+    kernel=Imported(_KERNELS, "char_ngrams"),
     params=(Param("n", int, check=at_least(1), doc="code points in each n-gram"),),
     cost_ns=120,
-    twin=TwinAt(_TWINS, "char_ngrams"),
+    twin=Imported(_TWINS, "char_ngrams"),
     example=Example('hr.text("query").char_ngrams(3)', {"query": ["shoe", "靴", None]}, [["sho", "hoe"], [], []]),
 )
 
@@ -120,7 +120,7 @@ REMOVE_STOP_WORDS = Operator(
     args=(_TOKENS,),
     result=first,
     reference=_remove_stop_words,
-    kernel=KernelAt("transforms.kernels.text_patterns", "remove_stop_words"),
+    kernel=Imported("transforms.kernels.text_patterns", "remove_stop_words"),
     params=(
         Param(
             "words", tuple, ENGLISH_STOP_WORDS, unicode_text, "the words to leave out; 33 English ones by default", str
@@ -128,7 +128,7 @@ REMOVE_STOP_WORDS = Operator(
     ),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=200,
-    twin=TwinAt(_TWINS, "remove_stop_words"),
+    twin=Imported(_TWINS, "remove_stop_words"),
     example=Example(
         'hr.text("query").unigrams().remove_stop_words()',
         {"query": ["shoes for the beach", "to be or not to be"]},

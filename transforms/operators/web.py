@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from transforms.operators import addresses, devices, json_path, public_suffixes
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Scalar, TwinAt
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Param, Scalar
 from transforms.operators.signatures import TEXT, always, not_empty
 from transforms.types import Dense, DType, Ragged
 
@@ -41,10 +41,10 @@ URL_SCHEME = Operator(
     args=_URL,
     result=_ONE,
     reference=addresses.url_scheme,
-    kernel=KernelAt(_KERNELS, "url_scheme"),
+    kernel=Imported(_KERNELS, "url_scheme"),
     cost_ns=30,
     lifts=True,
-    twin=TwinAt(_TWINS, "url_scheme"),
+    twin=Imported(_TWINS, "url_scheme"),
     example=Example(
         'hr.text("url").url_scheme()', {"url": ["HTTPS://example.com/a", "example.com/a"]}, ["https", None]
     ),
@@ -58,10 +58,10 @@ URL_HOST = Operator(
     args=_URL,
     result=_ONE,
     reference=addresses.url_host,
-    kernel=KernelAt(_KERNELS, "url_host"),
+    kernel=Imported(_KERNELS, "url_host"),
     cost_ns=90,
     lifts=True,
-    twin=TwinAt(_TWINS, "url_host"),
+    twin=Imported(_TWINS, "url_host"),
     example=Example(
         'hr.text("url").url_host()',
         {"url": ["https://ann@Shop.Example.com:8443/a", "//[2001:DB8::1]/", "example.com/a"]},
@@ -77,10 +77,10 @@ URL_REGISTERED_DOMAIN = Operator(
     args=_URL,
     result=_ONE,
     reference=_registered_domain,
-    kernel=KernelAt(_KERNELS, "url_registered_domain"),
+    kernel=Imported(_KERNELS, "url_registered_domain"),
     cost_ns=250,
     lifts=True,
-    twin=TwinAt(_TWINS, "url_registered_domain"),
+    twin=Imported(_TWINS, "url_registered_domain"),
     example=Example(
         'hr.text("url").url_registered_domain()',
         {"url": ["https://news.example.co.uk/a", "ann.github.io", "http://co.uk/", "http://203.0.113.9/"]},
@@ -96,9 +96,9 @@ URL_PATH_TOKENS = Operator(
     args=_URL,
     result=always(Ragged(DType.STRING)),
     reference=addresses.url_path_tokens,
-    kernel=KernelAt(_KERNELS, "url_path_tokens"),
+    kernel=Imported(_KERNELS, "url_path_tokens"),
     cost_ns=110,
-    twin=TwinAt(_TWINS, "url_path_tokens"),
+    twin=Imported(_TWINS, "url_path_tokens"),
     example=Example(
         'hr.text("url").url_path_tokens()',
         {"url": ["https://example.com/shoes//red%20ones/a%2Fb?size=9", "https://example.com"]},
@@ -114,11 +114,11 @@ URL_QUERY_PARAMETER = Operator(
     args=_URL,
     result=_ONE,
     reference=addresses.url_query_parameter,
-    kernel=KernelAt(_KERNELS, "url_query_parameter"),
+    kernel=Imported(_KERNELS, "url_query_parameter"),
     params=(Param("name", str, check=not_empty, doc="the parameter's name, decoded; case counts"),),
     cost_ns=110,
     lifts=True,
-    twin=TwinAt(_TWINS, "url_query_parameter"),
+    twin=Imported(_TWINS, "url_query_parameter"),
     example=Example(
         'hr.text("url").url_query_parameter("q")',
         {"url": ["https://example.com/?page=2&q=red+shoes%21&q=x", "https://example.com/?q", "https://example.com/"]},
@@ -134,14 +134,14 @@ IP_PREFIX = Operator(
     args=(Arg("address", dense=TEXT),),
     result=_ONE,
     reference=addresses.ip_prefix,
-    kernel=KernelAt(_KERNELS, "ip_prefix"),
+    kernel=Imported(_KERNELS, "ip_prefix"),
     params=(
         Param("v4_bits", int, 24, check=_bits(32), doc="leading bits kept of an IPv4 address"),
         Param("v6_bits", int, 48, check=_bits(128), doc="leading bits kept of an IPv6 address"),
     ),
     cost_ns=70,
     lifts=True,
-    twin=TwinAt(f"{_TWINS}_addresses", "ip_prefix"),
+    twin=Imported(f"{_TWINS}_addresses", "ip_prefix"),
     example=Example(
         'hr.text("ip").ip_prefix()',
         {"ip": ["203.0.113.9", "2001:DB8:0:7::1", "::ffff:198.51.100.7", "203.0.113.300"]},
@@ -157,11 +157,11 @@ DEVICE_MODEL = Operator(
     args=(Arg("device", dense=TEXT),),
     result=_ONE,
     reference=devices.device_model,
-    kernel=KernelAt(_KERNELS, "device_model"),
+    kernel=Imported(_KERNELS, "device_model"),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=130,
     lifts=True,
-    twin=TwinAt(_TWINS, "device_model"),
+    twin=Imported(_TWINS, "device_model"),
     example=Example(
         'hr.text("device").device_model()',
         {"device": ["Samsung SM-G991B/DS", "SAMSUNG-SM-G991B", "iPhone14,2", "Google Pixel 6 Build/SD1A", "Nokia 6.1"]},
@@ -177,7 +177,7 @@ JSON_EXTRACT = Operator(
     args=(Arg("document", dense=TEXT),),
     result=_ONE,
     reference=json_path.json_extract,
-    kernel=KernelAt(_KERNELS, "json_extract"),
+    kernel=Imported(_KERNELS, "json_extract"),
     params=(
         Param("path", str, check=_a_path, doc="$ and then steps .name, ['any name'] or [0]: a subset of RFC 9535"),
     ),

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from transforms.operators.declaration import Arg, Example, KernelAt, Law, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Law, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import ANY, HASHABLE, NUMERIC, at_least, first
 from transforms.types import ColumnType, Dense, DType, Ragged, Weighted
 
@@ -124,9 +124,9 @@ WEIGHTED_BY = Operator(
     args=(Arg("ids", ragged=ANY), Arg("weights", ragged=NUMERIC)),
     result=_weighted_type,
     reference=_weighted_by,
-    kernel=KernelAt(_KERNELS, "weighted_by"),
+    kernel=Imported(_KERNELS, "weighted_by"),
     cost_ns=30,
-    twin=TwinAt(_TWINS, "weighted_by"),
+    twin=Imported(_TWINS, "weighted_by"),
     example=Example(
         'hr.ragged("shops", "string").weighted_by(hr.ragged("visits", "int64"))',
         {"shops": [["a", "b"], []], "visits": [[2, 5], []]},
@@ -142,10 +142,10 @@ TERM_FREQUENCY = Operator(
     args=(Arg("items", ragged=HASHABLE),),
     result=_weighted_type,
     reference=_term_frequency,
-    kernel=KernelAt(_KERNELS, "term_frequency"),
+    kernel=Imported(_KERNELS, "term_frequency"),
     params=(Param("relative", bool, False, doc="divide by the length of the list"),),
     cost_ns=200,
-    twin=TwinAt(_TWINS, "term_frequency"),
+    twin=Imported(_TWINS, "term_frequency"),
     example=Example(
         'hr.text("title").unigrams().term_frequency()',
         {"title": ["red shoes red", None]},
@@ -161,9 +161,9 @@ IDS = Operator(
     args=(_WEIGHTED,),
     result=_ids_type,
     reference=_ids,
-    kernel=KernelAt(_KERNELS, "ids"),
+    kernel=Imported(_KERNELS, "ids"),
     cost_ns=2,
-    twin=TwinAt(_TWINS, "ids"),
+    twin=Imported(_TWINS, "ids"),
     example=Example(f"{_TOPICS}.ids()", _DEMO, [["cars", "boats"], []]),
 )
 
@@ -175,9 +175,9 @@ WEIGHTS = Operator(
     args=(_WEIGHTED,),
     result=_weights_type,
     reference=_weights,
-    kernel=KernelAt(_KERNELS, "weights"),
+    kernel=Imported(_KERNELS, "weights"),
     cost_ns=2,
-    twin=TwinAt(_TWINS, "weights"),
+    twin=Imported(_TWINS, "weights"),
     example=Example(f"{_TOPICS}.weights()", _DEMO, [[1.0, 3.0], []]),
 )
 
@@ -189,11 +189,11 @@ TOP_K = Operator(
     args=(_WEIGHTED,),
     result=first,
     reference=_top_k,
-    kernel=KernelAt(_KERNELS, "top_k"),
+    kernel=Imported(_KERNELS, "top_k"),
     params=(Param("k", int, check=at_least(1), doc="pairs kept of each list"),),
     laws=frozenset({Law.IDEMPOTENT}),
     cost_ns=100,
-    twin=TwinAt(_TWINS, "top_k"),
+    twin=Imported(_TWINS, "top_k"),
     example=Example(f"{_TOPICS}.top_k(1)", _DEMO, [[("boats", 3.0)], []]),
 )
 
@@ -205,10 +205,10 @@ SCALE_WEIGHTS = Operator(
     args=(_WEIGHTED,),
     result=first,
     reference=_scale_weights,
-    kernel=KernelAt(_KERNELS, "scale_weights"),
+    kernel=Imported(_KERNELS, "scale_weights"),
     params=(Param("factor", float, check=_factor, doc="multiplied with each weight"),),
     cost_ns=30,
-    twin=TwinAt(_TWINS, "scale_weights"),
+    twin=Imported(_TWINS, "scale_weights"),
     example=Example(f"{_TOPICS}.scale_weights(0.5)", _DEMO, [[("cars", 0.5), ("boats", 1.5)], []]),
 )
 
@@ -221,10 +221,10 @@ NORMALIZE_WEIGHTS = Operator(
     args=(_WEIGHTED,),
     result=first,
     reference=_normalize_weights,
-    kernel=KernelAt(_KERNELS, "normalize_weights"),
+    kernel=Imported(_KERNELS, "normalize_weights"),
     params=(Param("norm", str, "l1", check=_one_of(NORMS), doc="l1, l2 or max"),),
     cost_ns=60,
-    twin=TwinAt(_TWINS, "normalize_weights"),
+    twin=Imported(_TWINS, "normalize_weights"),
     example=Example(f"{_TOPICS}.normalize_weights()", _DEMO, [[("cars", 0.25), ("boats", 0.75)], []]),
 )
 
@@ -237,10 +237,10 @@ POOL = Operator(
     args=(Arg("items", ragged=NUMERIC, weighted=ANY),),
     result=_pooled_type,
     reference=_pool,
-    kernel=KernelAt(_KERNELS, "pool"),
+    kernel=Imported(_KERNELS, "pool"),
     params=(Param("how", str, "sum", check=_one_of(POOLS), doc="sum, mean, max or min"),),
     cost_ns=40,
-    twin=TwinAt(_TWINS, "pool"),
+    twin=Imported(_TWINS, "pool"),
     example=Example('hr.ragged("prices", "float64").pool("mean")', {"prices": [[1.0, 4.0], []]}, [2.5, None]),
 )
 

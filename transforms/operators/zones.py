@@ -14,9 +14,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from transforms.errors import InputError, TypeMismatch, nearest
-from transforms.operators.declaration import Arg, Example, KernelAt, Operator, Param, Params, Scalar, TwinAt, Types
+from transforms.operators.declaration import Arg, Example, Imported, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import INT64_MAX, INT64_MIN, not_empty
-from transforms.operators.timestamps import SECOND_US
+from transforms.operators.times import SECOND_US
 from transforms.types import ColumnType, Dense, DType
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ IN_ZONE = Operator(
     args=(Arg("time", dense=frozenset({DType.TIMESTAMP})),),
     result=_in_zone_type,
     reference=_in_zone,
-    kernel=KernelAt("transforms.kernels.timestamps", "in_zone"),
+    kernel=Imported("transforms.kernels.times", "in_zone"),
     params=(
         Param("zone", str, check=not_empty, doc="the zone's name in the IANA database"),
         Param(
@@ -132,7 +132,7 @@ IN_ZONE = Operator(
     ),
     cost_ns=10,
     lifts=True,
-    twin=TwinAt("transforms.twins.times", "in_zone"),
+    twin=Imported("transforms.twins.times", "in_zone"),
     example=Example(
         'hr.timestamp("time").in_zone("Europe/Berlin").hour_of_day()',
         {"time": [1_763_717_486_123_456, 1_750_000_000_000_000, None]},

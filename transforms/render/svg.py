@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from transforms.graph import Artifact, Literal, Node, RawColumn, topological
+from transforms.graphs.graph import Artifact, Literal, Node, RawColumn, topological
 from transforms.render.layout import Box, Edge, Layout, Point, lay_out
 from transforms.render.text import expression_text, node_name, node_params
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
+from transforms.graphs.graph import Artifact, Literal, Node, Operation, RawColumn, topological
+from transforms.graphs.programs import program_params
 from transforms.operators import REGISTRY
 from transforms.operators.declaration import Scalar
-from transforms.programs import program_params
 from transforms.time_range import timestamp_text
 from transforms.types import DType
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 def expression_text(root: Node, limit: int = 400) -> str:
     """``root`` as one line, such as ``hash_buckets(lower(query), buckets=100)``; longer than ``limit`` is cut.
 
-    What is not cut can be read again, as a :class:`~transforms.pattern.Pattern`.
+    What is not cut can be read again, as a :class:`~transforms.comparison.pattern.Pattern`.
     """
     return expression_texts([root], limit)[root.identity]
 

@@ -1,7 +1,7 @@
 """TensorFlow operations whose result depends on their inputs and attributes only: what a bridged graph may hold.
 
 The list was generated from the registry of the pinned TensorFlow (``candidates`` in
-``tests/transforms/test_allowed_operations.py``: not stateful, no resource, no reference, no function, no file or seed among
+``tests/transforms/twins/test_allowed_operations.py``: not stateful, no resource, no reference, no function, no file or seed among
 the attributes) and then read line by line. The candidates that were left out:
 
     memory that is not written    DynamicStitch (gaps), FakeParam, FusedBatchNorm* (spare outputs)

@@ -12,12 +12,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from transforms.analyzed_functions import AnalyzedFunction, keep_function
-from transforms.canonical import canonicalize
-from transforms.encoding import digest
+from transforms.analysis.preprocessing_functions import AnalyzedFunction, keep_function
 from transforms.errors import UnknownColumn
-from transforms.expression import Expr, apply
+from transforms.expressions.expression import Expr, apply
 from transforms.functions.packages import version_of
+from transforms.graphs.canonical import canonicalize
+from transforms.graphs.encoding import digest
 from transforms.time_range import TimeRange, moment_text
 from transforms.twins.analyzer_documents import Analyzer, analyzers_of, names_of
 from transforms.twins.canonical_graph import FORMAT, Canonical
@@ -48,7 +48,7 @@ def bridged(
     *,
     narrow: bool = False,
 ) -> dict[str, Expr]:
-    """See :func:`transforms.preprocessing.from_preprocessing_fn`.
+    """See :func:`transforms.twins.preprocessing.from_preprocessing_fn`.
 
     With ``narrow`` every output of shape [rows, 1] is a dense column; else those are that read a column of that shape.
     """
@@ -77,7 +77,7 @@ class _Given(dict[str, Any]):
 
 
 def from_saved(path: str, columns: Mapping[str, Expr], ways: Ways) -> dict[str, Expr]:
-    """See :func:`transforms.preprocessing.from_transform_output`."""
+    """See :func:`transforms.twins.preprocessing.from_transform_output`."""
     function, signature = saved_function(path)
     if missing := sorted(set(signature) - set(columns)):
         raise UnknownColumn("the analysed function reads columns that were not given", value=", ".join(missing),
@@ -207,7 +207,7 @@ class _Tracing:
         return [analyzer for name, analyzer in self._analyzers.items() if name in found]
 
     def _analyzed(self, outputs: Mapping[str, _Output]) -> dict[str, Expr]:
-        """The outputs that wait for an analysis: each an expression that :mod:`transforms.full_pass` resolves."""
+        """The outputs that wait for an analysis: each an expression that :mod:`transforms.analysis.full_pass` resolves."""
         needed = self._reached_analyzers([ref for output in outputs.values() for ref in output.refs])
         if self._over is None:
             raise NotBridged(

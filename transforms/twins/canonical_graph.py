@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.encoding import digest
+from transforms.graphs.encoding import digest
 from transforms.twins.inlined_graph import BODY, FLOATS, Graph, Ref, Vertex, element
 
 FORMAT = "headrace.tensorflow_graph/1"

@@ -19,7 +19,7 @@ from google.protobuf import json_format
 from tensorflow.core.framework import resource_handle_pb2, tensor_pb2, types_pb2
 from tensorflow.python.framework import ops
 
-from transforms.encoding import digest
+from transforms.graphs.encoding import digest
 from transforms.twins.allowed_operations import CONTROL_FLOW, TABLE_READS
 from transforms.twins.inlined_graph import PASSING_ON, Graph, Ref, Vertex, constant_vertex
 from transforms.twins.refusals import UNWRITTEN_TABLE, NotBridged, next_step

@@ -21,9 +21,9 @@ from typing import Any
 import tensorflow as tf
 
 from transforms.errors import InputError
-from transforms.graph import Node, Operation, RawColumn, raw_columns, topological
+from transforms.graphs.artifacts import Artifacts, no_artifacts
+from transforms.graphs.graph import Node, Operation, RawColumn, raw_columns, topological
 from transforms.operators import REGISTRY
-from transforms.plan import Artifacts, no_artifacts
 from transforms.twins.graph import compute
 from transforms.twins.tables import kept_tables
 from transforms.twins.tensors import ELEMENT, DenseTensor, TensorColumn, VectorTensor, WeightedTensor, rows_of

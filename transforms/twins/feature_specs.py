@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from transforms.errors import InputError
-from transforms.expression import Expr, column, ragged, vector
+from transforms.expressions.expression import Expr, column, ragged, vector
 from transforms.types import DType
 
 _ELEMENT = {tf.string: DType.STRING, tf.int64: DType.INT64, tf.float32: DType.FLOAT32}

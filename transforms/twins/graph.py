@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from transforms.errors import InputError
-from transforms.graph import Artifact, Literal, Node, Operation, RawColumn, topological
+from transforms.graphs.artifacts import Artifacts, no_artifacts
+from transforms.graphs.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.operators import REGISTRY, Operator
 from transforms.operators.declaration import Scalar
-from transforms.plan import Artifacts, no_artifacts
 from transforms.render import expression_text
 from transforms.twins import floats
 from transforms.twins.tensors import (
@@ -23,8 +23,11 @@ from transforms.twins.tensors import (
     TensorColumn,
     VectorTensor,
     WeightedTensor,
+    both,
+    emptied,
     from_arrow,
     rows_of,
+    zeroed,
 )
 from transforms.types import ColumnType, Dense, Ragged
 
@@ -71,7 +74,7 @@ def _value(
 
 
 def _with_one_nan(column: TensorColumn) -> TensorColumn:
-    """A raw column as :mod:`transforms.nans` reads it."""
+    """A raw column as :mod:`transforms.columns.nans` reads it."""
     match column:
         case DenseTensor() | VectorTensor():
             return replace(column, values=floats.with_one_nan(column.values))
@@ -138,20 +141,3 @@ def _with_nulls(column: TensorColumn, valid: tf.Tensor | None) -> TensorColumn:
             return replace(column, values=zeroed(column.values, valid[:, tf.newaxis]))
         case _:
             return column
-
-
-def both(a: tf.Tensor | None, b: tf.Tensor | None) -> tf.Tensor | None:
-    """Where both masks hold; None stands for everywhere."""
-    if a is None or b is None:
-        return b if a is None else a
-    return a & b
-
-
-def zeroed(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """``values`` where ``valid``, elsewhere zero, False or the empty text."""
-    return tf.where(valid, values, tf.zeros([], values.dtype))
-
-
-def emptied(lists: tf.RaggedTensor, valid: tf.Tensor) -> tf.RaggedTensor:
-    """The same lists, those where ``valid`` is False emptied."""
-    return tf.ragged.boolean_mask(lists, lists.with_values(tf.gather(valid, lists.value_rowids())))

@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework import function_def_to_graph, op_def_registry
 
-from transforms.encoding import digest
+from transforms.graphs.encoding import digest
 from transforms.twins.allowed_operations import CALLBACKS, CALLS
 from transforms.twins.refusals import UNWRITABLE, NotBridged, check_operation
 

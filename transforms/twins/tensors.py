@@ -74,6 +74,23 @@ def rows_of(column: TensorColumn) -> tf.Tensor:
             raise DataError("constants have no rows", value=type(column).__name__)
 
 
+def both(a: tf.Tensor | None, b: tf.Tensor | None) -> tf.Tensor | None:
+    """Where both masks hold; None stands for everywhere."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
+
+
+def zeroed(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """``values`` where ``valid``, elsewhere zero, False or the empty text."""
+    return tf.where(valid, values, tf.zeros([], values.dtype))
+
+
+def emptied(lists: tf.RaggedTensor, valid: tf.Tensor) -> tf.RaggedTensor:
+    """The same lists, those where ``valid`` is False emptied."""
+    return tf.ragged.boolean_mask(lists, lists.with_values(tf.gather(valid, lists.value_rowids())))
+
+
 def from_arrow(array: pa.Array, column_type: ColumnType) -> TensorColumn:
     """An Arrow array of ``arrow_type(column_type)`` as tensors."""
     match column_type:

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from transforms.operators.timestamps import (
+from transforms.operators.times import (
     CYCLE_DAYS,
     CYCLE_YEARS,
     DAY_US,

@@ -14,17 +14,17 @@ import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow.core.framework import graph_pb2, types_pb2
 
-from transforms.columns import Array, Column, Numbers, RaggedItems, Strings, Vectors, from_arrow, to_arrow
+from transforms.columns.columns import Array, Column, Numbers, RaggedItems, Strings, Vectors, from_arrow
 from transforms.errors import DataError, InputError
 from transforms.functions.errors import OtherPackageVersion
 from transforms.functions.run import array_of, python_value
+from transforms.kernels.arrow import to_arrow
 from transforms.kernels.spans import gather_spans
 from transforms.twins.allowed_operations import STORED
 from transforms.twins.canonical_graph import FORMAT
-from transforms.twins.graph import both, emptied, zeroed
 from transforms.twins.refusals import NotBridged, next_step
 from transforms.twins.tables import tables_of
-from transforms.twins.tensors import ELEMENT, DenseTensor, VectorTensor, rows_of
+from transforms.twins.tensors import ELEMENT, DenseTensor, VectorTensor, both, emptied, rows_of, zeroed
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, arrow_type, type_from_document
 
 #: Rows are padded to a multiple of this, so that each is computed by the same vector instructions wherever it stands.

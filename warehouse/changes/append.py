@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,21 +14,21 @@ import pyarrow.types as pat
 from sqlalchemy import Connection, insert, select
 
 from transforms.errors import DataError, InputError
-from warehouse import schema
+from warehouse.catalog import schema
 from warehouse.changes.keys import Ints
 from warehouse.changes.outcome import Change, Recompute, Touched, find_recomputes
 from warehouse.changes.publish import begin_version, require_files
 from warehouse.changes.unique import unseen_rows
 from warehouse.changes.values import GivenRows, Source, plain_column, read_values, source_name, table_type
-from warehouse.digests import table_digests
-from warehouse.manifests import PlacedFragment, current_fragments, get_table, with_absent
-from warehouse.parquet_files import OnInvalidText, check_drift, invalid_text_rule, read_fragments
-from warehouse.partitions import partition_range, refuse_overlaps
-from warehouse.reader import read_raw
-from warehouse.scan import refuse_half_imports
-from warehouse.stored_file import StoredFile
-from warehouse.table import ColumnSchema, Fragment, Table, fragment_identity
-from warehouse.table_versions import ChangeNote, Entry, write_fragments, write_manifests
+from warehouse.files.digests import table_digests
+from warehouse.storage.stored_file import StoredFile
+from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table, with_absent
+from warehouse.tables.parquet import OnInvalidText, check_drift, invalid_text_rule, read_fragments
+from warehouse.tables.partitions import partition_range, refuse_overlaps
+from warehouse.tables.raw import read_raw
+from warehouse.tables.scan import refuse_half_imports
+from warehouse.tables.table import ColumnSchema, Fragment, Table, fragment_identity
+from warehouse.tables.versions import ChangeNote, Entry, write_fragments, write_manifests
 from warehouse.warehouse import Warehouse
 
 ROW_GROUP_ROWS = 131_072
@@ -74,9 +75,8 @@ def append_rows(
     if not split:
         return _nothing_new(known, dry_run, _repeated_note(repeated, unique_by))
     late = [_Late(known, key, part, warehouse.config.read_threads) for key, part in split.items()]
-    contents = {(placed.partition, placed.fragment.fragment_id) for placed in standing}
-    new = [one for one in late if one.path not in paths and (one.partition, one.identity) not in contents]
-    again = sum(one.rows.num_rows for one in late) - sum(one.rows.num_rows for one in new)
+    new = _not_there_yet(late, standing, paths)
+    again = _row_count(late) - _row_count(new)
     if not new:
         raise InputError("these rows are in the table already", where=names, value=f"rows: {again:,}",
                          next_step=f"headrace table history {table} says when they came")  # fmt: skip
@@ -86,19 +86,13 @@ def append_rows(
     version = known.version
     if not dry_run:
         version = _commit(warehouse, known, standing, new, placed_files, names, why)
-    return Change(
-        table=table,
-        kind="append",
+    return replace(
+        _nothing_new(known, dry_run, (*_repeated_note(repeated, unique_by), *_notes(again, replaced))),
         version=version,
         changed=True,
-        dry_run=dry_run,
-        rows=sum(one.rows.num_rows for one in new),
+        rows=_row_count(new),
         fragments=sum(map(len, fragments)),
         partitions=tuple(one.partition for one in new),
-        columns=(),
-        added_columns=(),
-        unknown_keys=0,
-        notes=(*_repeated_note(repeated, unique_by), *_notes(again, replaced)),
         recompute=recompute,
     )
 
@@ -159,6 +153,16 @@ def _nothing_new(table: Table, dry_run: bool, notes: tuple[str, ...]) -> Change:
                   recompute=())  # fmt: skip
 
 
+def _not_there_yet(late: Sequence[_Late], standing: Sequence[PlacedFragment], paths: Set[str]) -> list[_Late]:
+    """Those that no file of the table holds."""
+    contents = {(placed.partition, placed.fragment.fragment_id) for placed in standing}
+    return [one for one in late if one.path not in paths and (one.partition, one.identity) not in contents]
+
+
+def _row_count(late: Sequence[_Late]) -> int:
+    return sum(one.rows.num_rows for one in late)
+
+
 def _recomputes(
     warehouse: Warehouse, table: Table, new: Sequence[_Late], fragments: Sequence[tuple[Fragment, ...]]
 ) -> tuple[Recompute, ...]:
@@ -216,8 +220,7 @@ def _commit(
     source: str,
     why: str,
 ) -> int:
-    rows = sum(one.rows.num_rows for one in new)
-    note = ChangeNote("append", (), rows, sum(len(found) for _, found in placed_files), source, why)
+    note = ChangeNote("append", (), _row_count(new), sum(len(found) for _, found in placed_files), source, why)
 
     def publish(connection: Connection) -> int:
         require_files(warehouse.storage, [file.path for file, _ in placed_files], table.name)

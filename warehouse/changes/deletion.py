@@ -14,14 +14,14 @@ from warehouse.changes.outcome import Change
 from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
 from warehouse.changes.sources import EventKeys
 from warehouse.changes.values import Source, parse_literal, plain_column, read_values, source_name
-from warehouse.digests import column_digest
-from warehouse.manifests import DELETED, PlacedFragment, current_fragments, get_table
-from warehouse.overlay_files import read_deletions
-from warehouse.parquet_files import check_columns
-from warehouse.reader import read_raw
-from warehouse.storage import Storage
-from warehouse.table import Overlay, Table
-from warehouse.table_versions import ChangeNote
+from warehouse.files.digests import column_digest
+from warehouse.storage.storage import Storage
+from warehouse.tables.manifests import DELETED, PlacedFragment, current_fragments, get_table
+from warehouse.tables.overlays import read_deletions
+from warehouse.tables.parquet import check_columns
+from warehouse.tables.raw import read_raw
+from warehouse.tables.table import Overlay, Table
+from warehouse.tables.versions import ChangeNote
 from warehouse.warehouse import Warehouse
 
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from transforms.graph import Node, raw_columns
+from transforms.graphs.graph import Node, raw_columns
 from transforms.render import expression_text
 from warehouse.config import WarehouseConfig
-from warehouse.enqueue import survey
-from warehouse.keeping import Market
-from warehouse.manifests import PlacedFragment, current_fragments, get_table
-from warehouse.matching import Action
-from warehouse.models import all_models, stored_inputs
-from warehouse.submit import blocks
-from warehouse.table import Fragment
-from warehouse.table_versions import ChangeKind
+from warehouse.matching.match import Action
+from warehouse.matching.plan_context import Market
+from warehouse.matching.submit import blocks
+from warehouse.matching.survey import survey
+from warehouse.models.models import all_models, stored_inputs
+from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.tables.table import Fragment
+from warehouse.tables.versions import ChangeKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,17 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection, select
 
 from transforms.errors import InputError
-from warehouse import schema
-from warehouse.catalog import chunks
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks
 from warehouse.changes.outcome import Change, Touched, find_recomputes
 from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
 from warehouse.changes.sources import AlignedValues, KeyedValues, ValueSource
 from warehouse.changes.values import GivenRows, Source, plain_column, source_name, table_type
-from warehouse.digests import column_digest
-from warehouse.manifests import PlacedFragment, current_fragments, get_table
-from warehouse.reader import read_raw
-from warehouse.table import ColumnSchema, Overlay, Table, absent_digest
-from warehouse.table_versions import ChangeKind, ChangeNote
+from warehouse.files.digests import column_digest
+from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.tables.raw import read_raw
+from warehouse.tables.table import ColumnSchema, Overlay, Table, absent_digest
+from warehouse.tables.versions import ChangeKind, ChangeNote
 from warehouse.warehouse import Warehouse
 
 

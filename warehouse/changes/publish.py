@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlalchemy import Connection, insert, update
 
-from warehouse import schema
-from warehouse.arrow_file import write_arrow_file
+from warehouse.catalog import schema
 from warehouse.errors import MissingFile
-from warehouse.manifests import PlacedFragment, columns_document
-from warehouse.memo_file import SUFFIX, MemoFile
-from warehouse.own_files import OVERLAYS
-from warehouse.storage import Storage
-from warehouse.table import ColumnSchema, Fragment, Table
-from warehouse.table_versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
+from warehouse.files.arrow_file import write_arrow_file
+from warehouse.files.column_files import MemoFile
+from warehouse.storage.layout import OVERLAYS, SUFFIX
+from warehouse.storage.storage import Storage
+from warehouse.tables.manifests import PlacedFragment, columns_document
+from warehouse.tables.table import ColumnSchema, Fragment, Table
+from warehouse.tables.versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
 from warehouse.warehouse import Warehouse
 
 

@@ -21,11 +21,11 @@ from warehouse.changes.values import (
     source_name,
     table_type,
 )
-from warehouse.manifests import PlacedFragment
-from warehouse.parquet_files import read_whole, row_count
-from warehouse.reader import read_raw
-from warehouse.storage import Storage
-from warehouse.table import ColumnSchema, Table
+from warehouse.storage.storage import Storage
+from warehouse.tables.manifests import PlacedFragment
+from warehouse.tables.parquet import read_whole, row_count
+from warehouse.tables.raw import read_raw
+from warehouse.tables.table import ColumnSchema, Table
 
 
 @dataclass(frozen=True)

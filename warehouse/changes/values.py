@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
+from transforms.columns.arrays import one_array
 from transforms.errors import DataError, InputError, TypeMismatch
-from warehouse.arrow_names import parse_arrow_type
-from warehouse.digests import logical_type
-from warehouse.parquet_files import OnInvalidText, check_columns, read_whole, refuse_invalid_text
-from warehouse.storage import Storage
-from warehouse.table import ColumnSchema, Table
+from warehouse.files.digests import logical_type
+from warehouse.storage.storage import Storage
+from warehouse.tables.arrow_types import parse_arrow_type
+from warehouse.tables.parquet import OnInvalidText, check_columns, read_whole, refuse_invalid_text
+from warehouse.tables.table import ColumnSchema, Table
 
 _FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
     ("bool", pat.is_boolean),
@@ -80,9 +81,7 @@ def plain_type(stored: pa.DataType) -> pa.DataType:
 def plain_column(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType, where: str) -> pa.Array:
     """``column`` as one array of type ``wanted``. Raises :class:`TypeMismatch` when values do not fit or are of
     another kind: text is not read as numbers, nor numbers as booleans."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    array = one_array(column)
     if pat.is_dictionary(array.type):
         array = array.dictionary_decode()
     if array.type == wanted:

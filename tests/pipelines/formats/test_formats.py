@@ -15,7 +15,7 @@ import pytest
 from pipelines.errors import NoLogFiles, OutputTaken, TooManyRejects, UnknownFormat
 from pipelines.formats import FormatOptions, prepare
 from pipelines.formats.movielens import TRAIN_HOURS, pseudo_times, title_years
-from pipelines.import_report import ImportReport
+from pipelines.ingest.report import ImportReport
 from transforms.errors import InputError
 
 GLOBO_HEADER = (

@@ -14,20 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import transforms.expression as hr
-from pipelines.encoded_result import decode_line
-from pipelines.fragment_work import ComponentOutcome, FragmentResult, FragmentWork
+import transforms.expressions.expression as hr
+from pipelines.fragments.encoded_result import decode_line
+from pipelines.fragments.work import ComponentOutcome, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import ChildProcesses
-from pipelines.work_in_hand import group_by_fragment
+from pipelines.worker.job_committer import group_by_fragment
 from tests.pipelines.scenes import fill, open_home
-from tests.processes import PATIENCE_SECS
-from transforms.expression import Expr
+from tests.support.processes import PATIENCE_SECS
+from transforms.expressions.expression import Expr
+from transforms.expressions.model import Model
 from transforms.functions import PythonFunction, op
 from transforms.functions.sources import source_of_function
-from transforms.model import Model
-from warehouse.queue import lease_tasks
+from warehouse.queue.lease import lease_tasks
 
 ROWS = 400
 BAD, OTHER_BAD = 123, 321

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import transforms.expression as hr
-from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import ComponentOutcome, FragmentWork
+import transforms.expressions.expression as hr
+from pipelines.fragments.run import PlanCache, memoize_fragment
+from pipelines.fragments.work import ComponentOutcome, FragmentWork
 from pipelines.isolation import memoizing
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious
@@ -33,11 +33,11 @@ from tests.pipelines.isolation.scenes import (
     write_events,
 )
 from transforms.errors import StorageError
+from transforms.execution.plan import compile_plan
 from transforms.functions import op
-from transforms.graph import component_from_document
-from transforms.plan import compile_plan
-from warehouse.failures import Failure
-from warehouse.storage import Storage
+from transforms.graphs.graph import component_from_document
+from warehouse.queue.failures import Failure
+from warehouse.storage.storage import Storage
 
 MOOD = hr.text("mood")
 
@@ -204,15 +204,15 @@ def test_components_that_need_too_much_only_together_are_computed_in_parts(
     assert 1 < len(result.files) < 12
     for name, outcome in outcomes.items():
         assert result.file_of(outcome).path == outcome.path
-        (array,) = _columns(tmp_path, outcome)
+        (array,) = _columns(tmp_path, outcome, result.file_of(outcome).checksum)
         assert set(array.to_pylist()) == {name[-1] * 300_000}
 
 
-def _columns(tmp_path: Path, outcome: ComponentOutcome) -> list[pa.Array]:
-    from warehouse.memo_file import read_memo_columns
+def _columns(tmp_path: Path, outcome: ComponentOutcome, checksum: str) -> list[pa.Array]:
+    from warehouse.files.memo_file import read_memo_file
 
     storage = Storage(str(tmp_path / "home"))
-    return list(read_memo_columns(storage, outcome.path, {outcome.column: outcome.checksum}).values())
+    return list(read_memo_file(storage, outcome.path, [outcome.column], checksum).values())
 
 
 def test_components_that_were_guilty_once_do_not_hold_up_their_neighbours_again(
@@ -278,7 +278,7 @@ def test_a_defect_that_one_component_brings_about_is_its_failure_alone(
     assert failure is not None
     assert (failure.kind, failure.exception, failure.sample) == ("defect", "TypeError", "")
     assert re.fullmatch(
-        r"TypeError: 'NoneType' object is not callable, at warehouse/memo_file.py:\d+ in write_memo_file, called at .*",
+        r"TypeError: 'NoneType' object is not callable, at warehouse/files/memo_file.py:\d+ in write_memo_file, called at .*",
         failure.error,
     )
     assert "Traceback (most recent call last)" in caplog.text

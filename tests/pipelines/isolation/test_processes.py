@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from pipelines.errors import ChildrenLost
-from pipelines.fragment_run import PlanCache, memoize_fragment
-from pipelines.fragment_work import FragmentResult, FragmentWork
+from pipelines.fragments.board import Phase, Place
+from pipelines.fragments.run import PlanCache, memoize_fragment
+from pipelines.fragments.work import FragmentResult, FragmentWork
 from pipelines.isolation.answer import Answered
-from pipelines.isolation.board import Phase, Place
 from pipelines.isolation.memoizing import Notorious
 from pipelines.isolation.processes import ChildProcesses, Ended, child_processes
 from pipelines.isolation.server import UNKNOWN_STATUS
@@ -39,7 +39,7 @@ from tests.pipelines.isolation.scenes import (
 )
 from tests.pipelines.scenes import REPOSITORY
 from transforms.functions import op
-from warehouse.storage import Storage
+from warehouse.storage.storage import Storage
 
 NOTHING = {"do": "nothing that there is"}
 
@@ -213,7 +213,7 @@ from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.memoizing import Notorious, memoize_isolated
 from pipelines.isolation.processes import child_processes
 from tests.pipelines.isolation import scenes
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 home, (work,) = scenes.leased(Path(sys.argv[1]), scenes.made({"bad": getattr(scenes, sys.argv[2])(hr.text("mood"))}))
 with child_processes().child(scenes.LIMITS):
     pass  # one that waits, beside the one that works

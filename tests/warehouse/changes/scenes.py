@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse import Warehouse
-from warehouse.manifests import PlacedFragment, current_fragments, get_table
-from warehouse.overlay_files import live_mask
-from warehouse.reader import read_raw
+from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.tables.overlays import live_mask
+from warehouse.tables.raw import read_raw
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = 6

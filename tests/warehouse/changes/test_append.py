@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.changes.scenes import START, column, events, placed, save, version
 from tests.warehouse.scenes import work
 from transforms.errors import Busy, DataError, HeadraceError, InputError, TypeMismatch, UnknownColumn
-from transforms.model import Model
+from transforms.expressions.model import Model
 from warehouse import Warehouse, queue_missing, register_table, submit_model
 from warehouse.changes.append import append_rows
 from warehouse.changes.deletion import delete_rows

@@ -15,18 +15,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.changes.naive import GROUP_ROWS, SCHEMA, SPAM, WORDS, NaiveFragment, NaiveTable, Row, to_table
 from tests.warehouse.scenes import Clock, compute
-from transforms.graph import raw_columns
-from transforms.model import Model
-from transforms.plan import compile_plan
+from transforms.execution.plan import compile_plan
+from transforms.expressions.model import Model
+from transforms.graphs.graph import raw_columns
 from warehouse import (
     ReadSolution,
     Storage,
     Warehouse,
     WarehouseConfig,
-    commit_memo,
+    commit_memos,
     lease_tasks,
     queue_missing,
     read_fragment,
@@ -38,8 +38,8 @@ from warehouse import (
 from warehouse.changes.append import append_rows
 from warehouse.changes.deletion import delete_rows
 from warehouse.changes.overlay import fix_columns, overlay_columns
-from warehouse.manifests import current_fragments, get_table
-from warehouse.overlay_files import live_mask
+from warehouse.tables.manifests import current_fragments, get_table
+from warehouse.tables.overlays import live_mask
 
 SEEDS = st.integers(0, 10**6)
 MOST_HOURS = 3
@@ -230,7 +230,7 @@ class ChangesMachine(RuleBasedStateMachine):
         while tasks := lease_tasks(self.warehouse, "w", limit=50):
             for task in tasks:
                 written = compute(self.warehouse, task)
-                assert commit_memo(self.warehouse, task, written)
+                assert commit_memos(self.warehouse, [(task, written)])[0]
                 found[names[task.fingerprint]] = found.get(names[task.fingerprint], 0) + written.rows
         assert found == expected
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.processes import PATIENCE_SECS
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.changes.scenes import column, events, overlay_files, save, version
 from tests.warehouse.scenes import Clock, start
 from warehouse import Warehouse, collect_garbage

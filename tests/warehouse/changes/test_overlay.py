@@ -10,17 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import transforms.expression as hr
+import transforms.expressions.expression as hr
 from tests.warehouse.changes.scenes import column, overlay_files, placed, save, version
 from tests.warehouse.scenes import Clock, work
 from transforms.errors import DataError, HeadraceError, InputError, TypeMismatch, UnknownColumn
-from transforms.model import Model
+from transforms.expressions.model import Model
 from warehouse import Warehouse, explain_model, queue_missing, register_table, submit_model
 from warehouse.changes.overlay import fix_columns, overlay_columns
 from warehouse.errors import CatalogBusy, CorruptFile, OverlayDamaged, UnknownTable
-from warehouse.history import table_history
-from warehouse.memo_file import write_memo_file
-from warehouse.table import content_of
+from warehouse.files.memo_file import write_memo_file
+from warehouse.tables.history import table_history
+from warehouse.tables.table import content_of
 
 F32 = pa.float32()
 

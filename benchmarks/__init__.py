@@ -1,0 +1,1 @@
+"""The measurements that README and docs quote: ``python -m benchmarks.many_models``, from the repository's root."""

@@ -1,0 +1,100 @@
+"""Headrace's side of the measurements: one compiled plan over the row groups of a Parquet file, with threads or on Beam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.support.harness import THREADS
+from transforms.execution.memory import keep_freed_memory
+from transforms.execution.plan import Plan, compile_plan
+from transforms.graphs.graph import Node, component_document, component_from_document
+
+
+def run_in_process(components: Mapping[str, Node], source: Path, target: Path) -> None:
+    """Row groups are read, computed and handed to the writer by as many threads as there are cores."""
+    keep_freed_memory()
+    groups = RowGroups(source, compile_plan(components))
+    with ThreadPoolExecutor(THREADS) as pool:
+        _write(pool.map(groups.computed, range(groups.count)), target)
+
+
+def run_on_beam(components: Mapping[str, Node], source: Path, target: Path) -> None:
+    """The same on Beam's DirectRunner, in the shape of the memoize job: a row group an element, a file an element."""
+    import apache_beam as beam
+
+    from pipelines.runners.runner import RunnerOptions, run_pipeline
+
+    target.mkdir()
+    documents = {name: component_document(root) for name, root in components.items()}
+    count = pq.read_metadata(source).num_row_groups
+    step = _on_beam(documents, str(source), str(target))
+
+    def build(pipeline: Any) -> None:
+        _ = pipeline | beam.Create(range(count), reshuffle=False) | beam.ParDo(step)
+
+    run_pipeline(build, RunnerOptions(), one_step=True)
+
+
+def _on_beam(documents: Mapping[str, Mapping[str, Any]], source: str, target: str) -> Any:
+    from pipelines.runners.bundle_threads import BundleThreads
+    from pipelines.runners.runner import RunnerOptions
+
+    class ComputeRowGroup(BundleThreads):
+        def setup(self) -> None:
+            keep_freed_memory()
+            roots = {name: component_from_document(document) for name, document in documents.items()}
+            self.groups = RowGroups(Path(source), compile_plan(roots))
+
+        def work(self, group: int) -> None:
+            _write(iter([self.groups.computed(group)]), Path(target) / f"{group:06d}.arrow")
+
+        def emit(self, result: None) -> list[None]:
+            return []
+
+    return ComputeRowGroup(RunnerOptions().threads)
+
+
+class RowGroups:
+    """The row groups of a Parquet file, and a plan over each."""
+
+    def __init__(self, source: Path, plan: Plan) -> None:
+        self.source, self.plan = source, plan
+        self.metadata = pq.read_metadata(source)
+        self.count = self.metadata.num_row_groups
+        self.names = [column.name for column in plan.columns]
+        self.coded = _dictionary_columns(self.metadata.row_group(0)) if self.count else []
+
+    def read(self, group: int) -> pa.Table:
+        """The columns that the plan needs."""
+        file = pq.ParquetFile(self.source, metadata=self.metadata, read_dictionary=self.coded)
+        return file.read_row_group(group, columns=self.names, use_threads=False)
+
+    def computed(self, group: int) -> pa.RecordBatch:
+        """The plan's columns."""
+        result = self.plan.run(self.read(group))
+        assert not result.failures, result.failures
+        return pa.record_batch(result.columns)
+
+
+def _dictionary_columns(group: pq.RowGroupMetaData) -> list[str]:
+    """Text columns that take so few bytes a value that they must be stored as codes of a small dictionary."""
+    columns = (group.column(i) for i in range(group.num_columns))
+    return [
+        column.path_in_schema
+        for column in columns
+        if column.physical_type == "BYTE_ARRAY" and column.total_uncompressed_size < 6 * column.num_values
+    ]
+
+
+def _write(batches: Iterator[pa.RecordBatch], target: Path) -> None:
+    first = next(batches)
+    with pa.OSFile(str(target), "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+        writer.write_batch(first)
+        for batch in batches:
+            writer.write_batch(batch)

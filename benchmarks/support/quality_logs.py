@@ -1,0 +1,158 @@
+"""Logs for measuring what default options give: four public ones, and two that are made up here.
+
+The made-up ones are what newcomers bring: a small log of app-install ads with a rare label, and a log of coupons with
+numbers as they are (prices in cents, seconds) and ids that hardly repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.model_file import load_models
+from pipelines.formats import FormatOptions, prepare
+from transforms.expressions.expression import cross, float32, int64, text, timestamp
+from transforms.expressions.model import Model
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+START = datetime(2026, 5, 4, tzinfo=UTC)
+
+Columns = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QualityLog:
+    """One log: ``write(folder)`` writes its table, ``model()`` gives what is trained; the last ``test_share`` tests."""
+
+    name: str
+    write: Callable[[Path], object]
+    model: Callable[[], Model]
+    test_share: float = 0.2
+    table: str = "log"
+
+
+def public_logs(data: Path) -> tuple[QualityLog, ...]:
+    """The four logs under ``data``; of the two large ones a slice of some 200,000 rows."""
+
+    def log(name: str, source: Path, model: str, limit: int | None = None, share: float = 0.2) -> QualityLog:
+        return QualityLog(
+            name,
+            lambda folder: prepare(
+                name, str(source), str(folder), FormatOptions(limit=limit, rejects=f"{folder}.rejects")
+            ),
+            lambda: next(each for each in load_models(EXAMPLES / f"{name}.py") if each.name == model),
+            share,
+            name,
+        )
+
+    return (
+        log("globo", data / "globo", "news_ctr", 24),
+        log("movielens", data / "ml1m", "movie_ctr", 600),
+        log("criteo", data / "criteo", "display_ctr"),
+        log("obd", data / "obd", "fashion_ctr", share=0.3),
+    )
+
+
+def write_hours(folder: Path, times: np.ndarray, columns: Columns) -> None:
+    """Events in hourly partitions; ``times`` are seconds since :data:`START`, ascending."""
+    at = int(START.timestamp() * 1e6) + (times * 1e6).astype(np.int64)
+    table = pa.table({"time": pa.array(at, pa.timestamp("us", tz="UTC")), **columns})
+    hours = (times // 3600).astype(np.int64)
+    for hour in np.unique(hours):
+        moment = START + timedelta(hours=int(hour))
+        place = folder / f"date={moment:%Y-%m-%d}" / f"hour={moment:%H}"
+        place.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table.filter(pa.array(hours == hour)), place / "part.parquet")
+
+
+def _draw(odds: np.ndarray, source: np.random.Generator) -> pa.Array:
+    return pa.array((source.random(len(odds)) < 1 / (1 + np.exp(-odds))).astype(np.int64))
+
+
+def write_installs(folder: Path, rows: int = 5_000, seed: int = 3) -> None:
+    """App-install ads: one in fifty impressions installs, by publisher, country, device and hour."""
+    source = np.random.default_rng(seed)
+    times = np.sort(source.random(rows)) * 3600 * 48
+    publisher = np.minimum(source.zipf(1.3, rows), 300)
+    country = np.minimum(source.zipf(1.6, rows), 40)
+    device = source.integers(0, 120, rows)
+    battery = source.integers(1, 101, rows)
+    session_ms = source.lognormal(10, 1.5, rows)
+    taste = source.normal(size=500)
+    hour = (times // 3600 % 24).astype(np.int64)
+    odds = -4.6 + 0.8 * taste[publisher] + 0.6 * taste[300 + country] + 0.4 * np.sin(hour / 24 * 2 * np.pi)
+    odds += 0.35 * (np.log(session_ms) - 10) + 0.3 * taste[350 + device]
+    columns = {
+        "publisher": pa.array([f"pub-{i}" for i in publisher]),
+        "country": pa.array([f"C{i}" for i in country]),
+        "device": pa.array([f"device {i}" for i in device]),
+        "battery": pa.array(battery),
+        "session_ms": pa.array(session_ms, pa.float32()),
+        "installed": _draw(odds, source),
+    }
+    write_hours(folder, times, columns)
+
+
+def installs_model() -> Model:
+    """Ids hashed, numbers as they are."""
+    made = Model("install_rate", client="apps", label="installed")
+    for name, buckets in (("publisher", 1_000), ("country", 200), ("device", 1_000)):
+        made.input(name, text(name).hash_buckets(buckets))
+    made.input("publisher_x_country", cross(text("publisher"), text("country"), buckets=20_000))
+    made.input("battery", int64("battery"))
+    made.input("session_ms", float32("session_ms"))
+    made.input("hour", timestamp("time").hour_of_day())
+    return made
+
+
+def write_coupons(folder: Path, rows: int = 40_000, seed: int = 4) -> None:
+    """Coupons: prices in cents, seconds of validity, users and coupons that are mostly seen a few times."""
+    source = np.random.default_rng(seed)
+    times = np.sort(source.random(rows)) * 3600 * 96
+    users, coupons = 15_000, 4_000
+    user = source.integers(0, users, rows)
+    coupon = np.minimum(source.zipf(1.15, rows), coupons) - 1
+    price = np.round(source.lognormal(9, 1.0, coupons))[coupon]
+    discount = source.integers(1, 100, coupons)[coupon]
+    valid_secs = source.integers(1, 180, coupons)[coupon] * 86_400
+    genre = source.integers(0, 13, coupons)[coupon]
+    area = source.integers(0, 47, users)[user]
+    liking, quality = source.normal(size=users), source.normal(size=coupons)
+    wish = source.normal(size=(users, 13))
+    odds = -3.4 + 0.5 * liking[user] + 0.5 * quality[coupon] + 0.6 * wish[user, genre]
+    odds += 0.02 * (discount - 50) - 0.5 * (np.log(price) - 9) + 0.3 * (area == genre)
+    columns = {
+        "user": pa.array([f"{i:032x}" for i in user]),
+        "coupon": pa.array([f"c{i:06d}" for i in coupon]),
+        "genre": pa.array([f"genre {i}" for i in genre]),
+        "area": pa.array([f"area {i}" for i in area]),
+        "price_cents": pa.array(price.astype(np.int64), mask=source.random(rows) < 0.02),
+        "discount_percent": pa.array(discount),
+        "valid_secs": pa.array(valid_secs, mask=source.random(rows) < 0.1),
+        "bought": _draw(odds, source),
+    }
+    write_hours(folder, times, columns)
+
+
+def coupons_model() -> Model:
+    """Ids hashed into many buckets, numbers as they are."""
+    made = Model("purchase_rate", client="coupons", label="bought")
+    for name, buckets in (("user", 50_000), ("coupon", 20_000), ("genre", 100), ("area", 100)):
+        made.input(name, text(name).hash_buckets(buckets))
+    made.input("user_x_genre", cross(text("user"), text("genre"), buckets=200_000))
+    for name in ("price_cents", "discount_percent", "valid_secs"):
+        made.input(name, int64(name))
+    return made
+
+
+MADE_UP = (
+    QualityLog("app installs", write_installs, installs_model),
+    QualityLog("coupons", write_coupons, coupons_model),
+)

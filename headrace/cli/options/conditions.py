@@ -1,0 +1,96 @@
+"""The options that say which components are meant, the same for searching and for evicting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options.quantities import bytes_of
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from warehouse.scheduling.task_states import MemoState
+    from warehouse.search.query import ComponentQuery
+
+Column = Annotated[str | None, typer.Option(help="Reads this raw column.")]
+Operator = Annotated[str | None, typer.Option(help="Applies this operator; name@2 for one version of it.")]
+Subgraph = Annotated[str | None, typer.Option(help="Is, or contains, the subgraph whose fingerprint starts so.")]
+PatternText = Annotated[str | None, typer.Option("--pattern", help="Contains a match, such as 'unigrams(lower(_))'.")]
+ModelName = Annotated[str | None, typer.Option("--model", help="Is read by this model.")]
+ClientName = Annotated[str | None, typer.Option("--client", help="Is read by a model of this client.")]
+TableName = Annotated[str | None, typer.Option("--table", help="Is read by a model over this table.")]
+MinSize = Annotated[str | None, typer.Option(help="Takes at least this, such as 20MB.")]
+MaxSize = Annotated[str | None, typer.Option(help="Takes at most this.")]
+MinHits = Annotated[int | None, typer.Option(min=0, help="Its models were submitted, or read for training, so often.")]
+MinSaved = Annotated[float | None, typer.Option(min=0, help="Saves at least so many seconds of computing.")]
+State = Annotated[
+    str | None, typer.Option(help="Has a memo in this state: ready, pending, running, failed, dropped, evicted.")
+]
+AGE_HELP = "a number of days (30), hours (12h), or a time (2026-03-02)."
+
+
+def query_of(
+    *,
+    column: str | None = None,
+    operator: str | None = None,
+    subgraph: str | None = None,
+    pattern: str | None = None,
+    fingerprint: str | None = None,
+    model: str | None = None,
+    client: str | None = None,
+    table: str | None = None,
+    min_size: str | None = None,
+    max_size: str | None = None,
+    min_hits: int | None = None,
+    min_saved: float | None = None,
+    state: str | None = None,
+    created_before: float | None = None,
+    created_after: float | None = None,
+) -> ComponentQuery:
+    """The query that the options write. Raises :class:`InputError` for what cannot be read.
+
+    An option without a text is refused: an unset variable of a script would otherwise widen a search, or an eviction.
+    """
+    from transforms.comparison.pattern import Pattern
+    from warehouse.search.query import ComponentQuery
+
+    refuse_empty(column=column, operator=operator, subgraph=subgraph, pattern=pattern, fingerprint=fingerprint,
+                 model=model, client=client, table=table, min_size=min_size, max_size=max_size, state=state)  # fmt: skip
+    return ComponentQuery(
+        column=column,
+        operator=operator,
+        subgraph=subgraph and subgraph.lower(),
+        pattern=Pattern.parse(pattern) if pattern else None,
+        fingerprint=fingerprint and fingerprint.lower(),
+        model=model,
+        client=client,
+        table=table,
+        created_before=created_before,
+        created_after=created_after,
+        min_size_bytes=bytes_of("--min-size", min_size or ""),
+        max_size_bytes=bytes_of("--max-size", max_size or ""),
+        min_hits=min_hits,
+        min_saved_secs=min_saved,
+        state=_state(state),
+    )
+
+
+def refuse_empty(**options: str | None) -> None:
+    """Raise :class:`InputError` for an option that was given without a text."""
+    for name, text in options.items():
+        if text is not None and not text.strip():
+            raise InputError("a condition without a value", where=f"--{name.replace('_', '-')}", value=text,
+                             next_step="give it one, or leave the option out")  # fmt: skip
+
+
+def _state(text: str | None) -> MemoState | None:
+    from warehouse.scheduling.task_states import MemoState
+
+    if text is None:
+        return None
+    try:
+        return MemoState(text.upper())
+    except ValueError:
+        raise InputError("not a state of a memo", where="--state", value=text,
+                         allowed=", ".join(state.lower() for state in MemoState)) from None  # fmt: skip

@@ -1,0 +1,1 @@
+"""Terminal output: grids, wrapping, units, progress lines, interruption."""

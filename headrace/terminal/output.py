@@ -1,0 +1,110 @@
+"""The one place that prints: a screen as a table for a person, or as JSON for a program."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import re
+import sys
+from contextvars import ContextVar
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.console import Console, RenderableType
+
+from headrace.terminal.printable import json_printable, printable, printable_screen
+from headrace.terminal.wrapping import wrapped
+from transforms.errors import StorageError
+
+
+class Screen(Protocol):
+    """What a command returns: a frozen dataclass, and its text for a person.
+
+    Its fields are the JSON, unless it (or a value in it) has a method ``json_fields`` that gives them.
+    """
+
+    def render(self) -> RenderableType:
+        """The screen as rich text."""
+        ...
+
+
+#: The width in cells of what is printed into a pipe or a file, and the least width that a terminal's may be taken for.
+PLAIN_WIDTH = 140
+LEAST_WIDTH = 40
+
+#: How a line of an error begins that names one of its parts.
+_LABEL = re.compile(r"  [a-z]+: +")
+
+#: A file that gets the JSON of the screen as well, from ``headrace --record FILE``.
+record_to: ContextVar[str] = ContextVar("record_to", default="")
+
+
+def emit(screen: Screen, *, as_json: bool) -> None:
+    """Print a screen on standard output."""
+    text = json_printable(json.dumps(document(screen), indent=2, ensure_ascii=False)) + "\n"
+    if record_to.get():
+        write_output(record_to.get(), text, option="--record")
+    if as_json:
+        sys.stdout.write(text)
+        return
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.width = max(console.width, LEAST_WIDTH) if console.is_terminal else PLAIN_WIDTH
+    console.print(printable_screen(screen).render(), soft_wrap=False)
+
+
+def say(text: str) -> None:
+    """Print a line, or some, on standard error."""
+    sys.stderr.write(printable(text) + "\n")
+
+
+def say_error(text: str) -> None:
+    """Print an error on standard error; on a terminal its long lines go on beneath themselves."""
+    console = Console(stderr=True)
+    width = max(console.width, LEAST_WIDTH) if console.is_terminal else 0
+    say(error_text(printable(text), width))
+
+
+def error_text(text: str, width: int) -> str:
+    """The text of an error in lines of at most ``width`` cells; 0 leaves every line as it is."""
+    lines = []
+    for line in text.split("\n"):
+        label = _LABEL.match(line)
+        indent = label.end() if label else 0
+        parts = wrapped(line[indent:], width - indent) if width else [line[indent:]]
+        lines += [line[:indent] + parts[0], *(" " * indent + part for part in parts[1:])]
+    return "\n".join(lines)
+
+
+class PrintableFormatter(logging.Formatter):
+    """Records of the log as a terminal may be shown them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's text, escaped."""
+        return printable(super().format(record))
+
+
+def write_output(file: str, text: str, *, option: str) -> None:
+    """Write what ``option`` asked for into a file. Raises :class:`StorageError`."""
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError("the answer cannot be written", where=option, value=str(error),
+                           next_step="name a file in a folder that exists")  from error  # fmt: skip
+
+
+def document(value: Any) -> Any:
+    """A screen (or any value in it) as JSON values: dataclasses become objects, times ISO 8601 texts."""
+    if hasattr(value, "json_fields"):
+        return document(value.json_fields())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: document(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): document(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [document(item) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.value if isinstance(value, Enum) else value

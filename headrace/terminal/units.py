@@ -1,0 +1,59 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def bytes_text(size_bytes: float) -> str:
+    """1536 as ``1.5 KiB``."""
+    for unit in _BYTES:
+        if abs(size_bytes) < 1024 or unit == _BYTES[-1]:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    raise AssertionError("unreachable")
+
+
+def secs_text(secs: float) -> str:
+    """75.2 as ``1 m 15 s``; under a minute with one decimal, under a tenth of a second in milliseconds."""
+    if secs < 0.1:
+        return f"{secs * 1000:.0f} ms"
+    if secs < 60:
+        return f"{secs:.1f} s"
+    minutes, rest = divmod(round(secs), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} m" if hours else f"{minutes} m {rest} s"
+
+
+def count_text(count: int) -> str:
+    """1234567 as ``1,234,567``."""
+    return f"{count:,}"
+
+
+def many(count: int, noun: str) -> str:
+    """1 as ``1 row``, 2,000 as ``2,000 rows``."""
+    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def more_rows(before: int, now: int) -> str:
+    """How the rows of a range changed since it was analyzed."""
+    if now == before:
+        return "the range has other values now"
+    return f"the range has {many(abs(now - before), 'more row' if now > before else 'fewer row')} since"
+
+
+def percent_text(share: float | None) -> str:
+    """0.953 as ``95.3 %``; nothing to take a share of is a dash."""
+    return "-" if share is None else f"{share * 100:.1f} %"
+
+
+def moment(at: float | None) -> datetime | None:
+    """The moment of epoch seconds, in UTC."""
+    return None if at is None else datetime.fromtimestamp(at, UTC)
+
+
+def time_text(at: datetime | None) -> str:
+    """A moment to the minute, in UTC."""
+    return "-" if at is None else f"{at:%Y-%m-%d %H:%M}"

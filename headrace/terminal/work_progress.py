@@ -1,0 +1,60 @@
+"""A worker's progress on standard error: a bar on a terminal, now and then a line elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from headrace.terminal.units import bytes_text, count_text, many, secs_text
+
+if TYPE_CHECKING:
+    from pipelines.worker.progress import WorkProgress
+
+#: Without a terminal, how often there is a line.
+_LINE_SECS = 30.0
+
+
+@contextmanager
+def work_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[WorkProgress], None]]:
+    """What a worker is given to tell how far it is. ``clock``: monotonic seconds."""
+    console = Console(stderr=True, markup=False, soft_wrap=True)
+    if not console.is_terminal:
+        yield _lines(console, clock)
+        return
+    with Progress(
+        TextColumn("memoizing"), BarColumn(), TextColumn("{task.description}", markup=False), console=console
+    ) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(done: WorkProgress) -> None:
+            total = max(done.tasks_total, done.tasks_done + done.waits_for)
+            bar.update(task, completed=done.tasks_done, total=total, description=progress_text(done))
+
+        yield show
+
+
+def _lines(console: Console, clock: Callable[[], float]) -> Callable[[WorkProgress], None]:
+    told = [clock()]
+
+    def show(done: WorkProgress) -> None:
+        if clock() - told[0] >= _LINE_SECS:
+            told[0] = clock()
+            console.print(f"memoizing: {progress_text(done)}")
+
+    return show
+
+
+def progress_text(done: WorkProgress) -> str:
+    """``12/40 memos, 3 fragments, 1,200 rows, 2.0 MiB read, about 8.0 s left``."""
+    text = (
+        f"{count_text(done.tasks_done)}/{count_text(done.tasks_total)} memos, {many(done.fragments, 'fragment')}, "
+        f"{many(done.rows, 'row')}, {bytes_text(done.raw_bytes)} read"
+    )
+    if done.waits_for:
+        return f"{text}; waiting for {many(done.waits_for, 'memo')} that other workers hold or that failed and are not due yet"
+    return text if done.left_secs is None else f"{text}, about {secs_text(done.left_secs)} left"

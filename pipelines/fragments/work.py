@@ -1,0 +1,225 @@
+"""What a memoize job is asked and what it answers: values that travel as JSON, whatever carries them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+from transforms.documents import Part, document_part, parse_document
+from transforms.execution.operator_costs import OperatorWork, summed, work_from_document
+from warehouse.files.column_files import NewFile
+from warehouse.queue.failures import Failure
+from warehouse.tables.table import Fragment
+
+
+class WantedComponent(NamedTuple):
+    """One memo to compute: its key, its column in the memo file (the component's fingerprint) and the component."""
+
+    memo_key: str
+    column: str
+    component: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FragmentWork:
+    """A fragment, the components wanted of it, and the memo file (relative to the home) that they go to."""
+
+    fragment: Fragment
+    components: tuple[WantedComponent, ...]
+    output: str
+
+    def only(self, columns: Collection[str]) -> FragmentWork:
+        """The work on some of its components, in the same order."""
+        return replace(self, components=tuple(one for one in self.components if one.column in columns))
+
+    def to_json(self, listed: ComponentList | None = None) -> str:
+        """The work on one line. With ``listed`` it names its components' documents by their places there."""
+        named = [(key, column, component if listed is None else listed.place_of(component))
+                 for key, column, component in self.components]  # fmt: skip
+        document = {"fragment": self.fragment.to_document(), "components": named, "output": self.output}
+        return json.dumps(document, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str, listed: Sequence[Mapping[str, Any]] = ()) -> FragmentWork:
+        """The inverse of :meth:`to_json`; ``listed``: the documents that it names by their places.
+
+        A component itself is looked at when it is compiled. Raises :class:`~transforms.errors.DataError`.
+        """
+        whole = parse_document(text, "work on a fragment").fields(("fragment", "components", "output"))
+        components = tuple(_wanted(one, listed) for one in whole.at("components").items())
+        return cls(Fragment.from_document(whole.at("fragment")), components, whole.at("output").inside_path())
+
+
+def _wanted(part: Part, listed: Sequence[Mapping[str, Any]]) -> WantedComponent:
+    key, column, component = part.items(least=3, most=3)
+    if isinstance(component.value, dict):
+        document: Mapping[str, Any] = component.value
+    else:
+        document = listed[component.integer(0, len(listed) - 1)]
+    return WantedComponent(key.text(), column.text(), document)
+
+
+class ComponentList:
+    """The documents of a job's components, each once: most of its fragments have the same ones."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._known: dict[
+            int, tuple[Mapping[str, Any], int]
+        ] = {}  # by identity; held, so that no other comes to have it
+
+    def place_of(self, document: Mapping[str, Any]) -> int:
+        """The place of a document, at the end if it is new."""
+        known = self._known.get(id(document))
+        if known is None:
+            place = self._places.setdefault(json.dumps(document, sort_keys=True), len(self._places))
+            known = self._known[id(document)] = document, place
+        return known[1]
+
+    def to_json(self) -> str:
+        """All documents, a JSON list on one line."""
+        return f"[{', '.join(self._places)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentOutcome:
+    """One component's memo, or why there is none: ``failure`` is None exactly when the memo was written.
+
+    ``secs``: what the component would have taken by itself, from raw columns in memory to its Arrow column. ``path``:
+    of the memo file that holds it.
+    """
+
+    memo_key: str
+    column: str
+    failure: Failure | None = None
+    checksum: str = ""
+    rows: int = 0
+    size_bytes: int = 0
+    secs: float = 0.0
+    path: str = ""
+
+    def to_document(self) -> dict[str, object]:
+        """The outcome as a JSON object."""
+        failure = None if self.failure is None else self.failure.to_document()
+        return {**asdict(replace(self, failure=None)), "failure": failure}
+
+    @classmethod
+    def from_document(cls, document: object) -> ComponentOutcome:
+        """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError`."""
+        part = document_part(document, "outcome of a component").fields(_OUTCOME_FIELDS)
+        failure = part.at("failure")
+        return cls(
+            memo_key=part.at("memo_key").text(),
+            column=part.at("column").text(),
+            failure=None if failure.value is None else Failure.from_document(failure),
+            checksum=part.at("checksum").text(),
+            rows=part.at("rows").integer(),
+            size_bytes=part.at("size_bytes").integer(),
+            secs=part.at("secs").number(),
+            path=part.at("path").inside_path() if part.at("path").value else "",
+        )
+
+
+_OUTCOME_FIELDS = tuple(one.name for one in fields(ComponentOutcome))
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSecs:
+    """Wall seconds that a fragment's raw columns took to be read and checked, its plan to run, and its memo file to be written."""
+
+    reading: float = 0.0
+    running: float = 0.0
+    writing: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentResult:
+    """What became of one :class:`FragmentWork`, known by its ``output``.
+
+    ``files`` hold the memos that were written: one file at ``output`` when none failed, none when all did, several
+    where all components together would not have fitted in memory. ``raw_bytes_read``: the raw columns as they lay in
+    memory. ``operators``: what each operator took; ``phases``: where the time of the attempts went that gave a result.
+    """
+
+    fragment_id: str
+    output: str
+    files: tuple[NewFile, ...]
+    rows: int
+    raw_bytes_read: int
+    outcomes: tuple[ComponentOutcome, ...]
+    operators: tuple[OperatorWork, ...] = ()
+    phases: PhaseSecs = field(default_factory=PhaseSecs)
+
+    def file_of(self, outcome: ComponentOutcome) -> NewFile:
+        """The file that holds the memo of an outcome without failure."""
+        return next(file for file in self.files if file.path == outcome.path)
+
+    def to_document(self) -> dict[str, object]:
+        """The result as a JSON object."""
+        return {"fragment_id": self.fragment_id, "output": self.output, "rows": self.rows,
+                "files": [asdict(file) for file in self.files], "raw_bytes_read": self.raw_bytes_read,
+                "outcomes": [outcome.to_document() for outcome in self.outcomes],
+                "operators": [asdict(work) for work in self.operators], "phases": asdict(self.phases)}  # fmt: skip
+
+    @classmethod
+    def from_document(cls, document: object) -> FragmentResult:
+        """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError`."""
+        part = document_part(document, "result of a fragment").fields(_RESULT_FIELDS)
+        files = tuple(_new_file(file) for file in part.at("files").items())
+        outcomes = tuple(ComponentOutcome.from_document(outcome) for outcome in part.at("outcomes").items())
+        written = {file.path for file in files}
+        for position, outcome in enumerate(outcomes):
+            if outcome.failure is None and outcome.path not in written:
+                raise Part(outcome.path, part.at("outcomes"), position).refused("a memo in one of the result's files")
+        phases = part.at("phases").fields(_PHASES)
+        return cls(
+            fragment_id=part.at("fragment_id").text(),
+            output=part.at("output").inside_path(),
+            files=files,
+            rows=part.at("rows").integer(),
+            raw_bytes_read=part.at("raw_bytes_read").integer(),
+            outcomes=outcomes,
+            operators=work_from_document(part.at("operators")),
+            phases=PhaseSecs(**{name: phases.at(name).number() for name in _PHASES}),
+        )
+
+
+_RESULT_FIELDS = tuple(one.name for one in fields(FragmentResult))
+_PHASES = tuple(one.name for one in fields(PhaseSecs))
+
+
+def _new_file(part: Part) -> NewFile:
+    part.fields(("path", "checksum", "rows", "size_bytes"))
+    return NewFile(part.at("path").inside_path(), part.at("checksum").digest(), part.at("rows").integer(),
+                   part.at("size_bytes").integer())  # fmt: skip
+
+
+def merged(work: FragmentWork, parts: Sequence[FragmentResult], failures: Mapping[str, Failure]) -> FragmentResult:
+    """One result for ``work`` from those of its parts; ``failures``, by column, stand for what no part has, and over what
+    a part says of the same component."""
+    found = {outcome.column: outcome for part in parts for outcome in part.outcomes}
+    outcomes = tuple(
+        ComponentOutcome(one.memo_key, one.column, failures[one.column])
+        if one.column in failures
+        else found[one.column]
+        for one in work.components
+    )
+    return FragmentResult(
+        work.fragment.fragment_id,
+        work.output,
+        tuple(file for part in parts for file in part.files),
+        work.fragment.rows,
+        sum(part.raw_bytes_read for part in parts),
+        outcomes,
+        summed(measured for part in parts for measured in part.operators),
+        added(part.phases for part in parts),
+    )
+
+
+def added(phases: Iterable[PhaseSecs]) -> PhaseSecs:
+    """The sum of several."""
+    listed = list(phases)
+    return PhaseSecs(sum(one.reading for one in listed), sum(one.running for one in listed),
+                     sum(one.writing for one in listed))  # fmt: skip

@@ -1,0 +1,1 @@
+"""The import job: log files to a partitioned Parquet table."""

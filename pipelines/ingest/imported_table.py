@@ -1,0 +1,73 @@
+"""The files of a table that was imported into the home: what they come to, and taking them away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.outputs.publication import ImportLedger
+from transforms.errors import Busy, InputError
+from warehouse.storage.errors import explained
+
+_TRASH = ".dropped-"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFiles:
+    """The files of one imported table: how many and how large, in which folders of the home."""
+
+    folders: tuple[str, ...]
+    files: int
+    size_bytes: int
+
+
+def imported_files(home: str, table: str, root: str) -> ImportedFiles | None:
+    """What :func:`remove_imported` would remove; None for a table that stands elsewhere and was not imported here."""
+    folders = _folders(home, table)
+    if os.path.realpath(root) != os.path.realpath(folders[0]) or Path(folders[0]).is_symlink():
+        return None
+    there = [folder for folder in folders if Path(folder).is_dir()]
+    sizes = [path.lstat().st_size for folder in there for path in Path(folder).rglob("*") if not path.is_dir()]
+    return ImportedFiles(tuple(there), len(sizes), sum(sizes))
+
+
+def remove_imported(home: str, table: str) -> None:
+    """Remove the files of an imported table, its journals and its rejected rows, once the table is dropped.
+
+    The table's folder vanishes at once, and with it the journals mean nothing; a process killed after that leaves
+    folders that the next removal deletes. Raises :class:`Busy` while an import runs, and
+    :class:`~transforms.errors.StorageError`.
+    """
+    root, journals, rejects = map(Path, _folders(home, table))
+    if any(path.is_symlink() for path in (root.parent, root, journals, rejects.parent, rejects)):
+        raise InputError("a folder that is removed must be no link", where=str(root),
+                         next_step="remove the link and what it leads to by hand")  # fmt: skip
+    ledger = ImportLedger(str(root))
+    with explained(str(root), "delete"):
+        if root.is_dir():
+            with ledger.locked():
+                os.replace(root, root.parent / f"{_TRASH}{uuid.uuid4().hex}")
+        for folder in (journals, rejects, *root.parent.glob(f"{_TRASH}*")):
+            if folder.is_dir() and not folder.is_symlink():
+                shutil.rmtree(folder)
+
+
+def refuse_running_import(home: str, table: str) -> None:
+    """Raise :class:`Busy` while an import into this table's folder of the home runs or is not finished."""
+    root = _folders(home, table)[0]
+    ledger = ImportLedger(root)
+    if not ledger.folder.is_dir():
+        return
+    with ledger.locked():
+        pending = sorted(ledger.folder.glob("*.pending.json"))
+    if pending:
+        raise Busy("an import into a table must be finished before the table is dropped", where=root,
+                   value=str(pending[0]), next_step="run the same import again: it finishes what was begun")  # fmt: skip
+
+
+def _folders(home: str, table: str) -> tuple[str, str, str]:
+    tables = Path(home) / "tables"
+    return str(tables / table), str(tables / f"{table}.imports"), str(Path(home) / "rejects" / table)

@@ -1,0 +1,113 @@
+"""Rows of text files for changes of a table: parsed as an import parses them, in memory, bad rows set aside alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipelines.inference.dialect import split_rows
+from pipelines.inference.json_values import json_rows
+from pipelines.inference.sample import read_sample
+from pipelines.inference.text_encoding import decoded_lines
+from pipelines.log_schemas.columns import LogColumn, LogFormat, TimeUnit
+from pipelines.log_schemas.schema import LogSchema
+from pipelines.parsing.log import parse_log
+from pipelines.parsing.rejects import SideFile, check_share, side_files
+from pipelines.parsing.sources import expand_files, identify
+from transforms.errors import InputError
+from transforms.types import ColumnType, Dense, DType, Ragged
+
+_FORMATS: dict[str, LogFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+
+_HEADER_CHARACTERS = 1 << 16
+_LINES_LOOKED_AT = 1_000
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """The rows of some text files, and how many were set aside.
+
+    Attributes:
+        rows: with the schema's columns.
+        rejected: how many rows could not be read.
+        rejects: the side files that hold them; empty where none was written.
+    """
+
+    rows: pa.Table
+    rejected: int
+    rejects: tuple[str, ...]
+
+
+def text_format(path: str) -> LogFormat | None:
+    """The format that a file's name says, gunzipped or not; None for Parquet and all else."""
+    return _FORMATS.get(Path(path.removesuffix(".gz")).suffix.lower())
+
+
+def read_text_rows(
+    files: Sequence[str], schema: LogSchema, *, rejects: str = "", max_reject_share: float = 0.05
+) -> TextRows:
+    """All rows of these files, in the order of their names; bad ones go to side files in ``rejects``, if that is given.
+
+    Raises :class:`~pipelines.errors.TooManyRejects` above ``max_reject_share``, and what
+    :func:`~pipelines.parsing.log.parse_log` raises.
+    """
+    if not 0 <= max_reject_share <= 1:
+        raise InputError("the share of bad rows must be a share", where="--max-reject-share", value=max_reject_share,
+                         allowed="0 to 1")  # fmt: skip
+    sources = identify(expand_files(files))
+    tables = [schema.arrow_schema.empty_table()]
+    reasons: Counter[str] = Counter()
+    places = side_files(sources, Path(rejects)) if rejects else [""] * len(sources)
+    written = []
+    for source, place in zip(sources, places, strict=True):
+        side = SideFile(place, source.path)
+        for block in parse_log(source.path, schema):
+            side.add(block.rejects)
+            tables.append(block.table)
+        if place:
+            side.finish()
+            written += [place] if side.reasons else []
+        reasons.update(side.reasons)
+    rows = pa.concat_tables(tables)
+    check_share(rows.num_rows, reasons, max_reject_share, rejects or ", ".join(files))
+    return TextRows(rows, reasons.total(), tuple(written))
+
+
+def table_log_schema(columns: Sequence[tuple[str, ColumnType | None]], log_format: LogFormat) -> LogSchema:
+    """How a text file of a table's columns is read without a schema: by name, times in ISO 8601, no lists in CSV.
+
+    ``columns``: the table's, with what each may be declared as; columns that nothing can be are left out.
+    """
+    read = [_column(name, kind, log_format) for name, kind in columns if isinstance(kind, Dense | Ragged)]
+    return LogSchema(log_format, tuple(one for one in read if one is not None), None, header=log_format != "jsonl")
+
+
+def _column(name: str, kind: ColumnType, log_format: LogFormat) -> LogColumn | None:
+    unit: TimeUnit | None = "iso8601" if kind.dtype is DType.TIMESTAMP else None
+    if isinstance(kind, Dense):
+        return LogColumn(name, kind.dtype, unit=unit)
+    return LogColumn(name, kind.dtype, unit=unit, is_list=True) if log_format == "jsonl" else None
+
+
+def held_columns(path: str, schema: LogSchema) -> list[str]:
+    """The columns that a file names: those of its header, or the keys of its first JSON lines, by the schema's names."""
+    text = decoded_lines(read_sample(path).head, schema.encoding, first=True)
+    if schema.format != "jsonl":
+        rows = split_rows(text[:_HEADER_CHARACTERS], schema.cell_delimiter, quoted=schema.quoted)
+        return rows[0] if rows else []
+    found = json_rows(text.splitlines()[:_LINES_LOOKED_AT])
+    held = [column.name for column in schema.columns if any(_holds(row, column.keys) for row in found)]
+    known = {column.keys[0] for column in schema.columns}
+    return held + [key for key in dict.fromkeys(key for row in found for key in row) if key not in known]
+
+
+def _holds(row: object, keys: Sequence[str]) -> bool:
+    for key in keys:
+        if not isinstance(row, dict) or key not in row:
+            return False
+        row = row[key]
+    return True

@@ -1,0 +1,47 @@
+"""Rows of a partition whose key is not in its files yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms.columns.arrays import one_array
+from transforms.errors import DataError, InputError, nearest
+from warehouse.changes.unique import unseen_rows
+
+#: What an import counts rows as that were left out for their key.
+REPEATED = "rows left out, since their key is in their partition already"
+
+
+def check_keys(keys: Sequence[str], schema: pa.Schema) -> None:
+    """Raise :class:`InputError` unless every key is a plain column of the log."""
+    for name in keys:
+        if name not in schema.names:
+            raise InputError("a key must be a column of the schema file", where="--unique-by", value=name,
+                             allowed=nearest(name, schema.names))  # fmt: skip
+        if pa.types.is_nested(schema.field(name).type):
+            raise InputError("a key must be a number, a text or a time", where=f"--unique-by, column {name}",
+                             value=str(schema.field(name).type))  # fmt: skip
+
+
+def without_known_keys(rows: pa.Table, folder: Path, keys: Sequence[str]) -> pa.Table:
+    """The rows whose key neither the Parquet files of ``folder`` hold nor a row before them; a missing key is no key.
+
+    Raises :class:`DataError` for a file without the keys.
+    """
+    if not keys or not rows.num_rows:
+        return rows
+    new = {name: one_array(rows.column(name)) for name in keys}
+    known = []
+    for path in sorted(folder.glob("*.parquet")) if folder.is_dir() else []:
+        try:
+            stored = pq.ParquetFile(path).read(columns=list(keys))
+            known.append({name: one_array(stored.column(name).cast(new[name].type)) for name in keys})
+        except (pa.ArrowException, KeyError) as error:
+            raise DataError("a file of the partition must hold the keys", where=str(path), value=", ".join(keys),
+                            next_step="leave out --unique-by, or name columns that every file has") from error  # fmt: skip
+    unseen = unseen_rows(new, known)
+    return rows if unseen.all() else rows.filter(pa.array(unseen))

@@ -1,0 +1,1 @@
+"""Schema files of logs: columns, types, time formats."""

@@ -1,0 +1,262 @@
+"""What a raw log looks like: the schema file that ``headrace table import`` reads.
+
+A schema is a JSON document::
+
+    {"format": "tsv",                       tsv, csv or jsonl; a file name that ends in .gz is gunzipped
+     "header": false,                       tsv and csv: the first line names the columns (unlisted ones are skipped)
+     "null": ["", "NULL"],                  spellings of a missing value; default [""]
+     "columns": [{"name": "user_id", "type": "int64", "required": true},
+                 {"name": "genres", "type": "string", "separator": "|"},
+                 {"name": "time", "type": "timestamp"}],
+     "time": {"column": "time", "unit": "ms"},
+     "partition_by": "hour"}                hour (the default) or day
+
+A line that begins with ``//`` is a comment. Types are those of :class:`transforms.types.DType`; docs/importing.md lists every entry. A log that holds no time says
+in ``time`` where one comes from; its column is then added after the others.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, cast
+
+import pyarrow as pa
+
+from pipelines.errors import LogSchemaError
+from pipelines.log_schemas.columns import LogColumn, LogFormat, LogTime, MadeUpTime, TimeUnit, read_column, read_time
+from pipelines.log_schemas.entries import (
+    character_entry,
+    choice_entry,
+    flag_entry,
+    list_entry,
+    needed,
+    object_entry,
+    text_entry,
+)
+from transforms.graphs.encoding import digest
+from transforms.types import Dense, DType, arrow_type
+
+__all__ = ["LogColumn", "LogFormat", "LogSchema", "LogTime", "MadeUpTime", "PartitionBy", "TimeUnit"]
+
+PartitionBy = Literal["hour", "day"]
+
+_SCHEMA_KEYS = ("format", "header", "null", "columns", "time", "partition_by", "encoding", "delimiter", "quote")
+_MOST_BYTES = 16 << 20
+#: A line whose first characters are slashes; no text goes over the end of a line in JSON.
+_COMMENT = re.compile(r"^[ \t]*//[^\r\n]*", re.MULTILINE)
+#: Codecs that decode text without escape states, as Python names them.
+ENCODINGS = frozenset(
+    {"utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "gb2312", "gbk", "gb18030",
+     "big5", "big5hkscs", "shift_jis", "shift_jisx0213", "shift_jis_2004", "euc_jp", "euc_jisx0213", "euc_jis_2004",
+     "euc_kr", "johab", "koi8-r", "koi8-u", "koi8-t", "kz1048", "ptcp154", "mac-roman", "mac-cyrillic", "mac-greek",
+     "mac-latin2", "mac-turkish", "mac-iceland", "tis-620", "hp-roman8", "cp932", "cp949", "cp950"}
+    | {f"iso8859-{part}" for part in range(1, 17) if part != 12} | {f"cp{page}" for page in range(1250, 1259)}
+    | {f"cp{page}" for page in (437, 720, 737, 775, 850, 852, 855, 857, 858, 860, 861, 862, 863, 864, 865, 866, 869, 874, 1125)}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LogSchema:
+    """A log's format, columns and event time. Build it with :meth:`from_file`.
+
+    ``time`` is None only for logs that carry no time: they can be read, but not be imported.
+
+    Attributes:
+        format: how a line is written.
+        columns: what is read of it, in order.
+        time: which column holds the event time, or where it comes from.
+        header: whether the first line names the columns.
+        null: spellings of a missing value.
+        partition_by: the length of a partition.
+        encoding: the text encoding of the files, as Python names it.
+        delimiter: what ends a cell; a tab in TSV.
+        quote: whether a cell may be quoted; None for the format's rule: in CSV, but not in TSV.
+    """
+
+    format: LogFormat
+    columns: tuple[LogColumn, ...]
+    time: LogTime | None
+    header: bool = False
+    null: tuple[str, ...] = ("",)
+    partition_by: PartitionBy = "hour"
+    encoding: str = "utf-8"
+    delimiter: str = ""
+    quote: bool | None = None
+
+    @classmethod
+    def from_file(cls, path: str) -> LogSchema:
+        """The schema in a JSON file. Raises :class:`LogSchemaError` naming the file, the entry and what is allowed."""
+        try:
+            with Path(path).open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
+        except FileNotFoundError:
+            raise LogSchemaError("there is no schema file here", where=path,
+                                 next_step="write one: docs/importing.md shows an example") from None  # fmt: skip
+        except OSError as error:
+            raise LogSchemaError("the schema file cannot be read", where=path, value=str(error)) from error
+        document = _parse_json(content, path)
+        return cls.from_document(document, where=path)
+
+    @classmethod
+    def from_document(cls, document: object, *, where: str = "schema") -> LogSchema:
+        """The schema a JSON document describes; ``where`` prefixes the place named by errors."""
+        top = object_entry(document, where, _SCHEMA_KEYS)
+        time, form = read_time(needed(top, "time", where), f"{where}, time")
+        log_format = cast(LogFormat, choice_entry(needed(top, "format", where), LogFormat, f"{where}, format"))
+        columns = _columns(needed(top, "columns", where), where, time, form, log_format)
+        nulls = list_entry(top.get("null", [""]), f"{where}, null")
+        by = choice_entry(top.get("partition_by", "hour"), PartitionBy, f"{where}, partition_by")
+        return cls(
+            format=log_format,
+            columns=columns,
+            time=_time_of(columns, time, where),
+            header=flag_entry(top.get("header", False), f"{where}, header"),
+            null=tuple(text_entry(spelling, f"{where}, null") for spelling in nulls),
+            partition_by=cast(PartitionBy, by),
+            encoding=_encoding(top.get("encoding", "utf-8"), f"{where}, encoding"),
+            delimiter=_delimiter(top, where, log_format),
+            quote=_quote(top, where, log_format),
+        )
+
+    def to_document(self) -> dict[str, object]:
+        """The JSON document of the schema, which :meth:`from_document` reads; what has its default is left out."""
+        document: dict[str, object] = {"format": self.format}
+        options = {"encoding": self.encoding if self.encoding != "utf-8" else "", "delimiter": self.delimiter,
+                   "header": self.header}  # fmt: skip
+        document |= {key: value for key, value in options.items() if value}
+        document |= {} if self.quote is None else {"quote": self.quote}
+        document |= {} if self.null == ("",) else {"null": list(self.null)}
+        document["columns"] = [column.to_document() for column in self.columns]
+        if self.time is not None:
+            named = (column for column in self.columns if self.time.made_up is None and column.name == self.time.column)
+            document["time"] = self.time.to_document(next(named, None))
+        return document | ({} if self.partition_by == "hour" else {"partition_by": self.partition_by})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns that the log holds, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema of the imported table: the log's columns, and the time where it is made up."""
+        fields = [(column.name, arrow_type(column.type)) for column in self.columns]
+        if self.time is not None and self.time.made_up is not None:
+            fields.append((self.time.column, arrow_type(Dense(DType.TIMESTAMP))))
+        return pa.schema(fields)
+
+    @property
+    def read_schema(self) -> pa.Schema:
+        """The Arrow schema of what the log itself holds."""
+        return pa.schema([(column.name, arrow_type(column.type)) for column in self.columns])
+
+    @property
+    def cell_delimiter(self) -> str:
+        """What ends a cell of a TSV or CSV log."""
+        return self.delimiter or ("\t" if self.format == "tsv" else ",")
+
+    @property
+    def quoted(self) -> bool:
+        """Whether a cell may be quoted."""
+        return self.quote if self.quote is not None else self.format == "csv"
+
+    def bounded(self, now: datetime) -> LogSchema:
+        """The same schema with a range of plausible event times: what an import at ``now`` takes."""
+        return self if self.time is None else replace(self, time=self.time.bounded(now))
+
+    def digest(self) -> str:
+        """SHA-256 over everything that decides how a file is read, as 64 hexadecimal digits."""
+        return digest([json.dumps(self.to_document(), sort_keys=True)])
+
+
+def _time_of(columns: tuple[LogColumn, ...], time: LogTime, where: str) -> LogTime:
+    """The event time, written as its column is. Raises :class:`LogSchemaError` where no column is the event time."""
+    named = [column for column in columns if column.name == time.column]
+    if time.made_up is not None:
+        if named:
+            raise LogSchemaError("a made-up time must have a column of its own", where=f"{where}, time.column",
+                                 value=time.column, allowed="a name that no column has")  # fmt: skip
+        return time
+    if not named:
+        raise LogSchemaError("the time column is not among the columns", where=f"{where}, time.column",
+                             value=time.column, allowed=", ".join(column.name for column in columns))  # fmt: skip
+    return replace(time, unit=named[0].unit)
+
+
+def _encoding(value: object, where: str) -> str:
+    name = text_entry(value, where)
+    try:
+        found = codecs.lookup(name).name if re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", name) else ""
+    except LookupError:
+        found = ""
+    found = "utf-8" if found == "utf-8-sig" else found
+    if found not in ENCODINGS:
+        raise LogSchemaError("unknown text encoding", where=where, value=name,
+                             allowed="utf-8, latin-1, cp1252, utf-16, gb18030, big5, shift_jis, euc-jp, euc-kr, "
+                             "and other text encodings by their Python names")  # fmt: skip
+    return found
+
+
+def _delimiter(top: Mapping[str, object], where: str, log_format: LogFormat) -> str:
+    if "delimiter" not in top:
+        return ""
+    if log_format != "csv":
+        raise LogSchemaError(
+            "a delimiter is for CSV", where=f"{where}, delimiter", value=top["delimiter"], allowed="csv"
+        )
+    delimiter = character_entry(top["delimiter"], f"{where}, delimiter", '"\r\n')
+    if not delimiter.isascii():
+        raise LogSchemaError("a delimiter must be an ASCII character", where=f"{where}, delimiter", value=delimiter)
+    return "" if delimiter == "," else delimiter
+
+
+def _quote(top: Mapping[str, object], where: str, log_format: LogFormat) -> bool | None:
+    if "quote" not in top:
+        return None
+    quote = flag_entry(top["quote"], f"{where}, quote")
+    if log_format == "jsonl":
+        raise LogSchemaError("quoting is for TSV and CSV", where=f"{where}, quote", value=quote, allowed="tsv, csv")
+    return None if quote == (log_format == "csv") else quote
+
+
+def _parse_json(content: bytes, path: str) -> object:
+    if len(content) > _MOST_BYTES:
+        raise LogSchemaError("the schema file is too long", where=path, allowed=f"at most {_MOST_BYTES} bytes")
+    try:
+        return json.loads(_COMMENT.sub("", content.decode("utf-8-sig")), object_pairs_hook=_unique_keys)
+    except json.JSONDecodeError as error:
+        raise LogSchemaError("the schema file is not JSON", where=f"{path}, line {error.lineno}, "
+                             f"column {error.colno}", value=error.msg) from None  # fmt: skip
+    except (RecursionError, ValueError) as error:  # bytes that are no UTF-8, numbers of thousands of digits
+        raise LogSchemaError("the schema file cannot be read", where=path, value=str(error)[:200]) from None
+
+
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the entry {twice!r} appears twice in one object")
+    return entries
+
+
+def _columns(
+    value: object, where: str, time: LogTime, form: Mapping[str, object], log_format: LogFormat
+) -> tuple[LogColumn, ...]:
+    columns = tuple(
+        read_column(item, f"{where}, columns[{position}]", time, form, log_format)
+        for position, item in enumerate(list_entry(value, f"{where}, columns"))
+    )
+    if not columns:
+        raise LogSchemaError("a log needs at least one column", where=f"{where}, columns")
+    names = [column.name for column in columns]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise LogSchemaError("two columns have one name", where=f"{where}, columns[{position}].name", value=name)
+    return columns

@@ -1,0 +1,143 @@
+"""The memoize job: many components over many fragments, each fragment read once.
+
+    fragments of work ── Spread ── MemoizeFragments ──> results
+
+An element is a fragment with every component that is wanted of it. One read of the raw columns, one compiled plan, one
+memo file with a column a component; then a small result, which is how the caller learns of it, whatever machine it ran on
+(:mod:`pipelines.memoize.job_results`). It happens in a child process, and a component that raises, explodes in memory, stalls or crashes costs no
+other component anything (:mod:`pipelines.isolation`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+
+from pipelines.errors import MemoizeFailed
+from pipelines.fragments.encoded_result import ResultCounts, encode_error
+from pipelines.fragments.work import ComponentList, FragmentResult, FragmentWork
+from pipelines.isolation.limits import IsolationLimits
+from pipelines.isolation.memoizing import Notorious, memoize_isolated
+from pipelines.isolation.processes import child_processes
+from pipelines.memoize.job_results import JobResults, awaited_here, deliver
+from pipelines.runners.bundle_threads import BundleThreads
+from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.remote import require_reach
+from pipelines.runners.runner import RunnerOptions, run_pipeline
+from pipelines.runners.running_job import JobEnded
+from transforms.errors import StorageError
+from warehouse.storage.storage import Storage
+
+NAMESPACE = "headrace.memoize"
+#: The steps of the pipeline, by label. Runners key their state and their metrics by these.
+STEPS = ("Fragments", "Spread", "MemoizeFragments")
+
+
+@beam.typehints.with_input_types(str)
+@beam.typehints.with_output_types(str)
+class MemoizeFragments(BundleThreads):
+    """:func:`~pipelines.isolation.memoizing.memoize_isolated`, its result delivered and counted."""
+
+    def __init__(
+        self, home: str, job: str, components: str, threads: int = 1, limits: IsolationLimits | None = None
+    ) -> None:
+        super().__init__(threads)
+        self._home = home
+        self._job = job
+        self._components = components
+        self._limits = limits or IsolationLimits()
+        self._fragments = Metrics.counter(NAMESPACE, "fragments")
+        self._counters = [Metrics.counter(NAMESPACE, name) for name in ResultCounts._fields]
+
+    def setup(self) -> None:
+        """Begin to start processes, and see what this machine has for each."""
+        child_processes().prepare()
+        # A runner that has threads of its own works on about as many fragments at once as there are processors.
+        self._resolved = self._limits.on_this_machine(max(self._threads, os.cpu_count() or 1))
+        self._notorious = Notorious()
+
+    def work(self, element: str) -> tuple[str, ResultCounts | None]:
+        """One fragment of work in; the name of its result, and the counts of one that is no error.
+
+        Raises :class:`JobEnded` in a process where that was asked for.
+        """
+        awaited = awaited_here(self._job)
+        if awaited is not None and awaited.running.is_to_end:
+            raise JobEnded(self._job)
+        index, _, text = element.partition(" ")
+        counts: ResultCounts | None = None
+        try:
+            result = memoize_isolated(text, self._home, child_processes(), self._resolved, self._notorious,
+                                      self._components)  # fmt: skip
+            line, counts = result.line, result.counts
+        except StorageError as error:
+            line = encode_error(error)
+        return deliver(Storage(self._home), self._job, index, line), counts
+
+    def emit(self, result: tuple[str, ResultCounts | None]) -> list[str]:
+        """The result's name."""
+        name, counts = result
+        if counts is not None:
+            self._fragments.inc()
+            for counter, count in zip(self._counters, counts, strict=True):
+                counter.inc(count)
+        return [name]
+
+
+def build(
+    pipeline: beam.Pipeline,
+    works: Sequence[FragmentWork],
+    home: str,
+    job: str,
+    threads: int = 1,
+    limits: IsolationLimits | None = None,
+) -> None:
+    """The pipeline's shape. Every element is text (StrUtf8Coder: deterministic, no pickle).
+
+    With several ``threads`` one step works on all fragments; else they are spread over the runner's workers. What the
+    components are travels once, with the step: a service takes a job of some megabytes at most.
+    """
+    listed = ComponentList()
+    elements = [f"{index:06d} {work.to_json(listed)}" for index, work in enumerate(works)]
+    fragments = pipeline | "Fragments" >> Texts(elements)
+    if threads == 1:
+        fragments = fragments | "Spread" >> Spread()
+    _ = fragments | "MemoizeFragments" >> beam.ParDo(MemoizeFragments(home, job, listed.to_json(), threads, limits))
+
+
+#: Called with the job's results; what it returns is entered while the job runs.
+Attendance = Callable[[JobResults], AbstractContextManager[object]]
+
+
+def run_memoize(
+    works: Sequence[FragmentWork],
+    home: str,
+    job: str,
+    options: RunnerOptions | None = None,
+    attend: Attendance = nullcontext,
+    limits: IsolationLimits | None = None,
+) -> tuple[FragmentResult, ...]:
+    """Run the job named ``job`` (a name never used before) and return the results that ``attend`` did not take.
+
+    Raises :class:`~transforms.errors.StorageError` when a memo could not be written, :class:`MemoizeFailed` when a
+    fragment has no result, :class:`~transforms.errors.InputError` when the runner's workers cannot reach a fragment, and
+    what the runner raises.
+    """
+    if not works:
+        return ()
+    chosen, storage = options or RunnerOptions(), Storage(home)
+    require_reach(chosen, home, *(work.fragment.path for work in works))
+    results = JobResults(storage, job, len(works), in_process=chosen.is_in_process)
+    with attend(results):
+        run_pipeline(lambda pipeline: build(pipeline, works, home, job, chosen.threads, limits), chosen, one_step=True,
+                     job=results.running)  # fmt: skip
+    last = tuple(results.new())
+    if results.missing:
+        raise MemoizeFailed("a memoize job ended without all of its results", where=f"job {job}",
+                            value=f"{results.missing} of {len(works)} fragments",
+                            next_step="see the runner's log; the tasks stay queued")  # fmt: skip
+    return last

@@ -1,0 +1,1 @@
+"""What a job writes on shared storage: outcomes, partitions, files published all at once."""

@@ -1,0 +1,250 @@
+"""The text of a log file as blocks of whole lines in UTF-8, gunzipped by suffix, with the line numbers kept.
+
+Memory is bounded by the block size and the longest line, not by the file: a longer line is counted and passed over,
+and only its first bytes are kept. A gzip stream that stops short is an error that says how much could be read: half a
+log must not pass for a whole one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from pipelines.errors import NoLogFiles, TruncatedLog
+from pipelines.parsing.rejects import RAW_BYTES
+from pipelines.parsing.text import line_feed_pieces, utf8_pieces
+from warehouse.storage.errors import storage_error
+
+BLOCK_BYTES = 16 << 20
+#: Lines of a block. Arrow's JSON reader takes at most 100,000; short lines must not become millions of objects.
+BLOCK_LINES = 1 << 16
+LONGEST_LINE_BYTES = 16 << 20
+_PIECE_BYTES = 1 << 20
+#: Compressed bytes taken at once: zlib copies what a member leaves of them, and a member may be 20 bytes.
+_CHUNK_BYTES = 1 << 16
+_GZIP_WINDOW_BITS = 31
+
+
+@dataclass(frozen=True, slots=True)
+class LineBlock:
+    """Whole lines of a file, or whole records.
+
+    Attributes:
+        first_line: the number of the first line, from 1.
+        data: the lines; the last one of a file may lack its line feed.
+        starts: where each record begins, when some hold line breaks; None when each line is a record.
+        plain: whether every quote is known to open, close or be doubled inside a quoted cell.
+    """
+
+    first_line: int
+    data: bytes
+    starts: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None
+    plain: bool = False
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are, blank ones included."""
+        return self.data.count(b"\n") + (not self.data.endswith(b"\n") and bool(self.data))
+
+    @property
+    def records(self) -> int:
+        """How many records there are, blank lines included."""
+        return self.lines if self.starts is None else len(self.starts)
+
+    @property
+    def numbers(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The line on which each record begins."""
+        if self.starts is None:
+            return np.arange(self.first_line, self.first_line + self.lines)
+        return self.first_line + np.searchsorted(line_ends(self.data), self.starts)
+
+    def each(self) -> list[bytes]:
+        """Every record, without its line feed."""
+        if self.starts is None:
+            return self.data.split(b"\n")[: self.lines]
+        bounds = [*self.starts.tolist(), len(self.data)]
+        return [self.data[start:end].removesuffix(b"\n") for start, end in itertools.pairwise(bounds)]
+
+    def after_first(self) -> tuple[bytes, LineBlock]:
+        """The first record without its line feed, and the block of the others."""
+        end = self.data.find(b"\n") + 1 or len(self.data)
+        starts = None
+        if self.starts is not None:
+            end = int(self.starts[1]) if len(self.starts) > 1 else len(self.data)
+            starts = self.starts[1:] - end
+        first = self.data[:end]
+        rest = LineBlock(self.first_line + first.count(b"\n"), self.data[end:], starts, self.plain)
+        return first.removesuffix(b"\n"), rest
+
+    def pieces(self, most_lines: int) -> Iterator[LineBlock]:
+        """The block in order as blocks of at most ``most_lines`` lines."""
+        ends = line_ends(self.data)
+        for first in range(0, len(ends), most_lines):
+            last = min(first + most_lines, len(ends)) - 1
+            start = int(ends[first - 1]) + 1 if first else 0
+            yield LineBlock(self.first_line + first, self.data[start : int(ends[last]) + 1])
+
+
+@dataclass(frozen=True, slots=True)
+class LongLine:
+    """A line of more bytes than the longest that is read.
+
+    Attributes:
+        number: its line number, from 1.
+        length_bytes: how many bytes it has before its line feed.
+        start: the first of them.
+    """
+
+    number: int
+    length_bytes: int
+    start: bytes
+
+
+def line_ends(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Where each line's line feed stands; for a last line without one, the length of ``data``."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    return ends if data.endswith(b"\n") or not data else np.append(ends, len(data))
+
+
+def read_blocks(
+    path: str, block_bytes: int = BLOCK_BYTES, longest_line_bytes: int = LONGEST_LINE_BYTES, encoding: str = "utf-8"
+) -> Iterator[LineBlock | LongLine]:
+    """The file's lines in order, as UTF-8 in blocks of about ``block_bytes`` and at most 65,536 lines.
+
+    What is a :class:`LongLine` depends on the line alone, not on where blocks are cut. Raises :class:`TruncatedLog`
+    when a gzip file ends early or is damaged, after the blocks that could be read, :class:`NoLogFiles` when there is
+    no such file, and :class:`~transforms.errors.StorageError` when it cannot be read.
+    """
+    cutter = _Cutter(block_bytes, longest_line_bytes)
+    pieces = utf8_pieces(_pieces(path, min(block_bytes, _PIECE_BYTES)), encoding)
+    for piece in line_feed_pieces(pieces):
+        for found in cutter.take(piece):
+            yield from _within_limits(found, longest_line_bytes)
+    for found in cutter.end():
+        yield from _within_limits(found, longest_line_bytes)
+
+
+@dataclass(slots=True)
+class _Cutter:
+    """Pieces of a file in, whole lines out; a line without end is passed over.
+
+    ``tail_bytes``: how much of what is held comes after the last line feed. ``passed``: set inside a long line.
+    """
+
+    block_bytes: int
+    longest_line_bytes: int
+    line: int = 1
+    held: list[bytes] = field(default_factory=list)
+    held_bytes: int = 0
+    tail_bytes: int = 0
+    passed: LongLine | None = None
+
+    def take(self, piece: bytes) -> Iterator[LineBlock | LongLine]:
+        """The blocks that are complete with ``piece``."""
+        if self.passed is not None:
+            end = piece.find(b"\n")
+            more = piece if end < 0 else piece[:end]
+            start = self.passed.start + more[: RAW_BYTES - len(self.passed.start)]
+            self.passed = LongLine(self.line, self.passed.length_bytes + len(more), start)
+            if end < 0:
+                return
+            yield self._end_passed(self.passed)
+            piece = piece[end + 1 :]
+        self.held.append(piece)
+        self.held_bytes += len(piece)
+        at = piece.rfind(b"\n")
+        self.tail_bytes = self.tail_bytes + len(piece) if at < 0 else len(piece) - at - 1
+        too_long = self.tail_bytes > self.longest_line_bytes
+        if self.held_bytes > self.tail_bytes and (self.held_bytes >= self.block_bytes or too_long):
+            yield self._cut()
+        if too_long:
+            tail = b"".join(self.held)
+            self.passed = LongLine(self.line, len(tail), tail[:RAW_BYTES])
+            self.held, self.held_bytes, self.tail_bytes = [], 0, 0
+
+    def end(self) -> Iterator[LineBlock | LongLine]:
+        """What is left at the end of the file."""
+        if self.passed is not None:
+            yield self._end_passed(self.passed)
+        if self.held_bytes:
+            yield LineBlock(self.line, b"".join(self.held))
+
+    def _cut(self) -> LineBlock:
+        data = b"".join(self.held)
+        cut = len(data) - self.tail_bytes
+        block = LineBlock(self.line, data[:cut])
+        self.line += block.data.count(b"\n")
+        self.held, self.held_bytes = [data[cut:]], self.tail_bytes
+        return block
+
+    def _end_passed(self, passed: LongLine) -> LongLine:
+        self.line, self.passed = self.line + 1, None
+        return passed
+
+
+def _within_limits(found: LineBlock | LongLine, longest_line_bytes: int) -> Iterator[LineBlock | LongLine]:
+    """Long lines inside a block apart, and the rest in blocks of at most :data:`BLOCK_LINES` lines."""
+    if isinstance(found, LongLine):
+        yield found
+        return
+    if len(found.data) <= longest_line_bytes:
+        yield from [found] if found.data.count(b"\n") < BLOCK_LINES else found.pieces(BLOCK_LINES)
+        return
+    ends = line_ends(found.data)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    begin, line = 0, found.first_line
+    for row in np.flatnonzero(ends - starts > longest_line_bytes).tolist():
+        start, end = int(starts[row]), int(ends[row])
+        yield from LineBlock(line, found.data[begin:start]).pieces(BLOCK_LINES)
+        yield LongLine(found.first_line + row, end - start, found.data[start : min(end, start + RAW_BYTES)])
+        begin, line = end + 1, found.first_line + row + 1
+    yield from LineBlock(line, found.data[begin:]).pieces(BLOCK_LINES)
+
+
+def _pieces(path: str, piece_bytes: int) -> Iterator[bytes]:
+    try:
+        with Path(path).open("rb") as file:
+            yield from (
+                _gunzip(file, path, piece_bytes) if path.endswith(".gz") else iter(lambda: file.read(piece_bytes), b"")
+            )
+    except (FileNotFoundError, IsADirectoryError):
+        raise NoLogFiles("there is no log file here", where=path) from None
+    except OSError as error:
+        raise storage_error(error, path, "read") from error
+
+
+def _gunzip(file: IO[bytes], path: str, piece_bytes: int) -> Iterable[bytes]:
+    """Every member of a gzip file, decompressed into pieces of at most ``piece_bytes``."""
+    stream, fresh, out_bytes, lines = zlib.decompressobj(_GZIP_WINDOW_BITS), True, 0, 0
+    while chunk := file.read(_CHUNK_BYTES):
+        while chunk:
+            if stream.eof:
+                stream, fresh = zlib.decompressobj(_GZIP_WINDOW_BITS), True
+                chunk = chunk.lstrip(b"\0")  # tape and block padding between members
+                if not chunk:
+                    break
+            try:
+                data = stream.decompress(chunk, piece_bytes)
+            except zlib.error as error:
+                raise _truncated("the gzip data is damaged", path, out_bytes, lines, str(error)) from error
+            chunk, fresh = stream.unused_data if stream.eof else stream.unconsumed_tail, False
+            out_bytes, lines = out_bytes + len(data), lines + data.count(b"\n")
+            yield data
+    if not stream.eof and not (fresh and out_bytes):
+        raise _truncated("the gzip file ends before its end-of-stream marker", path, out_bytes, lines, None)
+
+
+def _truncated(what: str, path: str, out_bytes: int, lines: int, value: str | None) -> TruncatedLog:
+    return TruncatedLog(
+        what,
+        where=path,
+        value=value or f"{lines} whole lines ({out_bytes} bytes) could be read",
+        allowed=f"a complete gzip file; {lines} whole lines ({out_bytes} bytes) could be read",
+        next_step="fetch the file again; nothing of it was imported",
+    )

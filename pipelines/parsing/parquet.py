@@ -1,0 +1,207 @@
+"""Parquet files of any layout as a log that an import lays out by partitions of their event time.
+
+Columns keep the types that the files give them; only the time column becomes microseconds in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.log_schemas.schema import LogTime, PartitionBy
+from pipelines.outputs.partitions import suited_partitions
+from pipelines.parsing.rejects import Reject
+from pipelines.parsing.typed_rows import MISSING, ParsedBlock
+from transforms.errors import InputError, TypeMismatch, UnknownColumn, nearest
+from transforms.graphs.encoding import digest
+from transforms.types import ARROW_ELEMENT, DType
+from warehouse.storage.storage import Storage
+from warehouse.tables.parquet import check_drift, invalid_text_rule, read_arrow_schema, read_schema, row_batches
+
+EpochUnit = Literal["s", "ms", "us", "ns"]
+OUT_OF_RANGE = "a time is out of range"
+
+_TIME = ARROW_ELEMENT[DType.TIMESTAMP]
+_BATCH_ROWS = 131_072
+#: What a number of each unit is multiplied with, and then divided by, to be microseconds.
+_MICROSECONDS = {"day": (86_400_000_000, 1), "s": (10**6, 1), "ms": (10**3, 1), "us": (1, 1), "ns": (1, 10**3)}
+_LAST_US = 7_258_118_400_000_000
+_CENTURIES_US = (0, _LAST_US)  # 1970 to 2199: times beyond it say nothing of a log's span
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_STORAGE = Storage("/")
+
+_Numbers = np.ndarray[Any, np.dtype[np.int64]]
+_Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class ParquetLog:
+    """Parquet files of equal columns. Build it with :func:`parquet_log`.
+
+    ``arrow_schema`` is that of the imported table: the files' own, with the time column as microseconds in UTC. ``unit``
+    is that of a time column of whole numbers, else None. ``invalid_text``: ``refuse`` a file whose text is not UTF-8, or
+    ``replace`` what is invalid by U+FFFD.
+    """
+
+    arrow_schema: pa.Schema
+    time: LogTime
+    partition_by: PartitionBy
+    unit: EpochUnit | None
+    invalid_text: str = "refuse"
+
+    def bounded(self, now: datetime) -> ParquetLog:
+        """The same log with a range of plausible event times: what an import at ``now`` takes."""
+        return replace(self, time=self.time.bounded(now))
+
+    def digest(self) -> str:
+        """SHA-256 over everything that decides how a file is read, as 64 hexadecimal digits."""
+        columns = [[field.name, str(field.type)] for field in self.arrow_schema]
+        return digest(["parquet", columns, self.time.column, self.unit, self.partition_by, self.invalid_text])
+
+    def blocks(self, path: str) -> Iterator[ParsedBlock]:
+        """The rows of one file, in order, at most 131,072 at a time; rejects are those without a time that can be.
+
+        Raises :class:`~warehouse.errors.CorruptFile`, and what the rule for invalid text raises.
+        """
+        first_row = 1
+        for rows in row_batches(_STORAGE, path, _BATCH_ROWS, invalid_text_rule(self.invalid_text, [])):
+            yield self._block(rows, first_row)
+            first_row += rows.num_rows
+
+    def _block(self, rows: pa.Table, first_row: int) -> ParsedBlock:
+        at = rows.schema.get_field_index(self.time.column)
+        stored = rows.column(at).combine_chunks()
+        times, missing, outside = event_times(stored, self.unit, self.time.bounded_range_us)
+        rejects = tuple(
+            self._reject(rows, row, first_row, MISSING if missing[row] else OUT_OF_RANGE)
+            for row in np.flatnonzero(missing | outside).tolist()
+        )
+        table = rows.set_column(at, pa.field(self.time.column, _TIME), pa.array(times, pa.int64()).cast(_TIME))
+        table = table.select(self.arrow_schema.names).cast(self.arrow_schema)
+        if rejects:
+            table = table.filter(pa.array(~(missing | outside)))
+        return ParsedBlock(table, rejects)
+
+    def _reject(self, rows: pa.Table, row: int, first_row: int, what: str) -> Reject:
+        values = {name: _spelled(rows.column(name), row) for name in rows.column_names}
+        raw = json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        first, last = (_spelled_us(bound) for bound in self.time.bounded_range_us)
+        expected = f"a time from {first} until {last}"
+        return Reject(first_row + row, what, raw, self.time.column, values[self.time.column], expected)
+
+
+def parquet_log(
+    paths: Sequence[str],
+    time_column: str = "",
+    *,
+    unit: EpochUnit | None = None,
+    partition_by: PartitionBy | None = None,
+    invalid_text: str = "refuse",
+) -> ParquetLog:
+    """The log in the Parquet files at ``paths``, whose columns are those of the first one.
+
+    Without a ``time_column`` it is the only column of timestamps. Without ``partition_by`` see
+    :func:`~pipelines.outputs.partitions.suited_partitions`.
+
+    Raises :class:`~warehouse.errors.CorruptFile` for a file that is not Parquet, :class:`~warehouse.errors.SchemaDrift` for one
+    with other columns, :class:`UnknownColumn` or :class:`TypeMismatch` for a time column that is absent or holds no times, and
+    :class:`InputError` for whole numbers without a ``unit``, or a unit for a type that has its own.
+    """
+    schema = read_arrow_schema(_STORAGE, paths[0])
+    columns = read_schema(_STORAGE, paths[0])
+    for path in paths[1:]:
+        check_drift(columns, read_schema(_STORAGE, path), path, "this import")
+    time_column = time_column or _only_time(schema, paths[0])
+    where = f"{paths[0]}, column {time_column}"
+    if time_column not in schema.names:
+        raise UnknownColumn("the time column must be one of the file's", where=paths[0], value=time_column,
+                            allowed=nearest(time_column, schema.names),
+                            next_step="name it with --time-column")  # fmt: skip
+    stored = schema.field(time_column).type
+    _check_time_type(stored, unit, where)
+    fields = [pa.field(field.name, _TIME if field.name == time_column else field.type) for field in schema]
+    log = ParquetLog(pa.schema(fields), LogTime(time_column, "us"), partition_by or "hour", unit, invalid_text)
+    return log if partition_by else replace(log, partition_by=_partitioning(log, paths))
+
+
+def _only_time(schema: pa.Schema, path: str) -> str:
+    found = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    if len(found) != 1:
+        raise InputError("an import must have one column of event times", where=path,
+                         value=f"columns of timestamps: {', '.join(found) or 'none'}", allowed=", ".join(schema.names)[:300],
+                         next_step="name it with --time-column")  # fmt: skip
+    return found[0]
+
+
+def _partitioning(log: ParquetLog, paths: Sequence[str]) -> PartitionBy:
+    """Days where plausible times span more than a fortnight, so that no log becomes thousands of small files."""
+    name, first, last, rows_with_time = log.time.column, _LAST_US, 0, 0
+    for path in paths:
+        for rows in row_batches(_STORAGE, path, _BATCH_ROWS, invalid_text_rule(log.invalid_text, []), [name]):
+            times, missing, outside = event_times(rows.column(name).combine_chunks(), log.unit, _CENTURIES_US)
+            known = times[~(missing | outside)]
+            if len(known):
+                first, last = min(int(known.min()), first), max(int(known.max()), last)
+                rows_with_time += len(known)
+    return suited_partitions(timedelta(microseconds=max(last - first, 0)), rows_with_time)
+
+
+def _check_time_type(stored: pa.DataType, unit: EpochUnit | None, where: str) -> None:
+    whole = pa.types.is_integer(stored)
+    if not whole and not pa.types.is_timestamp(stored) and not pa.types.is_date(stored):
+        raise TypeMismatch("a time column must hold timestamps, dates or whole numbers", where=where, value=str(stored),
+                           allowed="timestamp, date32, date64, or an integer with --time-unit",
+                           next_step="store it as a timestamp: table[COLUMN].cast(pa.timestamp('us'))")  # fmt: skip
+    if whole and unit is None:
+        raise InputError("a time column of whole numbers must have a unit", where=where, value=str(stored),
+                         allowed="s, ms, us, ns", next_step="say what it counts since 1970: --time-unit ms")  # fmt: skip
+    if unit is not None and not whole:
+        raise InputError("a unit must be that of a time column of whole numbers", where=where, value=str(stored),
+                         next_step="leave --time-unit out")  # fmt: skip
+
+
+def event_times(stored: pa.Array, unit: EpochUnit | None, range_us: tuple[int, int]) -> tuple[_Numbers, _Flags, _Flags]:
+    """Microseconds since 1970, finer ones rounded down; what is missing; and what lies outside of a range, end excluded.
+
+    The first array is zero where either flag is set. Timestamps without a zone are UTC.
+    """
+    missing = np.asarray(stored.is_null())
+    counted = _counted(stored)
+    multiply, divide = _MICROSECONDS["day" if pa.types.is_date32(stored.type) else unit or _unit_of(stored.type)]
+    counts = np.asarray(counted.fill_null(0)).copy()
+    first, last = (-(-bound * divide // multiply) for bound in range_us)
+    outside = ((counts < first) | (counts >= last)) & ~missing
+    counts[outside | missing] = 0
+    return counts * multiply // divide, missing, outside
+
+
+def _spelled_us(time_us: int) -> str:
+    return f"{_EPOCH + timedelta(microseconds=time_us):%Y-%m-%dT%H:%MZ}"
+
+
+def _counted(stored: pa.Array) -> pa.Array:
+    """The numbers that times are stored as, as int64; those of uint64 that do not fit are negative."""
+    if pa.types.is_date32(stored.type):
+        return stored.cast(pa.int32()).cast(pa.int64())
+    return stored.cast(pa.int64(), safe=False)
+
+
+def _unit_of(stored: pa.DataType) -> str:
+    return "ms" if pa.types.is_date64(stored) else str(stored.unit)
+
+
+def _spelled(column: pa.ChunkedArray, row: int) -> str | None:
+    """A value as a side file shows it: times out of Python's range have no other text."""
+    value = column[row]
+    if not value.is_valid:
+        return None
+    try:
+        return str(value)
+    except (ValueError, OverflowError, pa.ArrowException):
+        return str(value.cast(pa.int32() if pa.types.is_date32(value.type) else pa.int64()))

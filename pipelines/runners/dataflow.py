@@ -1,0 +1,198 @@
+"""What is Dataflow's own: the options it cannot do without, the names of its jobs, and what its errors mean.
+
+Options reach Beam as they were given; nothing here stands in their place. What is added where nothing was said is
+:func:`added_flags` and :func:`job_flags`. Only the job's client speaks to Google: whoever computes a fragment reads
+and writes the bucket, no catalog.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pipelines.errors import JobFailed, JobRefused
+from pipelines.runners.options import given_options, is_dataflow
+from transforms.errors import InputError, StorageError
+
+PAGE = "docs/dataflow.md"
+AFTER = "the options after --"
+
+_FOLDER_OF_A_BUCKET = re.compile(r"gs://[a-z0-9][-_a-z0-9.]+[a-z0-9]/[^\r\n]*")
+_EXAMPLES = {"--project": "PROJECT_ID", "--region": "europe-west4", "--temp_location": "gs://BUCKET/tmp"}
+_LONGEST = 63
+_JOB_CHARACTERS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class DataflowOptions:
+    """Those of Beam's options that matter here, empty where they were not given.
+
+    ``image``: workers start from it, and it holds Headrace. ``private``: workers have no public address.
+    ``dry_run``: Beam would build the job and do nothing with it.
+    """
+
+    project: str = ""
+    region: str = ""
+    temp_location: str = ""
+    staging_location: str = ""
+    template_location: str = ""
+    job_name: str = ""
+    image: str = ""
+    requirements_file: str = ""
+    requirements_cache: str = ""
+    private: bool = False
+    dry_run: bool = False
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """The places that the client writes to, by the option that names them."""
+        named = {"--temp_location": self.temp_location, "--staging_location": self.staging_location}
+        return {option: place for option, place in named.items() if place}
+
+    @property
+    def wheels_travel(self) -> bool:
+        """Whether workers get their packages with the job: without a public address they may reach no index."""
+        return self.private and not self.requirements_cache and not self.requirements_file
+
+
+def dataflow_options(flags: Sequence[str]) -> DataflowOptions:
+    """What ``flags`` ask for. Raises :class:`InputError` when Beam cannot read them."""
+    given = given_options("DataflowRunner", flags)
+    return DataflowOptions(
+        project=given["project"] or "",
+        region=given["region"] or "",
+        temp_location=given["temp_location"] or "",
+        staging_location=given["staging_location"] or "",
+        template_location=given["template_location"] or "",
+        job_name=given["job_name"] or "",
+        image=given["sdk_container_image"] or given["worker_harness_container_image"] or "",
+        requirements_file=given["requirements_file"] or "",
+        requirements_cache=given["requirements_cache"] or "",
+        private=given["use_public_ips"] is False,
+        dry_run=bool(given["dry_run"]),
+    )
+
+
+def check(options: DataflowOptions) -> None:
+    """Refuse what cannot work and Beam does not, or not clearly, before anything is leased or sent.
+
+    Beam by itself would make a bucket where no folder was named. Raises :class:`InputError`.
+    """
+    _require_client()
+    given = {"--project": options.project, "--region": options.region, "--temp_location": options.temp_location}
+    missing = [name for name, value in given.items() if not value]
+    if missing:
+        raise InputError("Dataflow needs options that were not given", where=AFTER, value=", ".join(missing),
+                         allowed=" ".join(f"{name}={_EXAMPLES[name]}" for name in missing),
+                         next_step=f"headrace work --runner DataflowRunner -- --project=... ; see {PAGE}")  # fmt: skip
+    for option, place in options.folders.items():
+        if not _FOLDER_OF_A_BUCKET.fullmatch(place):
+            raise InputError("not a folder in a bucket", where=option, value=place, allowed="gs://BUCKET/folder",
+                             next_step="name a bucket that you and the workers' service account may write to")  # fmt: skip
+    if options.dry_run:
+        raise InputError("a dry run leaves nothing to look at", where=AFTER, value="--dry_run=True",
+                         allowed="--template_location=gs://BUCKET/job.json, or a file of this machine",
+                         next_step="have the job written as a template instead")  # fmt: skip
+
+
+def _require_client() -> None:
+    try:
+        import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401 - Beam loads it only to submit
+    except ImportError as error:
+        raise InputError("Dataflow's client is not installed", value=str(error), allowed="apache-beam[gcp]",
+                         next_step="pip install 'headrace[dataflow]'") from error  # fmt: skip
+
+
+def added_flags(options: DataflowOptions) -> tuple[str, ...]:
+    """What every job of ours is given besides: each file is sent once, however many jobs need it.
+
+    What the requirements name is not fetched again for every job: see :attr:`DataflowOptions.wheels_travel`.
+    ``--requirements_cache`` decides otherwise.
+    """
+    left_to_beam = options.requirements_cache or (options.private and options.requirements_file)
+    return ("--enable_artifact_caching", *(() if left_to_beam else ("--requirements_cache=skip",)))
+
+
+def job_flags(options: DataflowOptions, worker: str, job: str) -> tuple[str, ...]:
+    """The job's name, unless one was given, and labels to find it and its costs by."""
+    name = () if options.job_name else (f"--job_name={job_name(worker, job)}",)
+    return (*name, f"--labels=headrace_worker={label_value(worker)}", f"--labels=headrace_job={label_value(job)}")
+
+
+def job_name(worker: str, job: str) -> str:
+    """A name that Dataflow takes: lower-case letters, digits and hyphens, at most 63, no two jobs alike."""
+    short = _plain(job, "-")[:_JOB_CHARACTERS].strip("-")
+    middle = _plain(worker, "-")[: _LONGEST - len("headrace--") - _JOB_CHARACTERS].strip("-")
+    return "-".join(part for part in ("headrace", middle, short) if part)
+
+
+def label_value(text: str) -> str:
+    """``text`` as the value of a label: lower-case letters, digits, ``_`` and ``-``, at most 63."""
+    return _plain(text, "_")[:_LONGEST]
+
+
+def _plain(text: str, instead: str) -> str:
+    return re.sub(r"[^-_a-z0-9]+" if instead == "_" else r"[^a-z0-9]+", instead, text.lower()).strip(instead)
+
+
+def check_buckets(options: DataflowOptions, home: str) -> None:
+    """See that the buckets to be written to are there. Raises :class:`StorageError`, naming the option."""
+    from warehouse.storage.gcs_client import explained_by_google, open_client, status_of
+    from warehouse.storage.locations import parse_gcs
+
+    client = open_client(parse_gcs(home).settings)
+    for option, place in options.folders.items():
+        bucket = parse_gcs(place).bucket
+        with explained_by_google(place, "look for the bucket of"):
+            try:
+                found = client.lookup_bucket(bucket)
+            except Exception as error:
+                if status_of(error) != 403:
+                    raise
+                raise StorageError("this account may not see the bucket", where=option, value=place,
+                                   allowed="roles/storage.objectUser and roles/storage.legacyBucketReader on it",
+                                   next_step=f"gcloud storage buckets add-iam-policy-binding gs://{bucket} ...; "
+                                   f"see {PAGE}") from error  # fmt: skip
+        if found is None:
+            raise StorageError("there is no such bucket", where=option, value=place, allowed="a bucket that exists",
+                               next_step=f"gcloud storage buckets create gs://{bucket} "
+                               f"--location={options.region}")  # fmt: skip
+
+
+@contextlib.contextmanager
+def explained(runner: str) -> Iterator[None]:
+    """Turn what Dataflow's client says into errors of ours; other runners' errors pass.
+
+    Raises :class:`JobRefused` when no job began, :class:`JobFailed` when one ended badly, :class:`StorageError` when
+    files could not be sent.
+    """
+    if not is_dataflow(runner):
+        yield
+        return
+    from apache_beam.runners.dataflow.dataflow_runner import DataflowRuntimeException
+    from apache_beam.runners.dataflow.internal.apiclient import DataflowJobAlreadyExistsError
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        yield
+    except DataflowRuntimeException as error:
+        raise JobFailed("a Dataflow job ended without success", where=f"job {error.result.job_id()}",
+                        value=str(error)[:2000], allowed="state DONE",
+                        next_step="see the job's log in the console; tasks were given back, and what was finished "
+                        "is kept") from error  # fmt: skip
+    except DataflowJobAlreadyExistsError as error:
+        raise JobRefused("a Dataflow job of this name is running", where="--job_name", value=str(error)[:500],
+                         allowed="a name that no running job has",
+                         next_step="leave --job_name out: each job then gets a name of its own") from error  # fmt: skip
+    except (GoogleAPICallError, GoogleAuthError) as error:
+        raise JobRefused("Dataflow did not take the job", where="dataflow.googleapis.com", value=str(error)[:2000],
+                         allowed="the API enabled, roles/dataflow.developer, and quota in the region",
+                         next_step=f"{PAGE} has the commands that set a project up") from error  # fmt: skip
+    except OSError as error:
+        raise StorageError("the job's files could not be sent to the bucket", where="--staging_location",
+                           value=str(error)[:500], allowed="a bucket that this account may write to",
+                           next_step="grant roles/storage.objectUser and roles/storage.legacyBucketReader on "
+                           "it") from error  # fmt: skip

@@ -1,0 +1,1 @@
+"""Files and packages that remote workers receive."""

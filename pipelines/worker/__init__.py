@@ -1,0 +1,1 @@
+"""The worker: lease tasks, run a job, commit its results."""

@@ -1,0 +1,163 @@
+"""What Prometheus reads of a worker and of the queue: text at ``/metrics``, on this machine only.
+
+The queue is read when it is asked for, and at most every ``cache_secs``, more seldom where that takes long. That it cannot be read is a figure too, and stops nothing.
+Imports ``prometheus_client`` (the extra ``metrics``).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pipelines.worker.report import WorkerReport
+from transforms.errors import HeadraceError, InputError
+from warehouse.queue.backlog import read_backlog
+from warehouse.scheduling.backlog import Backlog
+from warehouse.scheduling.capacity import CapacityHint, CapacitySettings, FleetState, workers_wanted
+from warehouse.warehouse import Warehouse
+
+_LOG = logging.getLogger(__name__)
+
+#: A long queue takes a while to be read, and many workers read it: each rests so many times as long as it took.
+_LEAST_REST = 20
+#: Only processes of this machine are answered: the figures name clients.
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    backlog: Backlog
+    hint: CapacityHint
+
+
+class WorkerCollector(Collector):
+    """The figures of one worker, whose ``report`` it goes on writing, and of the queue of its warehouse.
+
+    ``monotonic``: the clock of the cache.
+    """
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        worker: str,
+        report: WorkerReport,
+        settings: CapacitySettings,
+        *,
+        cache_secs: float = 5.0,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._warehouse, self._worker, self._report, self._settings = warehouse, worker, report, settings
+        self._cache_secs, self._monotonic, self._lock = cache_secs, monotonic, threading.Lock()
+        self._read_at, self._kept_secs = -float("inf"), 0.0
+        self._seen: _Seen | None = None
+        self._wishes: tuple[tuple[float, int], ...] = ()
+        self._unreadable = 0
+
+    def collect(self) -> Iterator[Metric]:
+        """All figures; those of the queue are absent while it cannot be read."""
+        with self._lock:
+            seen = self._look()
+        yield from self._worker_figures()
+        if seen is not None:
+            yield from _queue_figures(seen.backlog)
+            yield from _hint_figures(seen.hint)
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing is known before it is asked for: registering reads no catalog."""
+        return iter(())
+
+    def _look(self) -> _Seen | None:
+        begun = self._monotonic()
+        if begun - self._read_at < self._kept_secs:
+            return self._seen
+        seen = self._read()
+        self._read_at = self._monotonic()
+        took_secs = self._read_at - begun
+        self._kept_secs = max(self._cache_secs, _LEAST_REST * took_secs) if self._cache_secs else 0.0
+        return seen
+
+    def _read(self) -> _Seen | None:
+        try:
+            backlog = read_backlog(self._warehouse)
+        except HeadraceError as error:
+            self._unreadable += 1
+            _LOG.warning("the queue cannot be read for its figures: %s", error)
+            self._seen = None
+            return None
+        state = FleetState(self._warehouse.clock(), backlog.workers, self._wishes)
+        hint = workers_wanted(backlog, state, self._settings)
+        self._wishes, self._seen = hint.wishes, _Seen(backlog, hint)
+        return self._seen
+
+    def _worker_figures(self) -> Iterator[Metric]:
+        done = self._report
+        for name, what, value in (
+            ("tasks_committed", "Memos that are ready by this worker's commit.", done.memos),
+            ("tasks_failed", "Attempts of this worker that failed.", done.failures),
+            ("tasks_fenced", "Tasks that this worker lost to another one before it committed.", done.fenced),
+            ("rows", "Events, once for each memo that this worker committed.", done.rows),
+            ("raw_bytes_read", "Raw columns that this worker read, as they lie in memory.", done.raw_bytes_read),
+            ("jobs", "Beam jobs that this worker started.", done.jobs),
+            ("job_seconds", "Seconds for which jobs of this worker ran.", done.job_secs),
+            ("catalog_busy", "Times that the catalog was locked for longer than this worker waits.", done.times_busy),
+            ("queue_unreadable", "Times that the queue could not be read for these figures.", self._unreadable),
+        ):
+            family = CounterMetricFamily(f"headrace_{name}", what, labels=["worker"])
+            family.add_metric([self._worker], value)
+            yield family
+
+
+def _queue_figures(backlog: Backlog) -> Iterator[Metric]:
+    depth = GaugeMetricFamily("headrace_queue_tasks", "Tasks by client and state.", labels=["client", "state"])
+    oldest = GaugeMetricFamily(
+        "headrace_queue_oldest_seconds", "How long the oldest task has waited.", labels=["client"]
+    )
+    work = GaugeMetricFamily("headrace_queue_core_seconds", "Estimated seconds of one core.", labels=["client"])
+    for one in backlog.clients:
+        depth.add_metric([one.client, "queued"], one.queued)
+        depth.add_metric([one.client, "leased"], one.leased)
+        depth.add_metric([one.client, "failed"], one.failed)
+        oldest.add_metric([one.client], one.oldest_secs)
+        work.add_metric([one.client], one.secs)
+    yield from (depth, oldest, work)
+    yield GaugeMetricFamily("headrace_leasing_workers", "Workers that hold leases.", value=backlog.workers)
+
+
+def _hint_figures(hint: CapacityHint) -> Iterator[Metric]:
+    wanted = GaugeMetricFamily("headrace_client_wanted_workers", "Workers that a client's deadline asks for.",
+                               labels=["client"])  # fmt: skip
+    for one in hint.clients:
+        wanted.add_metric([one.client], one.workers)
+    yield wanted
+    yield GaugeMetricFamily("headrace_wanted_workers", "How many workers the queue is worth.", value=hint.workers)
+    yield GaugeMetricFamily("headrace_drain_seconds", "Until the queue is empty with as many.", value=hint.drain_secs)
+
+
+@contextmanager
+def serving(collector: WorkerCollector, port: int) -> Iterator[int]:
+    """Serve the figures while the block runs; yields the port, which the system chooses where ``port`` is 0.
+
+    Raises :class:`InputError` when the port is taken.
+    """
+    registry = CollectorRegistry()
+    registry.register(collector)
+    try:
+        server, thread = start_http_server(port, addr=HOST, registry=registry)
+    except (OSError, OverflowError) as error:
+        raise InputError("metrics cannot be served at this port", where="--metrics-port",
+                         value=f"{port}: {error}", allowed="a free port, 0 to 65535; 0 lets the system choose",
+                         next_step="give another port") from error  # fmt: skip
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

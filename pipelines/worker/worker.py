@@ -1,0 +1,284 @@
+"""The worker: lease tasks, compute them in one Beam job, commit what came out, again.
+
+What to do next is decided by :func:`~pipelines.worker.machine.decide`, a pure function; the loop around it does the reading and writing. While
+a job runs, one attendant thread commits results as they arrive and keeps the leases alive, so that a worker killed
+in the middle loses only the fragments that were not finished. A commit shows the fence of its lease: a worker that
+was thought lost, and is not, is told so and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from pipelines.isolation.limits import IsolationLimits
+from pipelines.isolation.processes import child_processes
+from pipelines.memoize.job_results import JobResults, remove_abandoned_results
+from pipelines.memoize.pipeline import run_memoize
+from pipelines.runners.runner import RunnerOptions
+from pipelines.staging.job_flags import for_job, ready_to_run, refuse_template
+from pipelines.worker.job_committer import WorkInHand
+from pipelines.worker.machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
+from pipelines.worker.patience import AWAY, PATIENCE_SECS, Patience
+from pipelines.worker.progress import OnWork, WorkMeter
+from pipelines.worker.report import WorkerReport
+from pipelines.worker.unreadable import UnreadFiles
+from transforms.errors import InputError
+from warehouse.matching.submit import queue_missing
+from warehouse.queue.depths import queued_tasks, unfinished_tasks
+from warehouse.queue.lease import heartbeat, lease_tasks, release_tasks
+from warehouse.queue.tasks import LeasedTask
+from warehouse.scheduling.batching import BatchBudget
+from warehouse.warehouse import Warehouse
+
+_LOG = logging.getLogger(__name__)
+
+# Who works until nothing is left does not wait longer for a task to be tried again.
+_SOON_SECS = 30.0
+# Far longer than any result waits for the worker that asked for it.
+_ABANDONED_SECS = 7 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """``batch_tasks``, ``batch_bytes``: lease up to this many tasks at a time, which read and write about so much. Starting a
+    job costs most of a second; but what is leased is not shared with other workers, nor overtaken by more urgent tasks.
+
+    ``runner``, ``runner_workers`` and ``runner_flags`` are those of :class:`~pipelines.runners.runner.RunnerOptions`.
+    ``poll_secs``: how long to wait before asking an empty queue again. ``catalog_patience_secs``: how long to wait for a catalog that
+    cannot be reached, such as a database that is restarted. ``limits``: what one process that computes may take.
+    """
+
+    name: str
+    runner: str = "DirectRunner"
+    batch_tasks: int = BatchBudget().tasks
+    batch_bytes: float = BatchBudget().bytes
+    runner_workers: int = 0
+    runner_flags: tuple[str, ...] = ()
+    poll_secs: float = 0.5
+    catalog_patience_secs: float = PATIENCE_SECS
+    limits: IsolationLimits = field(default_factory=IsolationLimits)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise InputError("a worker needs a name", value=self.name)
+        BatchBudget(self.batch_bytes, self.batch_tasks)
+        if not self.poll_secs > 0 or not self.catalog_patience_secs >= 0:
+            raise InputError("a worker waits some time before it asks again",
+                             value=(self.poll_secs, self.catalog_patience_secs),
+                             allowed="poll_secs > 0, catalog_patience_secs >= 0")  # fmt: skip
+        _ = self.runner_options  # refuses what Beam does not know
+
+    @property
+    def runner_options(self) -> RunnerOptions:
+        """How its jobs are run."""
+        return RunnerOptions(self.runner, self.runner_workers, self.runner_flags)
+
+
+def run_worker(
+    warehouse: Warehouse,
+    config: WorkerConfig,
+    *,
+    until_idle: bool,
+    progress: OnWork | None = None,
+    stop: threading.Event | None = None,
+    on_step: Callable[[Instruction], None] | None = None,
+    report: WorkerReport | None = None,
+) -> WorkerReport:
+    """Work until ``stop`` is set or, with ``until_idle``, until no task is leased, nor queued and due soon.
+
+    Before each lease, what live models miss because their table grew is queued: nobody has to submit them again.
+
+    ``progress`` is told how far it is; ``report`` is kept up to date for who looks meanwhile. A component that fails is
+    reported to the queue and costs nothing else, and so are the components over raw data that cannot be read. Raises
+    :class:`InputError`, before anything is leased, for a runner that could not start or not reach the home; and
+    :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk), or when this machine can read no raw
+    data at all (:mod:`pipelines.worker.unreadable`); its tasks are given back untried.
+    """
+    refuse_template(config.runner_options)
+    with ready_to_run(config.runner_options, warehouse.storage.home) as options:
+        if config.runner == "DirectRunner":
+            child_processes().prepare()
+        kept, asked = WorkerReport() if report is None else report, stop or threading.Event()
+        patience = Patience(config.catalog_patience_secs, asked, kept.count_busy, random.random)
+        worker = _Worker(warehouse, config, options, progress, kept, patience)
+        try:
+            return _work(worker, warehouse, config, until_idle, asked, on_step, patience)
+        finally:
+            worker.give_back()
+
+
+def _work(
+    worker: _Worker,
+    warehouse: Warehouse,
+    config: WorkerConfig,
+    until_idle: bool,
+    stop: threading.Event,
+    on_step: Callable[[Instruction], None] | None,
+    patience: Patience,
+) -> WorkerReport:
+    def leased() -> tuple[LeasedTask, ...]:
+        queue_missing(warehouse)
+        return lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
+
+    remove_abandoned_results(warehouse.storage, patience.call(warehouse.clock) - _ABANDONED_SECS)
+    begun = time.monotonic()
+    queue_was_empty = False
+    while True:
+        unfinished = patience.call(lambda: unfinished_tasks(warehouse, _SOON_SECS)) if queue_was_empty else 0
+        state = WorkerState(len(worker.in_hand), queue_was_empty, unfinished, until_idle, stop.is_set())
+        instruction = decide(state)
+        if on_step is not None:
+            on_step(instruction)
+        match instruction:
+            case Lease():
+                worker.in_hand = patience.call(leased)
+                queue_was_empty = not worker.in_hand
+            case Run():
+                worker.run()
+            case Sleep():
+                worker.wait_for(unfinished)
+                stop.wait(config.poll_secs)
+                queue_was_empty = False
+            case Stop(why):
+                _LOG.info("worker %s stops: %s", config.name, why)
+                worker.report.secs = time.monotonic() - begun
+                if until_idle and not stop.is_set():
+                    worker.report.postponed = patience.call(lambda: unfinished_tasks(warehouse))
+                return worker.report
+
+
+class _Worker:
+    """The tasks in hand, what became of those before, and the reading and writing that a job needs."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        config: WorkerConfig,
+        options: RunnerOptions,
+        progress: OnWork | None,
+        report: WorkerReport,
+        patience: Patience,
+    ) -> None:
+        self._warehouse, self._config, self._options, self._progress = warehouse, config, options, progress
+        self._patience = patience
+        self._meter = WorkMeter()
+        self._beat_at = 0.0
+        self._unread_files = UnreadFiles()
+        self.in_hand: tuple[LeasedTask, ...] = ()
+        self.report = report
+
+    def run(self) -> None:
+        """Compute the tasks in hand and commit them. Whatever goes wrong, tasks still owned are given back."""
+        tasks = self.in_hand
+        hand = WorkInHand(self._warehouse, self._config.name, tasks, self._unread_files, self.report, self._meter,
+                          lambda: self._after_transaction(hand))  # fmt: skip
+        self.report.tasks += len(tasks)
+        self.report.jobs += 1
+        begun = time.monotonic()
+        try:
+            work_secs = sum(task.work_secs for task in tasks)
+            self._meter.leased(len(tasks), work_secs, self._queued(), time.monotonic())
+            self._tell()
+            home, job = self._warehouse.storage.home, uuid.uuid4().hex
+            options = for_job(self._options, self._config.name, job)
+            run_memoize(hand.works, home, job, options, partial(self._attended, hand), self._config.limits)
+        finally:
+            self.report.job_secs += time.monotonic() - begun
+            self._unread_files = hand.unread_files
+            self.in_hand = tuple(hand.open_tasks)
+            self.give_back()
+            self._meter.stopped(time.monotonic())
+
+    def give_back(self) -> None:
+        """Release what is in hand, untried. Where the catalog is away, their leases run out instead."""
+        held, self.in_hand = self.in_hand, ()
+        try:
+            if held:
+                release_tasks(self._warehouse, held)
+        except AWAY as error:
+            _LOG.warning("%d tasks cannot be given back, and come back when their leases run out: %s", len(held), error)
+
+    def wait_for(self, tasks: int) -> None:
+        """Tell that there is nothing to do but to wait for ``tasks`` tasks."""
+        self._meter.waits(tasks)
+        self._tell()
+
+    @contextmanager
+    def _attended(self, hand: WorkInHand, results: JobResults) -> Iterator[None]:
+        """While the job runs: commit what arrives, and keep the leases of the rest."""
+        done = threading.Event()
+        failures: list[BaseException] = []
+
+        def attend() -> None:
+            try:
+                self._attend(hand, results, done)
+            except BaseException as error:  # raised again where the job was started
+                failures.append(error)
+                results.running.end(error)  # nobody keeps the leases of what it computes
+
+        thread = threading.Thread(target=attend, name=f"attendant of {self._config.name}", daemon=True)
+        thread.start()
+        finished = False
+        try:
+            yield
+            finished = True
+        finally:
+            done.set()
+            thread.join()
+            if failures:
+                raise failures[0]
+            try:
+                self._take_rest(hand, results, patiently=finished)
+            finally:
+                results.remove()
+
+    def _take_rest(self, hand: WorkInHand, results: JobResults, *, patiently: bool) -> None:
+        """What is left when the job has ended. Whoever leaves by an error, or was told to stop, does not wait besides."""
+        if patiently:
+            self._patience.call(lambda: hand.take(results.new()))
+            self._patience.call(hand.end)
+            return
+        try:
+            hand.take(results.new())
+        except AWAY as error:
+            _LOG.warning("what the job finished last is lost, and will be computed again: %s", error)
+
+    def _attend(self, hand: WorkInHand, results: JobResults, done: threading.Event) -> None:
+        self._beat_at = time.monotonic() + self._beat_secs
+        while not done.wait(min(results.collect_secs, self._beat_secs)):
+            try:
+                self._beat_if_due(hand)
+                hand.take(results.new())
+            except AWAY as error:
+                self.report.count_busy()
+                _LOG.warning("the catalog is busy; trying again: %s", error)
+
+    @property
+    def _beat_secs(self) -> float:
+        return beat_secs(self._warehouse.config.lease_secs)
+
+    def _beat_if_due(self, hand: WorkInHand) -> None:
+        if time.monotonic() >= self._beat_at:
+            heartbeat(self._warehouse, hand.open_tasks)
+            self._beat_at = time.monotonic() + self._beat_secs
+
+    def _after_transaction(self, hand: WorkInHand) -> None:
+        self._tell()
+        self._beat_if_due(hand)
+
+    def _queued(self) -> int:
+        if self._progress is None:
+            return 0  # nobody asks how long the rest takes
+        return self._patience.call(lambda: queued_tasks(self._warehouse))
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self._meter.progress)

@@ -1,0 +1,328 @@
+"""A schema from a sample: what is found in logs of known kinds, and that damaged ones never crash it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.errors import LogSchemaError, NoLogFiles, UnknownFormat
+from pipelines.inference.infer import Inferred, infer_schema
+from pipelines.inference.sample import HEAD_BYTES, PIECE_BYTES, PIECES, read_sample
+from pipelines.inference.schema_file import schema_text
+from pipelines.inference.text_encoding import decoded_lines, detect_encoding
+from pipelines.inference.values import guess_column
+from pipelines.log_schemas.schema import LogSchema
+from transforms.errors import HeadraceError
+from transforms.types import DType
+
+ROWS = range(80)
+
+
+def search_log() -> bytes:
+    """A search log with relevance grades, quoted line breaks, CP1252."""
+    rows = [f'{i},"Winkel {i}° ""Stahl""{chr(10) if i % 5 == 0 else " "}für Regale","winkel {i % 7}",{("1", "2.33", "3")[i % 3]}'
+            for i in ROWS]  # fmt: skip
+    return "\r\n".join(['"id","product_title","search_term","relevance"', *rows, ""]).encode("cp1252")
+
+
+def coupon_log() -> bytes:
+    """Coupon ads with local times of one digit for the hour."""
+    rows = [f"s{i:03x},{int(i % 9 == 0)},2011-07-0{1 + i % 8} {7 + i % 3}:5{i % 10},{i}" for i in ROWS]
+    return "\n".join(["SESSION_ID,PURCHASE_FLG,I_DATE,PAGE_SERIAL", *rows, ""]).encode()
+
+
+def install_log() -> bytes:
+    """App-install ads: no header, fractions of epoch seconds, lists, a spelled null."""
+    rows = [
+        f"{i % 11}\t{1_300_000_000 + i * 7.25}\t{i % 50}|{i % 3}\t{int(i % 7 == 0)}\t{'NULL' if i % 3 else 2.5}"
+        for i in ROWS
+    ]
+    return "\n".join([*rows, ""]).encode()
+
+
+def web_log() -> bytes:
+    """Chinese web search in GB18030."""
+    rows = [
+        f"20080601{i % 24:02d}{i % 60:02d}00\tu{i % 9}\t[汉语 搜索 {i}]\t{i % 10} {i % 3}\twww.x.cn/{i}" for i in ROWS
+    ]
+    return "\n".join([*rows, ""]).encode("gb18030")
+
+
+def news_log() -> bytes:
+    """News clicks with nested objects and arrays."""
+    rows = [{"ts": 1_700_000_000_000 + i * 60_000, "user": {"id": f"u{i % 7}", "geo": {"country": "NO"}}, "clicked": bool(i % 2),
+             "topics": ["a", "b"][: i % 3], "seen_at": ["2023-11-14T22:13:20Z"] * (i % 3), "liked": i % 2 if i % 3 else True, "ids": [1, 2], "seen": [{"id": 1}], "dwell": i / 3 if i % 4 else None}
+            for i in ROWS]  # fmt: skip
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+LOGS = {"search.csv": search_log, "coupons.csv": coupon_log, "installs.tsv": install_log, "web.tsv": web_log,
+        "news.jsonl": news_log}  # fmt: skip
+
+
+def inferred(tmp_path: Path, name: str, content: bytes, **options: Any) -> Inferred:
+    (tmp_path / name).write_bytes(content)
+    return infer_schema([str(tmp_path / name)], **options)
+
+
+def kinds(found: Inferred) -> dict[str, str]:
+    return {column.name: str(column.type) for column in found.schema.columns}
+
+
+def test_a_search_log(tmp_path: Path) -> None:
+    found = inferred(tmp_path, "search.csv", search_log())
+    assert kinds(found) == {"id": "Dense[int64]", "product_title": "Dense[string]", "search_term": "Dense[string]",
+                            "relevance": "Dense[float64]"}  # fmt: skip
+    assert (found.schema.encoding, found.schema.header, found.labels) == ("cp1252", True, ("relevance",))
+    assert found.rows == len(ROWS)
+    assert found.schema.time is not None
+    assert found.schema.time.made_up is not None
+
+
+def test_coupon_ads(tmp_path: Path) -> None:
+    found = inferred(tmp_path, "coupons.csv", coupon_log())
+    assert kinds(found)["I_DATE"] == "Dense[timestamp]"
+    assert found.schema.time is not None
+    assert (found.schema.time.column, found.schema.time.unit, found.labels) == ("I_DATE", "iso8601", ("PURCHASE_FLG",))
+    assert "name no zone" in schema_text(found)
+
+
+def test_install_ads(tmp_path: Path) -> None:
+    found = inferred(tmp_path, "installs.tsv", install_log())
+    assert list(kinds(found).values()) == ["Dense[int64]", "Dense[timestamp]", "Ragged[int64]", "Dense[bool]",
+                                           "Dense[float64]"]  # fmt: skip
+    assert found.schema.null == ("", "NULL")
+    assert found.schema.columns[1].unit == "s"
+    assert found.columns[4].missing_share > 0.6
+
+
+def test_chinese_web_search(tmp_path: Path) -> None:
+    found = inferred(tmp_path, "web.tsv", web_log())
+    assert (found.schema.format, found.schema.encoding) == ("tsv", "gb18030")
+    assert found.schema.columns[0].formats == ("%Y%m%d%H%M%S",)
+    assert "汉语" in found.columns[2].examples[0]
+
+
+def test_news_clicks(tmp_path: Path) -> None:
+    found = inferred(tmp_path, "news.jsonl", news_log())
+    assert kinds(found) == {
+        "ts": "Dense[timestamp]", "user_id": "Dense[string]", "user_geo_country": "Dense[string]",
+        "clicked": "Dense[bool]", "topics": "Ragged[string]", "seen_at": "Ragged[timestamp]", "liked": "Dense[bool]", "ids": "Ragged[int64]", "seen": "Dense[string]",
+        "dwell": "Dense[float64]",
+    }  # fmt: skip
+    by_name = {column.name: column for column in found.schema.columns}
+    assert by_name["user_geo_country"].path == ("user", "geo", "country")
+    assert by_name["seen"].is_json
+    assert (by_name["ts"].unit, found.labels) == ("ms", ("clicked", "liked"))
+
+
+@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_schema_file_says_what_was_found_packed_or_not(tmp_path: Path, name: str, packed: bool) -> None:
+    content = LOGS[name]()
+    found = inferred(tmp_path, f"{name}.gz" if packed else name, gzip.compress(content) if packed else content)
+    (tmp_path / "schema.json").write_text(schema_text(found), encoding="utf-8")
+    assert LogSchema.from_file(str(tmp_path / "schema.json")) == found.schema
+
+
+def test_comments_are_lines_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    columns = '"columns": [{"name": "http://a", "type": "int64"},\n\t// the time\n{"name": "t", "type": "timestamp"}]'
+    path.write_text(
+        f'// first\n{{"format": "csv",\n  // unsure: "quoted", and a }} brace\n{columns}, "time": {{"column": "t"}}}}'
+    )
+    assert LogSchema.from_file(str(path)).names == ("http://a", "t")
+    path.write_text('{"format": "csv", // no line of its own\n"columns": []}')
+    with pytest.raises(LogSchemaError, match="not JSON") as caught:
+        LogSchema.from_file(str(path))
+    assert "line 1" in caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "2", "-3"], "Dense[int64]"),
+        (["0", "1", "1"], "Dense[bool]"),
+        (["true", "False"], "Dense[bool]"),
+        (["1.5", "2", "1e3"], "Dense[float64]"),
+        (["1,234", "12,345,678"], "Dense[int64]"),
+        (["1.234,50", "7,25"], "Dense[float64]"),
+        (["007", "012", "130"], "Dense[string]"),
+        (["12345678901234567890123", "98765432109876543210987"], "Dense[string]"),
+        (["a|b", "c", "d|e|f"], "Ragged[string]"),
+        (["1;2", "3;4"], "Ragged[int64]"),
+        (["red, green", "see | here: this and that and more"], "Dense[string]"),
+        (["2017-07-02", "2017-07-03"], "Dense[timestamp]"),
+        (["2017-07-02T07:50:11.25+02:00"], "Dense[timestamp]"),
+        (["31/12/2017 10:00", "01/02/2017 11:00"], "Dense[timestamp]"),
+        (["-", "4", "?"], "Dense[int64]"),
+        (["", None], "Dense[string]"),
+    ],
+    ids=str,
+)
+def test_a_column_is_what_its_values_are(values: list[str | None], kind: str) -> None:
+    assert str(guess_column("x", values).column.type) == kind
+
+
+def test_days_and_months_in_either_order_are_said() -> None:
+    guess = guess_column("day", ["01/02/2017", "03/04/2017"])
+    assert guess.column.formats == ("%d/%m/%Y",)
+    assert any("%m/%d/%Y" in sentence for sentence in guess.unsure)
+
+
+def test_a_few_odd_values_are_said_and_the_type_stays() -> None:
+    guess = guess_column("n", [*map(str, range(400)), "oops"])
+    assert guess.column.dtype is DType.INT64
+    assert "'oops'" in guess.unsure[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        ("é".encode(), "utf-8"),
+        (b"plain", "utf-8"),
+        ("é,ü,ß; größer\n".encode("cp1252"), "cp1252"),
+        ("naïve café\x85\n".encode("latin-1"), "cp1252"),
+        (b"a\x81b caf\xe9 \n", "iso8859-1"),
+        ("北京天气预报\n".encode("gb18030"), "gb18030"),
+        ("id,é\n1,2\n".encode("utf-16"), "utf-16"),
+        ("id,name\n1,anna\n".encode("utf-16-le"), "utf-16-le"),
+        ("id,name\n1,anna\n".encode("utf-16-be"), "utf-16-be"),
+        ("\ufeffid,é\n".encode(), "utf-8"),
+    ],
+    ids=str,
+)
+def test_the_encoding_is_found_by_the_stated_rule(content: bytes, encoding: str) -> None:
+    assert detect_encoding([content])[0] == encoding
+    assert "\ufffd" not in decoded_lines(content, encoding, first=True)
+    assert not decoded_lines(content, encoding, first=True).startswith("\ufeff")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "step"),
+    [
+        ("a.parquet", b"PAR1....", "table import"),
+        ("a.csv", gzip.compress(b"a,b\n", mtime=0), "its name must end in .gz"),
+        ("a.csv", b"PK\x03\x04....", "unpack"),
+        ("a.json", b'[{"a": 1},\n {"a": 2}]', "jq -c '.[]'"),
+        ("a.json", b'{\n "a": 1\n}', "jq -c '.'"),
+        ("a.csv", b"", "check what wrote them"),
+        ("a.csv", b"\n\n", "check what wrote them"),
+        ("a.bin", bytes(range(3, 9)) * 50, ""),
+        ("a.csv", b"id,label\n", ""),
+    ],
+)
+def test_what_is_no_text_log_is_refused_with_what_to_do(tmp_path: Path, name: str, content: bytes, step: str) -> None:
+    with pytest.raises(UnknownFormat) as caught:
+        inferred(tmp_path, name, content)
+    assert step in caught.value.next_step
+
+
+def test_a_log_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NoLogFiles):
+        infer_schema([str(tmp_path / "no.csv")])
+
+
+def test_the_sample_is_bounded_and_reaches_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "big.csv"
+    line = b"1,2,3\n"
+    with path.open("wb") as file:
+        for _ in range(30):
+            file.write(line * 100_000)
+        file.write(b"x,y,z\n" * 30_000)
+    sample = read_sample(str(path))
+    assert len(sample.head) == HEAD_BYTES
+    assert sum(map(len, sample.pieces)) <= (PIECES + 1) * PIECE_BYTES
+    assert any(b"x" in piece for piece in sample.pieces)
+    packed = tmp_path / "big.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes(), 1))
+    found = read_sample(str(packed))
+    assert len(found.head) == HEAD_BYTES
+    assert sum(map(len, found.pieces)) <= PIECES * PIECE_BYTES
+
+
+def test_the_day_in_the_names_of_files_becomes_the_time(tmp_path: Path) -> None:
+    for day in ("2017-07-02", "2017-07-03"):
+        (tmp_path / f"log-{day}.csv").write_text("user_id,clicked\n" + "".join(f"{i},{i % 2}\n" for i in range(9)))
+    found = infer_schema([str(tmp_path)])
+    assert found.schema.time is not None
+    assert found.schema.time.made_up is not None
+    assert found.schema.time.made_up.file_name == "*%Y-%m-%d*"
+
+
+VALUES = {
+    "int64": lambda draw: str(draw.randrange(-(10**9), 10**9)),
+    "float64": lambda draw: repr(draw.uniform(-1e3, 1e3)),
+    "bool": lambda draw: draw.choice(("true", "false")),
+    "string": lambda draw: " ".join(draw.choice(("roter", "Schuh", "für", "Kinder", "x1")) for _ in range(4)),
+    "timestamp": lambda draw: (datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=draw.randrange(10**7))).isoformat(),
+    "int64|": lambda draw: "|".join(str(draw.randrange(99)) for _ in range(draw.randrange(2, 5))),
+}
+
+
+@settings(max_examples=12)
+@given(
+    types=st.lists(st.sampled_from(sorted(VALUES)), min_size=2, max_size=7),
+    log_format=st.sampled_from(["csv", "tsv", "csv;"]),
+    header=st.booleans(),
+    nulls=st.sampled_from(["", "NULL"]),
+    seed=st.integers(0, 2**32),
+)
+def test_the_types_of_a_generated_log_are_recovered(
+    tmp_path_factory: pytest.TempPathFactory, types: list[str], log_format: str, header: bool, nulls: str, seed: int
+) -> None:
+    draw = random.Random(seed)
+    delimiter = {"csv": ",", "tsv": "\t", "csv;": ";"}[log_format]
+    rows = [[nulls if draw.random() < 0.1 else VALUES[kind](draw) for kind in types] for _ in range(120)]
+    names = [f"field_{at}" for at in range(len(types))]
+    lines = [delimiter.join(row) for row in ([names] if header else []) + rows]
+    path = tmp_path_factory.mktemp("log") / "log.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = infer_schema([str(path)])
+    assert (found.schema.format, found.schema.cell_delimiter) == ("tsv" if log_format == "tsv" else "csv", delimiter)
+    plain = [f"{column.dtype}{column.separator or ''}" for column in found.schema.columns]
+    assert plain == types
+    if set(types) != {"string"}:
+        assert found.schema.header is header
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_damaged_logs_give_a_schema_or_one_error(tmp_path: Path, name: str) -> None:
+    draw, content = random.Random(7), LOGS[name]()
+    path = tmp_path / name
+    for _ in range(8):
+        damaged = bytearray(content)
+        for _ in range(draw.randrange(1, 30)):
+            at = draw.randrange(len(damaged))
+            match draw.randrange(4):
+                case 0:
+                    damaged[at] = draw.randrange(256)
+                case 1:
+                    del damaged[at : at + draw.randrange(1, 200)]
+                case 2:
+                    damaged[at:at] = bytes(draw.choices(b'"\n\r\x00\xff,;\t{}[]', k=5))
+                case _:
+                    damaged[at:at] = damaged[: draw.randrange(200)]
+            if not damaged:
+                damaged = bytearray(b"x")
+        path.write_bytes(bytes(damaged))
+        try:
+            found = infer_schema([str(path)])
+        except HeadraceError:
+            continue
+        (tmp_path / "schema.json").write_text(schema_text(found), encoding="utf-8")
+        assert LogSchema.from_file(str(tmp_path / "schema.json")) == found.schema
+
+
+def test_distinct_values_of_lists_and_objects_are_counted_once(tmp_path):
+    lines = [{"topics": ["a", "b"], "geo": {"at": [{"x": n % 2}]}, "n": n} for n in range(10)]
+    found = inferred(tmp_path, "news.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    assert {guess.column.name: guess.distinct for guess in found.columns} == {"topics": 2, "geo_at": 2, "n": 10}

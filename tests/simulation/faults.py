@@ -1,0 +1,69 @@
+"""What goes wrong in a simulation: how much of it, and when."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tests.simulation.work import SimTask
+from transforms.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Faults of machines within the first ``window_secs``, at moments that are drawn.
+
+    ``kills`` workers die and are started again after ``restart_secs``; ``pauses`` of them stand still for ``pause_secs`` and
+    then go on as if nothing had been; ``clock_jumps`` have their clock moved by up to ``jump_secs`` either way. All clocks
+    differ by up to ``skew_secs``. A ``slow_share`` of the workers take ``slowdown`` times as long. In an ``outages`` interval
+    (begin, length: seconds) the catalog answers nobody.
+    """
+
+    window_secs: float = 300.0
+    kills: int = 0
+    restart_secs: float = 30.0
+    pauses: int = 0
+    pause_secs: float = 120.0
+    clock_jumps: int = 0
+    jump_secs: float = 30.0
+    skew_secs: float = 0.0
+    slow_share: float = 0.0
+    slowdown: float = 8.0
+    outages: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        counts = (self.kills, self.pauses, self.clock_jumps)
+        spans = (self.restart_secs, self.pause_secs, self.jump_secs, self.skew_secs, self.slow_share)
+        if min(*counts, *spans) < 0 or not self.window_secs > 0 or self.slowdown < 1:
+            raise InputError("a fault's setting is out of range", value=self,
+                             allowed="numbers >= 0, window_secs > 0, slowdown >= 1")  # fmt: skip
+
+    def is_out(self, secs: float) -> bool:
+        """Whether the catalog answers nobody, so many seconds after the beginning."""
+        return bool(self.outages) and any(begin <= secs < begin + length for begin, length in self.outages)
+
+
+NO_FAULTS = Faults()
+
+
+def with_bad_tasks(
+    tasks: Sequence[SimTask], draw: random.Random, *, flaky: int = 0, poison: int = 0, killers: int = 0
+) -> tuple[SimTask, ...]:
+    """The tasks, of which some that are drawn are bad: ``flaky`` ones raise once or twice, ``poison`` always raises,
+    ``killers`` end the process that computes them. Bad ones of one kind are not bad in another way.
+    """
+    chosen = draw.sample(range(len(tasks)), flaky + poison + killers)
+    changed = list(tasks)
+    for position in chosen[:flaky]:
+        changed[position] = replace(tasks[position], raises=draw.randint(1, 2))
+    for position in chosen[flaky : flaky + poison]:
+        changed[position] = replace(tasks[position], raises=10**9)
+    for position in chosen[flaky + poison :]:
+        changed[position] = replace(tasks[position], kills=True)
+    return tuple(changed)
+
+
+def moments(count: int, window_secs: float, draw: random.Random) -> Iterable[float]:
+    """When ``count`` faults happen."""
+    return (draw.uniform(0, window_secs) for _ in range(count))

@@ -1,0 +1,83 @@
+"""Tasks that can be leased now, by client and partition, so that a lease costs what it takes and not what waits."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.simulation.work import Place, SimTask
+from warehouse.scheduling.lease_order import place_rank
+
+_Rank = tuple[int, str, str]
+
+
+class ReadyTasks:
+    """A set of tasks. Adding and removing one takes logarithmic time for each client that waits for it."""
+
+    def __init__(self) -> None:
+        self._tasks: defaultdict[Place, dict[int, SimTask]] = defaultdict(dict)
+        self._waiting: defaultdict[str, int] = defaultdict(int)
+        # How many tasks of each priority a client has in a partition.
+        self._priorities: defaultdict[tuple[str, Place], dict[int, int]] = defaultdict(dict)
+        # Partitions by rank; entries that no longer say the truth are dropped when they come up.
+        self._ranks: defaultdict[str, list[_Rank]] = defaultdict(list)
+
+    def __contains__(self, task: SimTask) -> bool:
+        return task.task_id in self._tasks[task.place]
+
+    def add(self, task: SimTask) -> None:
+        """Put a task in that is not there. Nobody's tasks stay out: they are never leased."""
+        if not task.priorities:
+            return
+        self._tasks[task.place][task.task_id] = task
+        for client, priority in task.priorities.items():
+            self._waiting[client] += 1
+            counts = self._priorities[client, task.place]
+            if not counts or priority > max(counts):
+                heapq.heappush(self._ranks[client], place_rank(priority, *task.place))
+            counts[priority] = counts.get(priority, 0) + 1
+
+    def remove(self, task: SimTask) -> None:
+        """Take a task out if it is there."""
+        if self._tasks[task.place].pop(task.task_id, None) is None:
+            return
+        for client, priority in task.priorities.items():
+            self._waiting[client] -= 1
+            counts = self._priorities[client, task.place]
+            top = max(counts)
+            counts[priority] -= 1
+            if not counts[priority]:
+                del counts[priority]
+                if counts and max(counts) != top:
+                    heapq.heappush(self._ranks[client], place_rank(max(counts), *task.place))
+
+    def waiting(self) -> frozenset[str]:
+        """The clients that wait for any of the tasks."""
+        return frozenset(name for name, count in self._waiting.items() if count)
+
+    def tasks(self, place: Place) -> list[SimTask]:
+        """All tasks of a partition, whoever waits."""
+        return list(self._tasks[place].values())
+
+    @contextmanager
+    def places(self, client: str) -> Iterator[Iterator[Place]]:
+        """The partitions with tasks of the client's, by rank. Nothing may be added or removed meanwhile."""
+        seen: dict[Place, _Rank] = {}
+        ranks = self._ranks[client]
+
+        def iterate() -> Iterator[Place]:
+            while ranks:
+                rank = heapq.heappop(ranks)
+                place = (rank[1], rank[2])
+                counts = self._priorities[client, place]
+                if place not in seen and counts and place_rank(max(counts), *place) == rank:
+                    seen[place] = rank
+                    yield place
+
+        try:
+            yield iterate()
+        finally:
+            for rank in seen.values():
+                heapq.heappush(ranks, rank)

@@ -1,0 +1,75 @@
+"""The queue in memory, filled with what a catalog holds, to be driven beside it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from tests.simulation.memory_queue import MemoryQueue
+from tests.simulation.work import SimTask
+from warehouse import Warehouse
+from warehouse.catalog import schema
+from warehouse.catalog.task_rows import task_status
+from warehouse.queue.candidates import Weigher
+from warehouse.queue.fair_queue import read_shares
+from warehouse.scheduling.batching import BatchBudget
+from warehouse.scheduling.task_states import TaskStatus
+
+
+def task_rows(connection: Connection) -> list[Any]:
+    tasks, memos, fragments = schema.tasks, schema.memos, schema.fragments
+    query = (
+        select(fragments, tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.state, tasks.c.losses,
+               tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint)
+        .select_from(tasks)
+        .join(memos, memos.c.memo_key == tasks.c.memo_key)
+        .join(fragments, fragments.c.id == memos.c.fragment)
+        .order_by(tasks.c.id)
+    )  # fmt: skip
+    return list(connection.execute(query))
+
+
+def waiting(connection: Connection) -> dict[str, dict[str, int]]:
+    """Who waits for each memo, with the highest priority."""
+    waits, models = schema.waits, schema.models
+    query = select(waits.c.memo_key, models.c.client, models.c.priority).join(models, models.c.id == waits.c.model)
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for key, client, priority in connection.execute(query.where(models.c.live.is_(True))):
+        found[key][client] = max(priority, found[key].get(client, priority))
+    return found
+
+
+def sim_tasks(connection: Connection, warehouse: Warehouse) -> tuple[SimTask, ...]:
+    weigher, rows = Weigher(connection, BatchBudget(), warehouse.config.limits), task_rows(connection)
+    candidates, waits = weigher.candidates(rows), waiting(connection)
+    secs = weigher.secs(rows)
+    return tuple(
+        SimTask(row.task_id, (row.task_table, row.partition), row.id, waits.get(row.memo_key, {}), secs[row.memo_key],
+                raw_bytes=one.raw_bytes, memo_bytes=one.memo_bytes)
+        for row, one in zip(rows, candidates, strict=True)
+    )  # fmt: skip
+
+
+def twin_of(warehouse: Warehouse) -> MemoryQueue:
+    """A queue in memory with the warehouse's settings, clients and tasks, none of which was leased yet."""
+    config = warehouse.config
+    with warehouse.catalog.read() as connection:
+        queue = MemoryQueue(read_shares(connection), lease_secs=config.lease_secs, limits=config.limits,
+                            retry_backoff_secs=config.retry_backoff_secs, floor_share=config.client_floor_share)  # fmt: skip
+        for task in sim_tasks(connection, warehouse):
+            queue.add(task)
+    return queue
+
+
+def learn(queue: MemoryQueue, warehouse: Warehouse) -> None:
+    """What the catalog has measured meanwhile."""
+    with warehouse.catalog.read() as connection:
+        for task in sim_tasks(connection, warehouse):
+            queue.reestimate(task.task_id, secs=task.secs, memo_bytes=task.memo_bytes)
+
+
+def statuses(warehouse: Warehouse) -> dict[int, TaskStatus]:
+    with warehouse.catalog.read() as connection:
+        return {row.id: task_status(row) for row in connection.execute(select(schema.tasks))}

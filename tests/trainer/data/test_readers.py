@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.trainer.synthetic import TYPES, Synthetic, config, fragment_table
+from trainer.data.readers import batches, decode, fragment_stream
+from trainer.errors import BadFeature, BadLabel
+from trainer.model.heads import Head
+from trainer.model.inputs import TypedInput, lay_out
+from trainer.training.loop import fragment_refs
+from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
+
+LAYOUT = lay_out([TypedInput(name, kind) for name, kind in TYPES.items()], config("run"))
+
+
+def events_of(table: pa.Table):
+    """One tuple an event, the slow way: (words, user as a list, dense, label)."""
+    return [
+        (
+            row["words"] or [],
+            [] if row["user"] is None else [row["user"]],
+            [np.float32(row["price"] or 0.0), np.float32(row["mobile"] or False)],
+            float(row["__label__"]),
+        )
+        for row in table.to_pylist()
+    ]
+
+
+def events_in(batch):
+    def bag(f, b):
+        return list(batch.ids.ids[batch.ids.offsets[f, b] : batch.ids.offsets[f, b + 1]])
+
+    return [(bag(0, b), bag(1, b), list(batch.dense[b]), float(batch.labels[b])) for b in range(batch.rows)]
+
+
+@settings(max_examples=40)
+@given(sizes=st.lists(st.integers(0, 40), max_size=5), batch_rows=st.integers(1, 50), cut=st.integers(0, 20))
+def test_batches_hold_every_event_in_order(sizes, batch_rows, cut):
+    tables = [fragment_table(k, size + cut).slice(cut) for k, size in enumerate(sizes)]  # slices have Arrow offsets
+    decoded = [decode(table, LAYOUT, str(k)) for k, table in enumerate(tables)]
+    found = list(batches(decoded, LAYOUT, batch_rows=batch_rows))
+    assert [event for batch in found for event in events_in(batch)] == [e for table in tables for e in events_of(table)]
+    assert [batch.rows for batch in found[:-1]] == [batch_rows] * len(found[:-1])
+    places = [(span.key, row) for batch in found for span in batch.spans for row in range(span.start, span.stop)]
+    assert places == [(str(k), row) for k, size in enumerate(sizes) for row in range(size)]
+
+
+def test_padding_is_empty_and_weighs_nothing():
+    (batch,) = batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
+    assert batch.rows == 3
+    assert list(batch.weights) == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert not batch.dense[3:].any()
+    assert not batch.labels[3:].any()
+    assert not np.diff(batch.ids.offsets, axis=1)[:, 3:].any()
+
+
+def table_with(**columns):
+    table = fragment_table(0, 4)
+    for name, values in columns.items():
+        table = table.set_column(table.column_names.index(name), name, values)
+    return table
+
+
+def test_nulls_have_their_written_meaning():
+    table = table_with(
+        words=pa.array([[1, None, 2], None, [], [3]], pa.list_(pa.int64())),
+        user=pa.array([None, 5, None, 7]),
+        price=pa.array([1.5, None, -1.0, None], pa.float32()),
+        mobile=pa.array([True, None, False, None]),
+    )
+    decoded = decode(table, LAYOUT, "f")
+    assert [list(ids) for ids in decoded.ids] == [[1, 2, 3], [5, 7]]
+    assert [list(offsets) for offsets in decoded.offsets] == [[0, 2, 2, 2, 3], [0, 0, 1, 1, 2]]
+    assert decoded.dense.tolist() == [[1.5, 1.0], [0.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_numbers_that_are_not_finite_are_named(bad):
+    with pytest.raises(BadFeature, match="NaN or infinite") as caught:
+        decode(table_with(price=pa.array([0.0, 1.0, bad, 0.0], pa.float32())), LAYOUT, "hour=01#0")
+    assert caught.value.where == "fragment hour=01#0, row 2, input price"
+    assert ".fill_nan(0.0)" in caught.value.next_step
+
+
+def test_a_double_that_no_float32_holds_is_named():
+    layout = lay_out([TypedInput("x", Dense(DType.FLOAT64))], config("run"))
+    table = pa.table({"x": [1.0, 1e300], "__label__": [0, 1]})
+    with pytest.raises(BadFeature) as caught:
+        decode(table, layout, "f")
+    assert (caught.value.value, caught.value.where) == (1e300, "fragment f, row 1, input x")
+
+
+def test_ids_outside_their_buckets_are_named():
+    with pytest.raises(BadFeature) as caught:
+        decode(table_with(words=pa.array([[1], [], [2, 500], [3]])), LAYOUT, "f")
+    assert (caught.value.value, caught.value.where) == (500, "fragment f, row 2, input words")
+    with pytest.raises(BadFeature) as caught:
+        decode(table_with(user=pa.array([None, 1, -1, 2])), LAYOUT, "f")
+    assert (caught.value.value, caught.value.where) == (-1, "fragment f, row 2, input user")
+
+
+@pytest.mark.parametrize("offsets", [[0, 2, 1, 3, 3], [0, 3, 3, 3, 2]])
+def test_lists_that_do_not_follow_one_another_are_refused(offsets):
+    """A reader of one's own may give any array; engines follow what is decoded without looking again."""
+    words = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 3], pa.int32()), pa.array([1, 2, 3]))
+    held = pa.py_buffer(np.array(offsets, np.int32))
+    unsound = pa.Array.from_buffers(words.type, 4, [None, held], 0, 0, [words.values])
+    with pytest.raises(BadFeature, match="must ascend"):
+        decode(table_with(words=unsound), LAYOUT, "f")
+
+
+def test_batches_say_the_bounds_of_their_ids():
+    """So that no engine looks at every id of every batch again."""
+    (batch,) = batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
+    assert batch.ids.bounds == tuple(feature.table.vocabulary_size for feature in LAYOUT.features)
+    for f, bound in enumerate(batch.ids.bounds):
+        ids = batch.ids.ids[batch.ids.offsets[f, 0] : batch.ids.offsets[f, -1]]
+        assert not len(ids) or 0 <= ids.min() <= ids.max() < bound
+
+
+@pytest.mark.parametrize("bad", [2.0, -1.0, 0.5, float("nan")])
+def test_labels_other_than_0_and_1_are_named(bad):
+    with pytest.raises(BadLabel, match="binary label must be 0 or 1") as caught:
+        decode(table_with(__label__=pa.array([0.0, 1.0, 0.0, bad])), LAYOUT, "f")
+    assert caught.value.where == "fragment f, row 3"
+    assert 'task="multiclass"' in caught.value.next_step
+
+
+@settings(max_examples=40)
+@given(missing=st.lists(st.booleans(), min_size=30, max_size=30))
+def test_events_without_a_label_are_left_out_and_counted(missing):
+    table = fragment_table(3, 30)
+    label = pa.array(
+        [None if gone else value for gone, value in zip(missing, table["__label__"].to_pylist(), strict=True)],
+        pa.int64(),
+    )
+    decoded = decode(table.set_column(table.column_names.index("__label__"), "__label__", label), LAYOUT, "f")
+    assert (decoded.rows, decoded.unlabelled) == (30 - sum(missing), sum(missing))
+    found = [event for batch in batches([decoded], LAYOUT, batch_rows=7) for event in events_in(batch)]
+    assert found == [event for event, gone in zip(events_of(table), missing, strict=True) if not gone]
+    places = np.concatenate([np.zeros(0, int), *(np.arange(30)[s.events] for b in batches([decoded], LAYOUT, batch_rows=7) for s in b.spans)])  # fmt: skip
+    assert places.tolist() == [row for row, gone in enumerate(missing) if not gone]
+
+
+@pytest.mark.parametrize(
+    ("head", "good", "bad"),
+    [
+        (Head("multiclass", 3), [0, 1, 2, None], [3, -1, 0.5, float("nan")]),
+        (Head("regression"), [-1e30, 0.5, None, 7], [float("inf"), 1e300, float("nan")]),
+    ],
+)
+def test_labels_of_other_tasks_are_checked(head, good, bad):
+    values = pa.array(good, pa.float64())
+    assert decode(table_with(__label__=values), LAYOUT, "f", head=head).unlabelled == 1
+    for value in bad:
+        with pytest.raises(BadLabel, match=head.task) as caught:
+            decode(table_with(__label__=pa.array([1.0, 1.0, value, 0.0])), LAYOUT, "f", head=head)
+        assert caught.value.where == "fragment f, row 2"
+
+
+def test_textual_labels_are_named():
+    with pytest.raises(BadLabel, match="bool or a number"):
+        decode(table_with(__label__=pa.array(["0", "1", "0", "1"])), LAYOUT, "f")
+    assert list(decode(table_with(__label__=pa.array([True, False, True, True])), LAYOUT, "f").labels) == [1, 0, 1, 1]
+
+
+def test_columns_that_lack_or_have_another_type_are_named():
+    with pytest.raises(BadFeature, match="lacks the column"):
+        decode(fragment_table(0, 4).drop_columns(["user"]), LAYOUT, "f")
+    with pytest.raises(BadFeature, match="lacks its label"):
+        decode(fragment_table(0, 4).drop_columns(["__label__"]), LAYOUT, "f")
+    with pytest.raises(BadFeature, match="not of its input's type") as caught:
+        decode(table_with(words=pa.array([["a"], [], ["b"], []])), LAYOUT, "f")
+    assert caught.value.where.endswith("input words")
+
+
+def refs_of(data: Synthetic):
+    return [ref for part in data.solution.partitions for ref in fragment_refs(part.key, part.fragments)]
+
+
+def test_fragments_come_in_order_and_are_read_ahead_in_one_other_thread():
+    data, threads = Synthetic(3, 20), set()
+
+    def read(fragment):
+        threads.add(threading.current_thread())
+        return data.read(fragment)
+
+    stream = fragment_stream(refs_of(data), read, LAYOUT, ahead=2)
+    with closing(stream):
+        assert [decoded.key for decoded in stream] == [ref.key for ref in refs_of(data)]
+    assert data.reads == [ref.fragment.path for ref in refs_of(data)]
+    (thread,) = threads
+    assert thread is not threading.main_thread()
+    assert not thread.is_alive()
+
+
+def test_closing_early_ends_the_thread_and_reads_no_more():
+    data = Synthetic(5, 20)
+    stream = fragment_stream(refs_of(data), data.read, LAYOUT, ahead=1)
+    with closing(stream):
+        next(stream)
+    assert len(data.reads) <= 2
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("fragment-reader")]
+
+
+def test_an_error_comes_where_its_fragment_would_have():
+    data = Synthetic(2, 20)
+    refs = refs_of(data)
+    data.tables[refs[2].fragment.path] = data.tables[refs[2].fragment.path].slice(1)
+    stream = fragment_stream(refs, data.read, LAYOUT, ahead=3)
+    with closing(stream):
+        assert [next(stream).key, next(stream).key] == [refs[0].key, refs[1].key]
+        with pytest.raises(BadFeature, match="another number of rows") as caught:
+            next(stream)
+    assert caught.value.where == f"fragment {refs[2].key}"
+
+
+def test_a_model_may_have_only_one_kind_of_input():
+    table = fragment_table(0, 5)
+    for types in ({"words": Ragged(DType.INT64, 500)}, {"price": Dense(DType.FLOAT32)}):
+        layout = lay_out([TypedInput(name, kind) for name, kind in types.items()], config("run"))
+        (batch,) = batches([decode(table, layout, "f")], layout, batch_rows=8)
+        assert batch.dense.shape == (8, len(layout.dense))
+        assert batch.ids.offsets.shape == (len(layout.embedded), 9)
+
+
+RICH = {
+    "topics": Weighted(DType.INT64, 50),
+    "words": Ragged(DType.INT64, 500),
+    "slots": Vector(DType.INT64, 2, 9),
+    "price": Dense(DType.FLOAT32),
+    "numbers": Vector(DType.FLOAT64, 3),
+}
+RICH_LAYOUT = lay_out([TypedInput(name, kind) for name, kind in RICH.items()], config("run"))
+
+
+def rich_table(rows=6, **replaced):
+    """Weighted ids and vectors; ``replaced`` values by column."""
+    columns = {
+        "topics": [[{"id": (i + j) % 50, "weight": j - 0.5 * i} for j in range(i % 4)] for i in range(rows)],
+        "words": [list(range(i % 3)) for i in range(rows)],
+        "slots": [[i % 9, 8] for i in range(rows)],
+        "price": [None if i == 1 else float(i) for i in range(rows)],
+        "numbers": [[i + 0.5, -1.0, 0.0] for i in range(rows)],
+    }
+    arrays = {name: pa.array(replaced.get(name, values), arrow_type(RICH[name])) for name, values in columns.items()}
+    return pa.table({**arrays, "__label__": pa.array([i % 2 for i in range(rows)])})
+
+
+@pytest.mark.parametrize("batch_rows", [1, 4, 5, 20])
+def test_weights_and_vectors_come_with_their_events(batch_rows):
+    tables = [rich_table(), rich_table(9).slice(2)]
+    decoded = [decode(table, RICH_LAYOUT, str(k)) for k, table in enumerate(tables)]
+    rows = [row for table in tables for row in table.to_pylist()]
+    found = []
+    for batch in batches(decoded, RICH_LAYOUT, batch_rows=batch_rows):
+        ids, at = batch.ids, batch.ids.offsets
+        for b in range(batch.rows):
+            bags = [slice(at[f, b], at[f, b + 1]) for f in range(3)]
+            found.append(
+                (
+                    [list(ids.ids[bag]) for bag in bags],
+                    [list(ids.weights[bag]) for bag in bags],
+                    batch.dense[b].tolist(),
+                )
+            )
+    assert found == [
+        (
+            [[pair["id"] for pair in row["topics"]], row["words"], row["slots"]],
+            [[pair["weight"] for pair in row["topics"]], [1.0] * len(row["words"]), [1.0, 1.0]],
+            [row["price"] or 0.0, *row["numbers"]],
+        )
+        for row in rows
+    ]
+
+
+def test_ids_without_weights_carry_none():
+    (batch,) = batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
+    assert batch.ids.weights is None
+
+
+def test_bad_weights_ids_and_numbers_are_named_by_row():
+    for column, values, problem, row in (
+        ("topics", [[{"id": 1, "weight": 1.0}]] * 2 + [[{"id": 1, "weight": np.nan}]] * 4, "weight of an id", 2),
+        ("topics", [[]] * 5 + [[{"id": 50, "weight": 1.0}]], "outside its buckets", 5),
+        ("slots", [[1, 1]] * 3 + [[0, 9]] * 3, "outside its buckets", 3),
+        ("numbers", [[0.0, 0.0, 0.0]] * 4 + [[0.0, np.inf, 0.0]] * 2, "NaN or infinite", 4),
+    ):
+        with pytest.raises(BadFeature, match=problem) as caught:
+            decode(rich_table(**{column: values}), RICH_LAYOUT, "f")
+        assert caught.value.where == f"fragment f, row {row}, input {column}"

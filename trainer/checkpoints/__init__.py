@@ -1,0 +1,1 @@
+"""Atomic checkpoints: arrays, manifest, verification."""

@@ -1,0 +1,135 @@
+"""The manifest of a checkpoint: which arrays it holds, under a digest of itself. Pure.
+
+The file is the canonical JSON text of one object. Its member ``sha256`` is the SHA-256 of the canonical JSON text without
+that member, in every format version, so an unknown version differs from damage. Files are not named: array k of the
+list lies in ``array-<k>.npy``. The digest of a file covers what the file is for and then its bytes, npy header included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.document_field import DocumentField
+from trainer.errors import OtherFormat, TornCheckpoint
+from transforms.graphs.encoding import encode
+
+FORMAT = "headrace.checkpoint/3"
+#: Formats that are read. Since 3 a checkpoint says its task and each fragment's content, and counts every stored event.
+READABLE = (FORMAT, "headrace.checkpoint/2")
+#: Its manifest had no digest of itself.
+_UNVERIFIED_FORMAT = "headrace.checkpoint/1"
+
+MANIFEST = "manifest.json"
+STATE = "state.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """The size of a file and the digest of its purpose and bytes (:func:`purpose_digest`)."""
+
+    size_bytes: int
+    sha256: str
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`."""
+        return {"size_bytes": self.size_bytes, "sha256": self.sha256}
+
+    @classmethod
+    def read(cls, field: DocumentField) -> StoredFile:
+        """The entry at ``field``."""
+        return cls(field.at("size_bytes").count(), field.at("sha256").text())
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a checkpoint after ``epochs_done`` epochs consists of.
+
+    Attributes:
+        epochs_done: the number that the folder's name holds too.
+        state: the JSON document, ``state.json``.
+        arrays: names, each with its file, in the order of the files' numbers.
+        format: the checkpoint's format, one of :data:`READABLE`.
+    """
+
+    epochs_done: int
+    state: StoredFile
+    arrays: tuple[tuple[str, StoredFile], ...]
+    format: str = FORMAT
+
+    def to_bytes(self) -> bytes:
+        """The text of ``manifest.json``: equal manifests give equal bytes."""
+        body = {
+            "format": self.format,
+            "epochs_done": self.epochs_done,
+            "state": self.state.to_document(),
+            "arrays": [{"name": name, **file.to_document()} for name, file in self.arrays],
+        }
+        return canonical_json({**body, "sha256": _body_digest(body)})
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> Manifest:
+        """The inverse of :meth:`to_bytes`; ``where`` names the file in errors.
+
+        Raises :class:`TornCheckpoint` unless every byte is as it was written, :class:`OtherFormat` for another version.
+        """
+        document = DocumentField(parse_json(data, where), where)
+        body = {name: field.value for name, field in document.members().items()}
+        recorded = body.pop("sha256", None)
+        if recorded is None and body.get("format") == _UNVERIFIED_FORMAT:
+            raise _other_format(_UNVERIFIED_FORMAT, where)
+        if recorded != _body_digest(body) or data != canonical_json(document.value):
+            raise TornCheckpoint("a manifest must match the digest it records, got other bytes", where=where)
+        form = document.at("format").text()
+        if form not in READABLE:
+            raise _other_format(form, where)
+        arrays = tuple((item.at("name").text(), StoredFile.read(item)) for item in document.at("arrays").items())
+        if len(dict(arrays)) != len(arrays):
+            raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
+        return cls(document.at("epochs_done").count(), StoredFile.read(document.at("state")), arrays, form)
+
+
+def array_file(position: int) -> str:
+    """The name of the file of a manifest's array number ``position``."""
+    return f"array-{position:04d}.npy"
+
+
+def purpose_digest(purpose: str, name: str = "", form: str = FORMAT) -> hashlib._Hash:
+    """SHA-256 begun with what a file is for; the file's bytes follow. ``purpose`` is "state" or "array"."""
+    return hashlib.sha256(encode([form, purpose, name]))
+
+
+def canonical_json(document: object) -> bytes:
+    """UTF-8 text with sorted members, one a line. Raises :class:`ValueError` for NaN and infinities."""
+    return json.dumps(document, indent=1, sort_keys=True, allow_nan=False).encode("utf-8")
+
+
+def parse_json(data: bytes, where: str) -> object:
+    """The document of a UTF-8 text. Raises :class:`TornCheckpoint` for anything else, NaN and infinities included."""
+    try:
+        return json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise TornCheckpoint("a file must be JSON text, got other bytes", where=where, value=str(error)) from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _body_digest(body: object) -> str:
+    try:
+        return hashlib.sha256(canonical_json(body)).hexdigest()
+    except (ValueError, RecursionError):  # 1e999 is JSON, the infinity that it stands for is not
+        return ""
+
+
+def _other_format(found: str, where: str) -> OtherFormat:
+    return OtherFormat(
+        f"a checkpoint must have the format {' or '.join(READABLE)}, got {found}",
+        where=where,
+        value=found,
+        allowed=" or ".join(READABLE),
+        next_step="go on with the release of Headrace that wrote it, or train from the beginning in another run directory",
+    )

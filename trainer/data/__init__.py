@@ -1,0 +1,1 @@
+"""Training data: batches, labels, late events, and the ledger of trained events."""

@@ -1,0 +1,198 @@
+"""The labels of a range, read before training: which events can be trained, and which labels must not be.
+
+It is one column; a label that no task learns is found here, before any step, rather than in the middle of a run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trainer.data.readers import ROW_COLUMN, FragmentRef, ReadFragment, stored_labels
+from trainer.errors import BadFeature, BadLabel
+from trainer.model.heads import Head, LabelFigures, head_of
+from warehouse.solution.solution import ReadSolution
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Whether an event was not retracted, in what a reader of labels gives.
+LIVE_COLUMN = "__live__"
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentLabels:
+    """The labels of one fragment's stored events.
+
+    Attributes:
+        values: float32 [rows], 0 where there is none.
+        labelled: which events have a label, bool [rows].
+        live: which events were not retracted, bool [rows].
+    """
+
+    values: Array
+    labelled: Array
+    live: Array
+
+
+@dataclass
+class TrainableEvents:
+    """Which stored events of which fragment can be trained: they have a label and were not retracted. One bit an event.
+
+    Attributes:
+        masks: packed bits by fragment key; None stands for all events.
+        unlabelled: events of each fragment that were not retracted and have no label.
+        figures: what the labels of the scanned fragments are like.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    masks: dict[str, Array | None] = field(default_factory=dict)
+    unlabelled: dict[str, int] = field(default_factory=dict)
+    figures: LabelFigures = field(default_factory=LabelFigures)
+
+    def of(self, key: str) -> Array:
+        """The mask of a fragment, bool [stored events]; all events of a fragment that was not scanned."""
+        packed, rows = self.masks.get(key), self.rows[key]
+        return np.ones(rows, bool) if packed is None else np.unpackbits(packed, count=rows).astype(bool)
+
+    def note(self, key: str, labels: FragmentLabels) -> None:
+        """Keep what is known of a fragment."""
+        mask = labels.labelled & labels.live
+        self.masks[key] = None if mask.all() else np.packbits(mask)
+        self.unlabelled[key] = int((labels.live & ~labels.labelled).sum())
+
+
+#: Called with every fragment's labels as they are read, and its key.
+OnLabels = Callable[[str, FragmentLabels], None]
+
+
+def scan_labels(
+    every: Iterable[FragmentRef],
+    needed: Iterable[FragmentRef],
+    read: ReadFragment,
+    head: Head,
+    *,
+    on_labels: OnLabels | None = None,
+) -> TrainableEvents:
+    """Read the labels of the ``needed`` fragments; of the others of ``every`` all events count as trainable.
+
+    ``read`` gives the labels of all stored events and :data:`LIVE_COLUMN`, or what a reader of fragments gives.
+    Raises :class:`BadLabel` for labels that ``head`` does not learn, naming the first and how many there are.
+    """
+    found = TrainableEvents({ref.key: ref.fragment.rows for ref in every})
+    bad = _BadLabels(head)
+    sums = _Sums(head)
+    for ref in needed:
+        values, labels = _labels_of(read(ref.fragment), ref)
+        found.note(ref.key, labels)
+        sums.add(values[labels.labelled & labels.live & ~bad.look(ref, values, labels)])
+        if on_labels is not None:
+            on_labels(ref.key, labels)
+    bad.refuse(sums.events)
+    found.figures = sums.figures(sum(found.unlabelled.values()))
+    return found
+
+
+def check_labels(solution: ReadSolution, read: ReadFragment) -> LabelFigures:
+    """What the labels of a range are like. Raises :class:`BadLabel` for labels that the model's task does not learn."""
+    refs = [
+        FragmentRef(part.key, position, fragment)
+        for part in solution.partitions
+        for position, fragment in enumerate(part.fragments)
+    ]
+    return scan_labels(refs, refs, read, head_of(solution.target)).figures
+
+
+def _labels_of(table: pa.Table, ref: FragmentRef) -> tuple[Array, FragmentLabels]:
+    """Labels as float64, and what is kept of them; placed by stored event."""
+    values, present = stored_labels(table, ref.key)
+    labelled = np.ones(len(values), bool) if present is None else present
+    rows = ref.fragment.rows
+    if LIVE_COLUMN in table.column_names:
+        live = np.asarray(table.column(LIVE_COLUMN).to_numpy(), bool)
+    elif ref.fragment.live_rows == rows:
+        live = np.ones(rows, bool)
+    else:
+        values, labelled, live = _placed(table, ref, values, labelled)
+    if len(values) != rows:
+        raise BadFeature("a fragment has another number of rows than the read solution says",
+                         where=f"fragment {ref.key}", value=len(values), allowed=str(rows))  # fmt: skip
+    with np.errstate(over="ignore"):
+        return values, FragmentLabels(values.astype(np.float32), labelled, live)
+
+
+def _placed(table: pa.Table, ref: FragmentRef, values: Array, labelled: Array) -> tuple[Array, Array, Array]:
+    if ROW_COLUMN not in table.column_names:
+        raise BadFeature("a reader that leaves retracted events out must say which events it gives",
+                         where=f"fragment {ref.key}", allowed=f"a column {ROW_COLUMN}",
+                         next_step="read_fragment(..., rows=True)")  # fmt: skip
+    places = table.column(ROW_COLUMN).to_numpy()
+    rows = ref.fragment.rows
+    at_place, has_label, live = np.zeros(rows), np.zeros(rows, bool), np.zeros(rows, bool)
+    at_place[places], has_label[places], live[places] = values, labelled, True
+    return at_place, has_label, live
+
+
+class _BadLabels:
+    """Labels that the task does not learn: the first of them, and how many."""
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._first: tuple[str, float | int] | None = None
+        self._events = self._fragments = 0
+
+    def look(self, ref: FragmentRef, values: Array, labels: FragmentLabels) -> Array:
+        """Which of one fragment's labels they are, bool [rows]."""
+        bad: Array = self._head.bad_labels(values) & labels.labelled & labels.live
+        if not bad.any():
+            return bad
+        row = int(np.flatnonzero(bad)[0])
+        place = f"fragment {ref.key}, row {row}, {ref.fragment.path}"
+        value: float = values[row].item()
+        self._first = self._first or (place, int(value) if value.is_integer() else value)
+        self._events += int(bad.sum())
+        self._fragments += 1
+        return bad
+
+    def refuse(self, events: int) -> None:
+        """Raise if there was any; ``events`` labels were none."""
+        if self._first is None:
+            return
+        place, value = self._first
+        raise BadLabel(f"a {self._head.task} label must be {self._head.allowed}, got others in {self._events:,} "
+                       f"{'event' if self._events == 1 else 'events'} of {self._fragments:,} "
+                       f"{'fragment' if self._fragments == 1 else 'fragments'}, and {events:,} that fit",
+                       where=f"{place}, is the first", value=value,
+                       allowed=f"{self._head.allowed}; null where it has not come yet", next_step=self._head.remedy)  # fmt: skip
+
+
+class _Sums:
+    """Mean and deviation of labels, fragment by fragment (Chan et al., 1979), and how often each class occurs."""
+
+    def __init__(self, head: Head) -> None:
+        self._counts = np.zeros(0 if head.task == "regression" else head.classes, np.int64)
+        self.events = 0
+        self._mean = self._squares = 0.0
+
+    def add(self, values: Array) -> None:
+        """Take labels, float64."""
+        if not len(values):
+            return
+        mean = float(values.mean())
+        total = self.events + len(values)
+        apart = mean - self._mean
+        self._squares += float(((values - mean) ** 2).sum()) + apart**2 * self.events * len(values) / total
+        self._mean += apart * len(values) / total
+        self.events = total
+        if len(self._counts):
+            known = values[(values >= 0) & (values < len(self._counts))]
+            self._counts += np.bincount(known.astype(np.int64), minlength=len(self._counts))
+
+    def figures(self, unlabelled: int) -> LabelFigures:
+        """What they are like."""
+        deviation = math.sqrt(self._squares / self.events) if self.events else 0.0
+        return LabelFigures(self.events, unlabelled, self._mean, deviation, tuple(self._counts.tolist()))

@@ -1,0 +1,190 @@
+"""How often every single event was trained by the weights at hand: counted as it happens, saved with the weights.
+
+The counts travel with the checkpoint they belong to. Work that a crash threw away is thrown away here too, so the
+ledger speaks of the surviving weights: "every event exactly once" is read off, not inferred.
+
+Every *stored* event has a counter, whether it has a label or was retracted: an event keeps its place when its label comes.
+In pass p an event is trained if its count is at most p, so an event that was left out in earlier passes or segments is
+trained as soon as it can be, and one that was trained is not trained again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from trainer.data.readers import Span
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_MOST = 255
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSummary:
+    """``events`` counted; the least and the most often one was trained; whether every one was trained ``expected`` times."""
+
+    events: int
+    least: int
+    most: int
+    expected: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether every event was trained exactly the expected number of times."""
+        return self.events == 0 or (self.least == self.most == self.expected)
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {**asdict(self), "exact": self.exact}
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFragment:
+    """A fragment's ``rows`` events.
+
+    Attributes:
+        key: its place.
+        rows: its stored events.
+        count: how often each was trained, None where that differs.
+        labels: the sum, modulo 2**64, of a hash of place and label of each event that was trained; None if unknown.
+    """
+
+    key: str
+    rows: int
+    count: int | None
+    labels: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCounts:
+    """The counts of a checkpoint: a fragment of which events agree is one number, ``uneven`` holds the others.
+
+    ``uneven``: uint8, one fragment after the other, in the order of ``fragments``.
+    """
+
+    fragments: tuple[SavedFragment, ...]
+    uneven: Array
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object without ``uneven``, the inverse of :meth:`read`."""
+        return {"fragments": [asdict(fragment) for fragment in self.fragments]}
+
+    @classmethod
+    def read(cls, field: DocumentField, uneven: Array) -> SavedCounts:
+        """The counts at ``field``. Raises :class:`TornCheckpoint` unless both parts fit each other."""
+        fragments = tuple(_read_fragment(item) for item in field.at("fragments").items())
+        if len({fragment.key for fragment in fragments}) != len(fragments):
+            raise TornCheckpoint("the fragments of a ledger must be distinct", where=field.place)
+        expected = sum(fragment.rows for fragment in fragments if fragment.count is None)
+        if uneven.dtype != np.uint8 or uneven.shape != (expected,):
+            raise TornCheckpoint("the ledger's counts must fit its fragments, got others", where=field.place,
+                                 value=f"{uneven.dtype} {uneven.shape}", allowed=f"uint8 ({expected},)")  # fmt: skip
+        return cls(fragments, uneven)
+
+
+def _read_fragment(field: DocumentField) -> SavedFragment:
+    count = field.at("count")
+    known = None if count.value is None else count.count(most=_MOST)
+    labels = field.members().get("labels")
+    summed = None if labels is None or labels.value is None else labels.count(most=2**64 - 1)
+    return SavedFragment(field.at("key").text(), field.at("rows").count(), known, summed)
+
+
+class Ledger:
+    """One uint8 counter a stored event, by fragment key. ``rows`` maps fragment keys to stored events."""
+
+    def __init__(self, rows: Mapping[str, int]) -> None:
+        self._counts = {key: np.zeros(count, np.uint8) for key, count in rows.items()}
+        self._labels: dict[str, int | None] = dict.fromkeys(rows, 0)
+
+    def of(self, key: str) -> Array:
+        """How often each stored event of a fragment was trained, uint8; not to be written to."""
+        return self._counts[key]
+
+    def labels_of(self, key: str) -> int | None:
+        """The sum of :func:`label_sum` over the trained events of a fragment; None if it is unknown."""
+        return self._labels[key]
+
+    def accept_labels(self, key: str, labels: int | None) -> None:
+        """Take the labels of a fragment's trained events for what they are now."""
+        self._labels[key] = labels
+
+    def count(self, spans: Iterable[Span], labels: Array | None = None) -> None:
+        """Note that these events were just trained, ``labels`` in their order. Raises :class:`OverflowError` past 255 times."""
+        at = 0
+        for span in spans:
+            counts, events = self._counts[span.key], span.events
+            trained = counts[events]
+            if len(trained) and trained.max() == _MOST:
+                raise OverflowError(f"an event of fragment {span.key} was trained more than {_MOST} times")
+            counts[events] = trained + np.uint8(1)
+            known = self._labels[span.key]
+            if labels is None:
+                self._labels[span.key] = None
+            elif known is not None and not trained.all():
+                own, new = labels[at : at + len(trained)], trained == 0
+                places = np.arange(span.start, span.stop) if isinstance(events, slice) else events
+                self._labels[span.key] = (known + label_sum(places[new], own[new])) % 2**64
+            at += len(trained)
+
+    def summary(self, keys: Iterable[str], *, expected: int, of: Callable[[str], Array] | None = None) -> LedgerSummary:
+        """The figures over the fragments ``keys``; ``of`` gives which of a fragment's events count, as a mask."""
+        chosen = (self._counts[key] if of is None else self._counts[key][of(key)] for key in keys)
+        counts = [part for part in chosen if len(part)]
+        least = min((int(part.min()) for part in counts), default=0)
+        most = max((int(part.max()) for part in counts), default=0)
+        return LedgerSummary(sum(map(len, counts)), least, most, expected)
+
+    def counts(self) -> SavedCounts:
+        """The counts as they are saved; fragments never trained are left out."""
+        fragments: list[SavedFragment] = []
+        uneven: list[Array] = [np.zeros(0, np.uint8)]
+        for key, counts in self._counts.items():
+            if not counts.any():
+                continue
+            even = counts.min() == counts.max()
+            fragments.append(SavedFragment(key, len(counts), int(counts[0]) if even else None, self._labels[key]))
+            if not even:
+                uneven.append(counts)
+        return SavedCounts(tuple(fragments), np.concatenate(uneven))
+
+    def load(self, saved: SavedCounts, now: Mapping[str, str] | None = None) -> None:
+        """Take over saved counts; fragments that were not saved keep zero.
+
+        ``now`` gives the key that each saved fragment has in this data; those that it does not name are gone. Raises
+        :class:`TornCheckpoint` for counts of events that this data does not have.
+        """
+        at = 0
+        for fragment in saved.fragments:
+            stop = at + (fragment.rows if fragment.count is None else 0)
+            key = fragment.key if now is None else now.get(fragment.key)
+            if key is not None:
+                self._take(key, fragment, saved.uneven[at:stop])
+            at = stop
+
+    def _take(self, key: str, fragment: SavedFragment, uneven: Array) -> None:
+        counts = self._counts.get(key)
+        # Earlier releases counted the events that were not retracted, all of a fragment equally often.
+        shorter = fragment.labels is None and fragment.count is not None
+        if counts is None or (len(counts) != fragment.rows and not (shorter and len(counts) > fragment.rows)):
+            raise TornCheckpoint("the ledger counts events that this data does not have", value=fragment.key)
+        counts[:] = uneven if fragment.count is None else fragment.count
+        self._labels[key] = fragment.labels
+
+
+def label_sum(places: Array, labels: Array) -> int:
+    """The sum, modulo 2**64, of a hash of every event's place in its fragment (int64) and its label (float32).
+
+    It does not depend on the order, so it grows with each event that is trained. Collisions are not guarded against.
+    """
+    bits = np.asarray(labels, np.float32).view(np.uint32).astype(np.uint64)
+    mixed = np.asarray(places).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + bits
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return int(np.sum(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64))

@@ -1,0 +1,1 @@
+"""The trained model: inputs, dense layers, heads, metrics."""

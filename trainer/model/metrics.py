@@ -1,0 +1,262 @@
+"""How good predictions are: exact, in float64, over numpy arrays.
+
+An undefined figure (nothing to rank, one class only) is NaN; :class:`Scores` turns it into None.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+
+from trainer.document_field import DocumentField
+from trainer.errors import BadLabel
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Probabilities are clipped to [EPSILON, 1 - EPSILON] before a logarithm is taken.
+EPSILON = 1e-15
+
+
+def auc(labels: Array, scores: Array) -> float:
+    """Area under the ROC curve: the chance that a positive outranks a negative, a tie counting half.
+
+    Exact, by average ranks in O(n log n). ``labels`` are 0 or 1. NaN when only one class occurs.
+    """
+    positive = _binary(labels)
+    positives = int(positive.sum())
+    negatives = len(positive) - positives
+    if positives == 0 or negatives == 0:
+        return math.nan
+    _, group, counts = np.unique(np.asarray(scores), return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    ranks = (ends - counts + 1 + ends) / 2.0
+    rank_sum = float(ranks[group[positive]].sum())
+    return (rank_sum - positives * (positives + 1) / 2.0) / (float(positives) * negatives)
+
+
+def log_loss(labels: Array, probabilities: Array) -> float:
+    """Mean of ``-ln`` of the probability given to what happened, in nats. NaN for no events."""
+    positive = _binary(labels)
+    if len(positive) == 0:
+        return math.nan
+    p = np.clip(np.asarray(probabilities, np.float64), EPSILON, 1.0 - EPSILON)
+    return float(-np.mean(np.where(positive, np.log(p), np.log1p(-p))))
+
+
+def normalized_entropy(labels: Array, probabilities: Array) -> float:
+    """Log loss divided by that of always predicting these events' own mean: below 1 is better than knowing only the rate.
+
+    He et al., "Practical Lessons from Predicting Clicks on Ads at Facebook" (ADKDD 2014), equation 1. NaN for one class.
+    """
+    positive = _binary(labels)
+    rate = float(positive.mean()) if len(positive) else math.nan
+    if not 0.0 < rate < 1.0:
+        return math.nan
+    entropy = -(rate * math.log(rate) + (1.0 - rate) * math.log1p(-rate))
+    return log_loss(labels, probabilities) / entropy
+
+
+def _binary(labels: Array) -> Array:
+    values = np.asarray(labels)
+    positive: Array = values == 1
+    if not np.all(positive | (values == 0)):
+        raise BadLabel("labels must be 0 or 1", value=values[~(positive | (values == 0))][0].item())
+    return positive
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScores:
+    """The figures of a set of predictions; one is None where it is undefined (one class only, no events).
+
+    The last field of each subclass is its normalized loss.
+    """
+
+    events: int
+
+    @property
+    def normalized_loss(self) -> float | None:
+        """The loss over that of the best constant: below 1 is better than knowing only the labels' distribution."""
+        loss: float | None = getattr(self, fields(self)[-1].name)
+        return loss
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, field: DocumentField) -> Self:
+        """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
+        return cls(field.at("events").count(), *(_figure(field, each.name) for each in fields(cls)[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Scores(TaskScores):
+    """The figures of binary predictions; ``positives``: events whose label is 1."""
+
+    positives: int
+    auc: float | None
+    log_loss: float | None
+    normalized_entropy: float | None
+
+    @classmethod
+    def read(cls, field: DocumentField) -> Self:
+        """The figures at ``field``. Raises :class:`TornCheckpoint` for figures that no predictions give."""
+        events = field.at("events").count()
+        positives = field.at("positives").count(most=events)
+        return cls(events, positives, *(_figure(field, each.name) for each in fields(cls)[2:]))
+
+
+@dataclass(frozen=True, slots=True)
+class ClassScores(TaskScores):
+    """The figures of multi-class predictions.
+
+    Attributes:
+        accuracy: the share whose most probable class is their own; of equal ones the lowest counts.
+        log_loss: mean of ``-ln`` of the probability of the own class, in nats.
+        normalized_entropy: log loss over that of always predicting these events' own class frequencies.
+    """
+
+    accuracy: float | None
+    log_loss: float | None
+    normalized_entropy: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionScores(TaskScores):
+    """The figures of predicted numbers, in the label's own unit.
+
+    Attributes:
+        mean_absolute_error: mean distance of prediction and label.
+        mean_squared_error: mean of its square.
+        normalized_error: mean squared error over the labels' variance.
+    """
+
+    mean_absolute_error: float | None
+    mean_squared_error: float | None
+    normalized_error: float | None
+
+
+AnyScores = Scores | ClassScores | RegressionScores
+
+
+def read_scores(field: DocumentField) -> AnyScores:
+    """The figures at ``field``, of the task whose names it has."""
+    names = field.members()
+    if "accuracy" in names:
+        return ClassScores.read(field)
+    return RegressionScores.read(field) if "mean_squared_error" in names else Scores.read(field)
+
+
+def _figure(field: DocumentField, name: str) -> float | None:
+    figure = field.at(name)
+    return None if figure.value is None else figure.number()
+
+
+class Collector:
+    """Predictions gathered batch by batch; what comes out does not depend on how they were cut into batches."""
+
+    def __init__(self) -> None:
+        self._labels: list[Array] = []
+        self._logits: list[Array] = []
+
+    def add(self, labels: Array, logits: Array) -> None:
+        """Take (and copy) one batch: labels 0 or 1 and the log-odds predicted for them."""
+        self._labels.append(np.array(labels, np.int8))
+        self._logits.append(np.array(logits, np.float64))
+
+    def merge(self, other: Collector) -> None:
+        """Take everything another collector holds."""
+        self._labels += other._labels
+        self._logits += other._logits
+
+    def scores(self) -> Scores:
+        """The figures over everything taken so far."""
+        labels = np.concatenate([np.zeros(0, np.int8), *self._labels])
+        logits = np.concatenate([np.zeros(0), *self._logits])
+        probabilities = sigmoid(logits)
+        return Scores(
+            events=len(labels),
+            positives=int(labels.sum(dtype=np.int64)),
+            auc=_defined(auc(labels, logits)),
+            log_loss=_defined(log_loss(labels, probabilities)),
+            normalized_entropy=_defined(normalized_entropy(labels, probabilities)),
+        )
+
+
+class ClassCollector:
+    """Multi-class predictions gathered batch by batch: a loss, a hit and a class an event, whatever the classes."""
+
+    def __init__(self, classes: int) -> None:
+        self._classes = classes
+        self._labels: list[Array] = []
+        self._losses: list[Array] = []
+        self._hits: list[Array] = []
+
+    def add(self, labels: Array, logits: Array) -> None:
+        """Take one batch: classes [rows] and logits [rows, classes]."""
+        own = np.array(labels, np.int32)
+        at = np.arange(len(own))
+        self._labels.append(own)
+        self._losses.append(-np.log(np.maximum(softmax(logits)[at, own], EPSILON)))
+        self._hits.append(np.argmax(logits, axis=1) == own)
+
+    def scores(self) -> ClassScores:
+        """The figures over everything taken so far."""
+        labels = np.concatenate([np.zeros(0, np.int32), *self._labels])
+        if not len(labels):
+            return ClassScores(0, None, None, None)
+        loss = float(np.concatenate(self._losses).mean())
+        share = np.bincount(labels, minlength=self._classes) / len(labels)
+        entropy = float(-np.sum(share[share > 0] * np.log(share[share > 0])))
+        hits = float(np.concatenate(self._hits).mean())
+        return ClassScores(len(labels), hits, loss, loss / entropy if entropy > 0 else None)
+
+
+class RegressionCollector:
+    """Predicted numbers gathered batch by batch; ``center`` and ``scale`` lead from an output to the label's unit."""
+
+    def __init__(self, center: float, scale: float) -> None:
+        self._center = center
+        self._scale = scale
+        self._labels: list[Array] = []
+        self._outputs: list[Array] = []
+
+    def add(self, labels: Array, logits: Array) -> None:
+        """Take (and copy) one batch: labels in their own unit, and the outputs for them."""
+        self._labels.append(np.array(labels, np.float64))
+        self._outputs.append(np.array(logits, np.float64))
+
+    def scores(self) -> RegressionScores:
+        """The figures over everything taken so far."""
+        labels = np.concatenate([np.zeros(0), *self._labels])
+        if not len(labels):
+            return RegressionScores(0, None, None, None)
+        errors = np.concatenate(self._outputs) * self._scale + self._center - labels
+        squared, variance = float(np.mean(errors**2)), float(labels.var())
+        normalized = squared / variance if variance > 0 else None
+        return RegressionScores(len(labels), float(np.abs(errors).mean()), squared, normalized)
+
+
+AnyCollector = Collector | ClassCollector | RegressionCollector
+
+
+def softmax(logits: Array) -> Array:
+    """``e^x / sum(e^x)`` of each row of [rows, classes], in float64, without overflow."""
+    x = np.asarray(logits, np.float64)
+    powers = np.exp(x - x.max(axis=-1, keepdims=True, initial=-np.inf)) if x.size else x
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def sigmoid(logits: Array) -> Array:
+    """``1 / (1 + e^-x)`` in float64, without overflow."""
+    x = np.asarray(logits, np.float64)
+    small = np.exp(-np.abs(x))
+    result: Array = np.where(x >= 0, 1.0, small) / (1.0 + small)
+    return result
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value

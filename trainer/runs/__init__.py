@@ -1,0 +1,1 @@
+"""A training run's identity, lock, epochs and data changes."""

@@ -1,0 +1,214 @@
+"""What a run was started with, and whether it may go on with what it is given now. Pure.
+
+A run may go on when nothing that decides its weights has changed: the options, the inputs, the label and, for every
+event it has trained, the *content* of the columns the model reads (:mod:`trainer.runs.data_changes`). Whether a column is
+loaded or computed, where files lie and how many memos are ready makes no difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from dataclasses import field as attribute
+from typing import Any
+
+from trainer.config import TrainConfig
+from trainer.document_field import DocumentField
+from trainer.errors import RunMismatch, TornCheckpoint
+from trainer.model.inputs import TypedInput
+from transforms.errors import DataError, InputError, listed
+from transforms.graphs.graph import component_from_document, raw_columns
+from transforms.types import type_document, type_from_document
+from warehouse.solution.parts import SolutionPartition
+from warehouse.solution.solution import ReadSolution
+from warehouse.tables.table import Fragment
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentIdentity:
+    """What of a fragment decides what is trained of it.
+
+    Attributes:
+        rows: its stored events, retracted ones too.
+        inputs: a digest of the columns that the inputs read.
+        label: a digest of the columns that the label reads.
+        deleted: a digest of which events are retracted; "" if none is.
+    """
+
+    rows: int
+    inputs: str
+    label: str
+    deleted: str
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """What a run is given.
+
+    Attributes:
+        config: the options, as a document.
+        table: the table's name.
+        label: the label's raw column, or its expression in one line.
+        inputs: documents, in order.
+        partitions: keys, in time order, to a digest of their content.
+        fragments: the fragments of each partition; empty where a checkpoint of an older release was read.
+        target: what the label is besides a raw column of 0 and 1, as :attr:`transforms.analysis.target.Target.identity`; or "".
+    """
+
+    config: Mapping[str, Any]
+    table: str
+    label: str
+    inputs: tuple[Mapping[str, Any], ...]
+    partitions: Mapping[str, str]
+    fragments: Mapping[str, tuple[FragmentIdentity, ...]] = attribute(default_factory=dict)
+    target: str = ""
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`. Partitions are a list: their order counts."""
+        listed = {key: [list(astuple(one)) for one in part] for key, part in self.fragments.items()}
+        return {
+            **({"fragments": listed} if listed else {}),
+            **({"target": self.target} if self.target else {}),
+            "config": dict(self.config),
+            "table": self.table,
+            "label": self.label,
+            "inputs": [dict(item) for item in self.inputs],
+            "partitions": [[key, digest] for key, digest in self.partitions.items()],
+        }
+
+    @classmethod
+    def read(cls, field: DocumentField) -> RunIdentity:
+        """The identity at ``field``. Raises :class:`TornCheckpoint` for a document that :meth:`to_document` never gives."""
+        config = {name: option.value for name, option in field.at("config").members().items()}
+        inputs = tuple(_read_input(item) for item in field.at("inputs").items())
+        partitions = [item.texts() for item in field.at("partitions").items()]
+        if any(len(pair) != 2 for pair in partitions):
+            raise TornCheckpoint("a partition must be a key and a digest, got another list", where=field.place)
+        by_key = {pair[0]: pair[1] for pair in partitions}
+        if len(by_key) != len(partitions) or len({item["name"] for item in inputs}) != len(inputs):
+            raise TornCheckpoint("inputs and partitions must have distinct names", where=field.place)
+        members = field.members()
+        fragments = _read_fragments(members["fragments"], by_key) if "fragments" in members else {}
+        target = members["target"].text() if "target" in members else ""
+        return cls(config, field.at("table").text(), field.at("label").text(), inputs, by_key, fragments, target)
+
+    @property
+    def data_digest(self) -> str:
+        """SHA-256 of the data alone: label, inputs, partitions in order."""
+        data = {name: value for name, value in self.to_document().items() if name != "config"}
+        return _sha256(data)
+
+    @property
+    def typed_inputs(self) -> tuple[TypedInput, ...]:
+        """The inputs' names and types."""
+        return tuple(TypedInput(item["name"], type_from_document(item["type"])) for item in self.inputs)
+
+
+def _read_fragments(field: DocumentField, partitions: Mapping[str, str]) -> dict[str, tuple[FragmentIdentity, ...]]:
+    if field.members().keys() != partitions.keys():
+        raise TornCheckpoint("the fragments must be those of the partitions, got others", where=field.place)
+    return {key: tuple(map(_read_fragment, part.items())) for key, part in field.members().items()}
+
+
+def _read_fragment(field: DocumentField) -> FragmentIdentity:
+    parts = field.items()
+    if len(parts) != 4:
+        raise TornCheckpoint("a fragment must be four values, got another list", where=field.place)
+    return FragmentIdentity(parts[0].count(), *(part.text() for part in parts[1:]))
+
+
+def _read_input(field: DocumentField) -> Mapping[str, Any]:
+    spelled = {name: member.value for name, member in field.at("type").members().items()}
+    try:
+        kind = type_document(type_from_document(spelled))
+    except (DataError, InputError) as error:
+        raise TornCheckpoint("an input must have a column type, got another document", where=field.place,
+                             value=str(spelled)[:200]) from error  # fmt: skip
+    return {"name": field.at("name").text(), "fingerprint": field.at("fingerprint").text(), "type": kind}
+
+
+def identity_of(solution: ReadSolution, config: TrainConfig) -> RunIdentity:
+    """The identity of training ``solution`` with ``config``."""
+    read = {column.name for item in solution.inputs for column in raw_columns(component_from_document(item.component))}
+    columns = {*solution.target.columns, *read}
+    inputs = tuple(
+        {"name": item.name, "fingerprint": item.fingerprint, "type": type_document(item.type)}
+        for item in solution.inputs
+    )
+    ordered = in_time_order(solution)
+    partitions = {part.key: _content_digest(part, sorted(columns)) for part in ordered}
+    fragments = {
+        part.key: tuple(_fragment_identity(one, sorted(read), solution.target.columns) for one in part.fragments)
+        for part in ordered
+    }
+    target = "" if solution.target.is_plain else json.dumps(solution.target.identity)
+    return RunIdentity(config.to_document(), solution.table, solution.label, inputs, partitions, fragments, target)
+
+
+def _fragment_identity(fragment: Fragment, inputs: Sequence[str], label: Sequence[str]) -> FragmentIdentity:
+    def short(columns: Sequence[str]) -> str:
+        return _sha256([fragment.digests.get(name) for name in columns])[:32]
+
+    return FragmentIdentity(fragment.rows, short(inputs), short(label), "".join(_deleted(fragment))[:32])
+
+
+def in_time_order(solution: ReadSolution) -> list[SolutionPartition]:
+    """The partitions by start, then key."""
+    return sorted(solution.partitions, key=lambda part: (part.start, part.key))
+
+
+def _content_digest(partition: SolutionPartition, columns: Sequence[str]) -> str:
+    return _sha256(
+        [[part.rows, [part.digests.get(name) for name in columns], *_deleted(part)] for part in partition.fragments]
+    )
+
+
+def _deleted(fragment: Fragment) -> list[str]:
+    """Which events were retracted, if any: a run that has not seen a retraction has trained on other data."""
+    return [] if fragment.deletions is None else [fragment.deletions.checksum]
+
+
+def _sha256(document: object) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def check_options(recorded: RunIdentity, current: RunIdentity) -> list[str]:
+    """What options differ, one text each. Raises :class:`RunMismatch` for another table, label or inputs."""
+    check_inputs(recorded, current)
+    return _config_differences(recorded.config, current.config)
+
+
+def check_inputs(recorded: RunIdentity, current: RunIdentity) -> None:
+    """Raises :class:`RunMismatch` unless the table, the label and the inputs, in order, are the recorded ones."""
+    differences = [
+        f"{name} is {getattr(current, name)!r}, was {getattr(recorded, name)!r}"
+        for name in ("table", "label", "target")
+        if getattr(current, name) != getattr(recorded, name)
+    ]
+    before, now = ({item["name"]: item for item in each.inputs} for each in (recorded, current))
+    differences += [f"input {name!r} is new" for name in now if name not in before]
+    differences += [f"input {name!r} is gone" for name in before if name not in now]
+    differences += [
+        f"input {name!r} is another expression or operator version ({now[name]['fingerprint'][:12]}, was "
+        f"{before[name]['fingerprint'][:12]})"
+        for name in now
+        if name in before and dict(now[name]) != dict(before[name])
+    ]
+    if not differences and list(before) != list(now):
+        differences.append("the inputs come in another order")
+    if differences:
+        raise RunMismatch("this run directory was trained on other inputs", value=listed(differences),
+                          next_step="train in another run directory, or on the model version it began with")  # fmt: skip
+
+
+def _config_differences(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
+    # A checkpoint of an earlier release lacks later options, whose neutral values are what that release did.
+    neutral = TrainConfig("run").to_document()
+    recorded = {**{name: neutral[name] for name in current if name in neutral}, **recorded}
+    return [
+        f"option {name} is {current.get(name)!r}, was {recorded.get(name)!r}"
+        for name in sorted({*recorded, *current})
+        if recorded.get(name) != current.get(name)
+    ]

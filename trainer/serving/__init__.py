@@ -1,0 +1,1 @@
+"""Trained models after training: scoring and export."""

@@ -1,0 +1,145 @@
+"""A trained model as TensorFlow operations over its inputs, for a SavedModel that predicts from raw columns.
+
+What it gives is :meth:`~trainer.serving.trained.Trained.predict` of the same events, but for the last digits: sums are added in
+another order. Tables are exported whole: a row that no event has trained has the value that its seed gives. A NaN or an
+infinity, which training refuses, gives NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from trainer.embedding.engine import CpuEngine, IdBatch
+from trainer.errors import ConfigError
+from trainer.model.heads import Head
+from trainer.model.inputs import InputLayout
+from trainer.serving.trained import Trained
+from transforms.twins.tensors import DenseTensor, TensorColumn, VectorTensor, WeightedTensor, rows_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: The output's name: probabilities of 1, [rows, classes] probabilities, or numbers, by the model's task.
+PREDICTION = "prediction"
+_ROWS_AT_A_TIME = 65_536
+#: What a server may be asked to hold.
+_MOST_BYTES = 8 << 30
+
+
+class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
+    """The weights of a trained model, and its forward pass in TensorFlow.
+
+    Raises :class:`ConfigError` for tables that no server holds.
+    """
+
+    def __init__(self, trained: Trained) -> None:
+        super().__init__()
+        weights = trained.weights
+        self._layout, self._head, self._dense = weights.layout, weights.head, weights.dense
+        self.deep_tables = _variables(weights.engine)
+        self.linear_tables = _variables(weights.linear)
+        self.layers = weights.dense.tensors()
+
+    def __call__(self, inputs: Mapping[str, TensorColumn]) -> dict[str, Any]:
+        """The prediction, float64, of the model's inputs as tensors."""
+        rows = rows_of(next(iter(inputs.values())))
+        deep, linear = (self._activations(inputs, tables, rows) for tables in (self.deep_tables, self.linear_tables))
+        return {
+            PREDICTION: _prediction(self._head, self._dense.logits(deep, linear, _numbers(inputs, self._layout, rows)))
+        }
+
+    def _activations(self, inputs: Mapping[str, TensorColumn], tables: Mapping[str, Any], rows: Any) -> Any:
+        if not tables:
+            return tf.zeros([rows, 0])
+        bags = [
+            _combined(inputs[feature.name], tables[feature.table.name], rows, mean=feature.table.combiner == "mean")
+            for feature in self._layout.features
+        ]
+        return tf.concat(bags, axis=1)
+
+
+def _variables(engine: CpuEngine | None) -> dict[str, Any]:
+    if engine is None:
+        return {}
+    size_bytes = sum(table.vocabulary_size * table.dim * 4 for table in engine.tables)
+    if size_bytes > _MOST_BYTES:
+        raise ConfigError("the tables of an exported model must fit a server, got larger ones",
+                          value=f"{size_bytes:,} bytes", allowed=f"at most {_MOST_BYTES:,} bytes",
+                          next_step="hash the inputs into fewer buckets")  # fmt: skip
+    return {name: tf.Variable(rows, trainable=False, name=name) for name, rows in table_rows(engine).items()}
+
+
+def table_rows(engine: CpuEngine) -> dict[str, Array]:
+    """Every row of every table of an engine, float32 [vocabulary, dim], by the table's name."""
+    tables: dict[str, Array] = {}
+    for place, feature in enumerate(engine.features):
+        size = feature.table.vocabulary_size
+        if feature.table.name in tables:
+            continue
+        columns = engine.columns[feature.name]
+        parts = [
+            engine.lookup(_one_each(place, len(engine.features), first, min(first + _ROWS_AT_A_TIME, size)))[:, columns]
+            for first in range(0, size, _ROWS_AT_A_TIME)
+        ]
+        tables[feature.table.name] = np.concatenate(parts)
+    return tables
+
+
+def _one_each(place: int, features: int, first: int, last: int) -> IdBatch:
+    """Bags of one id each, ``first`` up to ``last``, of the feature at ``place``; the other features' bags are empty."""
+    count = last - first
+    offsets = np.zeros((features, count + 1), np.int64)
+    offsets[place] = np.arange(count + 1)
+    offsets[place + 1 :] = count
+    return IdBatch(np.arange(first, last, dtype=np.int64), offsets)
+
+
+def _combined(column: TensorColumn, table: Any, rows: Any, *, mean: bool) -> Any:
+    """The sum or the mean of the rows of each bag, float32 [rows, dim]."""
+    ids, bags, weights = _bags(column, rows)
+    shares = tf.ones(tf.shape(ids)) if weights is None else weights
+    if mean:
+        totals = tf.gather(tf.math.unsorted_segment_sum(shares, bags, rows), bags)
+        shares = tf.math.divide_no_nan(shares, totals)
+    values = tf.gather(tf.convert_to_tensor(table), ids) * shares[:, tf.newaxis]
+    return tf.math.unsorted_segment_sum(values, bags, rows)
+
+
+def _bags(column: TensorColumn, rows: Any) -> tuple[Any, Any, Any]:
+    """(ids, the row of each, weights or None)."""
+    match column:
+        case WeightedTensor():
+            return column.ids.values, column.ids.value_rowids(), column.weights.values
+        case VectorTensor(values=values):
+            return tf.reshape(values, [-1]), tf.repeat(tf.range(rows), tf.shape(values)[1]), None
+        case DenseTensor(values=values, valid=valid):
+            every = tf.range(rows)
+            if valid is None:
+                return values, every, None
+            return tf.boolean_mask(values, valid), tf.boolean_mask(every, valid), None
+        case _:
+            return column.values, column.value_rowids(), None
+
+
+def _numbers(inputs: Mapping[str, TensorColumn], layout: InputLayout, rows: Any) -> Any:
+    """float32 [rows, width]; a null is 0."""
+    parts = [_number(inputs[item.name]) for item in layout.dense]
+    return tf.concat(parts, axis=1) if parts else tf.zeros([rows, 0])
+
+
+def _number(column: TensorColumn) -> Any:
+    assert isinstance(column, (DenseTensor, VectorTensor))  # no other type passes lay_out
+    values = tf.cast(column.values, tf.float32)
+    if isinstance(column, VectorTensor):
+        return values
+    return (values if column.valid is None else tf.where(column.valid, values, 0.0))[:, tf.newaxis]
+
+
+def _prediction(head: Head, logits: Any) -> Any:
+    wide = tf.cast(logits, tf.float64)
+    if head.task == "binary":
+        return tf.sigmoid(wide)
+    return tf.nn.softmax(wide) if head.task == "multiclass" else wide * head.scale + head.center

@@ -1,0 +1,1 @@
+"""The training loop, its saved state, and options chosen from the data."""

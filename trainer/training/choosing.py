@@ -1,0 +1,193 @@
+"""Choosing a run's options from its data: reads a sample, runs the trial, asks :mod:`trainer.training.choices`.
+
+Deterministic: equal data and given options give equal choices. A run that has a checkpoint keeps the options it has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.config import TrainConfig
+from trainer.data.readers import DecodedFragment, ReadFragment, batches, decode, take_events
+from trainer.errors import BadLabel, ConfigError
+from trainer.model.dense_scaling import scaling_of
+from trainer.model.heads import Head, LabelFigures, head_of
+from trainer.model.inputs import InputLayout, TypedInput, lay_out
+from trainer.runs.identity import in_time_order
+from trainer.training import choices as rules
+from trainer.training.choices import Candidate, Choices, DataFacts, Trial
+from trainer.training.loop import fragment_refs
+from trainer.training.run_state import build_weights
+from trainer.training.saved_run import read_newest_run
+from warehouse.solution.solution import ReadSolution
+
+Array = np.ndarray[Any, np.dtype[Any]]
+#: Called with a sentence about what is tried now.
+Tell = Callable[[str], None]
+
+
+def choose_config(
+    solution: ReadSolution,
+    read: ReadFragment,
+    given: Mapping[str, Any],
+    *,
+    run_dir: str,
+    tell: Tell | None = None,
+) -> TrainConfig:
+    """The options to train with: those ``given``, and for the others what the run has or what suits the data.
+
+    An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and what
+    reading a fragment raises.
+    """
+    asked = {name: value for name, value in given.items() if value is not None and value != "auto"}
+    plain = TrainConfig.from_document(asked, run_dir=run_dir)
+    saved = read_newest_run(Path(run_dir), on_skip=_ignore)
+    if saved is not None:
+        return TrainConfig.from_document({**saved.identity.config, **asked}, run_dir=run_dir)
+    layout = lay_out([TypedInput(item.name, item.type) for item in solution.inputs], plain)
+    head = head_of(solution.target)
+    try:
+        sample = _sample(solution, read, layout, head)
+    except BadLabel:
+        return plain  # training refuses it before its first step, and counts how many there are
+    facts = _facts(solution, sample, layout, head)
+    if not facts.sampled:
+        return plain
+    head = head.fitted(_figures(sample))
+    by_rule = rules.chosen_by_rule(facts, asked)
+    by_trial = _by_trial(facts, sample, asked, by_rule, plain, layout, head, tell or _ignore)
+    reasons = {**by_rule.reasons, **by_trial.reasons}
+    return dataclasses.replace(plain, **by_rule.options, **by_trial.options, chosen=dict(sorted(reasons.items())))
+
+
+def _ignore(message: str) -> None:
+    """A message that nothing asked for."""
+
+
+def _sample(solution: ReadSolution, read: ReadFragment, layout: InputLayout, head: Head) -> list[DecodedFragment]:
+    """The newest events of the range, in time order, up to the sample's size."""
+    refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
+    newest: list[DecodedFragment] = []
+    left = rules.SAMPLE_EVENTS
+    for ref in reversed(refs):
+        if left <= 0:
+            break
+        decoded = decode(read(ref.fragment), layout, ref.key, head=head)
+        if decoded.rows > left:
+            decoded = take_events(decoded, np.arange(decoded.rows - left, decoded.rows))
+        newest.append(decoded)
+        left -= decoded.rows
+    return newest[::-1]
+
+
+def _facts(solution: ReadSolution, sample: Sequence[DecodedFragment], layout: InputLayout, head: Head) -> DataFacts:
+    labels = np.concatenate([np.zeros(0, np.float32), *(part.labels for part in sample)])
+    dense = np.concatenate([np.zeros((0, layout.dense_width), np.float32), *(part.dense for part in sample)])
+    positives = int((labels == 1).sum()) if head.task == "binary" else None
+    scaling = scaling_of(layout, dense) if len(labels) else {}
+    return DataFacts(solution.rows, len(labels), positives, scaling, bool(layout.embedded))
+
+
+def _figures(sample: Sequence[DecodedFragment]) -> LabelFigures:
+    labels = np.concatenate([part.labels for part in sample]).astype(np.float64)
+    return LabelFigures(events=len(labels), mean=float(labels.mean()), deviation=float(labels.std()))
+
+
+def _by_trial(
+    facts: DataFacts,
+    sample: Sequence[DecodedFragment],
+    given: Mapping[str, Any],
+    by_rule: Choices,
+    plain: TrainConfig,
+    layout: InputLayout,
+    head: Head,
+    tell: Tell,
+) -> Choices:
+    candidates = rules.candidates_of(facts, given)
+    if not candidates:
+        raise ConfigError(
+            "a model needs one of its parts", where="deep, linear", value=False, allowed="one of them true"
+        )
+    if len(candidates) == 1 and "passes" in given:
+        return rules.untried(candidates[0], given)
+    older, newer = split_events(sample, round(facts.sampled * (1 - rules.VALIDATED_SHARE)))
+    if not newer or not older:
+        return rules.untried(candidates[0], given)
+    passes = given.get("passes") or rules.most_passes(facts)
+    labels = np.concatenate([part.labels for part in newer])
+    base_losses = event_losses(head, labels, constant_logits(head, [part.labels for part in older], len(labels)))
+    trials = []
+    for candidate in candidates:
+        tell(f"trying {candidate.name}")
+        config = dataclasses.replace(plain, **by_rule.options, **candidate.options, passes=passes)
+        trials.append(_try(candidate, config, layout, head, older, newer))
+    return rules.decide(facts, trials, base_losses, given)
+
+
+def _try(
+    candidate: Candidate,
+    config: TrainConfig,
+    layout: InputLayout,
+    head: Head,
+    older: Sequence[DecodedFragment],
+    newer: Sequence[DecodedFragment],
+) -> Trial:
+    """Train until a pass makes the validated loss no lower; the figures of the best pass."""
+    layout = lay_out((*layout.embedded, *layout.dense), config)
+    weights = build_weights(layout, config, head)
+    labels = np.concatenate([part.labels for part in newer])
+    best: Trial | None = None
+    for number in range(1, config.passes + 1):
+        for batch in batches(older, layout, batch_rows=config.batch_rows):
+            weights.train(batch)
+        logits = [weights.predict(batch) for batch in batches(newer, layout, batch_rows=config.batch_rows)]
+        losses = event_losses(head, labels, np.concatenate(logits))
+        losses = np.where(np.isfinite(losses), losses, 1e6)
+        if best is not None and losses.mean() >= best.losses.mean():
+            break
+        best = Trial(candidate, number, losses)
+    assert best is not None
+    return best
+
+
+def split_events(sample: Sequence[DecodedFragment], first: int) -> tuple[list[DecodedFragment], list[DecodedFragment]]:
+    """The first so many events of some fragments, and the others."""
+    older: list[DecodedFragment] = []
+    newer: list[DecodedFragment] = []
+    for part in sample:
+        count = min(max(first, 0), part.rows)
+        if count:
+            older.append(take_events(part, np.arange(count)))
+        if count < part.rows:
+            newer.append(take_events(part, np.arange(count, part.rows)))
+        first -= part.rows
+    return older, newer
+
+
+def constant_logits(head: Head, labels: Sequence[Array], rows: int) -> Array:
+    """Logits of predicting the mean of ``labels`` for every one of ``rows`` events."""
+    known = np.concatenate(labels).astype(np.float64)
+    if head.task == "multiclass":
+        counts = np.bincount(known.astype(np.int64), minlength=head.classes) + 0.5
+        return np.tile(np.log(counts / counts.sum()), (rows, 1))
+    if head.task == "binary":
+        rate = (known.sum() + 0.5) / (len(known) + 1)
+        return np.full(rows, np.log(rate / (1 - rate)))
+    return np.full(rows, (known.mean() - head.center) / head.scale)
+
+
+def event_losses(head: Head, labels: Array, logits: Array) -> Array:
+    """The loss of every event, float64: nats, or for a regression squared deviations."""
+    logits = np.asarray(logits, np.float64)
+    if head.task == "multiclass":
+        shifted = logits - logits.max(axis=1, keepdims=True)
+        chosen = shifted[np.arange(len(labels)), labels.astype(np.int64)]
+        return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - chosen)
+    if head.task == "binary":
+        return np.asarray(np.maximum(logits, 0) - logits * labels + np.log1p(np.exp(-np.abs(logits))))
+    return np.asarray((logits - head.targets(labels)) ** 2)

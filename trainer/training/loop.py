@@ -1,0 +1,379 @@
+"""The training loop: epochs over partitions in time order, each ending in one atomic checkpoint.
+
+A process may die at any instruction: the next one goes on from the last checkpoint and, in deterministic mode, ends in
+bit-identical weights. So a SIGTERM needs no handling of its own; who wants to leave at an epoch's end passes ``stop``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoints.checkpoint import remove_leftovers, write_checkpoint
+from trainer.config import TrainConfig
+from trainer.data.due_events import DueEvents
+from trainer.data.label_scan import TrainableEvents, scan_labels
+from trainer.data.late_data import NOTHING_LATE, LateData, TrainedLabels, count_late, late_segment, visits_of
+from trainer.data.ledger import Ledger, LedgerSummary
+from trainer.data.readers import DecodedFragment, FragmentRef, ReadFragment, batches, fragment_stream
+from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, RunMismatch
+from trainer.model.heads import Head, head_of
+from trainer.model.inputs import InputLayout, lay_out
+from trainer.model.metrics import AnyScores
+from trainer.runs.data_changes import DataChanges, compare_data
+from trainer.runs.epochs import Epoch, Segments, plan_epochs
+from trainer.runs.identity import RunIdentity, check_options, identity_of, in_time_order
+from trainer.runs.lock import run_lock
+from trainer.training.run_state import EpochScores, Progress, build_weights, snapshot, trained_partitions
+from trainer.training.saved_run import SavedRun, read_newest_run
+from transforms.errors import listed
+from warehouse.solution.solution import ReadSolution
+
+
+@dataclass(frozen=True, slots=True)
+class TrainEvent:
+    """What a run tells while it goes on.
+
+    ``kind``: "skipped" (a torn checkpoint was passed over, see ``message``), "started" (``message`` says from where),
+    "batch", "epoch" (with its ``scores``) or "checkpoint" (``message`` is its directory). ``events`` of ``total_events``
+    are trained by this process; ``epoch`` of ``epochs`` is under way or just done, counted from 0 over the run.
+    """
+
+    kind: str
+    epoch: int
+    epochs: int
+    events: int
+    total_events: int
+    message: str = ""
+    scores: AnyScores | None = None
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """The outcome of one call of :func:`train`.
+
+    ``epochs`` and ``events`` are those of this process, ``seconds`` its wall-clock time of training (set-up left out);
+    ``history`` covers the run from its first epoch. ``resumed_from``: the checkpoint it began from, or "". ``finished``:
+    False when ``stop`` ended it early. ``ledger``: None if events are not counted. ``checkpoint``: the last one, or "".
+    ``unlabelled``: events of the range that have no label yet and were skipped; ``late``: what came since the checkpoint.
+    """
+
+    epochs: int
+    events: int
+    seconds: float
+    history: tuple[EpochScores, ...]
+    ledger: LedgerSummary | None
+    resumed_from: str
+    finished: bool
+    checkpoint: str
+    skipped_checkpoints: tuple[str, ...]
+    unlabelled: int = 0
+    late: LateData = NOTHING_LATE
+
+    @property
+    def final(self) -> AnyScores | None:
+        """Progressive validation of the run's last epoch."""
+        return self.history[-1].scores if self.history else None
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {
+            "epochs": self.epochs,
+            "events": self.events,
+            "seconds": self.seconds,
+            "history": [item.to_document() for item in self.history],
+            "ledger": self.ledger.to_document() if self.ledger else None,
+            "resumed_from": self.resumed_from,
+            "finished": self.finished,
+            "checkpoint": self.checkpoint,
+            "skipped_checkpoints": list(self.skipped_checkpoints),
+            "unlabelled": self.unlabelled,
+            "late": self.late.to_document(),
+        }
+
+
+def train(
+    solution: ReadSolution,
+    read: ReadFragment,
+    config: TrainConfig,
+    *,
+    progress: Callable[[TrainEvent], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    read_labels: ReadFragment | None = None,
+    accept_changed: bool = False,
+) -> TrainReport:
+    """Train (or go on training) the model of ``solution`` in ``config.run_dir``.
+
+    ``read`` gives one fragment's columns and label; it runs in a background thread. ``progress`` is told of every batch.
+    ``stop`` is asked after every checkpoint whether to leave. ``read_labels`` gives the labels of all stored events of a
+    fragment (:func:`warehouse.reading.reader.read_labels`); they are looked at before the first step, by ``read`` without it. With
+    ``accept_changed`` a run goes on where values of trained events are other ones now, without training them again. Deterministic: see :class:`TrainConfig`.
+
+    Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to something else,
+    :class:`ConfigError`/:class:`UntrainableInput` for what cannot be trained, :class:`BadLabel`/:class:`BadFeature` for
+    data that must not be, :class:`NonFiniteLoss` on divergence, :class:`CheckpointNotWritten` on a full disk.
+    The last complete checkpoint survives every one of them.
+    """
+    identity = identity_of(solution, config)
+    layout = lay_out(identity.typed_inputs, config)
+    if not solution.partitions:
+        raise ConfigError("there is nothing to train on: the read solution has no partitions", where=solution.table,
+                          next_step="choose a time range that holds data")  # fmt: skip
+    run_dir = Path(config.run_dir)
+    with run_lock(run_dir):
+        remove_leftovers(run_dir)
+        run = _Run(solution, config, identity, layout, progress or _ignore)
+        run.begin(read_labels or read, accept_changed)
+        return run.finish(clock, read, stop or _never)
+
+
+def _ignore(event: TrainEvent) -> None:
+    """Progress that nobody asked for."""
+
+
+def _never() -> bool:
+    return False
+
+
+class _Run:
+    """One process's part of a run."""
+
+    def __init__(
+        self,
+        solution: ReadSolution,
+        config: TrainConfig,
+        identity: RunIdentity,
+        layout: InputLayout,
+        tell: Callable[[TrainEvent], None],
+    ) -> None:
+        self._solution = solution
+        self._config = config
+        self._identity = identity
+        self._layout = layout
+        self._tell = tell
+        self._run_dir = Path(config.run_dir)
+        self._fragments = {part.key: fragment_refs(part.key, part.fragments) for part in in_time_order(solution)}
+        self._skipped: list[str] = []
+        self._events = 0
+        self._total_events = 0
+        self._resumed_from = self._checkpoint = ""
+        self._late = NOTHING_LATE
+
+    def begin(self, read_labels: ReadFragment, accept: bool) -> None:
+        """Take over the newest checkpoint, or start anew; check that it is this run's before TensorFlow is loaded."""
+        saved = read_newest_run(self._run_dir, on_skip=self._skip)
+        refs = [ref for refs in self._fragments.values() for ref in refs]
+        self._ledger = Ledger({ref.key: ref.fragment.rows for ref in refs}) if self._config.count_events else None
+        changes = DataChanges()
+        self._progress = Progress(segments=(tuple(self._fragments),))
+        if saved:
+            changes = self._take_over(saved, accept)
+        head = saved.head if saved else head_of(self._solution.target)
+        self._trainable, trained = self._scan(refs, changes, head, read_labels)
+        changed = trained.differences() if trained else ()
+        if changed and not accept:
+            raise _mismatch(changed)
+        if trained:
+            trained.accept()
+        if not saved:
+            head = head.fitted(self._trainable.figures)
+        self._due = DueEvents(self._ledger, self._trainable) if self._ledger else None
+        if self._due and trained:
+            accepted = (*changes.accepted, *changed)
+            self._late = count_late(changes, refs, self._due, trained.retracted, accepted)
+        self._plan()
+        self._weights = build_weights(self._layout, self._config, head)
+        if saved:
+            self._weights.load(saved.arrays)
+        self._say("started", message=self._resumed_from or "the beginning")
+
+    def _take_over(self, saved: SavedRun, accept: bool) -> DataChanges:
+        """Go on from a checkpoint. Raises :class:`RunMismatch` listing everything that differs and must not."""
+        counted = None if saved.counts is None else {one.key for one in saved.counts.fragments}
+        changes = compare_data(
+            saved.identity,
+            self._identity,
+            trained=trained_partitions(saved.progress.history),
+            trained_fragments=counted,
+            accept=accept,
+        )
+        if differences := (*check_options(saved.identity, self._identity), *changes.refused):
+            raise _mismatch(differences)
+        self._progress = saved.progress
+        if self._ledger and saved.counts:
+            self._ledger.load(saved.counts, changes.now)
+        self._resumed_from = self._checkpoint = str(saved.path)
+        return changes
+
+    def _scan(
+        self, refs: Sequence[FragmentRef], changes: DataChanges, head: Head, read_labels: ReadFragment
+    ) -> tuple[TrainableEvents, TrainedLabels | None]:
+        """The labels of the fragments that are not wholly trained, have other labels now, or retracted events."""
+        ledger, done = self._ledger, trained_partitions(self._progress.history)
+        if ledger is None:
+            needed = [ref for ref in refs if ref.partition not in done]
+            return scan_labels(refs, needed, read_labels, head), None
+        differing = changes.relabelled | changes.retracted
+        needed = [
+            ref for ref in refs if ref.key in differing or ref.fragment.deleted_rows or not ledger.of(ref.key).all()
+        ]
+        trained = TrainedLabels(changes, ledger)
+        found = scan_labels(refs, needed, read_labels, head, on_labels=trained.look)
+        if not found.figures.events and not self._progress.epochs_done:
+            raise BadLabel("at least one event of the range must have a label, got none", where=self._solution.table,
+                           value=f"{found.figures.unlabelled:,} events without one",
+                           next_step="overlay the labels: headrace table overlay, or train on an earlier range")  # fmt: skip
+        return found, trained
+
+    def _plan(self) -> None:
+        """What remains of the plan, with one more segment for what came late."""
+        passes = self._config.passes
+        for key, refs in self._fragments.items():
+            self._progress.planned_rows.setdefault(key, sum(ref.fragment.rows for ref in refs))
+        segments = self._progress.segments
+        remaining = visits_of(self._epochs_of(segments)[self._progress.epochs_done :])
+        late = late_segment(self._fragments, segments, remaining, self._due, passes)
+        self._progress.segments = (*segments, late) if late else segments
+        self._epochs = self._epochs_of(self._progress.segments)
+        self._remaining = self._epochs[self._progress.epochs_done :]
+        visits = visits_of(self._remaining)
+        # Decided once: what is due when the plan is made is due when its turn comes.
+        self._refs_of = {
+            epoch.number: tuple(
+                ref
+                for key in epoch.partitions
+                for ref in self._of(key)
+                if self._due is None or self._due.is_due(ref.key, epoch.pass_number)
+            )
+            for epoch in self._remaining
+        }
+        self._total_events = sum(self._planned(ref, visits[key]) for key in visits for ref in self._of(key))
+
+    def _epochs_of(self, segments: Segments) -> tuple[Epoch, ...]:
+        return plan_epochs(
+            segments,
+            partitions_per_epoch=self._config.partitions_per_epoch,
+            passes=self._config.passes,
+            events_per_epoch=self._config.events_per_epoch,
+            rows=self._progress.planned_rows,
+        )
+
+    def _planned(self, ref: FragmentRef, visits: Sequence[int]) -> int:
+        if self._due is None:
+            return len(visits) * (ref.fragment.live_rows - self._trainable.unlabelled.get(ref.key, 0))
+        return self._due.planned(ref.key, visits)
+
+    def _of(self, key: str) -> tuple[FragmentRef, ...]:
+        """The fragments of a partition; none of one that is gone."""
+        return self._fragments.get(key, ())
+
+    def _skip(self, reason: str) -> None:
+        self._skipped.append(reason)
+        self._tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason))
+
+    def _refs(self, epochs: Sequence[Epoch]) -> list[FragmentRef]:
+        """The fragments that some epochs read; fragments of which nothing is due are left out."""
+        return [ref for epoch in epochs for ref in self._refs_of[epoch.number]]
+
+    def _say(self, kind: str, *, message: str = "", scores: AnyScores | None = None) -> None:
+        event = TrainEvent(
+            kind, self._progress.epochs_done, len(self._epochs), self._events, self._total_events, message, scores
+        )
+        self._tell(event)
+
+    def finish(self, clock: Callable[[], float], read: ReadFragment, stop: Callable[[], bool]) -> TrainReport:
+        """Train every remaining epoch, or until ``stop``."""
+        started = clock()
+        first = self._progress.epochs_done
+        stream = fragment_stream(
+            self._refs(self._remaining),
+            read,
+            self._layout,
+            ahead=self._config.prefetch_fragments,
+            head=self._weights.head,
+        )
+        finished = True
+        with closing(stream):  # type: ignore[type-var]
+            for epoch in self._remaining:
+                self._epoch(epoch, stream)
+                if stop() and epoch is not self._remaining[-1]:
+                    finished = False
+                    break
+        return TrainReport(
+            epochs=self._progress.epochs_done - first,
+            events=self._events,
+            seconds=clock() - started,
+            history=tuple(self._progress.history),
+            ledger=self._summary() if self._ledger else None,
+            resumed_from=self._resumed_from,
+            finished=finished,
+            checkpoint=self._checkpoint,
+            skipped_checkpoints=tuple(self._skipped),
+            unlabelled=sum(self._trainable.unlabelled.values()),
+            late=self._late,
+        )
+
+    def _epoch(self, epoch: Epoch, stream: Iterator[DecodedFragment]) -> None:
+        collector = self._weights.head.collector()
+        decoded: Iterator[DecodedFragment] = islice(stream, len(self._refs([epoch])))
+        due = decoded if self._due is None else self._due.select(decoded, epoch.pass_number)
+        for batch in batches(due, self._layout, batch_rows=self._config.batch_rows):
+            logits = self._weights.train(batch)
+            if not np.isfinite(logits).all():
+                raise NonFiniteLoss(
+                    "training diverged: a prediction is NaN or infinite",
+                    where=f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}",
+                    next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact",
+                )
+            collector.add(batch.labels[: batch.rows], logits)
+            if self._ledger:
+                self._ledger.count(batch.spans, batch.labels)
+            self._progress.step += 1
+            self._events += batch.rows
+            self._say("batch")
+        self._commit(epoch, collector.scores())
+
+    def _commit(self, epoch: Epoch, scores: AnyScores) -> None:
+        self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores))
+        self._progress.epochs_done = epoch.number + 1
+        self._say("epoch", scores=scores)
+        document, arrays = snapshot(self._identity, self._progress, self._weights, self._ledger)
+        if not all(np.isfinite(array).all() for array in arrays.values() if array.dtype.kind == "f"):
+            raise NonFiniteLoss(
+                "training diverged: the last step of an epoch left NaN or infinite weights",
+                where=f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}",
+                next_step="lower the learning rates and train in a fresh run directory; the last checkpoint is intact",
+            )
+        keep = self._config.keep_checkpoints
+        path = write_checkpoint(self._run_dir, self._progress.epochs_done, document, arrays, keep=keep)
+        self._checkpoint = str(path)
+        self._say("checkpoint", message=self._checkpoint)
+
+    def _summary(self) -> LedgerSummary:
+        """The ledger over every event that is to be trained: early in a run, its least count is 0."""
+        assert self._ledger is not None
+        keys = [ref.key for refs in self._fragments.values() for ref in refs]
+        return self._ledger.summary(keys, expected=self._config.passes, of=self._trainable.of)
+
+
+def _mismatch(differences: Sequence[str]) -> RunMismatch:
+    return RunMismatch(
+        "this run directory was trained with something else",
+        value=listed(differences),
+        allowed="the same options and inputs, and data that was trained as it was; new data is trained",
+        next_step="train in another run directory, give what the run was started with, or for data alone "
+        "go on without training it again: --accept-changed",
+    )
+
+
+def fragment_refs(partition: str, fragments: Sequence[Any]) -> tuple[FragmentRef, ...]:
+    """The fragments of one partition with their places."""
+    return tuple(FragmentRef(partition, position, fragment) for position, fragment in enumerate(fragments))

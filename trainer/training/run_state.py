@@ -1,0 +1,203 @@
+"""Everything a training run is at one moment, and how it becomes a checkpoint and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainer.config import TrainConfig
+from trainer.data.ledger import Ledger
+from trainer.data.readers import Batch
+from trainer.document_field import DocumentField
+from trainer.embedding.engine import CpuEngine, TableState
+from trainer.embedding.spec import Adagrad, Constant, FeatureSpec
+from trainer.errors import TornCheckpoint
+from trainer.model.heads import BINARY, Head
+from trainer.model.inputs import InputLayout
+from trainer.model.metrics import AnyScores, read_scores
+from trainer.runs.epochs import DataPosition, Segments
+from trainer.runs.identity import RunIdentity
+
+if TYPE_CHECKING:
+    from trainer.model.dlrm import Dlrm
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: The array of a checkpoint that holds the ledger's uneven counts.
+LEDGER = "ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochScores:
+    """Progressive validation of one epoch: every event was predicted before it was trained on."""
+
+    epoch: int
+    pass_number: int
+    partitions: tuple[str, ...]
+    scores: AnyScores
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object, the inverse of :meth:`read`."""
+        return {
+            "epoch": self.epoch,
+            "pass_number": self.pass_number,
+            "partitions": list(self.partitions),
+            "scores": self.scores.to_document(),
+        }
+
+    @classmethod
+    def read(cls, field: DocumentField) -> EpochScores:
+        """The scores at ``field``."""
+        epoch, pass_number = field.at("epoch").count(), field.at("pass_number").count()
+        return cls(epoch, pass_number, field.at("partitions").texts(), read_scores(field.at("scores")))
+
+
+@dataclass
+class Progress:
+    """Where a run stands: optimizer ``step``, epochs done, segments planned so far, scores of past epochs.
+
+    ``planned_rows``: the events that each partition had when it was planned; its epochs stay what they were if it grows.
+    """
+
+    step: int = 0
+    epochs_done: int = 0
+    segments: Segments = ()
+    history: list[EpochScores] = field(default_factory=list)
+    planned_rows: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, field: DocumentField) -> Progress:
+        """The progress at ``field``, a checkpoint's document. Raises :class:`TornCheckpoint` if its parts disagree."""
+        position = DataPosition.read(field.at("position"))
+        segments = tuple(item.texts() for item in field.at("segments").items())
+        history = [EpochScores.read(item) for item in field.at("history").items()]
+        if [item.epoch for item in history] != list(range(len(history))) or len(history) != position.epochs_done:
+            raise TornCheckpoint("a checkpoint must hold the scores of every epoch, got others",
+                                 where=field.at("history").place, value=[item.epoch for item in history][-5:],
+                                 allowed=f"epochs 0 to {position.epochs_done - 1}")  # fmt: skip
+        rows = field.at("planned_rows").members() if "planned_rows" in field.members() else {}
+        planned = {key: count.count() for key, count in rows.items()}
+        return cls(field.at("step").count(), position.epochs_done, segments, history, planned)
+
+
+class Weights:
+    """The model as a whole: embedding tables, those of the linear part, and the dense part, predicting and learning."""
+
+    def __init__(
+        self,
+        layout: InputLayout,
+        engine: CpuEngine | None,
+        dense: Dlrm,
+        head: Head = BINARY,
+        linear: CpuEngine | None = None,
+    ) -> None:
+        self.layout = layout
+        self.engine = engine
+        self.linear = linear
+        self.dense = dense
+        self.head = head
+
+    def train(self, batch: Batch) -> Array:
+        """One step on a batch; returns the logits from before it, float32 [batch.rows] or [batch.rows, classes]."""
+        activations, linear = self._lookup(self.engine, batch), self._lookup(self.linear, batch)
+        logits, gradients, of_linear = self.dense.step(activations, linear, batch.dense, batch.labels, batch.weights)
+        if self.engine is not None:
+            self.engine.apply_gradients(batch.ids, gradients)
+        if self.linear is not None:
+            self.linear.apply_gradients(batch.ids, of_linear)
+        return logits[: batch.rows]
+
+    def predict(self, batch: Batch) -> Array:
+        """Logits of a batch, float32 [batch.rows] or [batch.rows, classes]; changes nothing."""
+        activations, linear = self._lookup(self.engine, batch), self._lookup(self.linear, batch)
+        return self.dense.predict(activations, linear, batch.dense)[: batch.rows]
+
+    def _lookup(self, engine: CpuEngine | None, batch: Batch) -> Array:
+        if engine is None:
+            return np.zeros((len(batch.labels), 0), np.float32)
+        return engine.lookup(batch.ids)
+
+    def arrays(self) -> dict[str, Array]:
+        """All weights, slots and random state, as a checkpoint stores them."""
+        arrays = {f"dense/{name}": array for name, array in self.dense.state().items()}
+        for kind, engine in (("embedding", self.engine), ("linear", self.linear)):
+            for table, state in (engine.state() if engine else {}).items():
+                arrays[f"{kind}/rows/{table}"] = state.rows
+                arrays[f"{kind}/weights/{table}"] = state.weights
+                arrays[f"{kind}/slots/{table}"] = state.slots
+        return arrays
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Become what :meth:`arrays` was taken from. Raises :class:`TornCheckpoint` if something is missing or misfits."""
+        self.dense.load_state(_under(arrays, "dense/"))
+        for kind, engine in (("embedding", self.engine), ("linear", self.linear)):
+            rows, weights, slots = (_under(arrays, f"{kind}/{part}/") for part in ("rows", "weights", "slots"))
+            if not rows.keys() == weights.keys() == slots.keys():
+                raise TornCheckpoint("saved embedding tables lack a part", value=sorted(rows))
+            if engine is not None:
+                engine.load_state({name: TableState(rows[name], weights[name], slots[name]) for name in rows})
+
+
+def _under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def build_weights(layout: InputLayout, config: TrainConfig, head: Head = BINARY) -> Weights:
+    """A model in its initial state. Loads TensorFlow and sets it up for ``config``."""
+    from trainer.model.dlrm import Dlrm, prepare_tensorflow
+
+    prepare_tensorflow(config)
+    engine = CpuEngine(layout.features, seed=config.seed) if layout.features and config.deep else None
+    linear = (
+        CpuEngine(linear_features(layout, config, head), seed=config.seed)
+        if layout.features and config.linear
+        else None
+    )
+    return Weights(layout, engine, Dlrm(layout, config, head), head, linear)
+
+
+def linear_features(layout: InputLayout, config: TrainConfig, head: Head) -> tuple[FeatureSpec, ...]:
+    """The tables of the linear part: a weight an output for every id, zero at first; bags as the towers have them."""
+    # Gradients are those of the mean over a batch; the option speaks of one event.
+    start = config.linear_initial_accumulator / config.batch_rows**2
+    return tuple(
+        FeatureSpec(
+            feature.name,
+            replace(
+                feature.table,
+                dim=head.width,
+                optimizer=Adagrad(config.linear_learning_rate, start),
+                initializer=Constant(0.0),
+            ),
+        )
+        for feature in layout.features
+    )
+
+
+def snapshot(
+    identity: RunIdentity, progress: Progress, weights: Weights, ledger: Ledger | None
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The document and arrays of a checkpoint, all of this one moment."""
+    arrays = weights.arrays()
+    counts = None if ledger is None else ledger.counts()
+    if counts is not None:
+        arrays[LEDGER] = counts.uneven
+    document = {
+        "position": DataPosition(progress.epochs_done, identity.data_digest).to_document(),
+        "step": progress.step,
+        "segments": [list(segment) for segment in progress.segments],
+        "history": [item.to_document() for item in progress.history],
+        "planned_rows": dict(progress.planned_rows),
+        "identity": identity.to_document(),
+        "ledger": None if counts is None else counts.to_document(),
+        "head": weights.head.to_document(),
+    }
+    return document, arrays
+
+
+def trained_partitions(history: Iterable[EpochScores]) -> set[str]:
+    """Every partition that some epoch has trained."""
+    return {key for item in history for key in item.partitions}

@@ -1,0 +1,68 @@
+"""A run as its newest intact checkpoint holds it: typed values, every one checked, before TensorFlow is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoints.checkpoint import Checkpoint, newest_intact, read_checkpoint
+from trainer.checkpoints.manifest import STATE
+from trainer.data.ledger import SavedCounts
+from trainer.document_field import DocumentField
+from trainer.errors import TornCheckpoint
+from trainer.model.heads import BINARY, Head
+from trainer.runs.epochs import DataPosition
+from trainer.runs.identity import RunIdentity
+from trainer.training.run_state import LEDGER, Progress
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """What :func:`trainer.training.run_state.snapshot` gave, read back.
+
+    Attributes:
+        path: the checkpoint's folder.
+        identity: what the run was started with.
+        progress: where it stood.
+        counts: how often events were trained; None if the run does not count them.
+        arrays: weights, slots and random state, by name.
+        head: the model's task; earlier releases had one only.
+    """
+
+    path: Path
+    identity: RunIdentity
+    progress: Progress
+    counts: SavedCounts | None
+    arrays: Mapping[str, Array]
+    head: Head = BINARY
+
+
+def read_newest_run(run_dir: Path, *, on_skip: Callable[[str], None]) -> SavedRun | None:
+    """The newest checkpoint that is intact and whole, or None: see :func:`trainer.checkpoints.checkpoint.newest_intact`."""
+    return newest_intact(run_dir, lambda path: saved_run(read_checkpoint(path)), on_skip=on_skip)
+
+
+def saved_run(checkpoint: Checkpoint) -> SavedRun:
+    """The typed content of a checkpoint. Raises :class:`TornCheckpoint` naming the place of what does not fit."""
+    field = DocumentField(checkpoint.document, str(checkpoint.path / STATE))
+    identity = RunIdentity.read(field.at("identity"))
+    progress = Progress.read(field)
+    position = DataPosition.read(field.at("position"))
+    if position != DataPosition(checkpoint.epochs_done, identity.data_digest):
+        raise TornCheckpoint("a checkpoint must stand at its own epoch and data, got another position",
+                             where=field.at("position").place, value=position)  # fmt: skip
+    arrays = dict(checkpoint.arrays)
+    uneven = arrays.pop(LEDGER, None)
+    counts = field.at("ledger")
+    wanted = identity.config.get("count_events")
+    if (counts.value is not None, uneven is not None) != (wanted, wanted):
+        raise TornCheckpoint("a checkpoint must hold a ledger if and only if the run counts events", where=counts.place)
+    saved = None if uneven is None else SavedCounts.read(counts, uneven)
+    head = field.members().get("head")
+    return SavedRun(checkpoint.path, identity, progress, saved, arrays, BINARY if head is None else Head.read(head))

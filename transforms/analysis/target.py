@@ -1,0 +1,99 @@
+"""What a model learns to predict: its label, a raw column or an expression, and the kind of task. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from transforms.errors import InputError, TypeMismatch
+from transforms.graphs.graph import Node, component_from_document, raw_columns
+from transforms.graphs.subgraphs import subgraphs
+from transforms.operators.full_pass import FULL_PASS
+from transforms.types import Dense, DType
+
+Task = Literal["binary", "multiclass", "regression"]
+TASKS: tuple[Task, ...] = get_args(Task)
+#: The most classes of a multi-class label: a class is one output of the model.
+MOST_CLASSES = 65_536
+
+
+@dataclass(frozen=True)
+class Target:
+    """A label and the kind of task.
+
+    Attributes:
+        label: a raw column's name, or the expression in one line.
+        component: the expression in canonical form; None for a raw column, which is read as it is stored.
+        task: the kind as it was given; None stands for ``binary``.
+        classes: how many classes a multi-class label has, which are numbered from 0; 0 for other tasks.
+    """
+
+    label: str
+    component: Node | None = None
+    task: Task | None = None
+    classes: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a raw column of the default task, which documents spell as its name alone."""
+        return self.component is None and self.task is None
+
+    @property
+    def kind(self) -> Task:
+        """The task, ``binary`` where none was given."""
+        return self.task or "binary"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The raw columns that the label reads, by name."""
+        if self.component is None:
+            return (self.label,)
+        return tuple(column.name for column in raw_columns(self.component))
+
+    @property
+    def identity(self) -> str | list[object]:
+        """What tells two targets apart: the column's name, or more where there is more."""
+        if self.is_plain:
+            return self.label
+        return [
+            self.label if self.component is None else ["component", self.component.identity],
+            self.kind,
+            self.classes,
+        ]
+
+
+def target_of(label: str, document: object, task: str | None, classes: int) -> Target:
+    """The target of stored values: ``document`` is the component's, or None."""
+    component = None if document is None else component_from_document(document)
+    return Target(label, component, None if task is None else check_task(task, classes, "the catalog"), classes)
+
+
+def check_task(task: object, classes: object, where: str) -> Task:
+    """The task, if it and the number of classes fit each other. Raises :class:`InputError`."""
+    if task not in TASKS:
+        raise InputError(f"a task must be one of {', '.join(TASKS)}", where=where, value=task, allowed=", ".join(TASKS))
+    if task == "multiclass":
+        if not isinstance(classes, int) or isinstance(classes, bool) or not 2 <= classes <= MOST_CLASSES:
+            raise InputError("a multi-class task must have a number of classes", where=where, value=classes,
+                             allowed=f"2 to {MOST_CLASSES}",
+                             next_step='Model(..., task="multiclass", classes=n), its labels are 0 to n - 1')  # fmt: skip
+    elif classes:
+        raise InputError(f"a {task} task must have no number of classes", where=where, value=classes,
+                         next_step='leave classes out, or give task="multiclass"')  # fmt: skip
+    return task
+
+
+def check_label(component: Node, where: str) -> None:
+    """Raise unless the expression is a boolean or a number an event, reads a column and needs no full pass."""
+    kind = component.type
+    if not isinstance(kind, Dense) or not (kind.dtype.is_numeric or kind.dtype is DType.BOOL):
+        raise TypeMismatch("a label must be a boolean or a number an event", where=where, value=str(kind),
+                           allowed="dense bool, int64, float32 or float64",
+                           next_step='compare or convert it, as in hr.text("verdict") == "bought"')  # fmt: skip
+    if not raw_columns(component):
+        raise InputError("a label must read a column, got an expression that is the same for every event",
+                         where=where, next_step='as in hr.float32("relevance") > 2.3')  # fmt: skip
+    for node in subgraphs(component):
+        if node.op in FULL_PASS:
+            raise InputError("a label must need no full pass over the data", where=where, value=node.op,
+                             next_step="compute it from the event's own columns")  # fmt: skip

@@ -1,0 +1,1 @@
+"""Differences between two components, and patterns that match components."""

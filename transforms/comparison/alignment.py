@@ -1,0 +1,285 @@
+"""How one component is turned into another: the search behind :mod:`transforms.comparison.difference`.
+
+A pair of nodes is settled by the cheapest of: both are the same; two leaves of a kind, one in place of the other; two
+operations, argument by argument; an operation put around the other side, or taken away; one in place of the other.
+Arguments are paired by place or, where their order means nothing, equal ones first and then those that look most alike.
+Each pair is settled once. A lower bound, from how often each label occurs under either node, says what need not be looked
+at, and ``WORK_MAX`` how much may be: beyond it a pair that was not settled counts as replaced. So the time is bounded for
+every pair of graphs, and the outcome depends on nothing but the graphs.
+
+Costs are those of the graphs as trees, since a node is paid for wherever it is read; they are whole numbers of any size.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from enum import StrEnum
+
+from transforms.graphs.encoding import encode
+from transforms.graphs.graph import Node, Operation, topological
+from transforms.operators import REGISTRY
+from transforms.operators.declaration import Law
+
+#: The cost of one change; less is left for telling several changes of one operation from one.
+UNIT = 8
+#: Work for one alignment, in units of about a microsecond: the pairs that are looked at, and their bounds.
+WORK_MAX = 1_000_000
+_PAIR_WORK, _BOUND_WORK, _ARGUMENT_WORK = 40, 3, 10
+_BINS = 32
+_MATRIX_MAX = 10_000
+
+#: Positions of an argument on either side; None on a side that has none.
+Matched = tuple[tuple[int | None, int | None], ...]
+_Search = Generator[tuple[Node, Node], int, int]
+_Pairs = list[tuple[int, int]]
+
+
+class Way(StrEnum):
+    """How a pair of different nodes is settled."""
+
+    RELABEL = "relabel"  # two leaves of one kind
+    ALIGN = "align"  # two operations, argument by argument
+    INSERT = "insert"  # the right operation stands around what the left one is
+    DELETE = "delete"  # the left operation stands around what the right one is
+    REPLACE = "replace"  # nothing better
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is done about one pair. ``kept`` is the argument that an INSERT or DELETE goes on with."""
+
+    cost: int
+    way: Way
+    kept: int = -1
+    matched: Matched = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What is under a node, taken as a tree: nodes, occurrences of labels by bin, and the shape but for parameters and leaves."""
+
+    size: int
+    bins: tuple[int, ...]
+    shape: int
+
+
+class Alignment:
+    """The way found from ``left`` to ``right``; :meth:`step` tells it pair by pair. Deterministic.
+
+    ``work`` is what was done of ``work_max``; what was begun before is finished, so it can be a little more.
+    """
+
+    def __init__(self, left: Node, right: Node, work_max: int = WORK_MAX) -> None:
+        self.profiles = profiles((left, right))
+        self.work = 0
+        self._work_max = work_max
+        self._steps: dict[tuple[str, str], Step] = {}
+        if left != right:
+            self._settle(left, right)
+
+    def step(self, left: Node, right: Node) -> Step:
+        """What is done about a pair of different nodes that the steps before it led to."""
+        return self._steps[left.identity, right.identity]
+
+    def _settle(self, left: Node, right: Node) -> None:
+        """Run the searches on a stack of their own, so that depth is no limit."""
+        stack = [self._search(left, right)]
+        answer: int | None = None
+        while stack:
+            try:
+                asked = stack[-1].send(answer)  # type: ignore[arg-type]
+            except StopIteration as done:
+                stack.pop()
+                answer = done.value
+            else:
+                stack.append(self._search(*asked))
+                answer = None
+
+    def _cost(self, left: Node, right: Node) -> _Search:
+        if left.identity == right.identity:
+            return 0
+        known = self._steps.get((left.identity, right.identity))
+        return known.cost if known is not None else (yield left, right)
+
+    @property
+    def _exhausted(self) -> bool:
+        return self.work > self._work_max
+
+    def _search(self, left: Node, right: Node) -> _Search:
+        self.work += _PAIR_WORK
+        best = Step(UNIT * (1 + max(self._size(left), self._size(right))), Way.REPLACE)
+        if type(left) is type(right) and not isinstance(left, Operation):
+            best = Step(UNIT, Way.RELABEL)
+        elif not self._exhausted:
+            for bound, way, kept in self._ways(left, right, best.cost):
+                if bound >= best.cost or (self._exhausted and best.way is not Way.REPLACE):
+                    break
+                step = yield from self._tried(left, right, way, kept)
+                if step.cost < best.cost:
+                    best = step
+        self._steps[left.identity, right.identity] = best
+        return best.cost
+
+    def _ways(self, left: Node, right: Node, below: int) -> list[tuple[int, Way, int]]:
+        """The ways worth trying, by their lower bounds; equally good ones in the order of their names."""
+        ways: list[tuple[int, Way, int]] = []
+        if isinstance(left, Operation) and isinstance(right, Operation):
+            label = label_cost(left, right)
+            ways.append((label + self._bound_of_arguments(left, right, label), Way.ALIGN, -1))
+            if self._shape(left) == self._shape(right):
+                return ways
+        for way, wrapper, other in ((Way.INSERT, right, left), (Way.DELETE, left, right)):
+            for position, arg in enumerate(wrapper.args):
+                added = UNIT * (self._size(wrapper) - self._size(arg))
+                if added + UNIT * abs(self._size(arg) - self._size(other)) < below:
+                    ways.append((added + self._bound(arg, other), way, position))
+        self.work += _BOUND_WORK * len(ways) + len(left.args) + len(right.args)
+        return sorted(ways)
+
+    def _tried(self, left: Node, right: Node, way: Way, kept: int) -> Generator[tuple[Node, Node], int, Step]:
+        if way is Way.INSERT:
+            added = UNIT * (self._size(right) - self._size(right.args[kept]))
+            return Step(added + (yield from self._cost(left, right.args[kept])), way, kept)
+        if way is Way.DELETE:
+            dropped = UNIT * (self._size(left) - self._size(left.args[kept]))
+            return Step(dropped + (yield from self._cost(left.args[kept], right)), way, kept)
+        assert isinstance(left, Operation)
+        assert isinstance(right, Operation)
+        pairs = self._pairs(left, right)
+        cost = self._unpaired(left.args, right.args, pairs)
+        for i, j in pairs:
+            cost += yield from self._cost(left.args[i], right.args[j])
+        gone = sorted(set(range(len(left.args))) - {i for i, _ in pairs})
+        new = sorted(set(range(len(right.args))) - {j for _, j in pairs})
+        # Nothing differs but the type or the order of arguments: that is one change.
+        return Step(label_cost(left, right) + cost or UNIT, way,
+                    matched=(*pairs, *((i, None) for i in gone), *((None, j) for j in new)))  # fmt: skip
+
+    def _pairs(self, left: Operation, right: Operation) -> _Pairs:
+        """Which arguments are compared with which; the others are added or removed."""
+        lefts, rights = left.args, right.args
+        if left.op == right.op and is_commutative(left.op):
+            return self._as_sets(lefts, rights)
+        in_place = list(zip(range(len(lefts)), range(len(rights)), strict=False))
+        if len(lefts) == len(rights) and not (left.op == right.op and is_variadic(left.op)):
+            return in_place
+        self.work += _ARGUMENT_WORK * (len(lefts) + len(rights))
+        shifted: _Pairs = []
+        here, there = ([arg.identity for arg in args] for args in (lefts, rights))
+        for _, i, i_end, j, j_end in SequenceMatcher(None, here, there, autojunk=False).get_opcodes():
+            shifted += zip(range(i, i_end), range(j, j_end), strict=False)
+        return min(in_place, shifted, key=lambda pairs: self._least(lefts, rights, pairs))
+
+    def _as_sets(self, lefts: Sequence[Node], rights: Sequence[Node]) -> _Pairs:
+        """Arguments whose order means nothing: equal ones first, then from the pair that is most alike on."""
+        same, rows, columns = _equal_ones(lefts, rights)
+        if len(rows) * len(columns) > _MATRIX_MAX:
+            return sorted([*same, *zip(rows, columns, strict=False)])
+        self.work += _BOUND_WORK * len(rows) * len(columns)
+        taken: dict[int, int] = {}
+        for *_, i, j in sorted((*self._unlike(lefts[i], rights[j]), i, j) for i in rows for j in columns):
+            if i not in taken and j not in taken.values():
+                taken[i] = j
+        return sorted([*same, *taken.items()])
+
+    def _unlike(self, left: Node, right: Node) -> tuple[int, bool, bool]:
+        """How little two nodes have in common: by what is under them, their shape, and their own label."""
+        return self._bound(left, right), self._shape(left) != self._shape(right), label_of(left) != label_of(right)
+
+    def _least(self, lefts: Sequence[Node], rights: Sequence[Node], pairs: _Pairs) -> int:
+        """No way with these pairs costs less."""
+        return self._unpaired(lefts, rights, pairs) + sum(self._bound(lefts[i], rights[j]) for i, j in pairs)
+
+    def _unpaired(self, lefts: Sequence[Node], rights: Sequence[Node], pairs: _Pairs) -> int:
+        """What the arguments cost that are added or removed."""
+        paired = sum(self._size(lefts[i]) + self._size(rights[j]) for i, j in pairs)
+        return UNIT * (sum(map(self._size, (*lefts, *rights))) - paired)
+
+    def _shape(self, node: Node) -> int:
+        return self.profiles[node.identity].shape
+
+    def _size(self, node: Node) -> int:
+        return self.profiles[node.identity].size
+
+    def _bound(self, left: Node, right: Node) -> int:
+        """No way from one to the other costs less."""
+        return 0 if left.identity == right.identity else UNIT * max(self._moved(left, right), 1)
+
+    def _bound_of_arguments(self, left: Node, right: Node, label: int) -> int:
+        """The same of their arguments taken together, where the labels on top cost ``label``."""
+        return UNIT * max(self._moved(left, right) - (label > 0), 0)
+
+    def _moved(self, left: Node, right: Node) -> int:
+        """Occurrences of labels on one side that the other lacks, the greater of both. One change makes one at most."""
+        here, there = self.profiles[left.identity], self.profiles[right.identity]
+        more = sum([x - y for x, y in zip(here.bins, there.bins, strict=True) if x > y])
+        return max(more, more - (here.size - there.size))
+
+
+def profiles(roots: Iterable[Node]) -> dict[str, Profile]:
+    """The profile of every node under ``roots``, by identity. Shapes can be compared within one call only."""
+    found: dict[str, Profile] = {}
+    shapes: dict[object, int] = {}
+    for node in topological(roots):
+        args = [found[arg.identity] for arg in node.args]
+        bins = [sum(column) for column in zip(*(arg.bins for arg in args), strict=True)] if args else [0] * _BINS
+        bins[zlib.crc32(label_of(node).encode()) % _BINS] += 1
+        below = [arg.shape for arg in args]
+        if isinstance(node, Operation):
+            shape = (node.op, *(sorted(below) if is_commutative(node.op) else below))
+        else:
+            shape = (type(node).__name__,)
+        found[node.identity] = Profile(
+            1 + sum(arg.size for arg in args), tuple(bins), shapes.setdefault(shape, len(shapes))
+        )
+    return found
+
+
+def label_of(node: Node) -> str:
+    """What a node is, its arguments and its type aside."""
+    return repr((node.op, node.version, node.params)) if isinstance(node, Operation) else node.identity
+
+
+def label_cost(left: Operation, right: Operation) -> int:
+    """What it costs to turn one operation into another over the same arguments."""
+    if left.op != right.op:
+        return 2 * UNIT
+    changes = (left.version != right.version) + len(changed_params(left, right))
+    return UNIT + min(changes, UNIT) - 1 if changes else 0
+
+
+def changed_params(left: Operation, right: Operation) -> list[str]:
+    """The names of parameters that differ, or that one side lacks, in order."""
+    if left.params == right.params:
+        return []
+    before, after = dict(left.params), dict(right.params)
+    return [name for name in sorted({*before, *after}) if not _same(before, after, name)]
+
+
+def _same(before: Mapping[str, object], after: Mapping[str, object], name: str) -> bool:
+    return name in before and name in after and encode(before[name]) == encode(after[name])
+
+
+def is_commutative(op: str) -> bool:
+    """Whether the order of an operator's arguments means nothing. An operator that is not registered counts as ordered."""
+    return op in REGISTRY and Law.COMMUTATIVE in REGISTRY[op].laws
+
+
+def is_variadic(op: str) -> bool:
+    """Whether an operator takes any number of arguments."""
+    return op in REGISTRY and bool(REGISTRY[op].args) and REGISTRY[op].args[-1].variadic
+
+
+def _equal_ones(
+    lefts: Sequence[Node], rights: Sequence[Node]
+) -> tuple[list[tuple[int, int]], Sequence[int], Sequence[int]]:
+    waiting: dict[str, list[int]] = {}
+    for j in reversed(range(len(rights))):
+        waiting.setdefault(rights[j].identity, []).append(j)
+    same = [(i, waiting[left.identity].pop()) for i, left in enumerate(lefts) if waiting.get(left.identity)]
+    lefts_left = sorted(set(range(len(lefts))) - {i for i, _ in same})
+    rights_left = sorted(set(range(len(rights))) - {j for _, j in same})
+    return same, lefts_left, rights_left

@@ -1,0 +1,117 @@
+"""What a pattern is made of, and how each part is written. Values without behaviour; :mod:`transforms.comparison.pattern` matches them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from transforms.render.text import column_text
+from transforms.time_range import timestamp_text
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """``_``: any node, or any value of a parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``query`` or ``column("weird name")``: the raw column of this name, of any type."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """``3``, ``'Red'``, ``True``: a literal of this value. Numbers are compared by value: 3 is 3.0.
+
+    ``None`` is a value of parameters only.
+    """
+
+    value: bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """``moment("2026-03-01")``: a constant timestamp, in microseconds since 1970-01-01 in UTC."""
+
+    microseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """``@7d1f0c``: the node whose identity starts so."""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactDigest:
+    """``artifact 7d1f0c``: the artifact whose digest starts so."""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """A tuple of values. ``count`` is set where only the first is written: ``(0.5, … 12 in all)``."""
+
+    items: tuple[Value, ...]
+    count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``unigrams@1(lower(query), ..., n=2)``: an operation.
+
+    ``operator`` None, written ``_``, is any operator; ``version`` None any version. ``further`` is ``...``: any further
+    arguments. Parameters that are not named may be anything. ``program`` is how a function or graph is printed, such as
+    ``reversed_text v-c2e133a0``; ``params`` are the function's own then.
+    """
+
+    operator: str | None
+    version: int | None = None
+    args: tuple[Term, ...] = ()
+    params: tuple[tuple[str, Value], ...] = ()
+    further: bool = False
+    program: str = ""
+
+
+Value = Anything | Constant | Several
+Term = Anything | Column | Constant | Moment | Fingerprint | ArtifactDigest | Call
+
+
+def term_text(term: Term) -> str:
+    """A term as it is written; reading it again gives an equal term."""
+    match term:
+        case Anything():
+            return "_"
+        case Column(name=name):
+            return column_text(name)
+        case Constant(value=value):
+            return repr(value)
+        case Moment(microseconds=microseconds):
+            return f"moment({timestamp_text(microseconds)})"
+        case Fingerprint(prefix=prefix):
+            return f"@{prefix}"
+        case ArtifactDigest(prefix=prefix):
+            return f"artifact {prefix}"
+        case Call():
+            version = "" if term.version is None else f"@{term.version}"
+            parts = [term_text(arg) for arg in term.args]
+            parts += ["..."] if term.further else []
+            parts += [term.program] if term.program else []
+            parts += [f"{name}={value_text(value)}" for name, value in term.params]
+            return f"{term.operator or '_'}{version}({', '.join(parts)})"
+
+
+def value_text(value: Value) -> str:
+    """A parameter's value as it is written."""
+    match value:
+        case Anything():
+            return "_"
+        case Constant(value=constant):
+            return repr(constant)
+        case Several(items=items, count=None):
+            return f"({', '.join(map(value_text, items))}{',' if len(items) == 1 else ''})"
+        case Several(items=items, count=count):
+            return f"({value_text(items[0])}, … {count} in all)"

@@ -1,0 +1,125 @@
+"""Columns held as codes over their distinct values, as dictionary-encoded Parquet stores them.
+
+Operators work on each event by itself, so an operator over a coded column may run over its distinct values only:
+the result has the same codes. Columns are decoded where columns with different codes meet, and at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.columns.columns import (
+    Array,
+    Column,
+    Constants,
+    Numbers,
+    RaggedItems,
+    Strings,
+    Vectors,
+    WeightedItems,
+    conform,
+    conforms,
+    from_arrow,
+)
+from transforms.types import ColumnType, Dense
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Row i is row ``codes[i]`` of ``values``. Codes are int32."""
+
+    codes: Array
+    values: Column
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Coded | None:
+    """A dictionary-encoded array as it is, or None if it is no such array or has too many distinct values to gain.
+
+    A null becomes a value of its own, behind the others. Raises :class:`~transforms.errors.DataError` or Arrow's
+    errors if the distinct values hold one that ``column_type`` cannot.
+    """
+    if not pa.types.is_dictionary(array.type) or not isinstance(column_type, Dense):
+        return None
+    if not conforms(array.type, column_type):
+        return None
+    if isinstance(array, pa.ChunkedArray):
+        try:
+            chunks = [_with_codes_beneath_nulls(chunk) for chunk in array.chunks]
+            array = pa.chunked_array(chunks, array.type).unify_dictionaries().combine_chunks()
+        except pa.ArrowInvalid:  # Arrow unifies no dictionaries that hold a null
+            return None
+        if isinstance(array, pa.ChunkedArray):
+            return None
+    dictionary, indices = array.dictionary, array.indices
+    if 2 * len(dictionary) > len(array):
+        return None
+    if indices.null_count:
+        indices = pc.fill_null(indices.cast(pa.int32()), len(dictionary))
+        dictionary = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
+    codes = indices.cast(pa.int32()).to_numpy()
+    return Coded(codes, from_arrow(conform(dictionary, column_type), column_type))
+
+
+def _with_codes_beneath_nulls(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same values with code 0 for each null, where anything may stand: Arrow follows it as it unifies dictionaries."""
+    if not chunk.null_count:
+        return chunk
+    valid, indices = np.asarray(chunk.is_valid()), chunk.indices
+    dtype = np.dtype(indices.type.to_pandas_dtype())
+    held = np.frombuffer(indices.buffers()[1], dtype, len(indices), indices.offset * dtype.itemsize)
+    codes = np.where(valid, held, dtype.type(0))
+    return pa.DictionaryArray.from_arrays(pa.array(codes, indices.type, mask=~valid), chunk.dictionary)
+
+
+def decoded(coded: Coded) -> Column:
+    """One value an event again."""
+    values = coded.values
+    if isinstance(values, RaggedItems | WeightedItems):
+        from transforms.kernels.lists import take_lists
+
+        return take_lists(values, coded.codes)
+    if isinstance(values, Vectors):
+        from transforms.kernels.lists import take_vectors
+
+        return take_vectors(values, coded.codes)
+    if isinstance(values, Constants):
+        return values
+    valid = None if values.valid is None else values.valid[coded.codes]
+    valid = None if valid is None or valid.all() else valid
+    if isinstance(values, Numbers):
+        from transforms.kernels.buffers import taken
+
+        return Numbers(taken(values.values, coded.codes), valid)
+    return Strings(values.data, np.take(values.starts, coded.codes), np.take(values.ends, coded.codes), valid)
+
+
+def alike(columns: Sequence[Coded]) -> tuple[Coded, ...] | None:
+    """The same columns over common codes, one for each combination of values that occurs; None if these are too many.
+
+    Only combinations that occur: an operator may refuse others.
+    """
+    distinct = list({id(column.codes): column for column in columns}.values())
+    combinations = math.prod(len(column.values) for column in distinct)
+    rows = len(distinct[0])
+    if 2 * combinations > rows:
+        return None
+    from transforms.kernels.codes import combined, occurring
+
+    codes = distinct[0].codes
+    for column in distinct[1:]:
+        codes = combined(codes, column.codes, len(column.values))
+    codes, present = occurring(codes, combinations)
+    picks: dict[int, Array] = {}
+    for column in reversed(distinct):
+        picks[id(column.codes)] = (present % len(column.values)).astype(np.int32)
+        present = present // len(column.values)
+    return tuple(Coded(codes, decoded(Coded(picks[id(column.codes)], column.values))) for column in columns)

@@ -1,0 +1,1 @@
+"""The feature language: expressions, their methods, and models."""

@@ -1,0 +1,116 @@
+"""A model as the warehouse sees it: a client, a priority, a label and a set of named inputs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from transforms.analysis.target import Target, check_label, check_task
+from transforms.errors import DuplicateInput, InputError, TypeMismatch
+from transforms.expressions.expression import Expr
+from transforms.graphs.canonical import CanonicalForms
+from transforms.graphs.graph import Node
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInput:
+    """One named input; ``component`` is in canonical form and ``fingerprint`` is its identity."""
+
+    name: str
+    component: Node
+    fingerprint: str
+
+
+class Model:
+    """What a team submits. Inputs keep the order in which they were given.
+
+    ``client`` owns the queue that the model's missing features are computed from, ``priority`` orders that queue
+    (higher first), ``table`` is the table that it reads unless another is named.
+
+    ``label`` is a raw column or an expression; an event whose label is null is not trained. ``task`` is "binary" (the
+    default: false and true, or 0 and 1), "multiclass" (0 to ``classes`` - 1; the default where ``classes`` is given) or
+    "regression" (finite numbers).
+
+    >>> model = Model("search_ctr", client="search", priority=10, label="clicked")
+    >>> model.input("words", text("query").unigrams().hash_buckets(1000))
+    >>> relevant = Model("relevance", client="search", label=float32("relevance") > 2.3)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: str,
+        label: str | Expr,
+        priority: int = 0,
+        table: str | None = None,
+        task: str | None = None,
+        classes: int = 0,
+    ) -> None:
+        for what, value in (("model", name), ("client", client)):
+            if not isinstance(value, str) or not _NAME.fullmatch(value):
+                raise InputError(f"not a name for a {what}", value=value,
+                                 allowed="letters, digits, '_', '.', '-', at most 128, a letter or digit first")  # fmt: skip
+        if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > 1_000_000:
+            raise InputError("a priority is a whole number", where=f"model {name}", value=priority,
+                             allowed="-1000000 to 1000000; higher goes first")  # fmt: skip
+        self.name = name
+        self.client = client
+        self.priority = priority
+        self.table = table
+        self.inputs: dict[str, ModelInput] = {}
+        self.forms = CanonicalForms()  # inputs share prefixes, whose form is found once
+        self.target = _target(label, task, classes, f"model {name}, label", self.forms)
+
+    @property
+    def label(self) -> str:
+        """The label's raw column, or its expression in one line."""
+        return self.target.label
+
+    def without_inputs(self) -> Model:
+        """A model that is the same but for its inputs, of which it has none."""
+        same = Model(self.name, client=self.client, label=self.label, priority=self.priority, table=self.table)
+        same.target = self.target
+        return same
+
+    def _repr_html_(self) -> str:
+        from transforms.render import model_svg
+
+        drawing = model_svg({name: given.component for name, given in self.inputs.items()})
+        return f'<div style="overflow: auto">{drawing}</div>'
+
+    def input(self, name: str, expression: Expr) -> None:
+        """Add one input.
+
+        Raises :class:`DuplicateInput` for a name in use and :class:`TypeMismatch` for anything but an expression.
+        """
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InputError("not a name for an input", where=f"model {self.name}", value=name,
+                             allowed="letters, digits, '_', '.', '-', at most 128, a letter or digit first")  # fmt: skip
+        where = f"model {self.name}, input {name}"
+        if name in self.inputs:
+            raise DuplicateInput("two inputs of one model have the same name", where=where, value=name,
+                                 next_step="rename one of them")  # fmt: skip
+        if not isinstance(expression, Expr):
+            raise TypeMismatch("an input is an expression", where=where, value=type(expression).__name__,
+                               next_step='start from a column, as in hr.text("query")')  # fmt: skip
+        component = self.forms.of(expression.node)
+        self.inputs[name] = ModelInput(name, component, component.identity)
+
+
+def _target(label: object, task: object, classes: int, where: str, forms: CanonicalForms) -> Target:
+    if task is None and classes:
+        task = "multiclass"
+    chosen = None if task is None else check_task(task, classes, where)
+    if isinstance(label, Expr):
+        component = forms.of(label.node)
+        check_label(component, where)
+        from transforms.render import expression_text
+
+        return Target(expression_text(component), component, chosen, classes)
+    if not isinstance(label, str) or not label:
+        raise InputError("a label must be a raw column's name or an expression", where=where, value=label,
+                         next_step='such as label="clicked", or label=hr.float32("relevance") > 2.3')  # fmt: skip
+    return Target(label, None, chosen, classes)

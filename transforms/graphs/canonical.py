@@ -1,0 +1,167 @@
+"""The canonical form: what is left of a component when everything that cannot change its output is taken away.
+
+Rules are small named functions from an operation, whose arguments are canonical already, to its replacement or None.
+They rely only on laws that hold bit for bit and that the property tests check. Each holds for the version of the operator
+it was written for: an operation of another release stays as it is. Names a user gave never enter a graph; common
+subexpressions are one node by construction; nodes nothing reads are simply not reached.
+
+The work grows with the nodes and their arguments: a node is visited once, and of an associative operation within itself
+only the outermost is built (:mod:`transforms.graphs.associative`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from transforms.errors import InputError
+from transforms.graphs.associative import Chain, arguments, chained, is_associative, is_same_operation
+from transforms.graphs.folding import folded
+from transforms.graphs.graph import Node, Operation, topological
+from transforms.operators import REGISTRY
+from transforms.operators.declaration import Law
+
+Rule = Callable[[Operation], Node | None]
+
+
+def canonicalize(root: Node) -> Node:
+    """The canonical form of a component. Applying it twice changes nothing. Deterministic in every process.
+
+    Raises :class:`InputError` for an operator that is not registered.
+    """
+    return CanonicalForms().of(root)
+
+
+class CanonicalForms:
+    """The canonical forms of components that may share nodes.
+
+    Attributes:
+        visited: nodes visited, each once however many components hold it.
+        encoded: arguments of the operations that were built, which is what their identities are computed over.
+    """
+
+    def __init__(self) -> None:
+        self.visited = 0
+        self.encoded = 0
+        self._forms: dict[str, Node | Chain] = {}
+        self._built: dict[Chain, Node] = {}
+
+    def of(self, root: Node) -> Node:
+        """The canonical form of one component; see :func:`canonicalize`."""
+        for node in topological([root], known=self._forms):
+            self.visited += 1
+            self._forms[node.identity] = self._form(node)
+        return self._node(self._forms[root.identity])
+
+    def _form(self, node: Node) -> Node | Chain:
+        if not isinstance(node, Operation):
+            return node
+        forms = [self._forms[arg.identity] for arg in node.operands]
+        if is_identity(node, forms):
+            return forms[0]
+        if is_associative(node):
+            parts = (form if is_same_operation(form, node) else self._node(form) for form in forms)
+            return chained(node, tuple(parts))
+        return self._rewritten(node, tuple(self._node(form) for form in forms))
+
+    def _node(self, form: Node | Chain) -> Node:
+        """The node of a form; that of a chain is built when something first reads it."""
+        if isinstance(form, Node):
+            return form
+        if form not in self._built:
+            self._built[form] = self._rewritten(form.outermost, arguments(form))
+        return self._built[form]
+
+    def _rewritten(self, node: Operation, operands: tuple[Node, ...]) -> Node:
+        current: Node = node
+        if operands != node.operands:  # most nodes are canonical already, and an identity is not cheap
+            self.encoded += len(operands)
+            current = _with_operands(node, operands)
+        while isinstance(current, Operation):
+            replacement = next((new for rule in RULES if (new := rule(current)) is not None), None)
+            if replacement is None:
+                break
+            self.encoded += len(replacement.args)
+            current = replacement
+        return current
+
+
+def _with_operands(node: Operation, operands: tuple[Node, ...]) -> Operation:
+    return Operation(node.type, node.op, node.version, operands, node.params)
+
+
+def _laws(node: Operation) -> frozenset[Law]:
+    """The laws of the operator; none are known of another version."""
+    operator = REGISTRY[node.op]
+    return operator.laws if operator.version == node.version else frozenset()
+
+
+#: The operators that rules name, in the version whose meaning the rules rely on.
+_CAST, _CONCAT, _UNIQUE, _HEAD = ("cast", 1), ("concat", 1), ("unique", 1), ("head", 1)
+_SETS = frozenset({("intersect", 1), ("union", 1), ("difference", 1)})
+NAMED = frozenset({_CAST, _CONCAT, _UNIQUE, _HEAD}) | _SETS
+
+
+def _operator(form: Node | Chain) -> tuple[str, int] | None:
+    node = form.outermost if isinstance(form, Chain) else form
+    return (node.op, node.version) if isinstance(node, Operation) else None
+
+
+def is_identity(node: Operation, forms: Sequence[Node | Chain]) -> bool:
+    """Whether an operation returns its argument: a cast to the type it has, one list joined, unique over a set.
+
+    A cast of floats makes every NaN the quiet one; so does reading a column (:mod:`transforms.columns.nans`).
+    """
+    if len(forms) != 1 or node.type != forms[0].type:
+        return False
+    operator = _operator(node)
+    if operator == _CAST:
+        return dict(node.params).get("dtype") == node.type.dtype
+    return operator == _CONCAT or (operator == _UNIQUE and _operator(forms[0]) in _SETS)
+
+
+def collapse_idempotent(node: Operation) -> Node | None:
+    """``f(f(a))`` becomes ``f(a)``."""
+    if Law.IDEMPOTENT not in _laws(node) or len(node.operands) != 1:
+        return None
+    inner = node.operands[0]
+    if not isinstance(inner, Operation):
+        return None
+    same = (inner.op, inner.version, inner.params, inner.type) == (node.op, node.version, node.params, node.type)
+    return inner if same else None
+
+
+def merge_heads(node: Operation) -> Node | None:
+    """``head(head(a, m), n)`` becomes ``head(a, min(m, n))``."""
+    inner = node.operands[0] if node.operands else None
+    if _operator(node) != _HEAD or not isinstance(inner, Operation) or _operator(inner) != _HEAD:
+        return None
+    shortest = min(node, inner, key=lambda each: _whole(dict(each.params)["n"]))
+    return Operation(node.type, node.op, node.version, inner.operands, shortest.params)
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int):
+        raise InputError("the parameter n of head must be a whole number", where="operator head", value=value,
+                         allowed="1 or greater", next_step="submit the model again from this release")  # fmt: skip
+    return value
+
+
+def drop_repeated_arguments(node: Operation) -> Node | None:
+    """``f(a, b, a)`` becomes ``f(a, b)`` where repetition means nothing; ``f(a, a)`` keeps both, since f may act on one."""
+    if Law.IDEMPOTENT_ARGUMENTS not in _laws(node):
+        return None
+    distinct = tuple(dict.fromkeys(node.operands))
+    kept = distinct if len(distinct) > 1 else distinct * 2
+    return _with_operands(node, kept) if len(kept) < len(node.operands) else None
+
+
+def sort_commutative(node: Operation) -> Node | None:
+    """Arguments whose order means nothing stand in the order of their identities."""
+    if Law.COMMUTATIVE not in _laws(node):
+        return None
+    ordered = tuple(sorted(node.operands, key=lambda arg: arg.identity))
+    return _with_operands(node, ordered) if ordered != node.operands else None
+
+
+#: In the order they are tried; each returns None when it does not apply.
+RULES: tuple[Rule, ...] = (folded, collapse_idempotent, merge_heads, drop_repeated_arguments, sort_commutative)

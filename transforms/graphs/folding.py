@@ -1,0 +1,68 @@
+"""Operations over literals, computed while a component is described."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from transforms.errors import InputError
+from transforms.graphs.graph import Literal, Operation
+from transforms.operators import REGISTRY
+from transforms.types import ColumnType, Dense, DType
+
+Value = bool | int | float | str
+
+
+def folded(node: Operation) -> Literal | None:
+    """The result of an operation over literals as a literal; None where no literal can hold it.
+
+    None too for an operation that this release would not make of these arguments, such as another version's.
+    """
+    if not node.operands or not isinstance(node.type, Dense) or not is_held(node.type):
+        return None
+    literals = [arg for arg in node.operands if isinstance(arg, Literal)]
+    if len(literals) < len(node.operands) or not _is_of_this_release(node):
+        return None
+    return result_of(node, literals, node.type)
+
+
+def result_of(node: Operation, literals: Sequence[Literal], gives: Dense) -> Literal | None:
+    """What the node's operator gives for these literals, as a literal of the type ``gives``; None for null."""
+    values = [_held(literal.type, literal.value) for literal in literals]
+    result = REGISTRY[node.op].evaluate([literal.type for literal in literals], values, dict(node.params))
+    return Literal(gives, _held(gives, result)) if isinstance(result, bool | int | float | str) else None
+
+
+def is_held(column_type: ColumnType) -> bool:
+    """Whether a computed value of this type may become a literal."""
+    return column_type.dtype is not DType.TIMESTAMP and column_type.buckets is None
+
+
+def promoted_literal(literal: Literal, dtype: DType) -> Literal:
+    """A number as a float64, where that is the type that an operation's arguments meet in."""
+    if dtype is not DType.FLOAT64 or literal.type not in (Dense(DType.INT64), Dense(DType.FLOAT32)):
+        return literal
+    return Literal(Dense(dtype), _held(Dense(dtype), _held(literal.type, literal.value)))
+
+
+def _is_of_this_release(node: Operation) -> bool:
+    operator = REGISTRY[node.op]
+    if operator.version != node.version:
+        return False
+    try:
+        return operator.infer([arg.type for arg in node.operands], operator.bind_params(dict(node.params))) == node.type
+    except InputError:  # a document from outside; a plan refuses it and says why
+        return False
+
+
+def _held(column_type: ColumnType, value: Value) -> Value:
+    """``value`` as a column of this type holds it: a kernel sees a float32 rounded, and an integer in a float column as one."""
+    match column_type.dtype:
+        case DType.FLOAT32:
+            with np.errstate(over="ignore"):
+                return float(np.float32(value))
+        case DType.FLOAT64:
+            return float(value)
+        case _:
+            return value

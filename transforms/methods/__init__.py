@@ -1,1 +1,0 @@
-"""The methods of expressions, one file a family. :class:`transforms.expression.Expr` has them all."""

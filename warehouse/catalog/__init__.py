@@ -1,0 +1,1 @@
+"""The catalog database: schema, transactions, migrations, bulk statements, errors of the drivers."""

@@ -1,0 +1,353 @@
+"""The SQL catalog: transactions on SQLite and PostgreSQL.
+
+A write transaction takes the one write lock at its start, so that what it decides cannot have changed when it commits.
+A process killed at any instruction leaves the last committed state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, FromClause, Table, create_engine, event, insert
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
+from sqlalchemy.exc import DBAPIError
+
+from transforms.errors import HeadraceError, InputError, StorageError
+from warehouse.catalog.bulk import insert_absent, one_of
+from warehouse.catalog.driver_errors import explain
+from warehouse.catalog.migrate import current_revision, migrate
+from warehouse.catalog.migrations import HEAD
+from warehouse.catalog.urls import parsed_url, secrets_of, shown_url
+from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
+from warehouse.scheduling.backoff import TRANSACTION_BACKOFF, Backoff, Retry
+
+__all__ = ["CHUNK_KEYS", "LOCK_KEY", "Catalog", "chunks", "insert_absent", "insert_numbered", "one_of", "storable"]
+
+_T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
+
+#: Bound values a statement may carry at most; SQLite's own limit is 32,766, PostgreSQL's 65,535.
+CHUNK_KEYS = 10_000
+
+#: Pages that a connection keeps. A submission that changes more of them than fit writes and reads them several times.
+SQLITE_CACHE_KIB = 65_536
+
+#: A transaction of PostgreSQL in which nothing is asked for so long is ended, and what it did is undone.
+IDLE_TRANSACTION_SECS = 300
+
+#: The advisory lock of every write transaction on PostgreSQL. Such locks are of one database, so this needs no name.
+LOCK_KEY = int.from_bytes(b"headrace")
+
+
+class Catalog:
+    """A migrated catalog. :meth:`read` and :meth:`write` are context managers, :meth:`run` tries a write again.
+
+    Each is one transaction. ``sleep`` and ``draw`` (a random number in ``[0, 1)``) are those of the waits in between.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        where: str,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        draw: Callable[[], float] = random.random,
+        backoff: Backoff = TRANSACTION_BACKOFF,
+        connect_secs: float = 30.0,
+    ) -> None:
+        self._engine = engine
+        self._reader, self._writer = _transactions(engine)
+        self.where = where
+        self._retry = Retry(backoff, _is_undone, sleep, draw, on_retry=_log_attempt)
+        self._idempotent_retry = replace(self._retry, is_transient=_is_undone_or_in_doubt)
+        self._connect_backoff = replace(backoff, attempts=None, limit_secs=connect_secs)
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        busy_timeout_secs: float = 30.0,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        draw: Callable[[], float] = random.random,
+    ) -> Catalog:
+        """Open the catalog at a URL, create it if it is not there, and bring its schema up to date.
+
+        A catalog whose schema is up to date is only read. A database of PostgreSQL has to be there; its tables need not.
+        A server that does not answer, as while it is restarted, is asked again for some seconds. Raises :class:`InputError` for a URL that means
+        nothing, a missing driver, and a user or database that the server does not know; :class:`CatalogBusy` when
+        another process holds the catalog, :class:`CatalogLost` when no server answers, :class:`StorageError` when the
+        disk refuses, :class:`CorruptFile` when the file is no database and
+        :class:`~warehouse.errors.CatalogVersionError` when a newer Headrace wrote it.
+        """
+        engine, where = _engine(url, busy_timeout_secs)
+        catalog = cls(engine, where, sleep=sleep, draw=draw, connect_secs=busy_timeout_secs)
+        try:
+            catalog._bring_up_to_date(busy_timeout_secs)
+        except BaseException:
+            catalog.close()
+            raise
+        return catalog
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """One read transaction: everything it sees is of one moment."""
+        try:
+            with self._connected(self._reader) as connection, connection.begin():
+                yield connection
+        except DBAPIError as error:
+            self._raise_explained(error, committing=False)
+        except UnicodeEncodeError as error:
+            raise self._unspelled(error) from error
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One write transaction: all of it is committed at the end, or nothing when the block raises.
+
+        Raises :class:`CommitInDoubt` when the connection broke during the commit itself.
+        """
+        committing = False
+        try:
+            with self._connected(self._writer) as connection, connection.begin():
+                yield connection
+                committing = True
+        except DBAPIError as error:
+            self._raise_explained(error, committing=committing)
+        except UnicodeEncodeError as error:
+            raise self._unspelled(error) from error
+
+    def run(self, action: Callable[[Connection], _T], *, idempotent: bool = False) -> _T:
+        """What ``action`` returns, in one write transaction.
+
+        It is begun anew, after a wait that doubles, when the database undid it (:class:`CatalogConflict`) or the
+        connection was lost before the commit was sent (:class:`CatalogLost`), so ``action`` changes nothing but the
+        catalog. A commit in doubt is made again only if ``idempotent``: when doing it twice is doing it once.
+        Raises what the last attempt raised; :class:`CommitInDoubt` if any of them may have been committed.
+        """
+        doubts: list[CommitInDoubt] = []
+
+        def attempt() -> _T:
+            try:
+                with self.write() as connection:
+                    return action(connection)
+            except CommitInDoubt as error:
+                doubts.append(error)
+                raise
+
+        try:
+            return (self._idempotent_retry if idempotent else self._retry).call(attempt)
+        except (CatalogBusy, CatalogLost, CommitInDoubt) as error:
+            if not doubts or doubts[0] is error:
+                raise
+            raise doubts[0] from error
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self._engine.dialect.name
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+    def _connected(self, engine: Engine) -> Connection:
+        """A connection. While the server has none left it is asked again, for up to ``connect_secs`` of waiting."""
+        retry = replace(self._retry, backoff=self._connect_backoff, is_transient=self._is_full, on_retry=self._log_full)
+        return retry.call(engine.connect)
+
+    def _is_full(self, error: Exception) -> bool:
+        return isinstance(error, DBAPIError) and isinstance(self._explain(error), CatalogFull)
+
+    def _log_full(self, _failed: int, _passed_secs: float, error: Exception) -> None:
+        if isinstance(error, DBAPIError):  # what the driver says may hold a password
+            _LOG.info("the server has no connection left; trying again: %s", self._explain(error))
+
+    def _bring_up_to_date(self, patience_secs: float) -> None:
+        """See that the schema is the newest. Where it is, nothing is written and no writer is waited for."""
+        waits = replace(self._retry.backoff, limit_secs=patience_secs)
+        retry = replace(self._idempotent_retry, backoff=waits, on_retry=_log_opening)
+        retry.call(lambda: self._migrate(patience_secs))
+
+    def _migrate(self, patience_secs: float) -> None:
+        with self.read() as connection:
+            if current_revision(connection) == HEAD:
+                return
+        if self.dialect == "sqlite":
+            # SQLite does not wait for a lock while it changes the journal mode, so two first openings may collide.
+            waits = Backoff(first_secs=0.02, most_secs=0.02, jitter=0.0, limit_secs=patience_secs)
+            Retry(waits, _is_busy, time.sleep, random.random, time.monotonic).call(self._use_write_ahead_log)
+        with self.write() as connection:
+            migrate(connection, self.where)
+
+    def _use_write_ahead_log(self) -> None:
+        try:
+            with self._engine.connect() as connection:
+                raw: Any = connection.connection.dbapi_connection
+                raw.execute("PRAGMA journal_mode=WAL")
+        except DBAPIError as error:
+            self._raise_explained(error, committing=False)
+
+    def _unspelled(self, error: UnicodeEncodeError) -> InputError:
+        return InputError("a text in the catalog must be one that UTF-8 can spell", where=self.where, value=error.object,
+                          next_step="leave out bytes that are no text")  # fmt: skip
+
+    def _explain(self, error: DBAPIError, *, committing: bool = False) -> HeadraceError | None:
+        secrets = secrets_of(self._engine.url)
+        return explain(error, self.where, self._engine.dialect.name, committing=committing, secrets=secrets)
+
+    def _raise_explained(self, error: DBAPIError, *, committing: bool) -> NoReturn:
+        explained = self._explain(error, committing=committing)
+        if explained is None:
+            raise error
+        raise explained from error
+
+
+def _is_busy(error: Exception) -> bool:
+    return isinstance(error, CatalogBusy)
+
+
+def _is_undone(error: Exception) -> bool:
+    return isinstance(error, (CatalogConflict, CatalogLost))
+
+
+def _is_undone_or_in_doubt(error: Exception) -> bool:
+    return isinstance(error, (CatalogConflict, CatalogLost, CommitInDoubt))
+
+
+def _log_attempt(failed: int, _passed_secs: float, error: Exception) -> None:
+    _LOG.info("attempt %d of a transaction failed; trying again: %s", failed, error)
+
+
+def _log_opening(_failed: int, _passed_secs: float, error: Exception) -> None:
+    _LOG.info("the catalog cannot be opened yet; trying again: %s", error)
+
+
+def _engine(url: str, busy_timeout_secs: float) -> tuple[Engine, str]:
+    parsed = parsed_url(url)
+    if parsed.get_backend_name() == "postgresql":
+        return _postgresql(parsed, busy_timeout_secs)
+    return _sqlite(parsed, busy_timeout_secs)
+
+
+def _sqlite(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
+    where = os.path.abspath(url.database or "")
+    _make_home(os.path.dirname(where))
+    engine = create_engine(url.set(database=where), connect_args={"timeout": busy_timeout_secs})
+    engine.dialect.statement_compiler = _HintingCompiler
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine, where
+
+
+class _HintingCompiler(SQLiteCompiler):
+    """SQLAlchemy writes no hints for SQLite, which has one: INDEXED BY."""
+
+    def get_from_hint_text(self, table: FromClause, text: str | None) -> str | None:
+        return text
+
+
+def _make_home(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise StorageError("cannot create the warehouse's folder", where=folder, value=str(error)) from error
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute(f"PRAGMA cache_size=-{SQLITE_CACHE_KIB}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("headrace_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _postgresql(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
+    defaults = {"application_name": "headrace", "connect_timeout": max(2, math.ceil(busy_timeout_secs)),
+                "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}  # fmt: skip
+    arguments = {name: value for name, value in defaults.items() if name not in url.query}
+    where = shown_url(url)
+    try:
+        # A connection that the server closed meanwhile is noticed before it is used, and made anew.
+        engine = create_engine(url, connect_args=arguments, pool_pre_ping=True)
+    except ImportError as error:
+        raise InputError("a catalog in PostgreSQL needs a package that is not installed", where=where,
+                         value=str(error), next_step="pip install 'headrace[postgres]'") from error  # fmt: skip
+    event.listen(engine, "connect", _prepare_postgresql)
+    # lock_timeout is of milliseconds, and 0 would mean for ever.
+    patience_ms = max(1, math.ceil(busy_timeout_secs * 1000))
+    take_lock = f"SET LOCAL lock_timeout = {patience_ms}; SELECT pg_advisory_xact_lock({LOCK_KEY})"
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        if connection.get_execution_options().get("headrace_write", False):
+            connection.exec_driver_sql(take_lock)
+
+    return engine, where
+
+
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    # A machine that vanishes in the middle of a write would hold the lock until the server's own keepalives end: hours.
+    connection.execute("SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3")
+    # Nor may a process that stands still do so; unless the server, the role or the URL say how long it may.
+    connection.execute(
+        "SELECT set_config(name, %s, false) FROM pg_settings "
+        "WHERE name = 'idle_in_transaction_session_timeout' AND setting = '0'",
+        (str(IDLE_TRANSACTION_SECS * 1000),),
+    )
+    connection.commit()
+
+
+def _transactions(engine: Engine) -> tuple[Engine, Engine]:
+    """The same connections, begun for reading and for writing."""
+    if engine.dialect.name == "sqlite":
+        return engine, engine.execution_options(headrace_write=True)
+    # Said for each transaction, whatever the database's or the role's defaults are. Writers are READ COMMITTED because
+    # under REPEATABLE READ the statement that waits for the lock would take the snapshot before it waits, and all that
+    # follows would see the catalog as it was before the last writer. Under the lock nothing changes between statements.
+    return (
+        engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True),
+        engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=False, headrace_write=True),
+    )
+
+
+def undone(action: Callable[[Connection], _T]) -> Callable[[Connection], _T]:
+    """``action`` without its changes: what it returns is what it would have done."""
+
+    def looked_at(connection: Connection) -> _T:
+        with connection.begin_nested() as attempt:
+            answer = action(connection)
+            attempt.rollback()
+        return answer
+
+    return looked_at
+
+
+def chunks(items: Sequence[_T], size: int = CHUNK_KEYS) -> Iterator[Sequence[_T]]:
+    """``items`` in pieces that fit one statement."""
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
+
+
+def storable(text: str) -> str:
+    """``text`` from elsewhere (an error, say) without what a database cannot keep: NULs and lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+
+
+def insert_numbered(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """Insert the rows; the ids that the database gave them, in the same order."""
+    if not rows:
+        return ()
+    statement = insert(table).returning(table.c.id, sort_by_parameter_order=True)
+    return tuple(connection.execute(statement, rows).scalars())

@@ -1,0 +1,514 @@
+"""The catalog's tables in SQLAlchemy Core. Dialect-neutral: SQLite by default, PostgreSQL at scale.
+
+Moments are float seconds since the epoch (column names end in ``_at``); sizes are bytes. Strings of a given length are
+compared byte by byte on both, so that order and prefixes mean the same and use the indexes. A change here needs a new
+migration under ``warehouse/catalog/migrations/versions``; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ColumnElement,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    literal_column,
+    text,
+)
+from sqlalchemy.types import TypeEngine
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+#: SQLite counts rows by itself only in a column of type INTEGER.
+_ROW_ID = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _string(length: int) -> TypeEngine[str]:
+    return String(length).with_variant(String(length, collation="C"), "postgresql")
+
+
+_HASH = _string(64)
+_NAME = _string(255)
+
+
+def _check(name: str, rule: str) -> CheckConstraint:
+    return CheckConstraint(rule, name=name)
+
+
+def _not_negative(*columns: str) -> CheckConstraint:
+    return _check("not_negative", " AND ".join(f"{column} >= 0" for column in columns))
+
+
+def _one_of(column: str, *values: str) -> CheckConstraint:
+    return _check(column, f"{column} IN ({', '.join(map(repr, values))})")
+
+
+_IS_CURRENT = text('"current"')
+_IS_LIVE = text("live")
+
+tables = Table(
+    "tables",
+    metadata,
+    Column("name", _NAME, primary_key=True),
+    Column("root", Text, nullable=False),
+    Column("time_column", Text),
+    Column("columns", JSON, nullable=False),  # [[name, arrow type], ...] in file order; [.., .., true] for overlay-only
+    Column("version", Integer, nullable=False),
+    Column("registered_at", Float, nullable=False),
+    Column("dropped_at", Float),  # null for a table that is there; the row of a dropped one keeps its version
+)
+
+#: The files a table is made of now, as they were when they were read.
+files = Table(
+    "files",
+    metadata,
+    Column("table_name", ForeignKey("tables.name"), primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("partition", _NAME, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("mtime_ns", BigInteger, nullable=False),
+    _not_negative("size_bytes"),
+)
+
+#: Fragments of every version, never changed. Two rows may share a fragment_id: the same content in two places, or one
+#: place before and after a column was overlaid. ``digests`` are of the columns as the row says they are, overlays
+#: included; a memo's row refers to the fragment with the very overlays that it is computed from.
+fragments = Table(
+    "fragments",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("fragment_id", _HASH, nullable=False, index=True),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("path", Text, nullable=False),
+    Column("row_groups", JSON, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("digests", JSON, nullable=False),
+    Column("overlays", JSON(none_as_null=True)),  # {column: path of the file that holds it now}
+    Index("ix_fragments_table_name_path", "table_name", "path"),
+    _not_negative("rows", "size_bytes"),
+)
+
+manifests = Table(
+    "manifests",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("partition", _NAME, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("table_version", Integer, nullable=False),
+    Column("start_at", Float, nullable=False),
+    Column("end_at", Float, nullable=False),
+    Column("current", Boolean, nullable=False),
+    UniqueConstraint("table_name", "partition", "version"),
+    Index("ix_manifests_table_name_current", "table_name", "current"),
+    Index("uq_manifests_current", "table_name", "partition", unique=True,
+          sqlite_where=_IS_CURRENT, postgresql_where=_IS_CURRENT),
+)  # fmt: skip
+
+manifest_fragments = Table(
+    "manifest_fragments",
+    metadata,
+    Column("manifest", ForeignKey("manifests.id"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("fragment", ForeignKey("fragments.id"), nullable=False, index=True),
+    Column("deletions", Text),  # path of the file whose column "deleted" says which events are retracted
+    Column("deletions_checksum", _HASH),
+    Column("deleted_rows", BigInteger),
+    _check("deletions", "(deletions IS NULL) = (deletions_checksum IS NULL)"
+                        " AND (deletions IS NULL) = (deleted_rows IS NULL)"),
+    _not_negative("position", "deleted_rows"),
+)  # fmt: skip
+
+#: What made each version of a table.
+changes = Table(
+    "changes",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("table_version", Integer, nullable=False),
+    Column("kind", _string(16), nullable=False),
+    Column("columns", JSON, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("fragments", BigInteger, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    UniqueConstraint("table_name", "table_version"),
+    _one_of("kind", "register", "append", "overlay", "fix", "delete", "drop"),
+    _not_negative("rows", "fragments"),
+)
+
+#: The columns that files under ``overlays`` of the home hold: what no row names there is an orphan.
+overlays = Table(
+    "overlays",
+    metadata,
+    Column("path", Text, primary_key=True),
+    Column("column_name", _NAME, primary_key=True),
+    Column("change", ForeignKey("changes.id"), nullable=False, index=True),
+    Column("fragment_id", _HASH, nullable=False),
+    Column("arrow_type", Text, nullable=False),
+    Column("checksum", _HASH, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+)
+
+clients = Table(
+    "clients",
+    metadata,
+    Column("name", _NAME, primary_key=True),
+    Column("served", BigInteger, nullable=False),  # turn number of its last lease: least recently served goes first
+    Column("leased_tasks", BigInteger, nullable=False),
+    Column("weight", Float, nullable=False, server_default="1"),
+    Column("virtual_secs", Float),  # see warehouse.scheduling.fair_shares; null: it never had a turn
+    Column("deadline_secs", Float),  # how long its tasks may wait, for the sizing of the fleet; null: the default
+    _not_negative("served", "leased_tasks"),
+    _check("shares", "weight > 0 AND deadline_secs > 0"),
+)
+
+models = Table(
+    "models",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("name", _NAME, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("client", ForeignKey("clients.name"), nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("label", Text, nullable=False),  # a raw column's name, or the expression in one line
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("table_version", Integer, nullable=False),  # what it misses was queued up to this version of the table
+    Column("digest", _HASH, nullable=False),
+    Column("live", Boolean, nullable=False),  # the newest version of its name
+    Column("policy", _string(16), nullable=False, server_default="all"),
+    Column("submitted_at", Float, nullable=False),
+    Column("label_component", JSON(none_as_null=True)),  # the label's expression; null for a raw column
+    Column("task", _string(16)),  # null: binary, by default
+    Column("classes", Integer, nullable=False, server_default="0"),  # of a multi-class label
+    UniqueConstraint("name", "version"),
+    Index("uq_models_live", "name", unique=True, sqlite_where=_IS_LIVE, postgresql_where=_IS_LIVE),
+    _not_negative("classes"),
+)
+
+components = Table(
+    "components",
+    metadata,
+    Column("fingerprint", _HASH, primary_key=True),
+    Column("shape", _HASH, nullable=False, index=True),
+    Column("expression", Text, nullable=False),
+    Column("document", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Index("ix_components_created_at_fingerprint", "created_at", "fingerprint"),
+)
+
+component_columns = Table(
+    "component_columns",
+    metadata,
+    Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
+    Column("column_name", _NAME, primary_key=True),
+    Index("ix_component_columns_column_name_fingerprint", "column_name", "fingerprint"),
+)
+
+component_operators = Table(
+    "component_operators",
+    metadata,
+    Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
+    Column("operator", _NAME, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Index("ix_component_operators_operator_version_fingerprint", "operator", "version", "fingerprint"),
+)
+
+model_inputs = Table(
+    "model_inputs",
+    metadata,
+    Column("model", ForeignKey("models.id"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("name", _NAME, nullable=False),
+    Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False),
+    Index("ix_model_inputs_fingerprint_model", "fingerprint", "model"),
+)
+
+#: Which operations stand in a component: the identity of every subgraph of it, its root included.
+component_subgraphs = Table(
+    "component_subgraphs",
+    metadata,
+    Column("fingerprint", ForeignKey("components.fingerprint"), primary_key=True),
+    Column("subgraph", _HASH, primary_key=True),
+    Index("ix_component_subgraphs_subgraph_fingerprint", "subgraph", "fingerprint"),
+)
+
+#: Memo files that are in place. A path is never used twice. ``live_bytes``: what the columns that are ready take of it.
+#: A condemned file is named by no memo any more; ``gc`` deletes it.
+memo_files = Table(
+    "memo_files",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("path", Text, nullable=False, unique=True),
+    Column("checksum", _HASH, nullable=False),  # of the checksums of its columns
+    Column("rows", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("live_bytes", BigInteger, nullable=False),
+    Column("written_at", Float, nullable=False),
+    Column("condemned_at", Float, index=True),
+    _not_negative("rows", "size_bytes", "live_bytes"),
+    sqlite_autoincrement=True,
+)
+
+#: Sets of components that lie together in files, each kept once.
+column_sets = Table(
+    "column_sets",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("digest", _HASH, nullable=False, unique=True),
+)
+
+set_members = Table(
+    "set_members",
+    metadata,
+    Column("column_set", ForeignKey("column_sets.id"), primary_key=True),
+    Column("fingerprint", _HASH, primary_key=True, index=True),
+)
+
+#: Which ready memos there are, a row a file and content instead of a row a memo. Always says what ``memos`` says.
+coverage = Table(
+    "coverage",
+    metadata,
+    Column("file", ForeignKey("memo_files.id"), primary_key=True),
+    Column("content", _HASH, primary_key=True),
+    Column("column_set", ForeignKey("column_sets.id"), nullable=False),
+    Index("ix_coverage_column_set_content", "column_set", "content"),
+)
+
+_UNREADY = text("state <> 'READY'")
+_OPEN = text("state IN ('QUEUED', 'LEASED')")
+
+#: A memo is READY exactly while it lies in a file; its size is known then. One that was evicted says when and why.
+memos = Table(
+    "memos",
+    metadata,
+    Column("memo_key", _HASH, primary_key=True),
+    Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False),
+    Column("fragment", ForeignKey("fragments.id"), nullable=False, index=True),
+    Column("state", _string(16), nullable=False),
+    Column("file", ForeignKey("memo_files.id")),
+    Column("rows", BigInteger),
+    Column("size_bytes", BigInteger),
+    Column("secs", Float),
+    Column("created_at", Float, nullable=False),
+    Column("changed_at", Float, nullable=False),
+    Column("queued_by", ForeignKey("models.id"), nullable=False),
+    Column("cause_code", _string(32), nullable=False),  # why it was missing when it was queued
+    Column("cause", Text, nullable=False),
+    Column("evicted_at", Float),
+    Column("evicted_why", Text),
+    # All that sums over the memos of a component, and of a file, need: they read the index alone.
+    Index("ix_memos_fingerprint_state", "fingerprint", "state", "size_bytes", "secs", "rows"),
+    Index("ix_memos_file_state", "file", "state", "size_bytes"),
+    Index("ix_memos_unready", "state", "fragment", sqlite_where=_UNREADY, postgresql_where=_UNREADY),
+    # For warehouse.queue.waiting, which goes along it.
+    Index("ix_memos_unready_memo_key", "memo_key", "fingerprint", "fragment",
+          sqlite_where=_UNREADY, postgresql_where=_UNREADY),
+    _one_of("state", "PENDING", "RUNNING", "READY", "FAILED", "DROPPED", "EVICTED"),
+    _check("file", "(state = 'READY') = (file IS NOT NULL)"),
+    _check("size", "state <> 'READY' OR (rows IS NOT NULL AND size_bytes IS NOT NULL AND secs IS NOT NULL)"),
+    _check("eviction", "state <> 'EVICTED' OR (evicted_at IS NOT NULL AND evicted_why IS NOT NULL)"),
+    _not_negative("rows", "size_bytes"),
+)  # fmt: skip
+
+#: The states and counts are those that :mod:`warehouse.scheduling.task_states` allows. There is at most one task a memo.
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("memo_key", ForeignKey("memos.memo_key"), nullable=False, unique=True),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("partition", _NAME, nullable=False),
+    Column("state", _string(16), nullable=False),
+    Column("worker", Text),
+    Column("lease", _string(32), index=True),  # the lease's name: files that its worker writes carry it
+    Column("lease_until", Float),
+    Column("fence", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("losses", Integer, nullable=False, server_default="0"),  # attempts whose worker let the lease run out
+    Column("not_before", Float, nullable=False),
+    Column("error", Text),
+    Column("created_at", Float, nullable=False),
+    Column("changed_at", Float, nullable=False),
+    Index("ix_tasks_state_table_name_partition", "state", "table_name", "partition"),
+    Index("ix_tasks_open", "memo_key", "created_at", sqlite_where=_OPEN, postgresql_where=_OPEN),
+    _one_of("state", "QUEUED", "LEASED", "DONE", "FAILED", "DROPPED"),
+    _check("lease_until", "(state = 'LEASED') = (lease_until IS NOT NULL)"),
+    _check("lease", "state <> 'LEASED' OR (worker IS NOT NULL AND lease IS NOT NULL AND fence > 0 AND attempts > 0)"),
+    _check("error", "state <> 'FAILED' OR error IS NOT NULL"),
+    _check("losses", "losses <= attempts"),
+    _not_negative("fence", "attempts", "losses", "not_before"),
+    sqlite_autoincrement=True,  # a fence is of one task: an id is never given to a second one
+)
+
+
+def is_open() -> ColumnElement[bool]:
+    """The condition that a task is queued or leased, word for word as ``ix_tasks_open`` has it."""
+    return tasks.c.state.in_((literal_column("'QUEUED'"), literal_column("'LEASED'")))
+
+
+def is_unready() -> ColumnElement[bool]:
+    """The condition that a memo is not ready, word for word as ``ix_memos_unready`` has it."""
+    return memos.c.state != literal_column("'READY'")
+
+
+#: The last failed attempt of a task that is not done. Every task that is FAILED has one.
+failures = Table(
+    "failures",
+    metadata,
+    Column("task", ForeignKey("tasks.id"), primary_key=True, autoincrement=False),
+    Column("worker", Text),
+    Column("attempt", Integer, nullable=False),
+    Column("failed_at", Float, nullable=False),
+    Column("kind", _string(16), nullable=False),
+    Column("operator", _NAME, nullable=False),
+    Column("exception", _NAME, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("document", JSON, nullable=False),  # the whole warehouse.queue.failures.Failure; last, for it may be long
+    _check("attempt", "attempt > 0"),
+)
+
+#: Which models wait for a memo. Rows go when the memo is ready.
+waits = Table(
+    "waits",
+    metadata,
+    Column("memo_key", ForeignKey("memos.memo_key"), primary_key=True),
+    Column("model", ForeignKey("models.id"), primary_key=True, index=True),
+)
+
+#: Contents for which a memo that is not ready will be found, besides the one that it is computed from.
+awaited_contents = Table(
+    "awaited_contents",
+    metadata,
+    Column("memo_key", ForeignKey("memos.memo_key"), primary_key=True),
+    Column("content", _HASH, primary_key=True),
+)
+
+submissions = Table(
+    "submissions",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("model", ForeignKey("models.id"), nullable=False, index=True),
+    Column("submitted_at", Float, nullable=False),
+    Column("unchanged", Boolean, nullable=False),
+    Column("hits", BigInteger, nullable=False),
+    Column("shared", BigInteger, nullable=False),
+    Column("queued", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    _not_negative("hits", "shared", "queued", "failed"),
+)
+
+#: Read solutions in use. What a pin names is not evicted before ``expires_at``, which its holder moves on.
+pins = Table(
+    "pins",
+    metadata,
+    Column("id", _string(32), primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("model", ForeignKey("models.id"), nullable=False),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("start_at", Float),
+    Column("end_at", Float),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False, index=True),
+)
+
+pin_components = Table(
+    "pin_components",
+    metadata,
+    Column("pin", ForeignKey("pins.id"), primary_key=True),
+    Column("fingerprint", _HASH, primary_key=True, index=True),
+)
+
+#: What operators took and what memos they end weigh: sums that forget (:mod:`warehouse.costs.measurements`). ``operator`` is
+#: named as :func:`transforms.execution.operator_costs.cost_name` does.
+operator_costs = Table(
+    "operator_costs",
+    metadata,
+    Column("operator", _NAME, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("rows", Float, nullable=False),
+    Column("secs", Float, nullable=False),
+    Column("stored_rows", Float, nullable=False),
+    Column("stored_bytes", Float, nullable=False),
+)
+
+#: The same for components, by fingerprint.
+component_costs = Table(
+    "component_costs",
+    metadata,
+    Column("fingerprint", _HASH, primary_key=True),
+    Column("rows", Float, nullable=False),
+    Column("secs", Float, nullable=False),
+    Column("stored_bytes", Float, nullable=False),
+)
+
+#: Every read solution that was asked for training. ``start_at`` and ``end_at`` bound the partitions, null: no bound.
+reads = Table(
+    "reads",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("model", ForeignKey("models.id"), nullable=False),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("start_at", Float),
+    Column("end_at", Float),
+    Column("rows", BigInteger, nullable=False),
+    Column("read_at", Float, nullable=False),
+    Index("ix_reads_model_read_at", "model", "read_at"),
+)
+
+#: What full passes found. ``key`` covers what is sought and the data of every partition.
+analyses = Table(
+    "analyses",
+    metadata,
+    Column("key", _HASH, primary_key=True),
+    Column("fingerprint", _HASH, nullable=False, index=True),
+    Column("operator", _NAME, nullable=False),
+    Column("expression", Text, nullable=False),
+    Column("table_name", ForeignKey("tables.name"), nullable=False),
+    Column("start_at", Float, nullable=False),
+    Column("end_at", Float, nullable=False),
+    Column("partitions", JSON, nullable=False),  # [[partition, digest of what it contributed], ...] in time order
+    Column("rows", BigInteger, nullable=False),
+    Column("artifact", _HASH, nullable=False, index=True),
+    Column("secs", Float, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+#: The analyses that each version of a model was resolved with. ``analysis`` is what is sought, where and over which range,
+#: whatever data that holds. A version that is not submitted yet is what ``headrace analyze`` made for the next one.
+model_analyses = Table(
+    "model_analyses",
+    metadata,
+    Column("model_name", _NAME, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("analysis", _HASH, primary_key=True),
+    Column("key", _HASH, nullable=False),  # that of ``analyses`` when it was made
+    Column("artifact", _HASH, nullable=False, index=True),
+    Column("operator", _NAME, nullable=False),
+    Column("expression", Text, nullable=False),
+    Column("start_at", Float, nullable=False),
+    Column("end_at", Float, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+)

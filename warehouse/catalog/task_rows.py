@@ -1,0 +1,63 @@
+"""Tasks as rows of the catalog: what :mod:`warehouse.scheduling.task_states` decides, written to many rows at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, exists, or_
+
+from warehouse.catalog import schema
+from warehouse.scheduling.task_states import (
+    MOST_BACKOFF_SECS,
+    STUCK_LEASES,
+    TaskChange,
+    TaskEvent,
+    TaskState,
+    TaskStatus,
+    sources,
+)
+
+_OF = schema.tasks.c
+
+
+def change_values(change: TaskChange, now: float) -> dict[str, Any]:
+    """The columns that a change sets, for an UPDATE of the tasks it happens to."""
+    values: dict[str, Any] = {"state": change.state, "lease_until": change.lease_until}
+    if change.event is not TaskEvent.BEAT:
+        values["changed_at"] = now
+    if change.not_before is not None:
+        values["not_before"] = change.not_before
+    if change.afresh:
+        return values | {"attempts": 0, "losses": 0, "created_at": now}
+    added = {"fence": change.fences, "attempts": change.attempts, "losses": change.losses}
+    return values | {name: _OF[name] + count for name, count in added.items() if count}
+
+
+def task_status(row: Any) -> TaskStatus:
+    """The status that a row with the task's columns stands for."""
+    return TaskStatus(
+        TaskState(row.state), row.fence, row.attempts, row.losses, row.not_before, row.lease, row.lease_until
+    )
+
+
+def allows(event: TaskEvent) -> ColumnElement[bool]:
+    """The compare of a compare-and-swap: the task is in a state in which ``event`` may happen."""
+    return _OF.state.in_(sources(event))
+
+
+def leasable(now: float, lease_secs: float) -> ColumnElement[bool]:
+    """:func:`warehouse.scheduling.task_states.is_leasable` as a condition."""
+    due = or_(_OF.not_before <= now, _OF.not_before > now + MOST_BACKOFF_SECS)
+    return or_(and_(_OF.state == TaskState.QUEUED, due), lost(now, lease_secs))
+
+
+def lost(now: float, lease_secs: float) -> ColumnElement[bool]:
+    """:func:`warehouse.scheduling.task_states.is_lost` as a condition."""
+    void = or_(_OF.lease_until < now, _OF.lease_until > now + STUCK_LEASES * lease_secs)
+    return and_(_OF.state == TaskState.LEASED, void)
+
+
+def wanted() -> ColumnElement[bool]:
+    """Whether a live model waits for the task."""
+    waits, models = schema.waits.c, schema.models.c
+    return exists().where(waits.memo_key == _OF.memo_key, models.id == waits.model, models.live.is_(True))

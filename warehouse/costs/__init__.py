@@ -1,0 +1,1 @@
+"""Measured costs of computing and loading, and expected reuse."""

@@ -1,0 +1,202 @@
+"""What it costs to compute, read, write and keep a column: CPU seconds a row.
+
+Operators are measured while memos are computed (:mod:`warehouse.costs.measurements`). One that never was is taken to cost what it declares
+times the median ratio of measured to declared seconds. A memo's bytes a row are its component's if it was ever written, else the
+average of components that end in the same operator, else a guess from the type. Everything else is a constant that
+``benchmarks/cost_model.py`` measures, and prices, which are the owner's.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+from sqlalchemy import Connection, select
+
+from transforms.errors import InputError
+from transforms.execution.operator_costs import cost_name, declared_secs, is_of_this_release
+from transforms.graphs.graph import Node, Operation, RawColumn
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks
+from warehouse.planning.cheapest import DagNode, NodeCost
+from warehouse.planning.rates import LIST_PRICES, MEASURED_RATES, Prices, Rates
+from warehouse.tables.arrow_types import parse_arrow_type
+from warehouse.tables.table import ColumnSchema
+
+#: For an operation that this release cannot compute: whatever can be loaded is loaded instead.
+_NOT_OF_THIS_RELEASE_SECS = 1e3
+_ITEMS_A_LIST = 8.0
+_OFFSET_BYTES = 4.0
+_WEIGHT_BYTES = 4.0
+_ELEMENT_BYTES = {
+    DType.BOOL: 0.125,
+    DType.INT64: 8.0,
+    DType.FLOAT32: 4.0,
+    DType.FLOAT64: 8.0,
+    DType.STRING: 12.0,
+    DType.TIMESTAMP: 8.0,
+}
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Costs by node, a row. ``operator_secs`` and ``operator_bytes`` are by cost name and version; the latter, and
+    ``component_bytes`` by fingerprint, are bytes a row of memos. ``raw_bytes``: bytes a row of raw columns, by name.
+
+    ``horizon_days``: over how long what is kept is paid for. ``fragment_rows``: the rows that share a column's fixed seconds.
+    """
+
+    operator_secs: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    operator_bytes: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    component_bytes: Mapping[str, float] = field(default_factory=dict)
+    raw_bytes: Mapping[str, float] = field(default_factory=dict)
+    rates: Rates = MEASURED_RATES
+    prices: Prices = LIST_PRICES
+    horizon_days: float = 30.0
+    fragment_rows: float = 100_000.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("horizon_days", self.horizon_days), ("fragment_rows", self.fragment_rows)):
+            if not (value > 0 and math.isfinite(value)):
+                raise InputError("a cost model's setting is out of range", where=f"CostModel.{name}", value=value,
+                                 allowed="> 0")  # fmt: skip
+
+    @cached_property
+    def declared_factor(self) -> float:
+        """What declared costs are multiplied by."""
+        return declared_factor(self.operator_secs)
+
+    def compute_secs(self, node: Node) -> float:
+        """The operator alone, arguments in hand. Infinite for a raw column, nothing for a constant, and beyond any other
+        price for what only another release can compute: a plan does so only where there is no memo, and reading says why.
+        """
+        if isinstance(node, RawColumn):
+            return math.inf
+        if not isinstance(node, Operation):
+            return 0.0
+        if not is_of_this_release(node):
+            return _NOT_OF_THIS_RELEASE_SECS
+        name = cost_name(node.op, dict(node.params))
+        measured = self.operator_secs.get((name, node.version))
+        if measured is not None:
+            return measured
+        return self.declared_factor * (declared_secs(name) or 0.0)
+
+    def stored_bytes(self, node: Node) -> float:
+        """Bytes a row on disk: of a raw column in its file, of anything else in a memo."""
+        if isinstance(node, RawColumn):
+            found = self.raw_bytes.get(node.name)
+        else:
+            found = self.component_bytes.get(node.identity)
+        if found is None and isinstance(node, Operation):
+            found = self.operator_bytes.get((cost_name(node.op, dict(node.params)), node.version))
+        return estimated_bytes(node.type) if found is None else found
+
+    def node_cost(self, node: Node, *, ready: bool, keepable: bool) -> NodeCost:
+        """A node's costs. ``ready``: its memo can be loaded; ``keepable``: a memo may be made of it."""
+        size_bytes, rates = self.stored_bytes(node), self.rates
+        if isinstance(node, RawColumn):
+            return NodeCost(math.inf, self._secs(size_bytes, rates.raw_read_secs, rates.raw_column_secs))
+        read_secs = self._secs(size_bytes, rates.memo_read_secs, rates.memo_column_secs)
+        if ready:
+            return NodeCost(self.compute_secs(node), read_secs)
+        keep_secs = self._secs(size_bytes, rates.memo_write_secs, rates.memo_write_column_secs)
+        keep_secs += size_bytes * self.prices.storage_secs(self.horizon_days)
+        return NodeCost(self.compute_secs(node), None, read_secs, keep_secs, keepable)
+
+    def _secs(self, size_bytes: float, byte_secs: float, column_secs: float) -> float:
+        return size_bytes * byte_secs + column_secs / self.fragment_rows
+
+    def dag(self, nodes: Iterable[Node], ready: Collection[str], keepable: Collection[str]) -> list[DagNode]:
+        """Nodes in topological order with their costs. ``ready`` and ``keepable`` are fingerprints."""
+        return [
+            DagNode(
+                node.identity,
+                tuple(arg.identity for arg in node.args),
+                self.node_cost(node, ready=node.identity in ready, keepable=node.identity in keepable),
+            )
+            for node in nodes
+        ]
+
+
+def declared_factor(operator_secs: Mapping[tuple[str, int], float]) -> float:
+    """Median of measured to declared seconds over the operators that this release has; 1 where nothing was measured."""
+    ratios = []
+    for (operator, _), secs in operator_secs.items():
+        declared = declared_secs(operator)
+        if declared and secs > 0:
+            ratios.append(secs / declared)
+    return statistics.median(ratios) if ratios else 1.0
+
+
+def estimated_bytes(column_type: ColumnType) -> float:
+    """Bytes a row of a column of this type on disk, where nothing of its kind was ever stored."""
+    element = _ELEMENT_BYTES[column_type.dtype]
+    if column_type.buckets is not None:
+        element = float(next(width for width in (1, 2, 4, 8) if column_type.buckets <= 256**width))
+    match column_type:
+        case Dense():
+            return element
+        case Ragged():
+            return _OFFSET_BYTES + _ITEMS_A_LIST * element
+        case Weighted():
+            return _OFFSET_BYTES + _ITEMS_A_LIST * (element + _WEIGHT_BYTES)
+        case Vector():
+            return column_type.size * element
+
+
+def load_cost_model(
+    connection: Connection,
+    nodes: Sequence[Node],
+    *,
+    raw_bytes: Mapping[str, float] | None = None,
+    rates: Rates = MEASURED_RATES,
+    prices: Prices = LIST_PRICES,
+    horizon_days: float = 30.0,
+    fragment_rows: float = 100_000.0,
+) -> CostModel:
+    """The cost model as the catalog knows it now; bytes are loaded for components among ``nodes`` only."""
+    of = schema.operator_costs.c
+    operators = connection.execute(select(of.operator, of.version, of.rows, of.secs, of.stored_rows, of.stored_bytes))
+    operator_secs: dict[tuple[str, int], float] = {}
+    operator_bytes: dict[tuple[str, int], float] = {}
+    for operator, version, rows, secs, stored_rows, stored_bytes in operators:
+        if rows > 0:
+            operator_secs[operator, version] = secs / rows
+        if stored_rows > 0:
+            operator_bytes[operator, version] = stored_bytes / stored_rows
+    component_bytes: dict[str, float] = {}
+    costs = schema.component_costs.c
+    wanted = sorted({node.identity for node in nodes if isinstance(node, Operation)})
+    for chunk in chunks(wanted):
+        query = select(costs.fingerprint, costs.rows, costs.stored_bytes).where(costs.fingerprint.in_(chunk))
+        component_bytes.update({row[0]: row[2] / row[1] for row in connection.execute(query) if row[1] > 0})
+    return CostModel(
+        operator_secs, operator_bytes, component_bytes, raw_bytes or {}, rates, prices, horizon_days, fragment_rows
+    )
+
+
+def raw_bytes_a_row(columns: Iterable[ColumnSchema], rows: int, size_bytes: int) -> dict[str, float]:
+    """Bytes a row of every column of raw files that hold ``rows`` in ``size_bytes``, shared out by the columns' types."""
+    guessed = {column.name: _arrow_bytes(parse_arrow_type(column.arrow_type)) for column in columns}
+    if not rows or not guessed:
+        return {}
+    factor = size_bytes / rows / sum(guessed.values())
+    return {name: bytes_a_row * factor for name, bytes_a_row in guessed.items()}
+
+
+def _arrow_bytes(stored: pa.DataType | None) -> float:
+    if stored is None:
+        return _ELEMENT_BYTES[DType.STRING]
+    if pa.types.is_primitive(stored):
+        return float(stored.bit_width) / 8
+    if pa.types.is_fixed_size_list(stored):
+        return float(stored.list_size) * _arrow_bytes(stored.value_type)
+    if pa.types.is_list(stored) or pa.types.is_large_list(stored):
+        return _OFFSET_BYTES + _ITEMS_A_LIST * _arrow_bytes(stored.value_type)
+    return _ELEMENT_BYTES[DType.STRING]

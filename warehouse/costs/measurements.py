@@ -1,0 +1,105 @@
+"""What was measured while memos were computed, kept in the catalog: seconds an operator, bytes a component.
+
+Sums forget by rows, not by time: rows measured so far count half once :data:`HALF_LIFE_ROWS` more are measured. So a cost
+follows a new release or another machine within some million rows, and what nobody computes for a year keeps its figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Table, bindparam, update
+
+from transforms.execution.operator_costs import OperatorWork, cost_name, summed
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import insert_absent
+
+HALF_LIFE_ROWS = 5_000_000.0
+
+
+def remaining(new_rows: float) -> float:
+    """The part of an old sum that still counts after ``new_rows`` more rows: 1 for none, a half for each half-life."""
+    return float(0.5 ** (new_rows / HALF_LIFE_ROWS))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMemo:
+    """A memo that was computed and written: the component and its root's cost name and version, and what it took.
+
+    ``secs``: what the component would have taken by itself. ``size_bytes``: its share of the memo file.
+    """
+
+    fingerprint: str
+    operator: str
+    version: int
+    rows: int
+    secs: float
+    size_bytes: int
+
+
+def stored_memo(fingerprint: str, component: Mapping[str, Any], rows: int, secs: float, size_bytes: int) -> StoredMemo:
+    """The measurement of a component by its document, whose last node is its root, an operation."""
+    root = component["nodes"][-1]
+    return StoredMemo(fingerprint, cost_name(root["op"], root["params"]), root["version"], rows, secs, size_bytes)
+
+
+def record_measurements(connection: Connection, works: Iterable[OperatorWork], memos: Iterable[StoredMemo]) -> None:
+    """Add measurements to the catalog's sums. What is added at once counts alike, whatever its order.
+
+    Each sum is one UPDATE that reads what it changes, so that no other writer's addition is lost.
+    """
+    operators: dict[tuple[str, int], dict[str, float]] = {}
+    components: dict[str, dict[str, float]] = {}
+    for work in summed(works):
+        if work.rows:
+            operators[work.operator, work.version] = _added({}, rows=work.rows, secs=work.secs)
+    for memo in memos:
+        if memo.rows:
+            key = (memo.operator, memo.version)
+            operators[key] = _added(operators.get(key, {}), stored_rows=memo.rows, stored_bytes=memo.size_bytes)
+            components[memo.fingerprint] = _added(
+                components.get(memo.fingerprint, {}), rows=memo.rows, secs=memo.secs, stored_bytes=memo.size_bytes
+            )
+    _write(connection, schema.operator_costs, [
+        {"operator": operator, "version": version, **_forgetting(sums, {"rows": "secs", "stored_rows": "stored_bytes"})}
+        for (operator, version), sums in sorted(operators.items())
+    ])  # fmt: skip
+    _write(connection, schema.component_costs, [
+        {"fingerprint": fingerprint, **_forgetting(sums, {"rows": "secs stored_bytes"})}
+        for fingerprint, sums in sorted(components.items())
+    ])  # fmt: skip
+
+
+def _added(sums: Mapping[str, float], **more: float) -> dict[str, float]:
+    return {**sums, **{name: sums.get(name, 0.0) + value for name, value in more.items()}}
+
+
+def _forgetting(sums: Mapping[str, float], measures: Mapping[str, str]) -> dict[str, float]:
+    """The sums of every measure, each with the factor by which its old value fades; ``measures``: rows to what they measure."""
+    values: dict[str, float] = {}
+    for rows, measured in measures.items():
+        factor = remaining(sums.get(rows, 0.0))
+        for name in (rows, *measured.split()):
+            values[f"new_{name}"] = sums.get(name, 0.0)
+            values[f"keep_{name}"] = factor
+    return values
+
+
+def _write(connection: Connection, table: Table, additions: list[dict[str, Any]]) -> None:
+    if not additions:
+        return
+    keys = [column.name for column in table.primary_key]
+    sums = [column for column in table.columns if column.name not in keys]
+    insert_absent(connection, table, (
+        {**{key: row[key] for key in keys}, **{column.name: 0.0 for column in sums}} for row in additions
+    ))  # fmt: skip
+    statement = update(table).values(
+        {column: column * bindparam(f"keep_{column.name}") + bindparam(f"new_{column.name}") for column in sums}
+    )
+    for key in keys:
+        statement = statement.where(table.c[key] == bindparam(f"of_{key}"))
+    connection.execute(statement, [
+        {f"of_{name}" if name in keys else name: value for name, value in row.items()} for row in additions
+    ])  # fmt: skip

@@ -1,0 +1,59 @@
+"""What a task will take: seconds of one core and bytes, from what was measured of its component, else of its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from transforms.execution.operator_costs import is_of_this_release
+from transforms.graphs.graph import Node, Operation, component_from_document, raw_columns, topological
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks
+from warehouse.costs.cost_model import load_cost_model
+
+#: What a task costs whatever it computes: its rows in the catalog, its column's head in a file.
+TASK_SECS = 5e-4
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEstimate:
+    """A component's work: seconds and bytes of memo *a row*, and the raw columns that it reads."""
+
+    row_secs: float
+    row_bytes: float
+    columns: tuple[str, ...]
+
+    def secs(self, rows: int) -> float:
+        """Seconds of one core over a fragment of ``rows``."""
+        return TASK_SECS + rows * self.row_secs
+
+
+def load_estimates(connection: Connection, components: Mapping[str, Mapping[str, Any]]) -> dict[str, WorkEstimate]:
+    """The estimates of components, by fingerprint, from their documents."""
+    roots = {fingerprint: component_from_document(dict(document)) for fingerprint, document in components.items()}
+    costs = load_cost_model(connection, tuple(roots.values()))
+    measured = _measured_secs(connection, list(roots))
+    estimates = {}
+    for fingerprint, root in roots.items():
+        columns = tuple(sorted({column.name for column in raw_columns(root)}))
+        secs = measured.get(fingerprint)
+        if secs is None:
+            secs = sum(costs.compute_secs(node) for node in topological([root]) if _is_computed_here(node))
+        estimates[fingerprint] = WorkEstimate(secs, costs.stored_bytes(root), columns)
+    return estimates
+
+
+def _is_computed_here(node: Node) -> bool:
+    """What another release alone has fails at once here: it takes no time, whatever solutions reckon so as to avoid it."""
+    return isinstance(node, Operation) and is_of_this_release(node)
+
+
+def _measured_secs(connection: Connection, fingerprints: list[str]) -> dict[str, float]:
+    of, found = schema.component_costs.c, {}
+    for chunk in chunks(sorted(fingerprints)):
+        query = select(of.fingerprint, of.secs, of.rows).where(of.fingerprint.in_(chunk), of.rows > 0)
+        found.update({fingerprint: secs / rows for fingerprint, secs, rows in connection.execute(query)})
+    return found

@@ -1,0 +1,1 @@
+"""Eviction of memos, by query or down to a budget."""

@@ -1,0 +1,59 @@
+"""What an eviction may take: the ready memos of some components that fulfil a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, exists, func, select
+
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks
+from warehouse.eviction.plan import EvictionRequest, ReadyMemo
+from warehouse.scheduling.task_states import MemoState
+
+#: Components whose memos are listed by one statement.
+_COMPONENTS = 1_000
+
+#: Rows of a listing that are held at a time.
+_ROWS = 10_000
+
+
+def ready_memos(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> Iterator[ReadyMemo]:
+    """The ready memos of these components that fulfil the request, a component's together. Reads as it goes."""
+    of, tasks = schema.memos.c, schema.tasks.c
+    columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, tasks.table_name, tasks.partition, of.rows, of.size_bytes, of.secs,
+               of.created_at, of.changed_at)  # fmt: skip
+    for chunk in chunks(fingerprints, _COMPONENTS):
+        query = select(*columns).join(schema.tasks, tasks.memo_key == of.memo_key)
+        query = query.where(of.fingerprint.in_(chunk), *_ready(request)).order_by(of.fingerprint)
+        for row in connection.execute(query, execution_options={"yield_per": _ROWS}):
+            yield ReadyMemo(*row)
+
+
+def count_ready(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> int:
+    """How many :func:`ready_memos` are."""
+    of, placed = schema.memos.c, schema.memos.join(schema.tasks, schema.tasks.c.memo_key == schema.memos.c.memo_key)
+    counted = select(func.count()).select_from(placed).where(*_ready(request))
+    return sum(
+        connection.execute(counted.where(of.fingerprint.in_(chunk))).scalar_one()
+        for chunk in chunks(fingerprints, _COMPONENTS)
+    )
+
+
+def _ready(request: EvictionRequest) -> list[Any]:
+    """Conditions on a memo and its task, which knows where the data is that it was computed from."""
+    of, tasks, manifests = schema.memos.c, schema.tasks.c, schema.manifests.c
+    where = [of.state == MemoState.READY]
+    if request.written_before is not None:
+        where.append(of.changed_at < request.written_before)
+    if request.written_after is not None:
+        where.append(of.changed_at >= request.written_after)
+    if request.query.table is not None:
+        where.append(tasks.table_name == request.query.table)
+    starts = [] if request.start is None else [manifests.start_at >= request.start.timestamp()]
+    starts += [] if request.end is None else [manifests.start_at < request.end.timestamp()]
+    if starts:
+        same = (manifests.table_name == tasks.table_name, manifests.partition == tasks.partition)
+        where.append(exists().where(*same, *starts))
+    return where

@@ -1,0 +1,214 @@
+"""Forget memos on purpose: what a search finds, or what a budget has no room for. Files are deleted by ``gc`` alone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlalchemy import Connection, func, select
+
+from transforms.errors import InputError
+from transforms.graphs.encoding import digest
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, storable
+from warehouse.errors import PlanChanged
+from warehouse.eviction.candidates import count_ready, ready_memos
+from warehouse.eviction.last_requests import models_having, read_requests
+from warehouse.eviction.plan import (
+    Candidate,
+    EvictionPlan,
+    EvictionRequest,
+    PinnedComponents,
+    ReadyMemo,
+    choose_for_budget,
+)
+from warehouse.memos.memos import evict_memos
+from warehouse.reading.pins import pin_holders
+from warehouse.scheduling.task_states import MemoState
+from warehouse.search.components import live_models, live_models_around
+from warehouse.search.names import check_names
+from warehouse.search.search import matching_fingerprints
+from warehouse.warehouse import Warehouse
+
+#: Memos that are made tombstones at a time, or those of one component.
+BATCH_MEMOS = 100_000
+
+#: Components whose last requests are looked up at a time.
+_LOOKED_UP = 5_000
+
+
+def plan_eviction(warehouse: Warehouse, request: EvictionRequest) -> EvictionPlan:
+    """What :func:`run_eviction` would do now. Changes nothing.
+
+    Raises what :func:`~warehouse.search.search.search_components` raises for names that mean nothing.
+    """
+    with warehouse.catalog.read() as connection:
+        return _select(connection, request, warehouse.clock())[0]
+
+
+def run_eviction(
+    warehouse: Warehouse, request: EvictionRequest, *, why: str, who: str = "", plan: str = ""
+) -> EvictionPlan:
+    """Evict the ready memos that a request names; returns what was done.
+
+    A tombstone keeps when, ``why``, what was asked for and by ``who``; ``explain`` shows it. What a running job has
+    pinned stays, and so does what is queued or being computed. ``plan``: the id of the plan that this must be.
+    Raises :class:`PlanChanged` if it is another one by now, :class:`InputError` without a reason, and what
+    :func:`plan_eviction` raises.
+    """
+    if not why.strip():
+        raise InputError("an eviction says why", where="eviction", value=why)
+    now = warehouse.clock()
+
+    def act(connection: Connection) -> EvictionPlan:
+        planned, tally, chosen = _select(connection, request, now)
+        if plan and plan != planned.id:
+            raise PlanChanged("the eviction is not the one that was planned any more", where=f"plan {plan}",
+                              value=f"{planned.id}: {planned.memos} memos",
+                              next_step="look at what it does now: the same command without --yes")  # fmt: skip
+        tombstone = storable(f"{why.strip()} [{request.text}{f'; by {who}' if who else ''}]")
+        for batch in _batches(connection, request, tally, chosen):
+            files: defaultdict[int, set[str]] = defaultdict(set)
+            for memo in batch:
+                files[memo.file].add(memo.fingerprint)
+            evict_memos(connection, {memo.memo_key: memo.fingerprint for memo in batch}, files, tombstone, now)
+        return replace(planned, done=True)
+
+    return warehouse.catalog.run(act)
+
+
+@dataclass
+class _OfComponent:
+    memos: int = 0
+    size_bytes: int = 0
+    secs: float = 0.0
+    changed_at: float = 0.0
+
+
+@dataclass
+class _OfFile:
+    memos: int = 0
+    size_bytes: int = 0
+
+
+@dataclass
+class _Tally:
+    """What some memos come to; memory is that of their components and files."""
+
+    rows: int = 0
+    components: defaultdict[str, _OfComponent] = field(default_factory=lambda: defaultdict(_OfComponent))
+    files: defaultdict[int, _OfFile] = field(default_factory=lambda: defaultdict(_OfFile))
+
+    def add(self, memo: ReadyMemo) -> None:
+        self.rows += memo.rows
+        component, file = self.components[memo.fingerprint], self.files[memo.file]
+        component.memos += 1
+        component.size_bytes += memo.size_bytes
+        component.secs += memo.secs
+        component.changed_at = max(component.changed_at, memo.changed_at)
+        file.memos += 1
+        file.size_bytes += memo.size_bytes
+
+    @property
+    def id(self) -> str:
+        return digest([[name, of.memos, of.size_bytes, of.changed_at] for name, of in sorted(self.components.items())])[
+            :12
+        ]
+
+
+def _select(
+    connection: Connection, request: EvictionRequest, now: float
+) -> tuple[EvictionPlan, _Tally, list[ReadyMemo] | None]:
+    """What goes, what it comes to, and (with a budget) the memos that were chosen."""
+    check_names(connection, request.query)
+    found = sorted(matching_fingerprints(connection, request.query))
+    pinned = pin_holders(connection, found, now)
+    free = [fingerprint for fingerprint in found if fingerprint not in pinned]
+    live_bytes = select(func.coalesce(func.sum(schema.memo_files.c.live_bytes), 0))
+    stored_bytes = int(connection.execute(live_bytes).scalar_one())
+    chosen: list[ReadyMemo] | None = None
+    if request.budget_bytes is not None:
+        chosen = choose_for_budget(_candidates(connection, request, free), stored_bytes - request.budget_bytes)
+    tally = _Tally()
+    for memo in ready_memos(connection, request, free) if chosen is None else chosen:
+        tally.add(memo)
+    return _plan(connection, request, tally, pinned, stored_bytes), tally, chosen
+
+
+def _candidates(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> Iterator[Candidate]:
+    requests = read_requests(connection)
+    for chunk in chunks(fingerprints, _LOOKED_UP):
+        having = models_having(connection, chunk)
+        for memo in ready_memos(connection, request, chunk):
+            models = having.get(memo.fingerprint, ())
+            requested_at = max(requests.newest(models, memo.table, memo.partition), memo.created_at)
+            yield Candidate(memo, requested_at, requests.readers(models))
+
+
+def _plan(
+    connection: Connection, request: EvictionRequest, tally: _Tally, pinned: dict[str, set[str]], stored_bytes: int
+) -> EvictionPlan:
+    touched = sorted(tally.components)
+    around = live_models_around(connection, touched)
+    readers = {**around, **live_models(connection, touched)}
+    whole = _whole_files(connection, tally)
+    jobs = Counter(holder for holders in pinned.values() for holder in holders)
+    return EvictionPlan(
+        id=tally.id,
+        done=False,
+        request=request.text,
+        components=len(touched),
+        memos=sum(of.memos for of in tally.components.values()),
+        rows=tally.rows,
+        bytes=sum(of.size_bytes for of in tally.components.values()),
+        secs=sum(of.secs for of in tally.components.values()),
+        files_deleted=len(whole),
+        deleted_bytes=sum(whole.values()),
+        files_rewritten=len(tally.files) - len(whole),
+        dead_bytes=sum(of.size_bytes for file, of in tally.files.items() if file not in whole),
+        models=tuple(sorted({name for names in readers.values() for name in names})),
+        needed_memos=sum(tally.components[fingerprint].memos for fingerprint in readers),
+        needed_secs=sum(tally.components[fingerprint].secs for fingerprint in readers),
+        pinned=tuple(PinnedComponents(holder, count) for holder, count in sorted(jobs.items())),
+        pinned_memos=count_ready(connection, request, sorted(pinned)),
+        stored_bytes=stored_bytes,
+        budget_bytes=request.budget_bytes,
+    )
+
+
+def _whole_files(connection: Connection, tally: _Tally) -> dict[int, int]:
+    """The files in which nothing else is ready, with their sizes in bytes."""
+    of, files = schema.memos.c, schema.memo_files.c
+    whole: dict[int, int] = {}
+    for chunk in chunks(sorted(tally.files)):
+        counted = select(of.file, func.count()).where(of.file.in_(chunk), of.state == MemoState.READY).group_by(of.file)
+        alone = [file for file, memos in connection.execute(counted) if memos == tally.files[file].memos]
+        sizes = select(files.id, files.size_bytes).where(files.id.in_(alone))
+        whole.update((file, size) for file, size in connection.execute(sizes))
+    return whole
+
+
+def _batches(
+    connection: Connection, request: EvictionRequest, tally: _Tally, chosen: list[ReadyMemo] | None
+) -> Iterator[Sequence[ReadyMemo]]:
+    """The memos in bounded pieces, each read whole before it is changed."""
+    if chosen is not None:
+        # A file's memos together, so that what is left of it is written once.
+        yield from chunks(sorted(chosen, key=lambda memo: (memo.file, memo.fingerprint)), BATCH_MEMOS)
+        return
+    for fingerprints in _component_batches((name, tally.components[name].memos) for name in sorted(tally.components)):
+        yield list(ready_memos(connection, request, fingerprints))
+
+
+def _component_batches(counted: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    memos = 0
+    for fingerprint, count in counted:
+        if batch and memos + count > BATCH_MEMOS:
+            yield batch
+            batch, memos = [], 0
+        batch.append(fingerprint)
+        memos += count
+    if batch:
+        yield batch

@@ -1,0 +1,72 @@
+"""When data was last asked for, and by how many models: what a budget goes by."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sqlalchemy import Connection, func, select
+
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks
+from warehouse.tables.partitions import partition_range
+
+#: A model's read for training: table, the range ``[start, end)`` of its partitions' starts, when. Epoch seconds.
+Read = tuple[str, float, float, float]
+
+
+@dataclass(frozen=True)
+class Requests:
+    """When models, by id, asked for data. A submission asks for all of a model's table, a read for a range of one."""
+
+    live: frozenset[int]
+    submitted: Mapping[int, float]
+    reads: Mapping[int, Sequence[Read]]
+
+    def newest(self, models: Iterable[int], table: str, partition: str) -> float:
+        """When one of these models last asked for a partition, in epoch seconds; 0 when none did."""
+        return max((self._newest(model, table, partition) for model in models), default=0.0)
+
+    def readers(self, models: Iterable[int]) -> int:
+        """How many of them are live."""
+        return sum(model in self.live for model in models)
+
+    def _newest(self, model: int, table: str, partition: str) -> float:
+        newest = self.submitted.get(model, 0.0)
+        if reads := self.reads.get(model):
+            at = _start(partition)
+            covering = (read_at for name, start, end, read_at in reads if name == table and start <= at < end)
+            newest = max(newest, max(covering, default=0.0))
+        return newest
+
+
+@lru_cache(maxsize=100_000)
+def _start(partition: str) -> float:
+    return partition_range(partition)[0].timestamp()
+
+
+def read_requests(connection: Connection) -> Requests:
+    """What was asked for so far; of reads of the same range the newest."""
+    models, asked, reads = schema.models.c, schema.submissions.c, schema.reads.c
+    live = frozenset(connection.execute(select(models.id).where(models.live.is_(True))).scalars())
+    newest = select(asked.model, func.max(asked.submitted_at)).group_by(asked.model)
+    submitted = {model: float(at) for model, at in connection.execute(newest)}
+    ranges = (reads.model, reads.table_name, reads.start_at, reads.end_at)
+    by_model: defaultdict[int, list[Read]] = defaultdict(list)
+    for model, table, start, end, at in connection.execute(select(*ranges, func.max(reads.read_at)).group_by(*ranges)):
+        first, last = (float("-inf") if start is None else start), (float("inf") if end is None else end)
+        by_model[model].append((table, first, last, float(at)))
+    return Requests(live, submitted, by_model)
+
+
+def models_having(connection: Connection, fingerprints: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The versions of models, by id, that have each component as an input or inside one."""
+    inputs, parts = schema.model_inputs.c, schema.component_subgraphs.c
+    query = select(parts.subgraph, inputs.model).join(schema.model_inputs, inputs.fingerprint == parts.fingerprint)
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for chunk in chunks(fingerprints):
+        for fingerprint, model in connection.execute(query.where(parts.subgraph.in_(chunk)).distinct()):
+            found[fingerprint].append(model)
+    return {fingerprint: tuple(sorted(models)) for fingerprint, models in found.items()}

@@ -1,0 +1,1 @@
+"""Columnar files: memos, artifacts and changes, their formats and digests."""

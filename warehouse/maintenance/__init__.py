@@ -1,0 +1,1 @@
+"""Garbage collection, compaction and verification of a warehouse."""

@@ -1,0 +1,109 @@
+"""Compute a random sample of memos again from raw data, and compare bit for bit with what is kept."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from sqlalchemy import Connection, exists, func, select
+
+from transforms.errors import DataError
+from transforms.execution.plan import compile_plan
+from transforms.graphs.graph import Node, component_from_document, raw_columns
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks
+from warehouse.errors import MemoDamaged
+from warehouse.files.artifacts import ArtifactSource
+from warehouse.files.digests import column_digest
+from warehouse.files.memo_file import read_memo_file
+from warehouse.maintenance.findings import REPAIR, BadMemo, Finding, FindingKind, Problem
+from warehouse.maintenance.progress import Progress, quiet
+from warehouse.models.models import load_documents
+from warehouse.scheduling.task_states import MemoState
+from warehouse.tables.manifests import fragments_by_row
+from warehouse.tables.raw import read_raw
+from warehouse.tables.table import Fragment, memo_keys_of
+from warehouse.warehouse import Warehouse
+
+#: Among up to so many memos the sample is drawn exactly.
+_FEW = 10_000
+
+
+def sample_memos(connection: Connection, count: int, random: Random) -> list[Any]:
+    """``count`` different ready memos of data that is there today, or all if there are fewer; by key.
+
+    Among many, they follow random keys of components that are drawn by how many memos they have: a component's keys are
+    spread evenly behind its fingerprint's first digits, so that one memo is about as likely as another.
+    """
+    of, files, members, manifests = schema.memos.c, schema.memo_files.c, schema.manifest_fragments.c, schema.manifests.c
+    current = exists().where(
+        members.fragment == of.fragment, members.manifest == manifests.id, manifests.current.is_(True)
+    )
+    ready = (of.state == MemoState.READY, current)
+    most = max(_FEW, 2 * count)
+    keys = connection.execute(select(of.memo_key).where(*ready).order_by(of.memo_key).limit(most)).scalars().all()
+    chosen: set[str] = set()
+    if len(keys) < most:
+        chosen.update(random.sample(keys, min(count, len(keys))))
+    else:
+        counted = select(of.fingerprint, func.count()).where(of.state == MemoState.READY).group_by(of.fingerprint)
+        weights = {row.fingerprint: row[1] for row in connection.execute(counted.order_by(of.fingerprint))}
+        first = select(of.memo_key).where(*ready).order_by(of.memo_key).limit(1)
+        while len(chosen) < count:
+            (name,) = random.choices(list(weights), list(weights.values()))
+            start, end = memo_keys_of(name)
+            pivot = f"{start}{random.getrandbits(4 * (64 - len(start))):0{64 - len(start)}x}"
+            key = connection.execute(first.where(of.memo_key >= pivot, of.memo_key < end)).scalar()
+            key = key or connection.execute(first.where(of.memo_key >= start, of.memo_key < end)).scalar()
+            if key is None:
+                del weights[name]  # all of its memos are of older data
+            else:
+                chosen.add(key)
+    query = select(of.memo_key, of.fingerprint, of.fragment, files.path, files.checksum)
+    query = query.join(schema.memo_files, files.id == of.file).order_by(of.memo_key)
+    return [row for chunk in chunks(sorted(chosen)) for row in connection.execute(query.where(of.memo_key.in_(chunk)))]
+
+
+def recompute_sample(
+    warehouse: Warehouse, count: int, random: Random, progress: Progress = quiet
+) -> tuple[int, list[Problem]]:
+    """How many memos were computed again, and what was wrong."""
+    with warehouse.catalog.read() as connection:
+        chosen = sample_memos(connection, count, random)
+        fragments = fragments_by_row(connection, {one.fragment for one in chosen})
+        documents = load_documents(connection, {one.fingerprint for one in chosen})
+        components = {fingerprint: component_from_document(found) for fingerprint, found in documents.items()}
+    problems: list[Problem] = []
+    for done, one in enumerate(chosen):
+        progress(done, len(chosen), one.path)
+        problems += _recompute(warehouse, one, components[one.fingerprint], fragments[one.fragment])
+        progress(done + 1, len(chosen), "")
+    return len(chosen), problems
+
+
+def _recompute(warehouse: Warehouse, memo: Any, root: Node, fragment: Fragment) -> list[Problem]:
+    try:
+        raw = read_raw(warehouse.storage, fragment, sorted({column.name for column in raw_columns(root)}))
+        result = compile_plan({"it": root}, ArtifactSource(warehouse.storage.home)).run(raw, checked=True)
+    except DataError as error:
+        step = error.next_step or "restore the data, or register the table again"
+        said = f"{error.what}: {error.value}" + (f" instead of {error.allowed}" if error.allowed else "")
+        return [Problem(Finding("raw data", error.where or fragment.path, said, step))]
+    try:
+        read = read_memo_file(warehouse.storage, memo.path, [memo.fingerprint], memo.checksum, rows=fragment.rows)
+        kept = read[memo.fingerprint]
+    except MemoDamaged as error:
+        return [_bad(memo, "damaged memo", error.what, REPAIR)]
+    if result.failures:
+        what = f"computing it again failed: {result.failures['it'].error}"
+        step = "report it, with what headrace graphs show says of the component"
+        return [Problem(Finding("recomputed", memo.path, what, step, memo.fingerprint))]
+    if column_digest(result.columns["it"]) != column_digest(kept):
+        what = "computing it again gave other values than are kept"
+        step = f"{REPAIR}; an operator whose output changes has to change its version: report it"
+        return [_bad(memo, "recomputed", what, step)]
+    return []
+
+
+def _bad(memo: Any, kind: FindingKind, what: str, step: str) -> Problem:
+    return Problem(Finding(kind, memo.path, what, step, memo.fingerprint), BadMemo(memo.memo_key, memo.path, what))

@@ -1,0 +1,212 @@
+"""Whether what is stored is what the catalog promises; it runs beside workers and readers, and changes nothing unless
+told to repair.
+
+Memos are read again and compared with their checksums, the catalog with itself, artifacts with their digests, and a random
+sample of memos is computed again from raw data. What a worker, an eviction or ``gc`` changes meanwhile is no finding:
+before one is reported about bytes, the catalog is asked whether the memo is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from sqlalchemy import select
+
+from transforms.errors import InputError
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks
+from warehouse.errors import ArtifactDamaged, MemoDamaged
+from warehouse.files.artifacts import artifact_path, read_artifact
+from warehouse.files.memo_file import read_memo_file
+from warehouse.maintenance.findings import REPAIR, BadFile, BadFragment, BadLease, BadMemo, Finding, Problem
+from warehouse.maintenance.progress import Progress, quiet
+from warehouse.maintenance.recompute import recompute_sample
+from warehouse.maintenance.unreferenced_files import list_relative
+from warehouse.maintenance.verify_catalog import (
+    Contents,
+    StoredFile,
+    StoredMemo,
+    check_file,
+    check_leases,
+    list_files,
+    load_files,
+    rebuild_file,
+    repair_fragment,
+    repair_lease,
+)
+from warehouse.maintenance.verify_overlays import check_overlay, load_overlays
+from warehouse.memos.memos import mark_damaged
+from warehouse.scheduling.task_states import MemoState
+from warehouse.storage.layout import MEMOS
+from warehouse.storage.storage import Storage
+from warehouse.warehouse import Warehouse
+
+#: Files whose rows are looked at in one transaction.
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was looked at and what was wrong.
+
+    ``files`` memo files were compared with the catalog, ``read_files`` of them read, in which ``memos`` memos and
+    ``read_bytes`` bytes. ``overlays``: files of changes that were read. ``recomputed`` memos were computed again.
+    """
+
+    files: int
+    read_files: int
+    memos: int
+    read_bytes: int
+    overlays: int
+    artifacts: int
+    recomputed: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def wrong(self) -> int:
+        """Findings that nobody repaired."""
+        return sum(not finding.repaired for finding in self.findings)
+
+
+def verify_warehouse(
+    warehouse: Warehouse,
+    *,
+    sample: float = 1.0,
+    recompute: int = 0,
+    seed: int = 0,
+    repair: bool = False,
+    progress: Progress = quiet,
+) -> Verified:
+    """Verify the catalog, ``sample`` of all memo files and of all files of changes, the artifacts, and ``recompute`` memos against raw data.
+
+    Which files and memos are chosen depends on ``seed`` and the catalog only. With ``repair``, memos that are wrong are
+    marked as damaged (and queued, where a live model reads them), and coverage and counts are made again from the memos.
+    Raises :class:`InputError` for a share out of range.
+    """
+    if not 0 <= sample <= 1:
+        raise InputError("a sample is a share of the memo files", where="sample", value=sample, allowed="0 to 1")
+    random = Random(seed)
+    with warehouse.catalog.read() as connection:
+        ids, live = list_files(connection)
+        problems = check_leases(connection, warehouse.clock(), warehouse.config.lease_secs)
+    chosen = set(ids if sample == 1 else random.sample(live, round(sample * len(live))))
+    # One listing instead of a look at each file; what is not in it may have been written since.
+    listed = set() if sample == 1 else {file.path for file in list_relative(warehouse.storage, MEMOS)}
+    read_files = memos = read_bytes = 0
+    for position, file in enumerate(_files(warehouse, ids, problems)):
+        if file.id in chosen and file.memos:
+            problems += check_bytes(warehouse, file)
+            read_files, memos = read_files + 1, memos + len(file.memos)
+            read_bytes += sum(memo.size_bytes or 0 for memo in file.memos)
+        elif file.memos and file.path not in listed and not warehouse.storage.exists(file.path):
+            problems += _still_ready(warehouse, file, [_missing(file, memo) for memo in file.memos])
+        progress(position + 1, len(ids), file.path)
+    overlays, bad_overlays = _check_overlays(warehouse, sample, random)
+    artifacts, bad_artifacts = _check_artifacts(warehouse)
+    recomputed, wrong = recompute_sample(warehouse, recompute, random, progress) if recompute else (0, [])
+    problems += [*bad_overlays, *bad_artifacts, *_new(problems, wrong)]
+    problems.sort(key=lambda problem: problem.finding.where)  # the catalog's order is that of the workers' commits
+    findings = tuple(_repaired(warehouse, problem) if repair else problem.finding for problem in problems)
+    return Verified(len(ids), read_files, memos, read_bytes, overlays, artifacts, recomputed, findings)
+
+
+def _files(warehouse: Warehouse, ids: Sequence[int], problems: list[Problem]) -> Iterator[StoredFile]:
+    """Every file, once the catalog's own words about it were checked."""
+    for chunk in chunks(ids, _AT_ONCE):
+        with warehouse.catalog.read() as connection:
+            files = load_files(connection, chunk)
+            contents = Contents(connection)
+            for file in files:
+                problems += check_file(contents, file)
+        yield from files
+
+
+def check_bytes(warehouse: Warehouse, file: StoredFile) -> list[Problem]:
+    """The ready memos of a file whose bytes are missing or are not those that were committed."""
+    try:
+        _read(warehouse.storage, file, file.memos)
+        return []
+    except MemoDamaged:
+        if not warehouse.storage.exists(file.path):
+            return _still_ready(warehouse, file, [_missing(file, memo) for memo in file.memos])
+    found = []
+    for memo in file.memos:
+        try:
+            _read(warehouse.storage, file, [memo])
+        except MemoDamaged as error:
+            is_digest = error.allowed and len(error.allowed) == 64  # says nothing to a person
+            what = error.what if error.value is None or is_digest else f"{error.what}: {error.value}"
+            finding = Finding("damaged memo", file.path, what, REPAIR, memo.fingerprint)
+            found.append(Problem(finding, BadMemo(memo.key, file.path, error.what)))
+    return _still_ready(warehouse, file, found)
+
+
+def _read(storage: Storage, file: StoredFile, memos: Sequence[StoredMemo]) -> None:
+    names = [memo.fingerprint for memo in memos]
+    read = read_memo_file(storage, file.path, names, file.checksum, rows=file.rows)
+    for fingerprint, array in read.items():
+        if len(array) != file.rows:
+            raise MemoDamaged("a memo has other rows than its file", where=f"{file.path}, column {fingerprint}",
+                              value=len(array), allowed=str(file.rows))  # fmt: skip
+
+
+def _missing(file: StoredFile, memo: StoredMemo) -> Problem:
+    what = "the file is not there"
+    return Problem(
+        Finding("missing file", file.path, what, REPAIR, memo.fingerprint), BadMemo(memo.key, file.path, what)
+    )
+
+
+def _still_ready(warehouse: Warehouse, file: StoredFile, problems: Sequence[Problem]) -> list[Problem]:
+    """Without those of memos that were evicted or moved while their bytes were read."""
+    of = schema.memos.c
+    with warehouse.catalog.read() as connection:
+        query = select(of.memo_key).where(of.file == file.id, of.state == MemoState.READY)
+        ready = set(connection.execute(query).scalars())
+    return [one for one in problems if isinstance(one.repair, BadMemo) and one.repair.key in ready]
+
+
+def _check_overlays(warehouse: Warehouse, sample: float, random: Random) -> tuple[int, list[Problem]]:
+    with warehouse.catalog.read() as connection:
+        files, problems = load_overlays(connection)
+    chosen = files if sample == 1 else random.sample(files, round(sample * len(files)))
+    for file in chosen:
+        problems += check_overlay(warehouse.storage, file)
+    return len(chosen), problems
+
+
+def _check_artifacts(warehouse: Warehouse) -> tuple[int, list[Problem]]:
+    with warehouse.catalog.read() as connection:
+        found = set(connection.execute(select(schema.analyses.c.artifact).distinct()).scalars())
+        named = sorted(found | set(connection.execute(select(schema.model_analyses.c.artifact).distinct()).scalars()))
+    problems = []
+    for digest in named:
+        try:
+            read_artifact(warehouse.storage, digest)
+        except ArtifactDamaged as error:
+            finding = Finding("artifact", artifact_path(digest), error.what, error.next_step)
+            problems.append(Problem(finding))
+    return len(named), problems
+
+
+def _new(known: Sequence[Problem], found: Sequence[Problem]) -> list[Problem]:
+    """Without what was found about the same memos before."""
+    bad = {one.repair.key for one in known if isinstance(one.repair, BadMemo)}
+    return [one for one in found if not (isinstance(one.repair, BadMemo) and one.repair.key in bad)]
+
+
+def _repaired(warehouse: Warehouse, problem: Problem) -> Finding:
+    repair = problem.repair
+    if isinstance(repair, BadMemo):
+        mark_damaged(warehouse, repair.key, repair.path, repair.why)  # False: somebody else did, or it moved
+    elif isinstance(repair, BadFragment):
+        repair_fragment(warehouse, repair.key)
+    elif isinstance(repair, BadFile):
+        rebuild_file(warehouse, repair.file)
+    elif isinstance(repair, BadLease):
+        repair_lease(warehouse, repair.task)
+    else:
+        return problem.finding
+    return replace(problem.finding, repaired=True)

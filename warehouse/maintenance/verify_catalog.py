@@ -1,0 +1,268 @@
+"""Whether the catalog says of memo files what the memos say: coverage, counts, rows and identities."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection, delete, or_, select, update
+
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks
+from warehouse.maintenance.findings import (
+    REPAIR,
+    BadFile,
+    BadFragment,
+    BadLease,
+    BadMemo,
+    Finding,
+    FindingKind,
+    Problem,
+)
+from warehouse.memos.coverage import count_live_bytes, cover, members_of
+from warehouse.memos.memos import evict_memos
+from warehouse.queue.lost_leases import expire_task, find_uncollected
+from warehouse.scheduling.task_states import MemoState
+from warehouse.tables.manifests import all_tables, fragments_by_row
+from warehouse.tables.table import Fragment, content_of, memo_key
+from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMemo:
+    """A ready memo: its key, component, the fragment it is of, and what the catalog says of its column."""
+
+    key: str
+    fingerprint: str
+    file: int
+    rows: int | None
+    size_bytes: int | None
+    fragment: Fragment
+    columns: tuple[str, ...]
+
+    @property
+    def content(self) -> str:
+        """The content that it is a memo of."""
+        return content_of(self.fragment, self.columns)
+
+    def is_of(self, fragment: Fragment) -> bool:
+        """Whether it is the memo of its component over this fragment."""
+        try:
+            return memo_key(self.fingerprint, fragment.digests, self.columns) == self.key
+        except KeyError:
+            return False
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A memo file as the catalog has it, its ready memos, and what ``coverage`` says: content to components."""
+
+    id: int
+    path: str
+    checksum: str
+    rows: int
+    size_bytes: int
+    live_bytes: int
+    is_condemned: bool
+    memos: tuple[StoredMemo, ...] = ()
+    coverage: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def list_files(connection: Connection) -> tuple[list[int], list[int]]:
+    """The ids of all memo files, and of those that are not condemned."""
+    of = schema.memo_files.c
+    rows = connection.execute(select(of.id, of.condemned_at).order_by(of.id)).all()
+    return [row.id for row in rows], [row.id for row in rows if row.condemned_at is None]
+
+
+def load_files(connection: Connection, ids: Sequence[int]) -> list[StoredFile]:
+    """What the catalog says of some memo files; those that are gone by now are left out."""
+    of, covered = schema.memo_files.c, schema.coverage.c
+    memos: defaultdict[int, list[StoredMemo]] = defaultdict(list)
+    for memo in _memos_in(connection, ids):
+        memos[memo.file].append(memo)
+    places = connection.execute(select(schema.coverage).where(covered.file.in_(ids))).all()
+    members = members_of(connection, {place.column_set for place in places})
+    coverage: defaultdict[int, dict[str, frozenset[str]]] = defaultdict(dict)
+    for place in places:
+        coverage[place.file][place.content] = members[place.column_set]
+    rows = connection.execute(select(schema.memo_files).where(of.id.in_(ids)).order_by(of.id))
+    return [
+        StoredFile(row.id, row.path, row.checksum, row.rows, row.size_bytes, row.live_bytes,
+                   row.condemned_at is not None, tuple(memos[row.id]), coverage[row.id])
+        for row in rows
+    ]  # fmt: skip
+
+
+def _memos_in(connection: Connection, files: Sequence[int]) -> list[StoredMemo]:
+    of = schema.memos.c
+    query = select(of.memo_key, of.fingerprint, of.file, of.rows, of.size_bytes, of.fragment)
+    rows = connection.execute(query.where(of.file.in_(files), of.state == MemoState.READY).order_by(of.memo_key)).all()
+    fragments = fragments_by_row(connection, {row.fragment for row in rows})
+    columns = _columns(connection, {row.fingerprint for row in rows})
+    return [
+        StoredMemo(row.memo_key, row.fingerprint, row.file, row.rows, row.size_bytes, fragments[row.fragment],
+                   columns[row.fingerprint])
+        for row in rows
+    ]  # fmt: skip
+
+
+def _columns(connection: Connection, fingerprints: Collection[str]) -> dict[str, tuple[str, ...]]:
+    of = schema.component_columns.c
+    found: dict[str, list[str]] = {fingerprint: [] for fingerprint in fingerprints}
+    for chunk in chunks(sorted(fingerprints)):
+        for fingerprint, name in connection.execute(
+            select(of.fingerprint, of.column_name).where(of.fingerprint.in_(chunk))
+        ):
+            found[fingerprint].append(name)
+    return {fingerprint: tuple(sorted(names)) for fingerprint, names in found.items()}
+
+
+def check_file(contents: Contents, file: StoredFile) -> list[Problem]:
+    """What the catalog says of a file and its memos do not."""
+    problems = [problem for memo in file.memos for problem in _check_memo(file, memo)]
+    problems += _check_coverage(contents, file)
+    live = sum(memo.size_bytes or 0 for memo in file.memos)
+    if live != file.live_bytes:
+        problems.append(_of_file(file, "counts", f"live_bytes is {file.live_bytes}, its ready memos take {live}"))
+    if file.is_condemned and file.memos:
+        problems.append(_of_file(file, "counts", f"it is condemned, and {len(file.memos)} ready memos lie in it"))
+    if not file.is_condemned and not file.memos:
+        problems.append(_of_file(file, "counts", "no ready memo lies in it, and it is not condemned"))
+    return problems
+
+
+def _of_file(file: StoredFile, kind: FindingKind, what: str) -> Problem:
+    return Problem(Finding(kind, file.path, what, REPAIR), BadFile(file.id))
+
+
+def _check_memo(file: StoredFile, memo: StoredMemo) -> list[Problem]:
+    if not memo.is_of(memo.fragment):
+        what = "the memo's key is not that of its component over its fragment"
+        return [
+            Problem(Finding("identity", file.path, what, REPAIR, memo.fingerprint), BadFragment(memo.key, file.path))
+        ]
+    if not memo.rows == file.rows == memo.fragment.rows:
+        what = f"the memo has {memo.rows} rows, its file {file.rows}, its fragment {memo.fragment.rows}"
+        return [Problem(Finding("rows", file.path, what, REPAIR, memo.fingerprint), BadMemo(memo.key, file.path, what))]
+    return []
+
+
+def _check_coverage(contents: Contents, file: StoredFile) -> list[Problem]:
+    right = right_coverage(contents, file)
+    lacking = sum(len(held - file.coverage.get(content, frozenset())) for content, held in right.items())
+    excess = sum(len(held - right.get(content, frozenset())) for content, held in file.coverage.items())
+    problems = []
+    if lacking:
+        problems.append(_of_file(file, "coverage", f"coverage lacks {lacking} memos that are ready in it"))
+    if excess:
+        problems.append(_of_file(file, "coverage", f"coverage claims {excess} memos that are not ready in it"))
+    return problems
+
+
+def right_coverage(contents: Contents, file: StoredFile) -> dict[str, frozenset[str]]:
+    """What ``coverage`` has to say of a file: every memo under its own content, and under other contents that it is noted
+    for and that are equal in the columns that it reads.
+    """
+    right: defaultdict[str, set[str]] = defaultdict(set)
+    by_component = {memo.fingerprint: memo for memo in file.memos}
+    for memo in file.memos:
+        right[memo.content].add(memo.fingerprint)
+    for content, held in file.coverage.items():
+        others = [by_component[one] for one in held - right[content] if one in by_component]
+        if others:
+            elsewhere = contents.fragments(content).values()
+            right[content].update(memo.fingerprint for memo in others if _is_of_any(memo, content, elsewhere))
+    return {content: frozenset(held) for content, held in right.items() if held}
+
+
+class Contents:
+    """Finds the fragments of which a component could see a content; keeps the overlaid ones once it had to look there."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def fragments(self, content: str) -> Mapping[int, Fragment]:
+        """By their rows. Those whose own content it is; if there are none, those with overlays, of which one may look so."""
+        of = schema.fragments.c
+        rows = self._connection.execute(select(of.id).where(of.fragment_id == content)).scalars().all()
+        return fragments_by_row(self._connection, rows) if rows else self._overlaid
+
+    @cached_property
+    def _overlaid(self) -> Mapping[int, Fragment]:
+        of = schema.fragments.c
+        extended = [table.name for table in all_tables(self._connection) if table.file_columns != table.columns]
+        query = select(of.id).where(or_(of.overlays.is_not(None), of.table_name.in_(extended)))
+        return fragments_by_row(self._connection, self._connection.execute(query).scalars().all())
+
+
+def _is_of_any(memo: StoredMemo, content: str, fragments: Collection[Fragment]) -> bool:
+    return any(content_of(one, memo.columns) == content and memo.is_of(one) for one in fragments)
+
+
+def check_leases(connection: Connection, now: float, lease_secs: float) -> list[Problem]:
+    """Leases that ran out and that nothing collected, neither a worker nor garbage collection."""
+    return [_of_lease(row, now) for row in find_uncollected(connection, now, lease_secs)]
+
+
+def _of_lease(row: Any, now: float) -> Problem:
+    late_secs = now - row.lease_until
+    ended = (
+        f"its lease ended {late_secs:.0f} s ago" if late_secs > 0 else "its lease is of before the clock was set back"
+    )
+    if row.is_wanted:
+        what, step = f"{ended} and no worker took the task up", "headrace work takes it up, or " + REPAIR
+    else:
+        what, step = f"{ended}, and no live model waits for the task", f"headrace gc --yes ends it, or {REPAIR}"
+    return Problem(Finding("lease", f"task {row.id}, worker {row.worker}", what, step), BadLease(row.id))
+
+
+def rebuild_file(warehouse: Warehouse, file: int) -> None:
+    """Make coverage and counts of a file again from its memos."""
+
+    def rebuild(connection: Connection) -> None:
+        for stored in load_files(connection, [file]):
+            right = right_coverage(Contents(connection), stored)
+            connection.execute(delete(schema.coverage).where(schema.coverage.c.file == file))
+            cover(connection, {(file, content): held for content, held in right.items()})
+            count_live_bytes(connection, [file], warehouse.clock())
+
+    warehouse.catalog.run(rebuild, idempotent=True)
+
+
+def repair_fragment(warehouse: Warehouse, key: str) -> None:
+    """Let a memo refer to the fragment it was computed from, as far as coverage tells; evict it if nothing does.
+
+    It is not queued: with a wrong fragment, wrong values would be computed under its key. The next submission queues it.
+    """
+    of, now = schema.memos.c, warehouse.clock()
+
+    def correct(connection: Connection) -> None:
+        row = connection.execute(select(of.file, of.fingerprint).where(of.memo_key == key)).one()
+        for file in load_files(connection, [row.file]):
+            memo = next(one for one in file.memos if one.key == key)
+            where = [content for content, held in file.coverage.items() if memo.fingerprint in held]
+            right = _row_of(Contents(connection), memo, where)
+            if right is None:
+                evict_memos(connection, {key: memo.fingerprint}, {file.id: {memo.fingerprint}}, "of no fragment", now)
+            else:
+                connection.execute(update(schema.memos).where(of.memo_key == key).values(fragment=right))
+
+    warehouse.catalog.run(correct, idempotent=True)
+
+
+def _row_of(contents: Contents, memo: StoredMemo, where: Sequence[str]) -> int | None:
+    for content in where:
+        for row, fragment in contents.fragments(content).items():
+            if memo.is_of(fragment) and content_of(fragment, memo.columns) == content:
+                return row
+    return None
+
+
+def repair_lease(warehouse: Warehouse, task: int) -> None:
+    """End the lease of a task, unless its worker, or another one, has it again by now."""
+    now, lease_secs = warehouse.clock(), warehouse.config.lease_secs
+    warehouse.catalog.run(lambda connection: expire_task(connection, task, now, lease_secs), idempotent=True)

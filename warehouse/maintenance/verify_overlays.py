@@ -1,0 +1,108 @@
+"""Whether the files that changes of tables brought hold what the catalog says: overlaid columns, deletion vectors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+from sqlalchemy import Connection, select
+
+from warehouse.catalog import schema
+from warehouse.errors import MemoDamaged
+from warehouse.files.arrow_file import read_arrow_columns
+from warehouse.maintenance.findings import Finding, FindingKind, Problem
+from warehouse.storage.storage import Storage
+from warehouse.tables.manifests import DELETED
+
+#: Of every column of a file, by path.
+_Checksums = Mapping[str, Mapping[str, str]]
+
+_RESTORE = "restore the file from a backup, or make the change again"
+_REPORT = "report it: the catalog contradicts itself"
+
+
+@dataclass(frozen=True)
+class OverlayFile:
+    """A file as the catalog has it: the checksum of each column, its rows, how many events it retracts (None: it holds no
+    deletion vector that a manifest names), its bytes.
+    """
+
+    path: str
+    checksums: Mapping[str, str]
+    rows: int
+    size_bytes: int
+    deleted_rows: int | None
+
+
+def load_overlays(connection: Connection) -> tuple[list[OverlayFile], list[Problem]]:
+    """Every overlay file, and what fragments and manifests name that is not among them."""
+    rows = connection.execute(select(schema.overlays).order_by(schema.overlays.c.path)).all()
+    checksums: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    sizes: defaultdict[str, int] = defaultdict(int)
+    counts: dict[str, int] = {}
+    for row in rows:
+        checksums[row.path][row.column_name] = row.checksum
+        sizes[row.path] += row.size_bytes
+        counts[row.path] = row.rows
+    deleted, problems = _deletions(connection, checksums)
+    problems += _unknown_columns(connection, checksums)
+    files = [
+        OverlayFile(path, columns, counts[path], sizes[path], deleted.get(path)) for path, columns in checksums.items()
+    ]
+    return files, problems
+
+
+def _deletions(connection: Connection, known: _Checksums) -> tuple[dict[str, int], list[Problem]]:
+    """How many events each named deletion vector retracts, and those that no row of ``overlays`` knows."""
+    of = schema.manifest_fragments.c
+    named: dict[str, int] = {}
+    problems = []
+    query = select(of.deletions, of.deletions_checksum, of.deleted_rows).where(of.deletions.is_not(None)).distinct()
+    for path, checksum, rows in connection.execute(query):
+        if known.get(path, {}).get(DELETED) == checksum:
+            named[path] = rows
+        else:
+            problems.append(_problem(path, "a manifest names a deletion vector that no change brought", _REPORT))
+    return named, problems
+
+
+def _unknown_columns(connection: Connection, known: _Checksums) -> list[Problem]:
+    # A fragment of a table that was dropped keeps no path.
+    of = schema.fragments.c
+    problems = []
+    query = select(of.id, of.digests, of.overlays).where(of.overlays.is_not(None))
+    for row in connection.execute(query):
+        for column, path in row.overlays.items():
+            if path and known.get(path, {}).get(column) != row.digests.get(column):
+                what = f"fragment {row.id} names column {column}, which no change brought so"
+                problems.append(_problem(path, what, _REPORT))
+    return problems
+
+
+def check_overlay(storage: Storage, file: OverlayFile) -> list[Problem]:
+    """What is wrong with the bytes of an overlay file: one problem for each column."""
+    if not storage.exists(file.path):
+        return [_problem(file.path, "the file is not there", _RESTORE, "missing file")]
+    problems = []
+    for column, checksum in sorted(file.checksums.items()):
+        where = f"{file.path}, column {column}"
+        try:
+            array = read_arrow_columns(storage, file.path, {column: checksum})[column]
+        except MemoDamaged as error:
+            what = error.what if error.value is None else f"{error.what}: {error.value}"
+            problems.append(_problem(where, what, _RESTORE))
+            continue
+        if len(array) != file.rows:
+            problems.append(_problem(where, f"it has {len(array)} rows, the catalog says {file.rows}", _RESTORE))
+        elif column == DELETED and file.deleted_rows is not None:
+            retracted = pc.sum(array).as_py() or 0
+            if retracted != file.deleted_rows:
+                what = f"it retracts {retracted} events, the manifest says {file.deleted_rows}"
+                problems.append(_problem(where, what, _REPORT))
+    return problems
+
+
+def _problem(where: str, what: str, step: str, kind: FindingKind = "overlay") -> Problem:
+    return Problem(Finding(kind, where, what, step))

@@ -1,0 +1,116 @@
+"""One decision of the matching frontend, as a person reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from warehouse.matching.causes import Cause
+from warehouse.matching.match import Action as MatchAction
+from warehouse.matching.match import Match
+from warehouse.models.models import StoredInput
+from warehouse.solution.parts import Action
+from warehouse.tables.table import Fragment
+
+ReasonCode = Literal[
+    "ready", "raw", "never_seen", "operator_version", "data_changed", "evicted", "pending", "running", "failed",
+    "dropped", "not_kept",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What one input adds to the cheapest plan over one fragment, by how it is obtained: CPU seconds over the horizon.
+
+    Infinite where it cannot be obtained so. ``requests``: how often it is expected to be asked for, this time included.
+    """
+
+    load_secs: float
+    compute_secs: float
+    keep_secs: float
+    requests: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided about one input over one fragment.
+
+    ``hit``: nothing has to be computed for it (a ready memo, or a raw column). ``state`` is the memo's: ``PENDING``,
+    ``RUNNING``, ``READY``, ``FAILED``, ``DROPPED``, ``EVICTED``, or ``""`` where there is none. ``reason_code`` is ``pending`` when
+    another model queued it; for what this model queued itself it is the cause of the miss. ``action``: how a read solution
+    obtains it now, at the least cost; ``costs`` are filled in where they are asked for.
+    """
+
+    input: str
+    fingerprint: str
+    partition: str
+    fragment_id: str
+    rows: int
+    hit: bool
+    state: str
+    reason_code: ReasonCode
+    reason: str
+    action: Action = "compute"
+    costs: Costs | None = None
+
+
+def raw_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decision:
+    """A raw column is read as it stands: nothing is memoized."""
+    return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, True, "", "raw",
+                    "a raw column, read as it is stored", "raw")  # fmt: skip
+
+
+def ready_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decision:
+    """Its memo can be loaded."""
+    return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, True, "READY", "ready",
+                    "memoized")  # fmt: skip
+
+
+def unkept_decision(item: StoredInput, partition: str, fragment: Fragment, policy: str) -> Decision:
+    """The policy keeps no memo of it."""
+    return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, False, "", "not_kept",
+                    _NOT_KEPT.get(policy, f"policy {policy} keeps no memo of it"))  # fmt: skip
+
+
+_NOT_KEPT = {
+    "adaptive": "not kept: computing it, or parts of it, whenever it is read costs less than storing it",
+    "none": "not kept: the policy is none",
+}
+
+
+def match_decision(item: StoredInput, found: Match, cause: Cause | None, mine: frozenset[int]) -> Decision:
+    """The decision behind a match; ``cause`` for what is missing, ``mine`` the rows of this model's versions."""
+    code, reason = _reason(found, cause, mine)
+    placed = found.wanted.placed
+    state = found.record.state if found.record else ""
+    return Decision(item.name, item.fingerprint, placed.partition, placed.fragment.fragment_id, placed.fragment.rows,
+                    found.action is MatchAction.LOAD, str(state), code, reason)  # fmt: skip
+
+
+_LATER: dict[str, tuple[ReasonCode, str]] = {"RUNNING": ("running", "being computed"), "PENDING": ("pending", "queued")}
+
+
+def _reason(found: Match, cause: Cause | None, mine: frozenset[int]) -> tuple[ReasonCode, str]:
+    record = found.record
+    if found.action is MatchAction.LOAD:
+        return "ready", "memoized"
+    if cause is not None:
+        return cause.code, cause.text
+    if record is None:
+        return "pending", "queued already: another input, or another copy of this data, needs the same values"
+    if found.action is MatchAction.QUARANTINED:
+        moment = datetime.fromtimestamp(record.changed_at, UTC)
+        return "failed", f"failed on {moment:%Y-%m-%d} and was taken out of the queue: {record.cause}"
+    if found.action is MatchAction.DROPPED:
+        moment = datetime.fromtimestamp(record.changed_at, UTC)
+        return "dropped", f"dropped on {moment:%Y-%m-%d} {record.cause}; headrace tasks retry brings it back"
+    code, text = _LATER[record.state]
+    if record.queued_by in mine and code == "pending":
+        return _own_code(record.cause_code), f"{record.cause}; queued"
+    return code, f"{text} already for another model ({record.cause})" if record.queued_by not in mine else text
+
+
+def _own_code(code: str) -> ReasonCode:
+    known: tuple[ReasonCode, ...] = ("never_seen", "operator_version", "data_changed", "evicted")
+    return next((one for one in known if one == code), "pending")

@@ -1,0 +1,289 @@
+"""What submitting models would do. Reads only: nothing is written, queued or noted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from transforms.analysis.full_pass import is_resolved
+from transforms.analysis.target import Target
+from transforms.comparison.difference import difference
+from transforms.errors import InputError
+from transforms.expressions.model import Model
+from transforms.graphs.graph import component_document
+from warehouse.costs.work_estimates import load_estimates
+from warehouse.matching.causes import find_causes
+from warehouse.matching.decision import Decision
+from warehouse.matching.explain import decisions_of, versions_of
+from warehouse.matching.match import Action, Match
+from warehouse.matching.plan_context import KeepDecision, Market
+from warehouse.matching.submit import blocks, check_client, check_model, model_digest, settings_changed
+from warehouse.matching.survey import Counts, Survey, count_inputs, survey
+from warehouse.memos.coverage import find_coverage
+from warehouse.models.analyses import Resolution, resolve_components
+from warehouse.models.merged_graph import MergedGraph
+from warehouse.models.models import ModelRecord, StoredInput, find_model, stored_inputs
+from warehouse.models.pinned_analyses import UsedAnalysis, pinned_analyses
+from warehouse.planning.policy import policy_named
+from warehouse.tables.manifests import current_fragments, get_table
+from warehouse.tables.table import Table
+from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class PlannedInput:
+    """One input: what becomes of its pairs with fragments, and why.
+
+    Attributes:
+        name: the input's name.
+        counts: its pairs, as a submission counts them.
+        changes: what differs from the previous version's input of this name; empty where nothing does.
+        reasons: why, each with how many fragments it holds for.
+    """
+
+    name: str
+    counts: Counts
+    changes: tuple[str, ...]
+    reasons: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class PlannedWork:
+    """What would be queued: tasks, the rows that they read, seconds of one core and bytes of memos, both estimated."""
+
+    tasks: int = 0
+    rows: int = 0
+    secs: float = 0.0
+    memo_bytes: float = 0.0
+
+    def __add__(self, other: PlannedWork) -> PlannedWork:
+        return PlannedWork(
+            self.tasks + other.tasks,
+            self.rows + other.rows,
+            self.secs + other.secs,
+            self.memo_bytes + other.memo_bytes,
+        )
+
+
+@dataclass(frozen=True)
+class PlannedSubmission:
+    """What submitting one model would do.
+
+    Attributes:
+        version: the version that the model would have, or keeps if it is ``unchanged``.
+        changes: what else differs from the previous version: settings, label, table, inputs that are gone.
+        inputs: those that can be matched; without those that ``missing_analyses`` stand in the way of.
+        missing_analyses: full passes to be made first; with any, submitting is refused.
+        pinned: analyses that the model keeps although their ranges hold other data now.
+        work: what would be queued, subgraphs that the policy keeps included.
+    """
+
+    model: str
+    version: int
+    client: str
+    table: str
+    policy: str
+    unchanged: bool
+    changes: tuple[str, ...]
+    inputs: tuple[PlannedInput, ...]
+    missing_analyses: tuple[str, ...]
+    pinned: tuple[str, ...]
+    work: PlannedWork
+
+
+def plan_submissions(
+    warehouse: Warehouse, models: Sequence[Model], *, table: str | None = None, policy: str | None = None
+) -> tuple[PlannedSubmission, ...]:
+    """What submitting the models one after the other would do, and raise what it would raise, but for missing analyses.
+
+    What an earlier one of them would queue is queued already for those that follow.
+    """
+    if policy is not None:
+        policy_named(policy)
+    queued: set[str] = set()
+    return tuple(_plan(warehouse, model, table or model.table, policy, queued) for model in models)
+
+
+def _plan(
+    warehouse: Warehouse, model: Model, name: str | None, policy: str | None, queued: set[str]
+) -> PlannedSubmission:
+    if not name:
+        raise InputError("the model names no table", where=f"model {model.name}",
+                         next_step="Model(..., table=NAME), or submit it with --table NAME")  # fmt: skip
+    if not model.inputs:
+        raise InputError("a model has at least one input", where=f"model {model.name}",
+                         next_step='model.input("name", expression)')  # fmt: skip
+    with warehouse.catalog.read() as connection:
+        check_model(model, get_table(connection, name))
+    resolution = resolution_of(warehouse, model, name)
+    inputs = [
+        StoredInput(key, root.identity, root) for key, root in resolution.components.items() if is_resolved([root])
+    ]
+    missing = tuple(one.describe() for one in resolution.missing)
+    pinned = tuple(_outdated(one) for one in resolution.used if not one.is_current)
+    with warehouse.catalog.read() as connection:
+        known = get_table(connection, name)
+        before = find_model(connection, model.name)
+        check_client(before, model)
+        record, unchanged = _record(model, known, before, policy, inputs, complete=not missing)
+        found = _match(connection, warehouse, known, record, inputs, queued)
+        earlier = {} if before is None else {one.name: one for one in stored_inputs(connection, before.id)}
+    planned = (
+        PlannedInput(
+            item.name, found.counts[item.name], _input_changes(item, earlier, before), found.reasons(item.name)
+        )
+        for item in inputs
+    )
+    changes = (*settings_changed(before, record), *_model_changes(model, known, before, earlier))
+    return PlannedSubmission(model.name, record.version, model.client, known.name, record.policy, unchanged, changes,
+                             tuple(planned), missing, pinned, found.work)  # fmt: skip
+
+
+def resolution_of(warehouse: Warehouse, model: Model, table: str) -> Resolution:
+    """The model's inputs with what submitting would put in place of full passes, as far as they were made."""
+    components = {item.name: item.component for item in model.inputs.values()}
+    if is_resolved(components.values()):
+        return Resolution(components, ())
+    with warehouse.catalog.read() as connection:
+        pinned = pinned_analyses(connection, model.name)
+    return resolve_components(warehouse, components, table, pinned)
+
+
+def _outdated(one: UsedAnalysis) -> str:
+    return (f"{one.operator}({one.expression}) over {one.over}: {one.rows:,} events were analyzed, "
+            f"{one.rows_now or 0:,} are there now")  # fmt: skip
+
+
+def _record(
+    model: Model,
+    table: Table,
+    before: ModelRecord | None,
+    policy: str | None,
+    inputs: Sequence[StoredInput],
+    *,
+    complete: bool,
+) -> tuple[ModelRecord, bool]:
+    """The record that a submission would write, and whether the newest version is it already."""
+    resolved = model.without_inputs()
+    for item in inputs:
+        resolved.inputs[item.name] = replace(
+            model.inputs[item.name], component=item.component, fingerprint=item.fingerprint
+        )
+    identity = model_digest(resolved, table.name)
+    unchanged = complete and before is not None and before.digest == identity
+    version = before.version + (not unchanged) if before else 1
+    record = ModelRecord(
+        id=before.id if before and unchanged else 0, name=model.name, version=version, client=model.client,
+        priority=model.priority, label=model.label, table=table.name, table_version=table.version, digest=identity,
+        live=True, submitted_at=0.0, policy=policy or (before.policy if before else "all"), target=model.target)  # fmt: skip
+    return record, unchanged
+
+
+class _Found:
+    """What matching found, block by block of fragments."""
+
+    def __init__(self, inputs: Sequence[StoredInput]) -> None:
+        self.counts = {item.name: Counts() for item in inputs}
+        self.work = PlannedWork()
+        self._reasons = {item.name: Counter[str]() for item in inputs}
+
+    def add(self, counts: Mapping[str, Counts], decisions: Sequence[Decision], work: PlannedWork) -> None:
+        """Count a block in."""
+        for name, more in counts.items():
+            self.counts[name] += more
+        for one in decisions:
+            self._reasons[one.input][one.reason] += 1
+        self.work += work
+
+    def reasons(self, name: str) -> tuple[tuple[str, int], ...]:
+        """Why, the most frequent reason first."""
+        return tuple(self._reasons[name].most_common())
+
+
+def _match(
+    connection: Connection,
+    warehouse: Warehouse,
+    table: Table,
+    record: ModelRecord,
+    inputs: Sequence[StoredInput],
+    queued: set[str],
+) -> _Found:
+    """Match the model as submitting does; ``queued`` are the memos that earlier ones would queue, and grows."""
+    found = _Found(inputs)
+    if not inputs:
+        return found
+    fragments = current_fragments(connection, table.name)
+    graph = MergedGraph(tuple(item.component for item in inputs))
+    market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
+    coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
+    keeps: KeepDecision = market.keeps(record)(graph)
+    decide: Callable[[MergedGraph], KeepDecision] = lambda _: keeps  # noqa: E731
+    mine = versions_of(connection, record.name)
+    for first, last in blocks(len(fragments), len(inputs)):
+        part = coverage.part(first, last)
+        here = survey(connection, inputs, fragments[first:last], decide, graph=graph, coverage=part)
+        here = _without(here, queued)
+        new = [one for one in here.all_matches if one.action is Action.QUEUE]
+        queued |= {one.wanted.memo_key for one in new}
+        causes = find_causes(connection, table.name, new, graph.operations, here.rows)
+        decisions = [decision for _, decision in decisions_of(here, causes, mine, record.policy)]
+        found.add(count_inputs(here), decisions, _work(connection, graph, new))
+    return found
+
+
+def _without(found: Survey, queued: set[str]) -> Survey:
+    """The survey as it is once those memos are queued."""
+
+    def after(one: Match) -> Match:
+        is_waiting = one.action is Action.QUEUE and one.wanted.memo_key in queued
+        return replace(one, action=Action.WAIT, record=None) if is_waiting else one
+
+    matches = {name: {at: after(one) for at, one in places.items()} for name, places in found.matches.items()}
+    return replace(found, matches=matches)
+
+
+def _work(connection: Connection, graph: MergedGraph, new: Sequence[Match]) -> PlannedWork:
+    documents = {one: component_document(graph.operations[one]) for one in {each.wanted.fingerprint for each in new}}
+    estimates = load_estimates(connection, documents)
+    work = PlannedWork()
+    for one in new:
+        rows, estimate = one.wanted.placed.fragment.rows, estimates[one.wanted.fingerprint]
+        work += PlannedWork(1, rows, estimate.secs(rows), estimate.row_bytes * rows)
+    return work
+
+
+def _input_changes(
+    item: StoredInput, earlier: Mapping[str, StoredInput], before: ModelRecord | None
+) -> tuple[str, ...]:
+    if before is None:
+        return ()
+    if item.name not in earlier:
+        return ("new",)
+    return difference(earlier[item.name].component, item.component).sentences
+
+
+def _task_text(target: Target) -> str:
+    return f"{target.kind}, {target.classes} classes" if target.classes else target.kind
+
+
+def _model_changes(
+    model: Model, table: Table, before: ModelRecord | None, earlier: Mapping[str, StoredInput]
+) -> tuple[str, ...]:
+    """What differs from the previous version besides settings and the inputs' expressions."""
+    if before is None:
+        return ()
+    pairs = (
+        ("label", before.label, model.label),
+        ("task", _task_text(before.target), _task_text(model.target)),
+        ("table", before.table, table.name),
+    )
+    changes = [f"{what}: {old} -> {new}" for what, old, new in pairs if old != new]
+    gone = [name for name in earlier if name not in model.inputs]
+    changes += [f"input {name} is gone" for name in gone]
+    kept = [name for name in model.inputs if name in earlier]
+    if kept != [name for name in earlier if name in model.inputs]:
+        changes.append("the inputs stand in another order")
+    return tuple(changes)

@@ -1,0 +1,149 @@
+"""Queue the memos that a model needs and the catalog lacks. Inside the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.matching.causes import Cause, find_causes
+from warehouse.matching.match import AWAITED, Action, Match
+from warehouse.matching.survey import Counts, Survey
+from warehouse.memos.coverage import cover
+from warehouse.memos.memos import requeue_tasks
+from warehouse.memos.pending_aliases import await_contents
+from warehouse.models.merged_graph import MergedGraph
+from warehouse.models.models import ModelRecord, write_components
+from warehouse.scheduling.task_states import MemoState, TaskState
+from warehouse.tables.manifests import fragments_by_row, standing_rows
+from warehouse.tables.table import content_of
+
+
+def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now: float) -> set[str]:
+    """Queue what is missing and note what is ready under another content. Returns the memos the model waits for."""
+    matches = found.all_matches
+    missing = [one for one in matches if one.action is Action.QUEUE]
+    subgraphs = {one.wanted.fingerprint for one in missing} - found.graph.components.keys()
+    write_components(connection, {name: found.graph.operations[name] for name in sorted(subgraphs)}, now)
+    causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
+    _write_memos(connection, model, missing, causes, now)
+    _cover_again(connection, found.graph, [one for one in matches if one.action is Action.LOAD])
+    _await_elsewhere(connection, found.graph.columns_of, matches)
+    _move_to_current(connection, model.table, matches, found.rows)
+    return {one.wanted.memo_key for one in matches if one.action in (Action.QUEUE, *AWAITED)}
+
+
+def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[Match]) -> None:
+    """A memo that is ready under another content (a column that it does not read changed) is found at once from now on."""
+    places: dict[tuple[int, str], set[str]] = {}
+    for one in ready:
+        assert one.record is not None
+        assert one.record.file is not None
+        columns = graph.columns_of[one.wanted.fingerprint]
+        place = (one.record.file, content_of(one.wanted.placed.fragment, columns))
+        places.setdefault(place, set()).add(one.wanted.fingerprint)
+    if places:
+        cover(connection, places)
+
+
+def _await_elsewhere(connection: Connection, columns: Mapping[str, Sequence[str]], matches: Sequence[Match]) -> None:
+    """Note every content that waits for a memo which is computed from another one; ``columns`` are those components read."""
+
+    def content(one: Match) -> str:
+        return content_of(one.wanted.placed.fragment, columns[one.wanted.fingerprint])
+
+    queued = {one.wanted.memo_key: one for one in matches if one.action is Action.QUEUE}
+    waiting = [one for one in matches if one.action in AWAITED and not _is_its_own(one)]
+    rows = {one.record.fragment for one in waiting if one.record is not None}
+    sources = fragments_by_row(connection, rows) if rows else {}
+    noted = set()
+    for one in waiting:
+        key, here = one.wanted.memo_key, content(one)
+        if key in queued:
+            known = content(queued[key])
+        else:
+            assert one.record is not None  # nobody queued it now
+            known = content_of(sources[one.record.fragment], columns[one.wanted.fingerprint])
+        if here != known:
+            noted.add((key, here))
+    await_contents(connection, noted)
+
+
+def _is_its_own(one: Match) -> bool:
+    """Whether the memo is computed from the fragment that waits for it."""
+    return one.record is not None and one.record.fragment == one.wanted.placed.row
+
+
+def _write_memos(
+    connection: Connection, model: ModelRecord, missing: Sequence[Match], causes: Mapping[str, Cause], now: float
+) -> None:
+    """Memos and tasks for what is missing: new rows, or the rows of evicted memos brought back."""
+    new = [one.wanted for one in missing if one.record is None]
+    insert_absent(connection, schema.memos, (
+        {"memo_key": item.memo_key, "fingerprint": item.fingerprint, "fragment": item.placed.row,
+         "state": MemoState.PENDING, "created_at": now, "changed_at": now,
+         "queued_by": model.id, "cause_code": causes[item.memo_key].code, "cause": causes[item.memo_key].text}
+        for item in new
+    ))  # fmt: skip
+    insert_absent(connection, schema.tasks, (
+        {"memo_key": item.memo_key, "table_name": model.table, "partition": item.placed.partition,
+         "state": TaskState.QUEUED, "fence": 0, "attempts": 0, "not_before": 0.0, "created_at": now, "changed_at": now}
+        for item in new
+    ))  # fmt: skip
+    back = [one.wanted for one in missing if one.record is not None]
+    if back:
+        of = schema.memos.c
+        connection.execute(
+            update(schema.memos)
+            .where(of.memo_key == bindparam("key"), of.state == MemoState.EVICTED)
+            .values(state=MemoState.PENDING, changed_at=now, queued_by=model.id, fragment=bindparam("row"),
+                    cause_code=bindparam("code"), cause=bindparam("text")),
+            [{"key": item.memo_key, "row": item.placed.row, "code": causes[item.memo_key].code,
+              "text": causes[item.memo_key].text} for item in back],
+        )  # fmt: skip
+        requeue_tasks(connection, [item.memo_key for item in back], now)
+
+
+def replace_waits(connection: Connection, model: int, awaited: set[str]) -> None:
+    """The model waits for exactly these memos; what it no longer needs (replaced data) is not waited for."""
+    of = schema.waits.c
+    before = set(connection.execute(select(of.memo_key).where(of.model == model)).scalars())
+    for chunk in chunks(sorted(before - awaited)):
+        connection.execute(delete(schema.waits).where(of.model == model, one_of(connection, of.memo_key, chunk)))
+    insert_absent(connection, schema.waits, ({"memo_key": key, "model": model} for key in sorted(awaited - before)))
+
+
+def _move_to_current(connection: Connection, table: str, matches: Sequence[Match], current: Set[int]) -> None:
+    """A memo that waits to be computed from a file that is gone is computed from a copy that is there, in ``table``."""
+    moved = [
+        one.wanted
+        for one in matches
+        if one.action in AWAITED and one.record is not None and one.record.fragment not in current
+    ]
+    if not moved:
+        return
+    pairs = [{"key": item.memo_key, "row": item.placed.row, "part": item.placed.partition} for item in moved]
+    still_there = standing_rows(connection, {one.record.fragment for one in matches if one.record})
+    kept = {one.wanted.memo_key for one in matches if one.record and one.record.fragment in still_there}
+    pairs = [pair for pair in pairs if pair["key"] not in kept]
+    if pairs:
+        of, tasks = schema.memos, schema.tasks
+        connection.execute(update(of).where(of.c.memo_key == bindparam("key")).values(fragment=bindparam("row")), pairs)
+        place = {"table_name": table, "partition": bindparam("part")}
+        connection.execute(update(tasks).where(tasks.c.memo_key == bindparam("key")).values(**place), pairs)
+
+
+def write_submission(
+    connection: Connection, model: ModelRecord, counts: Counts, *, unchanged: bool, now: float
+) -> None:
+    """Record how much of a submission was there already, and up to which version of its table the model was matched."""
+    connection.execute(
+        insert(schema.submissions).values(
+            model=model.id, submitted_at=now, unchanged=unchanged, hits=counts.hits, shared=counts.shared,
+            queued=counts.queued, failed=counts.failed)
+    )  # fmt: skip
+    connection.execute(
+        update(schema.models).where(schema.models.c.id == model.id).values(table_version=model.table_version)
+    )

@@ -1,0 +1,114 @@
+"""Build read solutions from the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import groupby
+
+from sqlalchemy import Connection
+
+from transforms.errors import NotFound
+from transforms.graphs.graph import component_document
+from warehouse.matching.plan_context import Market, Pricing
+from warehouse.memos.coverage import Coverage, CoveredFragment, find_coverage
+from warehouse.models.merged_graph import MergedGraph
+from warehouse.models.models import ModelRecord, StoredInput, get_model, stored_inputs
+from warehouse.planning.cheapest import Label
+from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
+from warehouse.solution.solution import ReadSolution
+from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
+from warehouse.tables.table import Table
+from warehouse.warehouse import Warehouse
+
+
+def read_solution(
+    warehouse: Warehouse,
+    model_name: str,
+    *,
+    version: int | None = None,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    table_version: int | None = None,
+) -> ReadSolution:
+    """The cheapest way to read a submitted model's inputs over the partitions that lie in ``[start, end)``.
+
+    ``version`` is the model's version, the newest by default; ``table_version`` the table's, as it stands now by default:
+    an older one is what its data was then. A partition belongs to the range when it starts in it. Raises
+    :class:`~warehouse.errors.UnknownModel`, and :class:`~transforms.errors.NotFound` for a version the table never had.
+    """
+    with warehouse.catalog.read() as connection:
+        model = get_model(connection, model_name, version)
+        table = _table_at(connection, model.table, table_version)
+        fragments = current_fragments(connection, model.table, start, end, at_version=table_version)
+        market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
+        return build_solution(market, model, stored_inputs(connection, model.id))
+
+
+def _table_at(connection: Connection, name: str, version: int | None) -> Table:
+    table = get_table(connection, name)
+    if version is not None and not 1 <= version <= table.version:
+        raise NotFound(f"table {name!r} has no such version", value=version, allowed=f"1 to {table.version}",
+                       next_step=f"headrace table history {name}")  # fmt: skip
+    return table if version is None else replace(table, version=version)
+
+
+def build_solution(market: Market, model: ModelRecord, inputs: Sequence[StoredInput]) -> ReadSolution:
+    """The cheapest way to read the inputs over the fragments: one plan for each pattern of what is ready."""
+    graph = MergedGraph(tuple(item.component for item in inputs))
+    coverage = find_coverage(market.connection, graph.columns(graph.operations), market.fragments)
+    pricing = Pricing(graph, market.costs(graph.nodes))
+    decided: dict[frozenset[str], tuple[Mapping[str, Label], float]] = {}
+    plans = []
+    for pattern in coverage.patterns:
+        ready = frozenset(pattern.slots)
+        if ready not in decided:
+            decided[ready] = pricing.reading(ready)
+        plans.append(_plan(inputs, graph, pattern.slots, *decided[ready]))
+    target = model.target
+    return ReadSolution(
+        model=model.name,
+        model_version=model.version,
+        table=model.table,
+        table_version=market.table.version,
+        label=model.label,
+        inputs=tuple(_solution_input(item) for item in inputs),
+        plans=tuple(plans),
+        partitions=_partitions(market.fragments, coverage),
+        label_component=None if target.component is None else component_document(target.component),
+        task=target.task,
+        classes=target.classes,
+    )
+
+
+def _plan(
+    inputs: Sequence[StoredInput],
+    graph: MergedGraph,
+    ready: Mapping[str, int],
+    labels: Mapping[str, Label],
+    secs_a_row: float,
+) -> ReadPlan:
+    actions: list[Action] = [
+        "raw" if item.is_raw else "load" if labels[item.fingerprint] is Label.LOAD else "compute" for item in inputs
+    ]
+    loads = {one: ready[one] for one in graph.operations if one in ready and labels[one] is Label.LOAD}
+    return ReadPlan(tuple(actions), loads, secs_a_row)
+
+
+def _partitions(fragments: Sequence[PlacedFragment], coverage: Coverage) -> tuple[SolutionPartition, ...]:
+    placed = zip(fragments, coverage.fragments, strict=True)
+    return tuple(_partition(list(group)) for _, group in groupby(placed, lambda pair: pair[0].partition))
+
+
+def _solution_input(item: StoredInput) -> SolutionInput:
+    return SolutionInput(item.name, item.fingerprint, item.component.type, component_document(item.component))
+
+
+def _partition(group: list[tuple[PlacedFragment, CoveredFragment]]) -> SolutionPartition:
+    first = group[0][0]
+    fragments = tuple(
+        SolutionFragment(**vars(placed.fragment), plan=covered.pattern, files=covered.files)
+        for placed, covered in group
+    )
+    return SolutionPartition(first.partition, first.start, first.end, first.partition_version, fragments)

@@ -1,0 +1,296 @@
+"""Which ready memos there are over a table, found by sets: one row a file and content, not one a memo.
+
+Workers write the memos of a fragment together, so that a year of hours of 500 inputs, four million memos, is some
+thousand files over a handful of column sets. A *pattern* says, for fragments that look alike, which component lies in
+which of a fragment's files; memory is that of the files. The rows are written by the transactions that make memos
+ready or evict them, so that they always say what ``memos`` says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, exists, func, insert, select, update
+
+from transforms.graphs.encoding import digest
+from warehouse.catalog import schema
+from warehouse.catalog.bulk import insert_rows
+from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.files.column_files import MemoRef, NewFile
+from warehouse.scheduling.task_states import MemoState
+from warehouse.tables.manifests import PlacedFragment
+from warehouse.tables.table import content_of
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """For fragments that look alike: the components that are ready, each with the position of its file."""
+
+    slots: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class CoveredFragment:
+    """What is ready over one fragment: a pattern, by number, and the files of its slots."""
+
+    pattern: int
+    files: tuple[MemoRef, ...]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What is ready of some components over some fragments, in their order."""
+
+    patterns: tuple[Pattern, ...]
+    fragments: tuple[CoveredFragment, ...]
+
+    def part(self, first: int, last: int) -> Coverage:
+        """That of the fragments from position ``first`` to before ``last``."""
+        return Coverage(self.patterns, self.fragments[first:last])
+
+    @property
+    def fragments_of_patterns(self) -> tuple[int, ...]:
+        """How many fragments look like each pattern."""
+        counted = Counter(covered.pattern for covered in self.fragments)
+        return tuple(counted[number] for number in range(len(self.patterns)))
+
+    def slots(self, position: int) -> Mapping[str, int]:
+        """The ready components of the fragment at ``position``, each with the position of its file."""
+        return self.patterns[self.fragments[position].pattern].slots
+
+
+#: Below this many fragments the database is asked for them alone.
+_FEW_CONTENTS = 500
+
+_File = tuple[int, MemoRef]  # its column set, and where it is
+
+
+def find_coverage(
+    connection: Connection, components: Mapping[str, Sequence[str]], fragments: Sequence[PlacedFragment]
+) -> Coverage:
+    """What is ready of ``components`` (fingerprint to the columns it reads) over ``fragments``.
+
+    Where several files hold a component, the one that holds the most of those that are wanted is taken.
+    """
+    members = _sets_of(connection, components)
+    grouped = _Grouped(components)
+    contents = {content for placed in fragments for content, _ in grouped.contents(placed)}
+    files = _files_of(connection, members, contents)
+    numbers: dict[tuple[tuple[int, tuple[int, ...]], ...], int] = {}
+    patterns: list[tuple[Pattern, tuple[tuple[int, int], ...]]] = []
+    covered = []
+    for placed in fragments:
+        here = [(group, files.get(content, ())) for content, group in grouped.contents(placed)]
+        signature = tuple((group, tuple(column_set for column_set, _ in held)) for group, held in here)
+        number = numbers.get(signature)
+        if number is None:
+            number = numbers[signature] = len(patterns)
+            patterns.append(_pattern(signature, grouped.groups, members))
+        by_group = dict(here)
+        refs = tuple(by_group[group][at][1] for group, at in patterns[number][1])
+        covered.append(CoveredFragment(number, refs))
+    return Coverage(tuple(pattern for pattern, _ in patterns), tuple(covered))
+
+
+class _Grouped:
+    """Components by what they see of a fragment's overlays; nearly always that is nothing, and one group."""
+
+    def __init__(self, components: Mapping[str, Sequence[str]]) -> None:
+        self._components = components
+        self.groups: list[tuple[str, ...]] = []
+        self._known: dict[frozenset[str], tuple[tuple[int, frozenset[str]], ...]] = {}
+
+    def contents(self, placed: PlacedFragment) -> list[tuple[str, int]]:
+        """The distinct contents that the components see of a fragment, each with the number of their group."""
+        overlaid = frozenset(overlay.column for overlay in placed.fragment.overlays)
+        if overlaid not in self._known:
+            self._known[overlaid] = self._split(overlaid)
+        return [(content_of(placed.fragment, seen), group) for group, seen in self._known[overlaid]]
+
+    def _split(self, overlaid: frozenset[str]) -> tuple[tuple[int, frozenset[str]], ...]:
+        by_seen: defaultdict[frozenset[str], list[str]] = defaultdict(list)
+        for fingerprint, columns in self._components.items():
+            by_seen[overlaid.intersection(columns)].append(fingerprint)
+        split = []
+        for seen, fingerprints in sorted(by_seen.items(), key=lambda item: sorted(item[0])):
+            split.append((len(self.groups), seen))
+            self.groups.append(tuple(fingerprints))
+        return tuple(split)
+
+
+def _sets_of(connection: Connection, fingerprints: Iterable[str]) -> dict[int, frozenset[str]]:
+    """The column sets that hold any of these components, each with those it holds."""
+    of = schema.set_members.c
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    for chunk in chunks(sorted(fingerprints)):
+        for number, fingerprint in connection.execute(
+            select(of.column_set, of.fingerprint).where(one_of(connection, of.fingerprint, chunk))
+        ):
+            found[number].add(fingerprint)
+    return {number: frozenset(held) for number, held in found.items()}
+
+
+def _files_of(
+    connection: Connection, members: Mapping[int, Collection[str]], contents: Collection[str]
+) -> dict[str, tuple[_File, ...]]:
+    """The files of these sets by content, the most useful first."""
+    of, files = schema.coverage.c, schema.memo_files.c
+    query = select(of.content, of.column_set, files.path, files.checksum).join(schema.memo_files, files.id == of.file)
+    few = len(contents) <= _FEW_CONTENTS
+    held: defaultdict[str, list[_File]] = defaultdict(list)
+    for chunk in chunks(sorted(members)):
+        narrowed = query.where(one_of(connection, of.column_set, chunk))
+        if few:
+            narrowed = narrowed.where(one_of(connection, of.content, sorted(contents)))
+        for content, number, path, checksum in connection.execute(narrowed):
+            if few or content in contents:
+                held[content].append((number, MemoRef(path, checksum)))
+    return {
+        content: tuple(sorted(listed, key=lambda file: (-len(members[file[0]]), file[0], file[1].path)))
+        for content, listed in held.items()
+    }
+
+
+def _pattern(
+    signature: tuple[tuple[int, tuple[int, ...]], ...],
+    groups: Sequence[Sequence[str]],
+    members: Mapping[int, Collection[str]],
+) -> tuple[Pattern, tuple[tuple[int, int], ...]]:
+    """The pattern, and for each of its slots the group and the position among that group's files."""
+    slots: dict[str, int] = {}
+    used: list[tuple[int, int]] = []
+    for group, sets in signature:
+        missing = set(groups[group])
+        for at, number in enumerate(sets):
+            here = missing.intersection(members[number])
+            if here:
+                slots.update(dict.fromkeys(sorted(here), len(used)))
+                used.append((group, at))
+                missing -= here
+    return Pattern(slots), tuple(used)
+
+
+def enter_files(connection: Connection, files: Collection[NewFile], now: float) -> dict[str, int]:
+    """Rows of ``memo_files`` by path, made where they are absent; their live bytes are counted by :func:`cover`."""
+    of = schema.memo_files.c
+    insert_absent(connection, schema.memo_files, (
+        {"path": file.path, "checksum": file.checksum, "rows": file.rows, "size_bytes": file.size_bytes,
+         "live_bytes": 0, "written_at": now}
+        for file in files
+    ))  # fmt: skip
+    ids: dict[str, int] = {}
+    for chunk in chunks(sorted({file.path for file in files})):
+        ids.update(
+            tuple(row) for row in connection.execute(select(of.path, of.id).where(one_of(connection, of.path, chunk)))
+        )
+    return ids
+
+
+def cover(connection: Connection, ready: Mapping[tuple[int, str], Collection[str]]) -> None:
+    """Note that files hold, for contents, these components besides what they were known to hold."""
+    of = schema.coverage.c
+    before = {(row.file, row.content): row.column_set for row in _rows_of(connection, {file for file, _ in ready})}
+    held = members_of(connection, {before[place] for place in ready if place in before})
+    after = {
+        place: frozenset(fingerprints) | (held[before[place]] if place in before else frozenset())
+        for place, fingerprints in ready.items()
+    }
+    sets = intern_sets(connection, set(after.values()))
+    new = []
+    for (file, content), fingerprints in after.items():
+        if (file, content) not in before:
+            new.append({"file": file, "content": content, "column_set": sets[fingerprints]})
+        elif before[file, content] != sets[fingerprints]:
+            place = (of.file == file, of.content == content)
+            connection.execute(update(schema.coverage).where(*place).values(column_set=sets[fingerprints]))
+    insert_rows(connection, schema.coverage, new)
+
+
+def uncover(connection: Connection, gone: Mapping[int, Collection[str]], now: float) -> tuple[int, ...]:
+    """Note that files no longer hold these components; call it once their memos are no longer READY.
+
+    Files in which nothing is left are condemned. Returns the rows of those.
+    """
+    of = schema.coverage.c
+    changes: defaultdict[tuple[int, frozenset[str]], set[int]] = defaultdict(set)
+    for row in _rows_of(connection, gone):
+        changes[row.column_set, frozenset(gone[row.file])].add(row.file)
+    held = members_of(connection, {column_set for column_set, _ in changes})
+    left = {change: held[change[0]] - change[1] for change in changes}
+    sets = intern_sets(connection, {fingerprints for fingerprints in left.values() if fingerprints})
+    for change, files in changes.items():
+        for chunk in chunks(sorted(files)):
+            rows = (of.column_set == change[0], one_of(connection, of.file, chunk))
+            if left[change]:
+                values = {"column_set": sets[left[change]]}
+                connection.execute(update(schema.coverage).where(*rows).values(**values))
+            else:
+                connection.execute(delete(schema.coverage).where(*rows))
+    return count_live_bytes(connection, gone, now)
+
+
+def count_live_bytes(connection: Connection, files: Collection[int], now: float) -> tuple[int, ...]:
+    """Count what ready memos take of these files, and condemn those of which nothing is taken; returns the latter.
+
+    A file whose first memos went before its last ones were committed, under one lease, is taken back.
+    """
+    of, memos = schema.memo_files.c, schema.memos.c
+    taken = (
+        select(func.coalesce(func.sum(memos.size_bytes), 0))
+        .where(memos.file == of.id, memos.state == MemoState.READY)
+        .scalar_subquery()
+    )
+    named = exists().where(memos.file == of.id, memos.state == MemoState.READY)
+    condemned: list[int] = []
+    for chunk in chunks(sorted(files)):
+        connection.execute(update(schema.memo_files).where(one_of(connection, of.id, chunk)).values(live_bytes=taken))
+        taken_back = (one_of(connection, of.id, chunk), of.condemned_at.is_not(None), named)
+        connection.execute(update(schema.memo_files).where(*taken_back).values(condemned_at=None))
+        unnamed = (one_of(connection, of.id, chunk), of.condemned_at.is_(None), ~named)
+        condemned += connection.execute(select(of.id).where(*unnamed)).scalars()
+        connection.execute(update(schema.memo_files).where(*unnamed).values(condemned_at=now))
+    return tuple(condemned)
+
+
+def _rows_of(connection: Connection, files: Collection[int]) -> list[Any]:
+    of = schema.coverage.c
+    rows: list[Any] = []
+    for chunk in chunks(sorted(files)):
+        rows += connection.execute(
+            select(of.file, of.content, of.column_set).where(one_of(connection, of.file, chunk))
+        ).all()
+    return rows
+
+
+def members_of(connection: Connection, sets: Collection[int]) -> dict[int, frozenset[str]]:
+    """The components of column sets."""
+    of = schema.set_members.c
+    found: dict[int, set[str]] = {number: set() for number in sets}
+    for chunk in chunks(sorted(sets)):
+        for number, fingerprint in connection.execute(
+            select(of.column_set, of.fingerprint).where(one_of(connection, of.column_set, chunk))
+        ):
+            found[number].add(fingerprint)
+    return {number: frozenset(held) for number, held in found.items()}
+
+
+def intern_sets(connection: Connection, sets: Collection[frozenset[str]]) -> dict[frozenset[str], int]:
+    """The rows of ``column_sets`` for these sets of fingerprints, made where they are absent."""
+    of = schema.column_sets.c
+    by_digest = {digest(sorted(held)): held for held in sets}
+    known: dict[str, int] = {}
+    for chunk in chunks(sorted(by_digest)):
+        known.update(
+            tuple(row)
+            for row in connection.execute(select(of.digest, of.id).where(one_of(connection, of.digest, chunk)))
+        )
+    for identity in sorted(by_digest.keys() - known.keys()):
+        number = connection.execute(insert(schema.column_sets).values(digest=identity).returning(of.id)).scalar_one()
+        known[identity] = number
+        insert_rows(connection, schema.set_members, [
+            {"column_set": number, "fingerprint": fingerprint} for fingerprint in sorted(by_digest[identity])
+        ])  # fmt: skip
+    return {held: known[identity] for identity, held in by_digest.items()}

@@ -1,0 +1,235 @@
+"""Memos in the catalog: looking them up, and marking one whose bytes are bad."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.task_rows import allows, change_values
+from warehouse.errors import MemoDamaged
+from warehouse.memos.coverage import uncover
+from warehouse.memos.pending_aliases import await_contents, contents_of_memo
+from warehouse.planning.policy import Adaptive, KeepNone
+from warehouse.scheduling.task_states import MemoState, TaskEvent, requeue_change
+from warehouse.tables.manifests import added_columns, fragment_of
+from warehouse.tables.table import memo_key
+from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class MemoRecord:
+    """What the catalog knows of a memo. ``fragment`` is the row of the fragment it is, or will be, computed from."""
+
+    memo_key: str
+    fingerprint: str
+    fragment: int
+    state: MemoState
+    file: int | None = None
+    queued_by: int = 0
+    cause_code: str = ""
+    cause: str = ""
+    changed_at: float = 0.0
+    evicted_at: float | None = None
+    evicted_why: str = ""
+
+
+def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRecord]:
+    """The records of those keys that the catalog knows."""
+    of = schema.memos.c
+    query = select(of.memo_key, of.fingerprint, of.fragment, of.state, of.file, of.queued_by, of.cause_code, of.cause,
+                   of.changed_at, of.evicted_at, of.evicted_why)  # fmt: skip
+    found: dict[str, MemoRecord] = {}
+    for chunk in chunks(sorted(set(keys))):
+        for (
+            key,
+            fingerprint,
+            fragment,
+            state,
+            file,
+            queued_by,
+            code,
+            cause,
+            changed_at,
+            evicted_at,
+            why,
+        ) in connection.execute(query.where(one_of(connection, of.memo_key, chunk))):
+            found[key] = MemoRecord(key, fingerprint, fragment, _STATES[state], file, queued_by, code, cause, changed_at,
+                                    evicted_at, why or "")  # fmt: skip
+    return found
+
+
+#: By name. A catalog holds many memos, and the class itself takes its time to find a member.
+_STATES = {str(state): state for state in MemoState}
+
+
+def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
+    """Record that the bytes of a ready memo, in ``file`` as a solution named it, are missing or wrong.
+
+    If a live model keeps it, it is queued at once; otherwise it is evicted. Returns False, and changes nothing, if
+    the memo is not ready (another reader was first) or stands elsewhere by now: an older solution knows older files.
+    """
+    of, files, now = schema.memos.c, schema.memo_files.c, warehouse.clock()
+
+    def mark(connection: Connection) -> bool:
+        found = connection.execute(
+            select(of.fingerprint, of.file)
+            .join(schema.memo_files, files.id == of.file)
+            .where(of.memo_key == key, of.state == MemoState.READY, files.path == file)
+        ).first()
+        if found is None:
+            return False
+        contents = contents_of_memo(connection, found.file, found.fingerprint)
+        evict_memos(connection, {key: found.fingerprint}, {found.file: {found.fingerprint}}, f"damaged: {why}", now)
+        if requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now):
+            await_contents(connection, {(key, content) for content in contents})
+        return True
+
+    return warehouse.catalog.run(mark, idempotent=True)
+
+
+def evict_memos(
+    connection: Connection, memos: Mapping[str, str], files: Mapping[int, Collection[str]], why: str, now: float
+) -> tuple[int, ...]:
+    """Make ready memos (key to fingerprint), which lie in these files, tombstones; returns the files that are condemned."""
+    of = schema.memos.c
+    values = {"state": MemoState.EVICTED, "evicted_at": now, "evicted_why": why, "changed_at": now, "file": None}
+    for chunk in chunks(sorted(memos)):
+        connection.execute(update(schema.memos).where(one_of(connection, of.memo_key, chunk)).values(**values))
+    return uncover(connection, files, now)
+
+
+def damage_recorder(warehouse: Warehouse) -> Callable[[str, str, MemoDamaged], None]:
+    """What to pass as ``on_damage`` to :func:`warehouse.reading.reader.read_fragment` where the catalog is at hand."""
+
+    def record(key: str, file: str, error: MemoDamaged) -> None:
+        mark_damaged(warehouse, key, file, error.what)
+
+    return record
+
+
+def requeue_for_readers(connection: Connection, key: str, cause: str, now: float) -> bool:
+    """Queue an evicted memo again for the live models that keep it, if there are any; returns whether there are.
+
+    They are those over a table that holds the memo's content today, of which it is an input, or, where policies keep
+    parts of inputs, a part of one.
+    """
+    memos, models, inputs = schema.memos, schema.models.c, schema.model_inputs.c
+    within = schema.component_subgraphs.c
+    tables = {copy.table_name for copy in current_copies(connection, [key]).get(key, ())}
+    is_kept = or_(
+        and_(inputs.fingerprint == within.subgraph, models.policy != KeepNone.name), models.policy == Adaptive.name
+    )
+    readers = connection.execute(
+        select(models.id)
+        .join(schema.model_inputs, inputs.model == models.id)
+        .join(schema.component_subgraphs, within.fingerprint == inputs.fingerprint)
+        .join(memos, memos.c.fingerprint == within.subgraph)
+        .where(memos.c.memo_key == key, models.live.is_(True), models.table_name.in_(sorted(tables)), is_kept)
+        .distinct()
+    ).scalars()
+    waits = [{"memo_key": key, "model": model} for model in readers]
+    if waits:
+        requeue_tasks(connection, [key], now)
+        values = {"state": MemoState.PENDING, "cause_code": "evicted", "cause": cause}
+        connection.execute(update(memos).where(memos.c.memo_key == key).values(**values))
+        connection.execute(insert(schema.waits), waits)
+    return bool(waits)
+
+
+def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> None:
+    """Put finished tasks of these memos back into the queue with all their attempts, each over data that is there."""
+    of = schema.tasks.c
+    for chunk in chunks(sorted(set(keys))):
+        _move_to_current_copies(connection, chunk)
+        requeued = (one_of(connection, of.memo_key, chunk), allows(TaskEvent.REQUEUE))
+        # What a worker has is left as it is, and so is what is known of why it failed before.
+        connection.execute(delete(schema.failures).where(schema.failures.c.task.in_(select(of.id).where(*requeued))))
+        connection.execute(
+            update(schema.tasks).where(*requeued).values(change_values(requeue_change(), now) | {"error": None})
+        )
+
+
+def _move_to_current_copies(connection: Connection, keys: Sequence[str]) -> None:
+    """Point memos whose fragment is no part of a table any more at a current fragment of equal content, if there is one.
+
+    A file that was renamed, or registered in a second table, keeps its fragment's identity under another row; one that
+    was written again may hold the same in the columns that a memo reads.
+    """
+    memos, members, manifests = schema.memos.c, schema.manifest_fragments.c, schema.manifests.c
+    standing = (
+        select(members.fragment)
+        .join(schema.manifests, manifests.id == members.manifest)
+        .where(manifests.current.is_(True), members.fragment == memos.fragment)
+    )
+    lost = select(memos.memo_key).where(one_of(connection, memos.memo_key, keys), ~standing.exists())
+    for key, copies in current_copies(connection, connection.execute(lost).scalars().all()).items():
+        move_to_copy(connection, key, copies[0])
+
+
+def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]:
+    """The fragments of tables' current data over which memos have these very keys, as rows with their partitions.
+
+    They are looked for by the identity of the memo's fragment, in all tables, and where the memo was queued for.
+    """
+    memos, fragments, tasks = schema.memos.c, schema.fragments.c, schema.tasks.c
+    query = select(memos.memo_key, memos.fingerprint, fragments.fragment_id, tasks.table_name, tasks.partition)
+    query = query.join(schema.fragments, fragments.id == memos.fragment)
+    query = query.join(schema.tasks, tasks.memo_key == memos.memo_key)
+    wanted = connection.execute(query.where(one_of(connection, memos.memo_key, keys))).all()
+    members, manifests = schema.manifest_fragments.c, schema.manifests.c
+    current = (
+        select(schema.fragments, manifests.partition)
+        .join(schema.manifest_fragments, members.fragment == fragments.id)
+        .join(schema.manifests, manifests.id == members.manifest)
+        .where(manifests.current.is_(True))
+    )
+    found: dict[int, Any] = {}
+    identities = sorted({memo.fragment_id for memo in wanted})
+    for row in connection.execute(current.where(one_of(connection, fragments.fragment_id, identities))):
+        found[row.id] = row
+    for table in sorted({memo.table_name for memo in wanted}):
+        partitions = sorted({memo.partition for memo in wanted if memo.table_name == table})
+        here = (manifests.table_name == table, one_of(connection, manifests.partition, partitions))
+        found |= {row.id: row for row in connection.execute(current.where(*here))}
+    by_identity, by_place = defaultdict(list), defaultdict(list)
+    for _, row in sorted(found.items()):
+        by_identity[row.fragment_id].append(row)
+        by_place[row.table_name, row.partition].append(row)
+    columns = _columns_read(connection, {memo.fingerprint for memo in wanted})
+    added = {table: added_columns(connection, table) for table in {row.table_name for row in found.values()}}
+    digests = {number: fragment_of(row, added[row.table_name]).digests for number, row in found.items()}
+    copies: defaultdict[str, list[Any]] = defaultdict(list)
+    for memo in wanted:
+        read = columns[memo.fingerprint]
+        near = {row.id: row for row in (*by_identity[memo.fragment_id], *by_place[memo.table_name, memo.partition])}
+        for number, row in near.items():
+            held = digests[number]
+            # One file with and without overlays has one fragment_id: what this memo reads must be the same in both.
+            if held.keys() >= read and memo_key(memo.fingerprint, held, read) == memo.memo_key:
+                copies[memo.memo_key].append(row)
+    return dict(copies)
+
+
+def move_to_copy(connection: Connection, key: str, copy: Any) -> None:
+    """Let a memo and its task be those of a fragment that :func:`current_copies` found for it."""
+    memos, tasks = schema.memos, schema.tasks
+    connection.execute(update(memos).where(memos.c.memo_key == key).values(fragment=copy.id))
+    place = {"table_name": copy.table_name, "partition": copy.partition}
+    connection.execute(update(tasks).where(tasks.c.memo_key == key).values(**place))
+
+
+def _columns_read(connection: Connection, fingerprints: Iterable[str]) -> dict[str, set[str]]:
+    of = schema.component_columns.c
+    found: dict[str, set[str]] = {fingerprint: set() for fingerprint in fingerprints}
+    for chunk in chunks(sorted(found)):
+        for row in connection.execute(
+            select(of.fingerprint, of.column_name).where(one_of(connection, of.fingerprint, chunk))
+        ):
+            found[row.fingerprint].add(row.column_name)
+    return found

@@ -1,0 +1,1 @@
+"""Submitted models, their components and their pinned analyses."""

@@ -1,0 +1,175 @@
+"""Models and components in the catalog."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from transforms.analysis.target import Target, target_of
+from transforms.errors import nearest
+from transforms.graphs.graph import (
+    Node,
+    RawColumn,
+    component_document,
+    component_from_document,
+    operator_versions,
+    raw_columns,
+    shape_identity,
+)
+from transforms.graphs.subgraphs import subgraphs
+from transforms.render import expression_text
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.errors import UnknownModel
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """A submitted version of a model. ``live``: it is the newest of its name. ``submitted_at``: epoch seconds."""
+
+    id: int
+    name: str
+    version: int
+    client: str
+    priority: int
+    label: str
+    table: str
+    table_version: int
+    digest: str
+    live: bool
+    submitted_at: float
+    policy: str
+    target: Target
+
+
+@dataclass(frozen=True)
+class StoredInput:
+    """An input of a submitted model, by the component that feeds it."""
+
+    name: str
+    fingerprint: str
+    component: Node
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The raw columns it reads, by name."""
+        return tuple(column.name for column in raw_columns(self.component))
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the input is a column as it stands, which is never memoized."""
+        return isinstance(self.component, RawColumn)
+
+
+def find_model(connection: Connection, name: str, version: int | None = None) -> ModelRecord | None:
+    """The model's version, the newest by default, or None."""
+    query = select(schema.models).where(schema.models.c.name == name)
+    if version is not None:
+        query = query.where(schema.models.c.version == version)
+    row = connection.execute(query.order_by(schema.models.c.version.desc()).limit(1)).first()
+    return None if row is None else _record(row)
+
+
+def get_model(connection: Connection, name: str, version: int | None = None) -> ModelRecord:
+    """The model's version, the newest by default. Raises :class:`UnknownModel` with what there is."""
+    record = find_model(connection, name, version)
+    if record is not None:
+        return record
+    of = schema.models.c
+    if versions := connection.execute(select(of.version).where(of.name == name).order_by(of.version)).scalars().all():
+        raise UnknownModel(f"model {name!r} has no such version", value=version, allowed=", ".join(map(str, versions)))
+    known = set(connection.execute(select(of.name)).scalars())
+    raise UnknownModel("no such model", value=name, allowed=nearest(name, known),
+                       next_step="submit it: headrace model submit FILE")  # fmt: skip
+
+
+def all_models(connection: Connection, *, live: bool = False) -> tuple[ModelRecord, ...]:
+    """Every version of every model, or the newest of each, by name and version."""
+    query = select(schema.models).order_by(schema.models.c.name, schema.models.c.version)
+    if live:
+        query = query.where(schema.models.c.live.is_(True))
+    return tuple(_record(row) for row in connection.execute(query))
+
+
+def _record(row: Any) -> ModelRecord:
+    return ModelRecord(row.id, row.name, row.version, row.client, row.priority, row.label, row.table_name,
+                       row.table_version, row.digest, row.live, row.submitted_at, row.policy,
+                       target_of(row.label, row.label_component, row.task, row.classes))  # fmt: skip
+
+
+def stored_inputs(connection: Connection, model: int) -> tuple[StoredInput, ...]:
+    """The inputs of a model's row, in the order in which they were given."""
+    inputs = schema.model_inputs.c
+    query = select(inputs.name, inputs.fingerprint).where(inputs.model == model).order_by(inputs.position)
+    named = connection.execute(query).all()
+    roots = _components(connection, {fingerprint for _, fingerprint in named})
+    return tuple(StoredInput(name, fingerprint, roots[fingerprint]) for name, fingerprint in named)
+
+
+def load_documents(connection: Connection, fingerprints: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The documents of these components, by fingerprint, from the catalog."""
+    of = schema.components.c
+    return {
+        fingerprint: document
+        for chunk in chunks(sorted(set(fingerprints)))
+        for fingerprint, document in connection.execute(
+            select(of.fingerprint, of.document).where(one_of(connection, of.fingerprint, chunk))
+        )
+    }
+
+
+#: Components by fingerprint, which says all of what they are, whatever catalog they were found in. A worker that matches many
+#: models again and again reads each of them once.
+_KNOWN: OrderedDict[str, Node] = OrderedDict()
+_MOST_KNOWN = 10_000
+_KNOWN_LOCK = threading.Lock()
+
+
+def _components(connection: Connection, fingerprints: Collection[str]) -> dict[str, Node]:
+    """The components of these fingerprints, from the catalog where this process does not know them."""
+    with _KNOWN_LOCK:
+        found = {one: _KNOWN[one] for one in fingerprints if one in _KNOWN}
+    unknown = load_documents(connection, set(fingerprints) - found.keys())
+    found.update((one, component_from_document(document)) for one, document in unknown.items())
+    with _KNOWN_LOCK:
+        for one, root in found.items():
+            _KNOWN[one] = root
+            _KNOWN.move_to_end(one)
+        while len(_KNOWN) > _MOST_KNOWN:
+            _KNOWN.popitem(last=False)
+    return found
+
+
+def write_components(connection: Connection, components: Mapping[str, Node], now: float) -> None:
+    """Make components known by fingerprint; those that are known already stay as they are."""
+    of = schema.components.c.fingerprint
+    known: set[str] = set()
+    for chunk in chunks(sorted(components)):
+        known.update(connection.execute(select(of).where(one_of(connection, of, chunk))).scalars())
+    new = {fingerprint: root for fingerprint, root in components.items() if fingerprint not in known}
+    insert_absent(connection, schema.components, (
+        {"fingerprint": fingerprint, "shape": shape_identity(root), "expression": expression_text(root),
+         "document": component_document(root), "created_at": now}
+        for fingerprint, root in new.items()
+    ))  # fmt: skip
+    insert_absent(connection, schema.component_columns, (
+        {"fingerprint": fingerprint, "column_name": name}
+        for fingerprint, root in new.items()
+        for name in sorted({column.name for column in raw_columns(root)})
+    ))  # fmt: skip
+    insert_absent(connection, schema.component_operators, (
+        {"fingerprint": fingerprint, "operator": operator, "version": version}
+        for fingerprint, root in new.items()
+        for operator, version in operator_versions(root).items()
+    ))  # fmt: skip
+    insert_absent(connection, schema.component_subgraphs, (
+        {"fingerprint": fingerprint, "subgraph": node.identity}
+        for fingerprint, root in new.items()
+        for node in subgraphs(root)
+    ))  # fmt: skip

@@ -1,0 +1,99 @@
+"""Retire a model: nothing is computed for it any more, and what it read stays for the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy import ColumnElement, Connection, Integer, cast, delete, exists, func, select, update
+
+from warehouse.catalog import schema
+from warehouse.models.models import ModelRecord, get_model
+from warehouse.scheduling.task_states import MemoState, TaskState
+from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """What retiring a model does or, once ``done``, did. ``live``: it was live before; else there is nothing to do.
+
+    ``queued_tasks`` wait in the queue for this model alone, and are not leased any more; ``shared_tasks`` of the queue other models
+    wait for too. Of its inputs ``memos`` are ready, ``bytes`` long together; ``own_memos`` of them, ``own_bytes``, no
+    other live model has as an input. All of them stay.
+    """
+
+    model: str
+    version: int
+    client: str
+    table: str
+    live: bool
+    done: bool
+    queued_tasks: int
+    shared_tasks: int
+    memos: int
+    bytes: int
+    own_memos: int
+    own_bytes: int
+
+
+def retire_model(warehouse: Warehouse, name: str, *, dry_run: bool = False) -> Retirement:
+    """No version of the model is live from now on, and it waits for nothing.
+
+    Its memos stay until something evicts them; tasks that only it waited for are not leased. To submit it again makes it
+    live again. Raises :class:`~warehouse.errors.UnknownModel`.
+    """
+    if dry_run:
+        with warehouse.catalog.read() as connection:
+            return _plan(connection, name)
+
+    def retire(connection: Connection) -> Retirement:
+        planned = _plan(connection, name)
+        of = schema.models.c
+        live = connection.execute(select(of.id).where(of.name == name, of.live.is_(True))).scalars().all()
+        connection.execute(update(schema.models).where(of.id.in_(live)).values(live=False))
+        connection.execute(delete(schema.waits).where(schema.waits.c.model.in_(live)))
+        return replace(planned, done=True)
+
+    return warehouse.catalog.run(retire, idempotent=True)
+
+
+def _plan(connection: Connection, name: str) -> Retirement:
+    record = get_model(connection, name)
+    alone, shared = _queued(connection, record)
+    memos, size_bytes, own_memos, own_bytes = _memos(connection, record)
+    return Retirement(record.name, record.version, record.client, record.table, record.live, False,
+                      alone, shared, memos, size_bytes, own_memos, own_bytes)  # fmt: skip
+
+
+def _queued(connection: Connection, record: ModelRecord) -> tuple[int, int]:
+    """Queued tasks that the model waits for: alone, and with others."""
+    tasks, waits, others = schema.tasks.c, schema.waits.c, schema.waits.alias().c
+    shared = exists().where(others.memo_key == waits.memo_key, others.model != record.id)
+    joined = schema.waits.join(schema.tasks, tasks.memo_key == waits.memo_key)
+    query = (
+        select(func.count(), _sum(cast(shared, Integer)))
+        .select_from(joined)
+        .where(waits.model == record.id, tasks.state == TaskState.QUEUED)
+    )
+    queued, with_others = connection.execute(query).one()
+    return queued - int(with_others), int(with_others)
+
+
+def _memos(connection: Connection, record: ModelRecord) -> tuple[int, int, int, int]:
+    """Ready memos of the model's inputs and their bytes: all of them, then those that no other live model has."""
+    memos, inputs = schema.memos.c, schema.model_inputs.c
+    mine = select(inputs.fingerprint).where(inputs.model == record.id)
+    of, models = schema.model_inputs.alias().c, schema.models.c
+    elsewhere = select(of.fingerprint).join(schema.models, models.id == of.model).where(
+        models.live.is_(True), models.id != record.id
+    )  # fmt: skip
+    ready = (memos.state == MemoState.READY, memos.fingerprint.in_(mine))
+    counts: list[int] = []
+    own: tuple[ColumnElement[bool], ...] = (~memos.fingerprint.in_(elsewhere),)
+    for where in (ready, ready + own):
+        row = connection.execute(select(func.count(), _sum(memos.size_bytes)).where(*where)).one()
+        counts += [int(row[0]), int(row[1])]
+    return counts[0], counts[1], counts[2], counts[3]
+
+
+def _sum(values: ColumnElement[int]) -> ColumnElement[int]:
+    return func.coalesce(func.sum(values), 0)

@@ -1,0 +1,95 @@
+"""Policies: which nodes of a merged DAG are loaded, computed or kept, decided purely from costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from transforms.errors import InputError
+from warehouse.planning.cheapest import DagNode, Label, Reuse, cheapest_plan
+
+
+class Policy(Protocol):
+    """A frozen value with a name and one decision. ``weighs_costs``: the decision depends on what nodes cost."""
+
+    name: ClassVar[str]
+    weighs_costs: ClassVar[bool]
+
+    def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> Mapping[str, Label]:
+        """A label for every node, in the order given: topological. Pure: the same arguments, the same labels."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAll:
+    """The paper's: keep every component that a model asks for, whatever it costs; never a part of one."""
+
+    name: ClassVar[str] = "all"
+    weighs_costs: ClassVar[bool] = False
+
+    def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> dict[str, Label]:
+        """What is wanted is loaded or kept, what that needs is computed once. ``reuse`` changes nothing."""
+        return _whole_components(nodes, wanted, Label.KEEP, Label.ONCE)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepNone:
+    """Keep nothing: load the components that are there, compute the others whenever they are read."""
+
+    name: ClassVar[str] = "none"
+    weighs_costs: ClassVar[bool] = False
+
+    def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> dict[str, Label]:
+        """What is wanted is loaded or computed. ``reuse`` changes nothing."""
+        return _whole_components(nodes, wanted, Label.COMPUTE, Label.COMPUTE)
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptive:
+    """The cheapest plan over the horizon, by a minimum cut; parts of components are kept where that is cheaper.
+
+    ``horizon_days``: over how long requests are expected and storage is paid for.
+    """
+
+    name: ClassVar[str] = "adaptive"
+    weighs_costs: ClassVar[bool] = True
+    horizon_days: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not (self.horizon_days > 0 and math.isfinite(self.horizon_days)):
+            raise InputError("a horizon is some days", where="Adaptive.horizon_days", value=self.horizon_days,
+                             allowed="> 0")  # fmt: skip
+
+    def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> Mapping[str, Label]:
+        """See :func:`~warehouse.planning.cheapest.cheapest_plan`, which also says what it raises."""
+        return cheapest_plan(nodes, wanted, reuse).labels
+
+
+_POLICIES: Mapping[str, Callable[[], Policy]] = {policy.name: policy for policy in (KeepAll, Adaptive, KeepNone)}
+
+
+def policy_named(name: str) -> Policy:
+    """The policy of this name with its defaults. Raises :class:`InputError` with the names there are."""
+    if name not in _POLICIES:
+        raise InputError("no such policy", value=name, allowed=", ".join(sorted(_POLICIES)))
+    return _POLICIES[name]()
+
+
+def _whole_components(
+    nodes: Sequence[DagNode], wanted: Collection[str], missing: Label, interior: Label
+) -> dict[str, Label]:
+    """Wanted nodes are loaded if they can be, else get ``missing``; what those read gets ``interior``; columns are read."""
+    labels = dict.fromkeys((node.id for node in nodes), Label.SKIP)
+    needed = set(wanted)
+    for node in reversed(nodes):
+        if node.id not in needed:
+            continue
+        is_raw = math.isinf(node.cost.compute_secs)
+        if is_raw or (node.id in wanted and node.cost.load_secs is not None):
+            labels[node.id] = Label.LOAD
+            continue
+        labels[node.id] = missing if node.id in wanted else interior
+        needed.update(node.args)
+    return labels

@@ -1,0 +1,1 @@
+"""Failed tasks: query, list, retry, drop."""

@@ -1,0 +1,317 @@
+"""The quarantine, read: which tasks failed, what fails alike, and everything that is known of one of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import ColumnElement, Connection, Subquery, case, func, select
+
+from transforms.errors import InputError
+from transforms.graphs.graph import component_from_document, raw_columns
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, one_of
+from warehouse.errors import UnknownTask
+from warehouse.quarantine.query import EXCEPTION, KIND, OPERATOR, PLACED, UNDECIDED, TaskQuery, check_query, conditions
+from warehouse.queue.failures import Failure
+from warehouse.scheduling.task_states import TaskState
+from warehouse.tables.manifests import added_columns, fragment_of
+from warehouse.tables.raw import read_raw
+from warehouse.tables.table import Fragment
+from warehouse.warehouse import Warehouse
+
+#: Candidates that an error names.
+_MOST_CANDIDATES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A model that waits for a task."""
+
+    model: str
+    version: int
+    client: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """Tasks of one component whose last attempts failed alike: the same kind, operator and exception.
+
+    ``states`` counts them by state. ``example`` is the task that failed last, ``error`` what became of it. ``failed_at``:
+    when that was, in epoch seconds, 0.0 where no attempt failed. ``models`` wait for one of them at least.
+    """
+
+    fingerprint: str
+    expression: str
+    kind: str
+    operator: str
+    exception: str
+    error: str
+    tasks: int
+    states: Mapping[TaskState, int]
+    tables: tuple[str, ...]
+    partitions: int
+    failed_at: float
+    example: int
+    models: tuple[Waiting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """One task in a list. ``next_at``: when it may be tried next, where that is known and lies ahead."""
+
+    task_id: int
+    state: TaskState
+    fingerprint: str
+    expression: str
+    table: str
+    partition: str
+    kind: str
+    operator: str
+    exception: str
+    error: str
+    attempts: int
+    losses: int
+    failed_at: float | None
+    next_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDetail:
+    """Everything about one task. Moments are epoch seconds.
+
+    ``failure``: of its last failed attempt, ``failed_at`` by ``failed_worker``. ``holder`` has it until ``lease_until``.
+    ``dropped``: when and why it was dropped. ``alike``: how many other tasks of the component are in the quarantine.
+    """
+
+    task_id: int
+    state: TaskState
+    fingerprint: str
+    expression: str
+    columns: tuple[str, ...]
+    table: str
+    partition: str
+    fragment: Fragment
+    models: tuple[Waiting, ...]
+    attempts: int
+    losses: int
+    created_at: float
+    failure: Failure | None = None
+    failed_at: float | None = None
+    failed_worker: str | None = None
+    next_at: float | None = None
+    holder: str | None = None
+    lease_until: float | None = None
+    dropped: tuple[float, str] | None = None
+    alike: int = field(default=0, kw_only=True)
+
+
+def quarantine_groups(
+    warehouse: Warehouse, query: TaskQuery | None = None, *, limit: int | None = None, offset: int = 0
+) -> tuple[TaskGroup, ...]:
+    """What fails alike, most tasks first. Raises what :func:`~warehouse.quarantine.query.check_query` raises."""
+    query = query or TaskQuery()
+    with warehouse.catalog.read() as connection:
+        check_query(connection, query)
+        return read_groups(connection, conditions(connection, query), limit=limit, offset=offset)
+
+
+def quarantine_tasks(
+    warehouse: Warehouse, query: TaskQuery | None = None, *, limit: int | None = None, offset: int = 0
+) -> tuple[TaskRow, ...]:
+    """The tasks one by one, by number. Raises what :func:`~warehouse.quarantine.query.check_query` raises."""
+    query, now = query or TaskQuery(), warehouse.clock()
+    tasks, failures = schema.tasks.c, schema.failures.c
+    listed = (tasks.id, tasks.state, tasks.table_name, tasks.partition, tasks.attempts, tasks.losses, tasks.not_before,
+              schema.components.c.fingerprint, schema.components.c.expression, KIND.label("kind"),
+              OPERATOR.label("operator"), EXCEPTION.label("exception"), failures.error, failures.failed_at)  # fmt: skip
+    with warehouse.catalog.read() as connection:
+        check_query(connection, query)
+        found = select(*listed).select_from(PLACED).where(*conditions(connection, query)).order_by(tasks.id)
+        rows = connection.execute(found.limit(limit).offset(offset)).all()
+    return tuple(
+        TaskRow(row.id, TaskState(row.state), row.fingerprint, row.expression, row.table_name, row.partition, row.kind,
+                row.operator, row.exception, row.error or "", row.attempts, row.losses, row.failed_at, _next_at(row, now))
+        for row in rows
+    )  # fmt: skip
+
+
+def _next_at(row: Any, now: float) -> float | None:
+    return row.not_before if row.state == TaskState.QUEUED and row.not_before > now else None
+
+
+def read_groups(
+    connection: Connection, where: Sequence[ColumnElement[bool]], *, limit: int | None = None, offset: int = 0
+) -> tuple[TaskGroup, ...]:
+    """:func:`quarantine_groups` of the rows of ``PLACED`` for which these conditions hold, inside a transaction."""
+    rows = _with_ranks(where)
+    key, total = [rows.c[name] for name in _KEY], func.count().label("total")
+    last = rows.c.rank == 1
+    counts = [func.sum(case((rows.c.state == state, 1), else_=0)) for state in TaskState]
+    query = (
+        select(*key, total, func.count(func.distinct(rows.c.table_name + "/" + rows.c.partition)),
+               func.max(rows.c.failed_at), func.max(case((last, rows.c.id))), func.max(case((last, rows.c.error))), *counts)
+        .group_by(*key).order_by(total.desc(), *key).limit(limit).offset(offset)
+    )  # fmt: skip
+    found = connection.execute(query).all()
+    listed = sorted({row.fingerprint for row in found})
+    tables: defaultdict[_Key, set[str]] = defaultdict(set)
+    models, expressions = _models_of(connection, rows, listed), dict[str, str]()
+    for chunk in chunks(listed):
+        mine = one_of(connection, rows.c.fingerprint, chunk)
+        for *group, table in connection.execute(select(*key, rows.c.table_name).where(mine).distinct()):
+            tables[tuple(group)].add(table)
+        of = schema.components.c
+        known = select(of.fingerprint, of.expression).where(one_of(connection, of.fingerprint, chunk))
+        expressions.update((fingerprint, text) for fingerprint, text in connection.execute(known))
+    groups = []
+    for fingerprint, kind, operator, exception, tasks, places, failed_at, example, error, *states in found:
+        named = (fingerprint, kind, operator, exception)
+        by_state = {state: int(count) for state, count in zip(TaskState, states, strict=True) if count}
+        groups.append(TaskGroup(fingerprint, expressions[fingerprint], kind, operator, exception, error or "", tasks, by_state,
+                                tuple(sorted(tables[named])), places, failed_at, example, models.get(named, ())))  # fmt: skip
+    return tuple(groups)
+
+
+#: What tasks that fail alike have in common.
+_KEY = ("fingerprint", "kind", "operator", "exception")
+_Key = tuple[str, ...]
+
+
+def _with_ranks(where: Sequence[ColumnElement[bool]]) -> Subquery:
+    """The tasks with what groups them; ``rank`` 1 is the one of each group that failed last."""
+    tasks, failures = schema.tasks.c, schema.failures.c
+    rows = (
+        select(tasks.id, tasks.memo_key, tasks.state, tasks.table_name, tasks.partition, schema.memos.c.fingerprint,
+               KIND.label("kind"), OPERATOR.label("operator"), EXCEPTION.label("exception"), failures.error,
+               func.coalesce(failures.failed_at, 0.0).label("failed_at"))
+        .select_from(PLACED).where(*where).subquery()
+    )  # fmt: skip
+    key = [rows.c[name] for name in _KEY]
+    rank = func.row_number().over(partition_by=key, order_by=(rows.c.failed_at.desc(), rows.c.id))
+    return select(rows, rank.label("rank")).subquery()
+
+
+def _models_of(connection: Connection, rows: Subquery, fingerprints: Sequence[str]) -> dict[_Key, tuple[Waiting, ...]]:
+    """The live models that wait for each group's tasks, most urgent first."""
+    models, waits = schema.models.c, schema.waits.c
+    found: defaultdict[_Key, list[Waiting]] = defaultdict(list)
+    for chunk in chunks(fingerprints):
+        query = (
+            select(*(rows.c[name] for name in _KEY), *_WAITING)
+            .join(schema.waits, waits.memo_key == rows.c.memo_key).join(schema.models, models.id == waits.model)
+            .where(models.live.is_(True), one_of(connection, rows.c.fingerprint, chunk))
+            .distinct().order_by(models.priority.desc(), models.name)
+        )  # fmt: skip
+        for row in connection.execute(query):
+            found[tuple(row[: len(_KEY)])].append(Waiting(*row[len(_KEY) :]))
+    return {key: tuple(waiting) for key, waiting in found.items()}
+
+
+_WAITING = (schema.models.c.name, schema.models.c.version, schema.models.c.client, schema.models.c.priority)
+
+
+def _waiting(connection: Connection, where: ColumnElement[bool]) -> tuple[Waiting, ...]:
+    """The live models that wait for the memos, most urgent first."""
+    models, waits = schema.models.c, schema.waits.c
+    query = (
+        select(*_WAITING)
+        .join(schema.waits, waits.model == models.id)
+        .where(models.live.is_(True), where).distinct().order_by(models.priority.desc(), models.name)
+    )  # fmt: skip
+    return tuple(Waiting(*row) for row in connection.execute(query))
+
+
+def get_task(warehouse: Warehouse, named: str, *, partition: str | None = None) -> TaskDetail:
+    """The task of this number or, where there is none, that of the component whose fingerprint starts so.
+
+    ``partition`` says which of several. Raises :class:`UnknownTask` for none, :class:`InputError` with the candidates
+    where several fit.
+    """
+    now = warehouse.clock()
+    with warehouse.catalog.read() as connection:
+        task_id = _find(connection, named, partition)
+        return _detail(connection, task_id, now)
+
+
+def _find(connection: Connection, named: str, partition: str | None) -> int:
+    tasks, of = schema.tasks.c, schema.components.c.fingerprint
+    here = [] if partition is None else [tasks.partition == partition]
+    if named.isdecimal() and int(named) < 2**63:
+        found = connection.execute(select(tasks.id).where(tasks.id == int(named), *here)).scalar()
+        if found is not None:
+            return int(found)
+    query = TaskQuery(states=(*UNDECIDED, TaskState.DROPPED), component=named, partition=partition)
+    listed = select(tasks.id, of, tasks.table_name, tasks.partition, tasks.state).select_from(PLACED)
+    fitting = listed.where(*conditions(connection, query)).order_by(of, tasks.id)
+    rows = connection.execute(fitting.limit(_MOST_CANDIDATES + 1)).all()
+    if not rows:
+        raise UnknownTask("no such task", where="quarantine", value=f"{named} over {partition}" if partition else named,
+                          allowed="a task's number, or the first digits of the fingerprint of a component that failed",
+                          next_step="headrace tasks list --each")  # fmt: skip
+    if len(rows) > 1:
+        shown = [f"{number} ({fingerprint[:12]} over {table} {part}, {state.lower()})" for number, fingerprint, table, part, state in rows]  # fmt: skip
+        more = ["…"] if len(rows) > _MOST_CANDIDATES else []
+        raise InputError("several tasks fit", where="quarantine", value=named,
+                         allowed="one of " + ", ".join([*shown[:_MOST_CANDIDATES], *more]),
+                         next_step="give its number, or --partition")  # fmt: skip
+    return int(rows[0].id)
+
+
+def _detail(connection: Connection, task_id: int, now: float) -> TaskDetail:
+    tasks, failures, of = schema.tasks.c, schema.failures.c, schema.components.c
+    row = connection.execute(
+        select(schema.tasks, of.fingerprint, of.expression, of.document.label("component"), failures.document,
+               failures.worker.label("failed_worker"), failures.failed_at, schema.memos.c.cause,
+               schema.memos.c.changed_at.label("memo_changed_at"), schema.memos.c.fragment)
+        .select_from(PLACED).where(tasks.id == task_id)
+    ).one()  # fmt: skip
+    stored = connection.execute(select(schema.fragments).where(schema.fragments.c.id == row.fragment)).one()
+    others = conditions(connection, TaskQuery(component=row.fingerprint))
+    alike = connection.execute(
+        select(func.count()).select_from(PLACED).where(*others, tasks.id != task_id)
+    ).scalar_one()
+    leased = row.state == TaskState.LEASED
+    return TaskDetail(
+        task_id=task_id,
+        state=TaskState(row.state),
+        fingerprint=row.fingerprint,
+        expression=row.expression,
+        columns=tuple(column.name for column in raw_columns(component_from_document(row.component))),
+        table=row.table_name,
+        partition=row.partition,
+        fragment=fragment_of(stored, added_columns(connection, stored.table_name)),
+        models=_waiting(connection, schema.waits.c.memo_key == row.memo_key),
+        attempts=row.attempts,
+        losses=row.losses,
+        created_at=row.created_at,
+        failure=None if row.document is None else Failure.from_document(row.document),
+        failed_at=row.failed_at,
+        failed_worker=row.failed_worker,
+        next_at=_next_at(row, now),
+        holder=row.worker if leased else None,
+        lease_until=row.lease_until if leased else None,
+        dropped=(row.memo_changed_at, row.cause) if row.state == TaskState.DROPPED else None,
+        alike=alike,
+    )
+
+
+def task_sample(warehouse: Warehouse, task: TaskDetail) -> pa.Table:
+    """The events that are enough to make the task fail so: the raw columns that its component reads, in the rows' order.
+
+    A sample that was too large to be kept is read from the raw data again. Raises :class:`UnknownTask` where the failure
+    names no events, and what :func:`~warehouse.tables.raw.read_raw` raises.
+    """
+    failure = task.failure
+    kept = None if failure is None else failure.sample_table()
+    if kept is not None:
+        return kept
+    if failure is None or not failure.events:
+        raise UnknownTask("no sample of events is known", where=f"task {task.task_id}",
+                          value="" if failure is None else failure.error,
+                          next_step=f"read the fragment: {task.fragment.path}")  # fmt: skip
+    return read_raw(warehouse.storage, task.fragment, list(task.columns)).take(pa.array(failure.events, pa.int64()))

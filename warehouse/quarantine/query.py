@@ -1,0 +1,167 @@
+"""Which tasks of the quarantine are meant: the value, and the same as SQL.
+
+In the quarantine is every task that failed for good, was dropped, or failed its last attempt and waits for another one or
+has it now; and those that a worker has although others were lost over them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, get_args
+
+from sqlalchemy import ColumnElement, Connection, and_, case, exists, func, select, union
+
+from transforms.errors import InputError, listed, nearest
+from transforms.operators import REGISTRY
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import one_of
+from warehouse.errors import UnknownComponent, UnknownTask
+from warehouse.queue.failures import FailureKind
+from warehouse.scheduling.task_states import TaskState
+from warehouse.search.names import check_names
+from warehouse.search.query import ComponentQuery
+from warehouse.search.sql import starts_with
+
+#: The states of a task that can still come to something by itself, or that waits for somebody to retry it.
+UNDECIDED = (TaskState.FAILED, TaskState.QUEUED, TaskState.LEASED)
+
+
+#: How a query without conditions is put in words.
+EVERYTHING = "all of them"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskQuery:
+    """Conditions on tasks of the quarantine; all that are given must hold.
+
+    ``ids`` name tasks and go without other conditions. ``states`` empty: any but DROPPED. ``client`` and ``model``: one
+    that waits for the task. ``component``: how its fingerprint starts. ``operator``, ``kind`` and ``exception`` are those
+    of its last failure. Raises :class:`InputError` for what can hold for nothing.
+    """
+
+    ids: tuple[int, ...] = ()
+    states: tuple[TaskState, ...] = ()
+    client: str | None = None
+    model: str | None = None
+    table: str | None = None
+    partition: str | None = None
+    component: str | None = None
+    operator: str | None = None
+    kind: str | None = None
+    exception: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.ids and any(getattr(self, field.name) for field in fields(self) if field.name != "ids"):
+            raise InputError("tasks are named by their numbers, or by conditions", where="quarantine", value=self.text,
+                             next_step="give the numbers alone")  # fmt: skip
+        if TaskState.DONE in self.states:
+            raise InputError("a task that is done is not in the quarantine", where="state", value="done",
+                             allowed=", ".join(state.lower() for state in (*UNDECIDED, TaskState.DROPPED)))  # fmt: skip
+        if self.kind is not None and self.kind not in get_args(FailureKind):
+            raise InputError("no such kind of failure", where="kind", value=self.kind,
+                             allowed=", ".join(get_args(FailureKind)))  # fmt: skip
+        digits = (self.component or "0").lower()
+        if not digits or set(digits) - set("0123456789abcdef") or len(digits) > 64:
+            raise InputError("a fingerprint is of hexadecimal digits", where="component", value=self.component)
+        object.__setattr__(self, "component", self.component and digits)
+
+    @property
+    def text(self) -> str:
+        """What is asked for, in words."""
+        if self.ids:
+            shown = ", ".join(map(str, self.ids[:8])) + (", …" if len(self.ids) > 8 else "")
+            return f"{'task' if len(self.ids) == 1 else 'tasks'} {shown}"
+        given = [f"state {' or '.join(state.lower() for state in self.states)}"] if self.states else []
+        named = (field.name for field in fields(self) if field.name not in ("ids", "states"))
+        given += [f"{name} {getattr(self, name)}" for name in named if getattr(self, name) is not None]
+        return ", ".join(given) or EVERYTHING
+
+
+#: A task with its memo, its component and, where there is one, its last failure.
+PLACED = (
+    schema.tasks.join(schema.memos, schema.memos.c.memo_key == schema.tasks.c.memo_key)
+    .join(schema.components, schema.components.c.fingerprint == schema.memos.c.fingerprint)
+    .outerjoin(schema.failures, schema.failures.c.task == schema.tasks.c.id)
+)
+
+#: What the last failure was, of any of :data:`PLACED`.
+KIND: ColumnElement[str] = func.coalesce(schema.failures.c.kind, case((schema.tasks.c.losses > 0, "lost"), else_=""))
+OPERATOR: ColumnElement[str] = func.coalesce(schema.failures.c.operator, "")
+EXCEPTION: ColumnElement[str] = func.coalesce(schema.failures.c.exception, "")
+
+
+def conditions(connection: Connection, query: TaskQuery) -> list[ColumnElement[bool]]:
+    """What must hold for a row of :data:`PLACED`."""
+    tasks, memos = schema.tasks.c, schema.memos.c
+    if query.ids:
+        return [one_of(connection, tasks.id, query.ids)]
+    # A sum is in no index: SQLite would otherwise go through the whole quarantine once for every task of a component.
+    found: list[ColumnElement[bool]] = [(tasks.id + 0).in_(_quarantined()), tasks.state.in_(query.states or UNDECIDED)]
+    given: list[tuple[ColumnElement[Any], str | None]] = [
+        (tasks.table_name, query.table),
+        (tasks.partition, query.partition),
+        (OPERATOR, query.operator),
+        (KIND, query.kind),
+        (EXCEPTION, query.exception),
+    ]
+    found += [column == value for column, value in given if value is not None]
+    if query.component is not None:
+        found.append(starts_with(memos.fingerprint, query.component))
+    models = schema.models.c
+    asked: list[ColumnElement[bool]] = [] if query.client is None else [models.client == query.client]
+    asked += [] if query.model is None else [models.name == query.model]
+    if asked:
+        found.append(_is_waited_for(*asked))
+    return found
+
+
+def _quarantined() -> Any:
+    """The ids of the tasks in the quarantine: each part of it by an index."""
+    of = schema.tasks.c
+    return union(
+        select(of.id).where(of.state.in_((TaskState.FAILED, TaskState.DROPPED))),
+        select(schema.failures.c.task),
+        select(of.id).where(of.state == TaskState.LEASED, of.losses > 0),
+    )
+
+
+def _is_waited_for(*where: ColumnElement[bool]) -> ColumnElement[bool]:
+    waits, models = schema.waits.c, schema.models
+    is_its = and_(waits.memo_key == schema.tasks.c.memo_key, models.c.id == waits.model, models.c.live.is_(True))
+    return exists().where(is_its, *where)
+
+
+def is_wanted() -> ColumnElement[bool]:
+    """Whether a live model waits for a task of :data:`PLACED`."""
+    return _is_waited_for()
+
+
+def check_query(connection: Connection, query: TaskQuery) -> None:
+    """Raise for names that nothing in the catalog has, with the nearest that are: an error, not an empty answer.
+
+    :class:`UnknownTask` for numbers and partitions, :class:`UnknownComponent`; what :func:`~warehouse.search.names.check_names` raises
+    for tables, clients and models; :class:`InputError` for operators.
+    """
+    check_names(connection, ComponentQuery(table=query.table, client=query.client, model=query.model))
+    tasks = schema.tasks.c
+    if query.ids:
+        known = set(connection.execute(select(tasks.id).where(one_of(connection, tasks.id, query.ids))).scalars())
+        if unknown := sorted(set(query.ids) - known):
+            raise UnknownTask("no such task", value=listed([str(task) for task in unknown]),
+                              next_step="headrace tasks list --each shows their numbers")  # fmt: skip
+    if query.component is not None:
+        of = schema.components.c.fingerprint
+        if connection.execute(select(of).where(starts_with(of, query.component)).limit(1)).first() is None:
+            raise UnknownComponent("no component's fingerprint starts so", value=query.component,
+                                   next_step="headrace graphs ls")  # fmt: skip
+    if query.operator is not None:
+        failed = set(connection.execute(select(schema.failures.c.operator).distinct()).scalars())
+        if query.operator not in failed | {operator.name for operator in REGISTRY}:
+            raise InputError("no such operator", where="operator", value=query.operator,
+                             allowed=nearest(query.operator, failed - {""}))  # fmt: skip
+    if query.partition is not None:
+        named = select(tasks.partition).where(tasks.partition == query.partition)
+        if connection.execute(named.limit(1)).first() is None:
+            parts = set(connection.execute(select(tasks.partition).where(tasks.id.in_(_quarantined())).distinct()).scalars())  # fmt: skip
+            raise UnknownTask("no task is over such a partition", value=query.partition,
+                              allowed=nearest(query.partition, parts))  # fmt: skip

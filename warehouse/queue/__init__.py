@@ -1,0 +1,1 @@
+"""Tasks in the catalog: each function leases, commits, fails or counts them in one transaction."""

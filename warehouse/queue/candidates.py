@@ -1,0 +1,63 @@
+"""What leasable tasks weigh: rows of the catalog as candidates of a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from warehouse.costs.cost_model import raw_bytes_a_row
+from warehouse.costs.work_estimates import WorkEstimate, load_estimates
+from warehouse.models.models import load_documents
+from warehouse.scheduling.batching import BatchBudget, Candidate, most_together
+from warehouse.scheduling.task_states import AttemptLimits, TaskState
+from warehouse.tables.manifests import get_table
+from warehouse.tables.table import ColumnSchema
+
+
+class Weigher:
+    """Rows of leasable tasks as candidates of a batch. A row has of its fragment ``id``, ``table_name``, ``rows`` and
+    ``size_bytes``, and of its task ``memo_key``, ``fingerprint``, ``state`` and ``losses``.
+
+    ``documents``: the components of all rows that were candidates, by fingerprint.
+    """
+
+    def __init__(self, connection: Connection, budget: BatchBudget, limits: AttemptLimits) -> None:
+        self._connection, self._budget, self._limits = connection, budget, limits
+        self.documents: dict[str, dict[str, Any]] = {}
+        self._estimates: dict[str, WorkEstimate] = {}
+        self._column_bytes: dict[int, dict[str, float]] = {}
+        self._table_columns: dict[str, tuple[ColumnSchema, ...]] = {}
+
+    def candidates(self, rows: Sequence[Any]) -> list[Candidate]:
+        """What the tasks read and write."""
+        new = load_documents(self._connection, {row.fingerprint for row in rows} - self.documents.keys())
+        if new:
+            self._estimates |= load_estimates(self._connection, new)
+            self.documents |= new
+        return [self._candidate(row) for row in rows]
+
+    def secs(self, rows: Sequence[Any]) -> dict[str, float]:
+        """Estimated seconds of one core by memo key, of rows that were candidates."""
+        return {row.memo_key: self._estimates[row.fingerprint].secs(row.rows) for row in rows}
+
+    def _candidate(self, row: Any) -> Candidate:
+        estimate = self._estimates[row.fingerprint]
+        if row.id not in self._column_bytes:
+            a_row = raw_bytes_a_row(self._columns(row.table_name), row.rows, row.size_bytes)
+            self._column_bytes[row.id] = {name: size * row.rows for name, size in a_row.items()}
+        raw = self._column_bytes[row.id]
+        losses = row.losses + (row.state == TaskState.LEASED)
+        return Candidate(
+            row.id,
+            {name: raw.get(name, 0.0) for name in estimate.columns},
+            estimate.row_bytes * row.rows,
+            most_together(losses, self._budget.tasks, self._limits.max_losses) if losses else math.inf,
+        )
+
+    def _columns(self, table: str) -> tuple[ColumnSchema, ...]:
+        if table not in self._table_columns:
+            self._table_columns[table] = get_table(self._connection, table).columns
+        return self._table_columns[table]

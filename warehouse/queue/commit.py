@@ -1,0 +1,96 @@
+"""Commits: memos become READY and are found by the contents that wait for them, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from transforms.execution.operator_costs import OperatorWork
+from transforms.graphs.graph import component_from_document, raw_columns
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.task_rows import change_values
+from warehouse.costs.measurements import record_measurements, stored_memo
+from warehouse.costs.work_estimates import TASK_SECS
+from warehouse.memos.coverage import count_live_bytes, cover, enter_files
+from warehouse.memos.pending_aliases import take_awaited
+from warehouse.queue.fair_queue import amend_charges
+from warehouse.queue.tasks import LeasedTask, MemoWritten, held_claims
+from warehouse.scheduling.task_states import MEMO_OF_TASK, MemoState, TaskEvent, commit_change, target
+from warehouse.tables.table import content_of
+from warehouse.warehouse import Warehouse
+
+
+def commit_memos(
+    warehouse: Warehouse, done: Iterable[tuple[LeasedTask, MemoWritten]], works: Sequence[OperatorWork] = ()
+) -> tuple[bool, ...]:
+    """Make memos READY, in one transaction. For each False, and nothing is changed, if its lease was lost to another worker.
+
+    True again for what this very lease has committed already.
+
+    ``works``: what the operators took that computed them. It is added to what is known of costs, with the memos' own.
+    """
+    now, listed = warehouse.clock(), list(done)
+
+    def commit(connection: Connection) -> tuple[bool, ...]:
+        owned = held_claims(connection, [task for task, _ in listed])
+        ready = [(task, written) for task, written in listed if task.claim in owned]
+        if ready:
+            _commit(connection, ready, now)
+            amend_charges(connection, ((task.charge, TASK_SECS + written.secs) for task, written in ready))
+            record_measurements(connection, works, [
+                stored_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
+                for task, written in ready
+            ])  # fmt: skip
+        return tuple(task.claim in owned or _is_committed(connection, task, written) for task, written in listed)
+
+    return warehouse.catalog.run(commit, idempotent=True)
+
+
+def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritten]], now: float) -> None:
+    change = commit_change()
+    values = change_values(change, now) | {"error": None}
+    tasks, memos, waits, failures = schema.tasks, schema.memos, schema.waits, schema.failures
+    files = enter_files(connection, {written.file for _, written in ready}, now)
+    for chunk in chunks(ready):
+        ids, keys = [task.task_id for task, _ in chunk], [task.memo_key for task, _ in chunk]
+        connection.execute(update(tasks).where(one_of(connection, tasks.c.id, ids)).values(**values))
+        connection.execute(delete(failures).where(one_of(connection, failures.c.task, ids)))
+        connection.execute(delete(waits).where(one_of(connection, waits.c.memo_key, keys)))
+    connection.execute(
+        update(memos)
+        .where(memos.c.memo_key == bindparam("key"))
+        .values(state=MEMO_OF_TASK[change.state], file=bindparam("in_file"), rows=bindparam("held_rows"),
+                size_bytes=bindparam("held_bytes"), secs=bindparam("took_secs"), changed_at=now,
+                evicted_at=None, evicted_why=None),
+        [{"key": task.memo_key, "in_file": files[written.file.path], "held_rows": written.rows,
+          "held_bytes": written.size_bytes, "took_secs": written.secs} for task, written in ready],
+    )  # fmt: skip
+    places: dict[tuple[int, str], set[str]] = {}
+    awaited = take_awaited(connection, [task.memo_key for task, _ in ready])
+    for task, written in ready:
+        own = content_of(task.fragment, _columns_of(task))
+        for content in {own, *awaited.get(task.memo_key, ())}:
+            places.setdefault((files[written.file.path], content), set()).add(task.fingerprint)
+    cover(connection, places)
+    count_live_bytes(connection, set(files.values()), now)
+
+
+def _is_committed(connection: Connection, task: LeasedTask, written: MemoWritten) -> bool:
+    """Whether this very lease made the memo ready in this file: its commit was asked for twice."""
+    of, memos, files = schema.tasks.c, schema.memos.c, schema.memo_files.c
+    query = (
+        select(of.id)
+        .join(schema.memos, memos.memo_key == of.memo_key)
+        .join(schema.memo_files, files.id == memos.file)
+        .where(of.id == task.task_id, of.fence == task.fence, of.lease == task.lease)
+        .where(of.state == target(TaskEvent.COMMIT), memos.state == MemoState.READY, files.path == written.file.path)
+    )
+    return connection.execute(query).first() is not None
+
+
+def _columns_of(task: LeasedTask) -> tuple[str, ...]:
+    if not task.fragment.overlays:
+        return ()  # whatever it reads, it is the fragment's own content
+    return tuple(column.name for column in raw_columns(component_from_document(task.component)))

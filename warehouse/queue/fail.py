@@ -1,0 +1,62 @@
+"""Failed attempts: their tasks are queued again, or quarantined after the last one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+from sqlalchemy import Connection
+
+from warehouse.queue.failed_attempts import FailedAttempt, write_failed
+from warehouse.queue.failures import Failure
+from warehouse.queue.fair_queue import amend_charges
+from warehouse.queue.tasks import LeasedTask, held_claims
+from warehouse.scheduling.fair_shares import Charge
+from warehouse.scheduling.task_states import TaskState, failure_change, untried_change
+from warehouse.warehouse import Warehouse
+
+
+def fail_tasks(
+    warehouse: Warehouse,
+    failed: Iterable[tuple[LeasedTask, Failure]],
+    *,
+    worker: str | None = None,
+    secs: float | None = None,
+    draw: Callable[[], float] = random.random,
+) -> tuple[TaskState | None, ...]:
+    """Report failed attempts, in one transaction, as if one by one. A task is queued again, or FAILED (quarantined) after
+    the last one.
+
+    Returns each task's new state, or None if its lease was lost to another worker and nothing was changed. ``draw``: a random
+    number in ``[0, 1)``, for the wait before the next attempt. ``secs``: what each attempt took of one core; None: nobody knows,
+    unless nothing was tried.
+    """
+    now, config, listed = warehouse.clock(), warehouse.config, list(failed)
+
+    def attempt(task: LeasedTask, failure: Failure) -> FailedAttempt:
+        change_of, base_secs = (
+            (untried_change, config.untried_backoff_secs)
+            if failure.is_untried
+            else (failure_change, config.retry_backoff_secs)
+        )
+        change = change_of(task.attempt, task.losses, config.limits, now, base_secs, draw())
+        return FailedAttempt(task.task_id, task.memo_key, task.attempt, worker, failure, change)
+
+    attempts = [(task, attempt(task, failure)) for task, failure in listed]
+
+    def fail(connection: Connection) -> tuple[TaskState | None, ...]:
+        held = held_claims(connection, [task for task, _ in listed])
+        reported: list[FailedAttempt | None] = []
+        took: list[tuple[Charge, float]] = []
+        for task, one in attempts:
+            is_held = task.claim in held
+            reported.append(one if is_held else None)
+            held.discard(task.claim)  # whoever reports the same attempt again does not hold it any more
+            took_secs = 0.0 if one.failure.is_untried else secs
+            if is_held and took_secs is not None:
+                took.append((task.charge, took_secs))
+        write_failed(connection, [one for one in reported if one is not None], now)
+        amend_charges(connection, took)
+        return tuple(None if one is None else one.change.state for one in reported)
+
+    return warehouse.catalog.run(fail, idempotent=True)

@@ -1,0 +1,78 @@
+"""Failed attempts in the catalog, many at once: what became of their tasks and memos, and the failure itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, update
+
+from warehouse.catalog import schema
+from warehouse.catalog.bulk import insert_rows
+from warehouse.catalog.catalog import chunks, one_of, storable
+from warehouse.catalog.task_rows import change_values
+from warehouse.queue.failures import Failure
+from warehouse.scheduling.task_states import MEMO_OF_TASK, TaskChange, TaskEvent
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """One attempt that failed, and what the failure does to its task: another attempt later, or quarantine."""
+
+    task_id: int
+    memo_key: str
+    attempt: int
+    worker: str | None
+    failure: Failure
+    change: TaskChange
+
+
+def write_failed(connection: Connection, failed: Sequence[FailedAttempt], now: float) -> None:
+    """Write attempts of different tasks, whose holders still own them: the caller has looked, under the write lock."""
+    _keep_failures(connection, failed, now)
+    by_event: defaultdict[TaskEvent, list[FailedAttempt]] = defaultdict(list)
+    for one in failed:
+        by_event[one.change.event].append(one)
+    for event, alike in by_event.items():
+        _change_tasks(connection, alike, now)
+        _change_memos(connection, alike, now, is_set_aside=event is TaskEvent.QUARANTINE)
+
+
+def _keep_failures(connection: Connection, failed: Sequence[FailedAttempt], now: float) -> None:
+    """The last failure of a task takes the place of the one before."""
+    failures = schema.failures
+    for chunk in chunks([one.task_id for one in failed]):
+        connection.execute(delete(failures).where(one_of(connection, failures.c.task, chunk)))
+    insert_rows(connection, failures, [
+        {"task": one.task_id, "worker": one.worker, "attempt": one.attempt, "failed_at": now, "kind": one.failure.kind,
+         "operator": storable(one.failure.operator)[:255], "exception": storable(one.failure.exception)[:255],
+         "error": storable(one.failure.error), "document": one.failure.to_document()}
+        for one in failed
+    ])  # fmt: skip
+
+
+def _change_tasks(connection: Connection, alike: Sequence[FailedAttempt], now: float) -> None:
+    """Changes by one event set the same columns; only when a task is due again differs."""
+    tasks = schema.tasks
+    values = change_values(alike[0].change, now) | {"error": bindparam("text")}
+    if "not_before" in values:
+        values["not_before"] = bindparam("due")
+    connection.execute(update(tasks).where(tasks.c.id == bindparam("task")).values(**values), [
+        {"task": one.task_id, "text": storable(one.failure.message), "due": one.change.not_before} for one in alike
+    ])  # fmt: skip
+
+
+def _change_memos(connection: Connection, alike: Sequence[FailedAttempt], now: float, *, is_set_aside: bool) -> None:
+    memos = schema.memos
+    values: dict[str, Any] = {"state": MEMO_OF_TASK[alike[0].change.state], "changed_at": now}
+    if is_set_aside:
+        values |= {"cause_code": "failed", "cause": bindparam("why")}
+    connection.execute(update(memos).where(memos.c.memo_key == bindparam("key")).values(**values), [
+        {"key": one.memo_key, "why": _first_line(storable(one.failure.message))} for one in alike
+    ])  # fmt: skip
+
+
+def _first_line(error: str) -> str:
+    return error.splitlines()[0] if error else "failed"

@@ -1,0 +1,225 @@
+"""The queues: one per client, with priorities, shares, leases and fencing tokens.
+
+A task's priority is the highest priority of the live models that wait for it, read when it is leased. A lease that
+runs out makes the task leasable again under a new fence; whoever held the old one is told so when it commits.
+Every function is one transaction. What happens to a task is decided in :mod:`warehouse.scheduling.task_states`, whose turn it is in
+:mod:`warehouse.scheduling.fair_shares`, and how much is taken in :mod:`warehouse.scheduling.batching`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, and_, case, func, select, update
+
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, one_of, undone
+from warehouse.catalog.task_rows import allows, change_values, leasable
+from warehouse.queue.candidates import Weigher
+from warehouse.queue.fair_queue import amend_charges, charge_turn, next_turn
+from warehouse.queue.lost_leases import collect_lost
+from warehouse.queue.tasks import LeasedTask, held_claims
+from warehouse.scheduling.batching import BatchBudget, gather
+from warehouse.scheduling.fair_shares import Charge
+from warehouse.scheduling.lease_order import NOT_ITS_OWN
+from warehouse.scheduling.task_states import (
+    MEMO_OF_TASK,
+    MemoState,
+    TaskEvent,
+    TaskState,
+    beat_change,
+    lease_change,
+    release_change,
+    target,
+)
+from warehouse.tables.manifests import added_columns, fragment_of, standing_rows
+from warehouse.tables.table import Fragment
+from warehouse.warehouse import Warehouse
+
+
+def lease_tasks(
+    warehouse: Warehouse,
+    worker: str,
+    *,
+    limit: int = BatchBudget().tasks,
+    batch_bytes: float = math.inf,
+    lease: Callable[[], str] = lambda: uuid4().hex,
+    keep: bool = True,
+) -> tuple[LeasedTask, ...]:
+    """Lease up to ``limit`` tasks that read and write about ``batch_bytes``, under a name that ``lease`` gives and nobody
+    else ever has.
+
+    The client whose turn it is by its share (:mod:`warehouse.scheduling.fair_shares`) names the partitions, its most urgent first,
+    then the oldest; from each of them *every* leasable task is taken, other clients' too, fragment by fragment and after
+    its own, since they share one read of the raw data. Empty when nothing can be leased now. Without ``keep`` it is only
+    looked at: nothing is leased, and nobody's share is charged.
+    """
+    now, name, budget = warehouse.clock(), lease(), BatchBudget(batch_bytes, limit)
+    lease_secs = warehouse.config.lease_secs
+
+    def take(connection: Connection) -> tuple[LeasedTask, ...]:
+        collect_lost(connection, now, warehouse.config.limits, lease_secs)
+        turn = next_turn(connection, now, lease_secs)
+        if turn is None:
+            return ()
+        weigher = Weigher(connection, budget, warehouse.config.limits)
+
+        def leasable_in(place: tuple[str, str], most: int) -> list[Any]:
+            return _over_current_data(connection, _leasable_in(turn.client, *place, now, lease_secs), most)
+
+        rows = gather(turn.places, leasable_in, weigher.candidates, budget)
+        if not rows:
+            return ()
+        _take(connection, rows, worker, name, now, lease_secs)
+        secs = weigher.secs(rows)
+        payers = charge_turn(connection, turn, secs, warehouse.config.client_floor_share)
+        fragments = _fragments_of(connection, rows)
+        return tuple(
+            _leased(row, turn.client, name, fragments[row.id, row.task_table], weigher.documents[row.fingerprint],
+                    Charge(secs[row.memo_key], payers[row.memo_key]))
+            for row in rows
+        )  # fmt: skip
+
+    # Repeated where the commit is in doubt: a lease that nobody knows of runs out by itself.
+    return warehouse.catalog.run(take if keep else undone(take), idempotent=True)
+
+
+def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs: float) -> Any:
+    """Leasable tasks as :func:`warehouse.scheduling.lease_order.in_lease_order` sorts them."""
+    tasks, waits, models = schema.tasks, schema.waits, schema.models
+    memos, fragments = schema.memos, schema.fragments
+    own = case((models.c.client == client, models.c.priority), else_=NOT_ITS_OWN)
+    urgency = (
+        select(tasks.c.id, func.max(models.c.priority).label("priority"), func.max(own).label("own"))
+        .join(waits, waits.c.memo_key == tasks.c.memo_key)
+        .join(models, and_(models.c.id == waits.c.model, models.c.live.is_(True)))
+        .where(tasks.c.table_name == table, tasks.c.partition == partition, leasable(now, lease_secs))
+        .group_by(tasks.c.id)
+        .subquery()
+    )
+    return (
+        select(fragments.c.id, fragments.c.table_name, fragments.c.rows, fragments.c.size_bytes,
+               tasks.c.id.label("task_id"), tasks.c.memo_key, tasks.c.state, tasks.c.fence, tasks.c.attempts,
+               tasks.c.losses, tasks.c.table_name.label("task_table"), tasks.c.partition, memos.c.fingerprint,
+               urgency.c.priority)
+        .select_from(urgency)
+        .join(tasks, tasks.c.id == urgency.c.id)
+        .join(memos, memos.c.memo_key == tasks.c.memo_key)
+        .join(fragments, fragments.c.id == memos.c.fragment)
+        .order_by(func.max(urgency.c.own).over(partition_by=fragments.c.id).desc(), fragments.c.id,
+                  urgency.c.own.desc(), urgency.c.priority.desc(), tasks.c.id)
+    )  # fmt: skip
+
+
+def _over_current_data(connection: Connection, query: Any, most: int) -> list[Any]:
+    """Up to ``most`` of the leasable tasks whose data is there.
+
+    The others' was replaced: whoever waits for them is matched again before the next lease, which finds a copy of the
+    data in another table, or lets them go.
+    """
+    replaced: dict[int, str] = {}
+    while True:
+        others = query.where(~one_of(connection, schema.tasks.c.id, replaced.keys())) if replaced else query
+        rows = connection.execute(others.limit(most)).all()
+        standing = standing_rows(connection, {row.id for row in rows})
+        taken = [row for row in rows if row.id in standing]
+        if len(taken) == len(rows):
+            break
+        replaced |= {row.task_id: row.memo_key for row in rows if row.id not in standing}
+    waits, models = schema.waits.c, schema.models
+    for chunk in chunks(list(replaced.values())):
+        waiting = select(waits.model).where(one_of(connection, waits.memo_key, chunk))
+        connection.execute(update(models).where(models.c.id.in_(waiting)).values(table_version=-1))
+    return taken
+
+
+def _take(connection: Connection, rows: Sequence[Any], worker: str, lease: str, now: float, lease_secs: float) -> None:
+    of = schema.tasks.c
+    for expired in (False, True):
+        values = change_values(lease_change(now, lease_secs, expired=expired), now)
+        ids = [row.task_id for row in rows if (row.state == TaskState.LEASED) is expired]
+        for chunk in chunks(ids):
+            connection.execute(
+                update(schema.tasks)
+                .where(one_of(connection, of.id, chunk), allows(TaskEvent.LEASE))
+                .values(worker=worker, lease=lease, **values)
+            )
+    _set_memo_state(connection, [row.memo_key for row in rows], MEMO_OF_TASK[target(TaskEvent.LEASE)], now)
+
+
+def _set_memo_state(connection: Connection, keys: Sequence[str], state: MemoState, now: float) -> None:
+    of = schema.memos.c
+    for chunk in chunks(keys):
+        connection.execute(
+            update(schema.memos).where(one_of(connection, of.memo_key, chunk)).values(state=state, changed_at=now)
+        )
+
+
+def _fragments_of(connection: Connection, rows: Sequence[Any]) -> dict[tuple[int, str], Fragment]:
+    """The fragments that tasks read, by their rows and the tables that the tasks are of; each is read once."""
+    of = schema.fragments.c
+    stored = {
+        row.id: row
+        for chunk in chunks(sorted({row.id for row in rows}))
+        for row in connection.execute(select(schema.fragments).where(one_of(connection, of.id, chunk)))
+    }
+    places = {(row.id, row.task_table) for row in rows}
+    added = {table: added_columns(connection, table) for table in {table for _, table in places}}
+    return {(number, table): fragment_of(stored[number], added[table]) for number, table in places}
+
+
+def _leased(
+    row: Any, client: str, lease: str, fragment: Fragment, component: dict[str, Any], charge: Charge
+) -> LeasedTask:
+    return LeasedTask(row.task_id, row.memo_key, row.fence + 1, lease, row.fingerprint, component, row.task_table,
+                      row.partition, fragment, client, row.priority, row.attempts + 1,
+                      row.losses + (row.state == TaskState.LEASED), charge.secs, charge.payers)  # fmt: skip
+
+
+def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
+    """Extend the leases by ``lease_secs`` from now. Returns the tasks still owned; drop the others."""
+    now, held = warehouse.clock(), tuple(tasks)
+    values = change_values(beat_change(now, warehouse.config.lease_secs), now)
+
+    def extend(connection: Connection) -> tuple[LeasedTask, ...]:
+        owned = held_claims(connection, held)
+        of = schema.tasks.c
+        for chunk in chunks(sorted(task_id for task_id, *_ in owned)):
+            connection.execute(update(schema.tasks).where(one_of(connection, of.id, chunk)).values(**values))
+        return tuple(task for task in held if task.claim in owned)
+
+    return warehouse.catalog.run(extend, idempotent=True)
+
+
+def over_current_data(warehouse: Warehouse, tasks: Sequence[LeasedTask]) -> bool:
+    """Whether the raw data of these tasks, all over one fragment, is still that of some table."""
+    memos, fragments = schema.memos, schema.fragments
+    query = select(memos.c.fragment).join(fragments, fragments.c.id == memos.c.fragment).distinct()
+    rows: set[int] = set()
+    with warehouse.catalog.read() as connection:
+        for chunk in chunks([task.memo_key for task in tasks]):
+            mine = query.where(one_of(connection, memos.c.memo_key, chunk), fragments.c.path == tasks[0].fragment.path)
+            rows.update(connection.execute(mine).scalars())
+        return bool(standing_rows(connection, rows))
+
+
+def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
+    """Give tasks back untried: the attempt does not count, nor is it charged. Returns how many were still owned."""
+    now, held = warehouse.clock(), tuple(tasks)
+    change = release_change()
+
+    def release(connection: Connection) -> int:
+        owned = held_claims(connection, held)
+        of = schema.tasks.c
+        values = change_values(change, now)
+        for chunk in chunks(sorted(task_id for task_id, *_ in owned)):
+            connection.execute(update(schema.tasks).where(one_of(connection, of.id, chunk)).values(**values))
+        keys = [task.memo_key for task in held if task.claim in owned]
+        _set_memo_state(connection, keys, MEMO_OF_TASK[change.state], now)
+        amend_charges(connection, ((task.charge, 0.0) for task in held if task.claim in owned))
+        return len(owned)
+
+    return warehouse.catalog.run(release, idempotent=True)

@@ -1,0 +1,1 @@
+"""Reading for trainers: fragments of a read solution, and pins that protect what is read."""

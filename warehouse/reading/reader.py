@@ -1,0 +1,187 @@
+"""Read a fragment as a solution plans it: memos are loaded, the rest is computed from raw columns. Needs no catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.columns.columns import conform
+from transforms.errors import DataError
+from transforms.execution.plan import Plan, compile_plan
+from transforms.graphs.graph import Node, Operation, RawColumn, fold, raw_columns
+from transforms.graphs.subgraphs import subgraphs
+from warehouse.errors import MemoDamaged
+from warehouse.files.artifacts import ArtifactSource
+from warehouse.files.column_files import MemoRef
+from warehouse.files.memo_file import read_memo_file
+from warehouse.solution.parts import SolutionFragment
+from warehouse.solution.solution import ReadSolution
+from warehouse.storage.storage import Storage
+from warehouse.tables.overlays import live_mask
+from warehouse.tables.raw import read_raw
+from warehouse.tables.table import Fragment, memo_key
+
+#: The name of the label's column in what :func:`read_fragment` returns.
+LABEL = "__label__"
+#: The name of the column that says which stored event each row is.
+ROW = "__row__"
+#: The name of the column that says, in what :func:`read_labels` returns, whether an event was not retracted.
+LIVE = "__live__"
+
+#: Called as ``on_damage(memo key, path of its file, error)`` for a memo that did not verify, before it is computed instead.
+OnDamage = Callable[[str, str, MemoDamaged], None]
+
+
+def read_fragment(
+    storage: Storage,
+    solution: ReadSolution,
+    fragment: SolutionFragment,
+    *,
+    columns: Sequence[str] = (),
+    on_damage: OnDamage | None = None,
+    rows: bool = False,
+) -> pa.Table:
+    """Everything a trainer needs of one fragment; row i is its i-th event that was not retracted.
+
+    One column per input, in the solution's order and in the Arrow layout of its type, then the label under :data:`LABEL`,
+    as it is stored or as its expression says, then the extra raw ``columns`` under their own names, then with ``rows`` under
+    :data:`ROW` which stored event each row is. Memos that are missing or do not verify are
+    computed from the raw columns instead, with the same result. Raises :class:`DataError` when a component fails, and
+    what :func:`read_raw` raises.
+    """
+    loaded, damaged = _load_memos(storage, fragment, solution.plans[fragment.plan].loads)
+    roots = {item.name: item.root for item in solution.inputs}
+    if on_damage is not None and damaged:
+        graph = {node.identity: node for root in roots.values() for node in subgraphs(root)}
+        for fingerprint, (path, error) in damaged.items():
+            names = (column.name for column in raw_columns(graph[fingerprint]))
+            on_damage(memo_key(fingerprint, fragment.digests, names), path, error)
+    label = solution.target.component
+    missing = {name: root for name, root in roots.items() if root.identity not in loaded}
+    computed = _joined(missing if label is None else {**missing, LABEL: label}, loaded)
+    memoized = {f"{_MEMO}{fingerprint}": array for fingerprint, array in loaded.items()}
+    needed = {column.name for root in computed.values() for column in raw_columns(root)}
+    plain = {*columns} if label is not None else {solution.label, *columns}
+    raw = read_raw(storage, fragment, sorted({*needed, *plain} - memoized.keys()), coded=sorted(needed - plain))
+    source = raw
+    for name in sorted(needed & memoized.keys()):
+        source = source.append_column(name, memoized[name])
+    values = _compute(computed, source, fragment, ArtifactSource(storage.home))
+    arrays = [values[name] if name in values else loaded[root.identity] for name, root in roots.items()]
+    arrays.append(raw.column(solution.label) if label is None else values[LABEL])
+    arrays += [raw.column(name) for name in columns]
+    table = pa.table(arrays, names=[*roots, LABEL, *columns])
+    if rows:
+        table = table.append_column(ROW, pa.array(np.arange(fragment.rows)))
+    live = live_mask(storage, fragment)
+    return table if live is None else table.filter(live)
+
+
+def read_labels(
+    storage: Storage, solution: ReadSolution, fragment: SolutionFragment, *, columns: Sequence[str] = ()
+) -> pa.Table:
+    """The labels of *all* stored events of a fragment, retracted ones too, and the raw ``columns``; reads no input.
+
+    Labels are under :data:`LABEL`, whether an event was not retracted under :data:`LIVE`. Raises what
+    :func:`read_fragment` raises.
+    """
+    target = solution.target
+    raw = read_raw(storage, fragment, sorted({*target.columns, *columns}))
+    if target.component is None:
+        labels = raw.column(target.label)
+    else:
+        labels = _compute({LABEL: target.component}, raw, fragment, ArtifactSource(storage.home))[LABEL]
+    live = live_mask(storage, fragment)
+    mask = pa.array(np.ones(fragment.rows, bool)) if live is None else live
+    return pa.table([labels, mask, *(raw.column(name) for name in columns)], names=[LABEL, LIVE, *columns])
+
+
+#: Before the fingerprint of a memoized subgraph, where it stands in for a raw column.
+_MEMO = "memo:"
+
+
+def _joined(roots: Mapping[str, Node], loaded: Collection[str]) -> dict[str, Node]:
+    """The components with every subgraph that is loaded replaced by a column that holds it."""
+    return {name: _substituted(root, loaded) for name, root in roots.items()} if loaded else dict(roots)
+
+
+def _substituted(root: Node, loaded: Collection[str]) -> Node:
+    def combine(node: Node, args: tuple[Node, ...]) -> Node:
+        if node.identity in loaded:
+            return RawColumn(node.type, f"{_MEMO}{node.identity}")
+        return replace(node, operands=args) if isinstance(node, Operation) and args != node.operands else node
+
+    return fold(root, combine)
+
+
+_Damaged = dict[str, tuple[str, MemoDamaged]]
+
+
+def _load_memos(
+    storage: Storage, fragment: SolutionFragment, loads: Mapping[str, int]
+) -> tuple[dict[str, pa.Array], _Damaged]:
+    """The memoized columns that verify by fingerprint, and what is wrong with the others. One read per file."""
+    by_file: dict[int, list[str]] = {}
+    for fingerprint, slot in loads.items():
+        by_file.setdefault(slot, []).append(fingerprint)
+    loaded: dict[str, pa.Array] = {}
+    damaged: _Damaged = {}
+    for slot, fingerprints in by_file.items():
+        _load_file(storage, fragment, fragment.files[slot], fingerprints, loaded, damaged)
+    return loaded, damaged
+
+
+def _load_file(
+    storage: Storage,
+    fragment: SolutionFragment,
+    file: MemoRef,
+    fingerprints: Sequence[str],
+    loaded: dict[str, pa.Array],
+    damaged: _Damaged,
+) -> None:
+    """Read one file's columns into ``loaded``; if that fails, one by one, so that only the bad ones are given up."""
+    try:
+        columns = read_memo_file(storage, file.path, fingerprints, file.checksum, rows=fragment.rows)
+        loaded.update({name: _of_rows(array, fragment, file.path) for name, array in columns.items()})
+    except MemoDamaged as error:
+        if len(fingerprints) == 1:
+            damaged[fingerprints[0]] = (file.path, error)
+            return
+        for fingerprint in fingerprints:
+            _load_file(storage, fragment, file, [fingerprint], loaded, damaged)
+
+
+def _of_rows(array: pa.Array, fragment: SolutionFragment, file: str) -> pa.Array:
+    if len(array) != fragment.rows:
+        raise MemoDamaged("a memo has other rows than its fragment", where=file, value=len(array),
+                          allowed=str(fragment.rows))  # fmt: skip
+    return array
+
+
+def _compute(
+    components: Mapping[str, Node], raw: pa.Table, fragment: Fragment, artifacts: ArtifactSource
+) -> dict[str, pa.Array]:
+    values = {
+        name: conform(raw.column(root.name), root.type)
+        for name, root in components.items()
+        if isinstance(root, RawColumn)
+    }
+    graphs = {name: root for name, root in components.items() if name not in values}
+    if graphs:
+        plan = _compiled(tuple(graphs.items()), artifacts)
+        result = plan.run(raw.select([column.name for column in plan.columns]), checked=True)
+        for name, failure in result.failures.items():
+            raise DataError(f"operator {failure.operator} failed", where=f"{'label' if name == LABEL else f'input {name}'}, {fragment.path}",
+                            value=failure.error, next_step="repair the data or the expression")  # fmt: skip
+        values.update({name: result.columns[name] for name in graphs})
+    return values
+
+
+@lru_cache(maxsize=16)
+def _compiled(components: tuple[tuple[str, Node], ...], artifacts: ArtifactSource) -> Plan:
+    """Fragments that look alike are read by one compiled plan."""
+    return compile_plan(dict(components), artifacts)

@@ -1,0 +1,1 @@
+"""Search for components by pattern, column, operator, model, size and age."""

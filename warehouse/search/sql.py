@@ -1,0 +1,215 @@
+"""Conditions and measures of components as SQL over a row of ``components``.
+
+A condition has two forms. ``listing`` lists by an index the components for which it holds: the narrowest condition of
+a search leads with it. ``holds`` looks into an index for one component: so the others are checked, and so all are when
+none is narrow and components are walked in the order that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Select,
+    and_,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+    union_all,
+)
+
+from warehouse.catalog import schema
+from warehouse.scheduling.task_states import MemoState
+from warehouse.search.query import ComponentQuery, Sort
+
+#: A condition that holds for at most so many components leads a search.
+NARROW = 5_000
+
+Listing = Select[Any] | CompoundSelect[Any]
+Where = ColumnElement[bool]
+
+_component = schema.components.c.fingerprint
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What must hold for a component; ``listing`` is None where no index lists those for which it does."""
+
+    holds: Where
+    listing: Listing | None = None
+
+
+def conditions(query: ComponentQuery) -> tuple[Condition, ...]:
+    """Everything a query asks that SQL can say. Of a pattern that is which operators and columns a match needs."""
+    found: list[Condition] = []
+    columns = {query.column} if query.column is not None else set()
+    operators = {(query.operator, query.operator_version)} if query.operator is not None else set()
+    if query.pattern is not None:
+        columns |= query.pattern.columns
+        operators |= {(name, None) for name in query.pattern.operators} | query.pattern.operator_versions
+    found += [_reads(name) for name in sorted(columns)]
+    found += [_applies(name, version) for name, version in sorted(operators, key=str) if name is not None]
+    if query.subgraph is not None:
+        of = schema.component_subgraphs.c
+        found.append(_listed(of.fingerprint, starts_with(of.subgraph, query.subgraph)))
+    if query.fingerprint is not None:
+        listed = schema.components.alias("listed").c.fingerprint
+        starts = starts_with(listed, query.fingerprint)
+        found.append(Condition(starts_with(_component, query.fingerprint), select(listed).where(starts)))
+    if any(name is not None for name in (query.model, query.client, query.table)):
+        found.append(_is_read_by(query))
+    return (*found, *_plain(query))
+
+
+def starts_with(column: ColumnElement[str], prefix: str) -> Where:
+    """Whether hexadecimal digits start so: a range, which every database finds in an index."""
+    return column == prefix if len(prefix) == 64 else and_(column >= prefix, column < prefix + "g")
+
+
+def _listed(key: Column[str], *where: Where) -> Condition:
+    return Condition(exists().where(key == _component, *where), select(key).where(*where))
+
+
+def _reads(column: str) -> Condition:
+    of = schema.component_columns.c
+    return _listed(of.fingerprint, of.column_name == column)
+
+
+def _applies(operator: str, version: int | None) -> Condition:
+    of = schema.component_operators.c
+    return _listed(of.fingerprint, of.operator == operator, *([] if version is None else [of.version == version]))
+
+
+def _plain(query: ComponentQuery) -> list[Condition]:
+    of, memos = schema.components.c, schema.memos.c
+    least: list[Where] = []
+    if query.created_before is not None:
+        least.append(of.created_at < query.created_before)
+    if query.created_after is not None:
+        least.append(of.created_at >= query.created_after)
+    if query.state is not None:
+        least.append(exists().where(memos.fingerprint == _component, memos.state == query.state))
+    if query.min_size_bytes is not None:
+        least.append(size_bytes() >= query.min_size_bytes)
+    if query.max_size_bytes is not None:
+        least.append(size_bytes() <= query.max_size_bytes)
+    if query.min_hits is not None:
+        least.append(hits() >= query.min_hits)
+    if query.min_saved_secs is not None:
+        least.append(saved_secs() >= query.min_saved_secs)
+    return [Condition(where) for where in least]
+
+
+def _is_read_by(query: ComponentQuery) -> Condition:
+    models, inputs, parts = schema.models, schema.model_inputs, schema.component_subgraphs
+    given = {"name": query.model, "client": query.client, "table_name": query.table}
+    where = [models.c[column] == value for column, value in given.items() if value is not None]
+    direct = select(inputs.c.fingerprint).join(models, models.c.id == inputs.c.model).where(*where)
+    inside = (
+        select(parts.c.subgraph)
+        .join(inputs, inputs.c.fingerprint == parts.c.fingerprint)
+        .join(models, models.c.id == inputs.c.model)
+        .where(*where, ~is_input(parts.c.subgraph))
+    )
+    holds = or_(
+        direct.where(inputs.c.fingerprint == _component).exists(),
+        inside.where(parts.c.subgraph == _component).exists(),
+    )
+    return Condition(holds, union_all(direct, inside))
+
+
+def is_input(fingerprint: ColumnElement[str]) -> Where:
+    """Whether any version of any model has the component as an input."""
+    asked = schema.model_inputs.alias("asked")
+    return exists().where(asked.c.fingerprint == fingerprint)
+
+
+def narrowest(connection: Connection, given: Sequence[Condition]) -> Condition | None:
+    """The condition that the fewest components fulfil, if they are no more than :data:`NARROW`; looks no further."""
+    best, least = None, NARROW + 1
+    for condition in given:
+        if condition.listing is not None:
+            some = condition.listing.limit(least).subquery()
+            found = connection.execute(select(func.count()).select_from(some)).scalar_one()
+            if found < least:
+                best, least = condition, found
+    return best
+
+
+def filtered(query: Select[Any], given: Sequence[Condition], leading: Condition | None) -> Select[Any]:
+    """``query`` over ``components`` with these conditions, of which ``leading`` is one or None."""
+    for condition in given:
+        if condition is leading and condition.listing is not None:
+            query = query.where(_component.in_(condition.listing))
+        else:
+            query = query.where(condition.holds)
+    return query
+
+
+def order_of(sort: Sort) -> tuple[Any, ...]:
+    """The terms to order by; the fingerprint decides between equals."""
+    created = schema.components.c.created_at
+    if sort in ("newest", "oldest"):
+        return (created.desc(), _component.desc()) if sort == "newest" else (created, _component)
+    measure = {"size": size_bytes, "hits": hits, "saved": saved_secs, "secs": secs}[sort]
+    return measure().desc(), _component
+
+
+def size_bytes() -> ColumnElement[Any]:
+    """Bytes of a component's ready memos."""
+    return _of_ready_memos(schema.memos.c.size_bytes)
+
+
+def secs() -> ColumnElement[Any]:
+    """Seconds that computing a component's ready memos took."""
+    return _of_ready_memos(schema.memos.c.secs)
+
+
+def _of_ready_memos(column: Column[Any]) -> ColumnElement[Any]:
+    of = schema.memos.c
+    ready = (of.fingerprint == _component, of.state == MemoState.READY)
+    return select(func.coalesce(func.sum(column), 0)).where(*ready).correlate(schema.components).scalar_subquery()
+
+
+def hits() -> ColumnElement[Any]:
+    """How often the readers of a component were submitted, or read for training."""
+    asked, read, inputs = schema.submissions, schema.reads, schema.model_inputs
+    asks = select(func.count(asked.c.id.distinct())), asked, asked.c.model == inputs.c.model
+    reads = select(func.count(read.c.id.distinct())), read, read.c.model == inputs.c.model
+    of_inputs = _of_models(*asks) + _of_models(*reads)
+    return case((is_input(_component), of_inputs), else_=_inside_models(*asks) + _inside_models(*reads))
+
+
+def saved_secs() -> ColumnElement[Any]:
+    """The computing time of a component's ready memos, for every live reader beyond the first."""
+    readers = live_readers()
+    return case((readers > 1, secs() * (readers - 1)), else_=0.0)
+
+
+def live_readers() -> ColumnElement[Any]:
+    """How many live models read a component."""
+    models, inputs = schema.models, schema.model_inputs
+    count = select(func.count(models.c.id.distinct())).where(models.c.live.is_(True))
+    on = models.c.id == inputs.c.model
+    return case((is_input(_component), _of_models(count, models, on)), else_=_inside_models(count, models, on))
+
+
+def _of_models(count: Select[Any], of: Any, on: Where) -> ColumnElement[Any]:
+    inputs = schema.model_inputs
+    joined = count.select_from(inputs.join(of, on)).where(inputs.c.fingerprint == _component)
+    return joined.correlate(schema.components).scalar_subquery()
+
+
+def _inside_models(count: Select[Any], of: Any, on: Where) -> ColumnElement[Any]:
+    inputs, parts = schema.model_inputs, schema.component_subgraphs
+    holding = parts.join(inputs, inputs.c.fingerprint == parts.c.fingerprint).join(of, on)
+    joined = count.select_from(holding).where(parts.c.subgraph == _component)
+    return joined.correlate(schema.components).scalar_subquery()

@@ -1,0 +1,1 @@
+"""The read solution: the document that a trainer is handed, and its values."""

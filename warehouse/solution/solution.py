@@ -1,0 +1,129 @@
+"""The read solution: for every input of a model and every fragment, which file and column to read or what to compute.
+
+It is an immutable JSON document, ``headrace.read_solution/2`` or ``/3`` (described in ``docs/read-solution.md``), that a
+trainer can be handed without the catalog.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from transforms.analysis.target import Target, target_of
+from transforms.documents import document_part, parse_document
+from transforms.types import type_document
+from warehouse.solution.parsing import FORMAT, KIND, TARGET_FORMAT, solution_fields
+from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
+
+
+@dataclass(frozen=True)
+class ReadSolution:
+    """What to read to train ``model`` at ``model_version`` on ``table``; partitions are in time order.
+
+    ``label`` is the raw column that holds the label, or its expression in one line, whose document is ``label_component``;
+    ``task`` and ``classes`` are those of :class:`~transforms.analysis.target.Target`. Fragments refer to ``plans``, so that a solution takes the memory
+    of its fragments, however many inputs there are.
+    """
+
+    model: str
+    model_version: int
+    table: str
+    table_version: int
+    label: str
+    inputs: tuple[SolutionInput, ...]
+    plans: tuple[ReadPlan, ...]
+    partitions: tuple[SolutionPartition, ...]
+    label_component: Mapping[str, Any] | None = None
+    task: str | None = None
+    classes: int = 0
+
+    @cached_property
+    def target(self) -> Target:
+        """What the model learns to predict."""
+        document = None if self.label_component is None else dict(self.label_component)
+        return target_of(self.label, document, self.task, self.classes)
+
+    @property
+    def rows(self) -> int:
+        """Events in all partitions that were not retracted."""
+        return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def fragments(self) -> Iterator[SolutionFragment]:
+        """All fragments in reading order."""
+        return (fragment for partition in self.partitions for fragment in partition.fragments)
+
+    def count(self, action: Action) -> int:
+        """(input, fragment) pairs that are obtained this way."""
+        of_plan = [plan.actions.count(action) for plan in self.plans]
+        return sum(of_plan[fragment.plan] for fragment in self.fragments)
+
+    def digest(self) -> str:
+        """SHA-256 of the whole document, reads included: it changes when a memo becomes ready."""
+        return _sha256(self.to_document())
+
+    def to_document(self) -> dict[str, Any]:
+        """The solution as a JSON object, the inverse of :meth:`from_document`."""
+        target = {"label_component": self.label_component, "task": self.task, "classes": self.classes}
+        return {
+            "format": FORMAT if self.target.is_plain else TARGET_FORMAT,
+            "model": self.model,
+            "model_version": self.model_version,
+            "table": self.table,
+            "table_version": self.table_version,
+            "label": self.label,
+            **({} if self.target.is_plain else target),
+            "inputs": [_input_document(item) for item in self.inputs],
+            "plans": [_plan_document(plan) for plan in self.plans],
+            "partitions": [_partition_document(partition) for partition in self.partitions],
+        }
+
+    @classmethod
+    def from_document(cls, document: object) -> ReadSolution:
+        """The solution that a document describes (see :mod:`warehouse.solution.parsing`).
+
+        Raises :class:`~transforms.errors.DataError`, which names the place in the document, for any other.
+        """
+        return cls(**solution_fields(document_part(document, KIND)))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> ReadSolution:
+        """:meth:`from_document` of JSON text, whose names must also be given once in each object."""
+        return cls.from_document(parse_document(text, KIND))
+
+
+def _sha256(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _input_document(item: SolutionInput) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "fingerprint": item.fingerprint,
+        "type": type_document(item.type),
+        "component": dict(item.component),
+    }
+
+
+def _partition_document(partition: SolutionPartition) -> dict[str, Any]:
+    return {
+        "key": partition.key,
+        "start": partition.start.isoformat(),
+        "end": partition.end.isoformat(),
+        "version": partition.version,
+        "fragments": [_fragment_document(fragment) for fragment in partition.fragments],
+    }
+
+
+def _plan_document(plan: ReadPlan) -> dict[str, Any]:
+    return {"actions": list(plan.actions), "loads": dict(plan.loads), "secs_a_row": plan.secs_a_row}
+
+
+def _fragment_document(fragment: SolutionFragment) -> dict[str, Any]:
+    files = [[ref.path, ref.checksum] for ref in fragment.files]
+    return {**fragment.to_document(), "plan": fragment.plan, "files": files}

@@ -1,0 +1,173 @@
+"""How the warehouse stands: what is stored, what is queued, and what sharing saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from warehouse.catalog import schema
+from warehouse.models.models import ModelRecord, all_models
+from warehouse.queue.depths import QueueDepth, read_depths
+from warehouse.queue.fair_queue import shares_now
+from warehouse.scheduling.task_states import MemoState
+from warehouse.tables.manifests import all_tables
+from warehouse.tables.table import Table
+from warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """A table and the size of its current version: ``bytes`` compressed, on disk."""
+
+    table: Table
+    partitions: int
+    fragments: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What submissions asked for, in (input, fragment) pairs, over all submissions that made a new model version.
+
+    ``hits`` were memoized, ``shared`` were already queued or being computed, ``queued`` had to be computed for them.
+    """
+
+    hits: int
+    shared: int
+    queued: int
+
+    @property
+    def hit_rate(self) -> float:
+        """The part that needed no computation of its own, between 0 and 1; 0 when nothing was asked."""
+        total = self.hits + self.shared + self.queued
+        return (self.hits + self.shared) / total if total else 0.0
+
+
+@dataclass(frozen=True)
+class Status:
+    """The whole warehouse at one moment.
+
+    ``memo_bytes`` and ``memo_secs``: stored bytes of the ready memos and the computing time they took. ``saved_bytes``
+    and ``saved_secs``: what it would have cost besides if every live model kept its own copy. ``shares``: the part of the workers that each client
+    gets that has something to lease now.
+    """
+
+    tables: tuple[TableStatus, ...]
+    models: tuple[ModelRecord, ...]
+    memos: Mapping[str, int]
+    memo_bytes: int
+    memo_secs: float
+    saved_bytes: int
+    saved_secs: float
+    requests: Requests
+    queues: tuple[QueueDepth, ...]
+    shares: Mapping[str, float]
+
+
+def status(warehouse: Warehouse) -> Status:
+    """The state of the warehouse, read in one transaction. ``models`` are the live ones, by name."""
+    now = warehouse.clock()
+    with warehouse.catalog.read() as connection:
+        of = schema.memos.c
+        counted = connection.execute(select(of.state, func.count()).group_by(of.state).order_by(of.state))
+        memos: dict[str, int] = {row[0]: row[1] for row in counted}
+        size_bytes, secs, saved_bytes, saved_secs = _sharing(connection)
+        return Status(
+            tables=read_table_statuses(connection),
+            models=all_models(connection, live=True),
+            memos=memos,
+            memo_bytes=size_bytes,
+            memo_secs=secs,
+            saved_bytes=saved_bytes,
+            saved_secs=saved_secs,
+            requests=_requests(connection),
+            queues=read_depths(connection),
+            shares=shares_now(connection, now, warehouse.config),
+        )
+
+
+def list_tables(warehouse: Warehouse) -> tuple[TableStatus, ...]:
+    """Every table with its size, by name."""
+    with warehouse.catalog.read() as connection:
+        return read_table_statuses(connection)
+
+
+def list_models(warehouse: Warehouse, *, live: bool = True) -> tuple[ModelRecord, ...]:
+    """The newest version of every model, or every version, by name and version."""
+    with warehouse.catalog.read() as connection:
+        return all_models(connection, live=live)
+
+
+def model_memos(warehouse: Warehouse) -> dict[int, tuple[int, dict[str, int]]]:
+    """By the id of every live model: how many components it has as inputs, and their memos by state."""
+    models, memos = schema.models.c, schema.memos.c
+    inputs = schema.model_inputs.c
+    asked = (
+        select(inputs.model, inputs.fingerprint)
+        .join(schema.models, models.id == inputs.model)
+        .where(models.live.is_(True))
+        .distinct()
+        .subquery()
+    )
+    found: dict[int, tuple[int, dict[str, int]]] = {}
+    with warehouse.catalog.read() as connection:
+        for model, components in connection.execute(select(asked.c.model, func.count()).group_by(asked.c.model)):
+            found[model] = (components, {})
+        states = (
+            select(asked.c.model, memos.state, func.count())
+            .join(schema.memos, memos.fingerprint == asked.c.fingerprint)
+            .group_by(asked.c.model, memos.state)
+            .order_by(memos.state)
+        )
+        for model, state, count in connection.execute(states):
+            found[model][1][state] = count
+    return found
+
+
+def read_table_statuses(connection: Connection) -> tuple[TableStatus, ...]:
+    """:func:`list_tables` inside a transaction."""
+    manifests, members, fragments = schema.manifests, schema.manifest_fragments, schema.fragments
+    query = (
+        select(manifests.c.table_name, func.count(manifests.c.id.distinct()), func.count(),
+               func.sum(fragments.c.rows), func.sum(fragments.c.size_bytes))
+        .join(members, members.c.manifest == manifests.c.id)
+        .join(fragments, fragments.c.id == members.c.fragment)
+        .where(manifests.c.current.is_(True))
+        .group_by(manifests.c.table_name)
+    )  # fmt: skip
+    counted = connection.execute(query)
+    sizes = {name: (parts, count, int(rows), int(size)) for name, parts, count, rows, size in counted}
+    return tuple(TableStatus(table, *sizes.get(table.name, (0, 0, 0, 0))) for table in all_tables(connection))
+
+
+def _sharing(connection: Connection) -> tuple[int, float, int, float]:
+    """Bytes and seconds of the ready memos, and the same once more for every live model beyond the first."""
+    of, models, inputs = schema.memos.c, schema.models.c, schema.model_inputs.c
+    counted = connection.execute(
+        select(inputs.fingerprint, func.count(models.id.distinct()))
+        .join(schema.models, models.id == inputs.model)
+        .where(models.live.is_(True))
+        .group_by(inputs.fingerprint)
+    )
+    others = {row[0]: row[1] - 1 for row in counted}
+    sums = connection.execute(
+        select(of.fingerprint, func.sum(of.size_bytes), func.sum(of.secs))
+        .where(of.state == MemoState.READY)
+        .group_by(of.fingerprint)
+    ).all()
+    return (
+        sum(int(size) for _, size, _ in sums),
+        sum(float(secs) for _, _, secs in sums),
+        sum(int(size) * others.get(fingerprint, 0) for fingerprint, size, _ in sums),
+        sum(float(secs) * others.get(fingerprint, 0) for fingerprint, _, secs in sums),
+    )
+
+
+def _requests(connection: Connection) -> Requests:
+    of = schema.submissions.c
+    query = select(func.sum(of.hits), func.sum(of.shared), func.sum(of.queued)).where(of.unchanged.is_(False))
+    hits, shared, queued = connection.execute(query).one()
+    return Requests(int(hits or 0), int(shared or 0), int(queued or 0))

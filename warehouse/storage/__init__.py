@@ -1,0 +1,1 @@
+"""Stored bytes: atomic files on a local disk and objects in a bucket."""

@@ -1,0 +1,289 @@
+"""Objects of Google Cloud Storage.
+
+An object becomes visible when the server has all of it and its CRC32C is what was announced; until then readers see the one
+before, or none. Every upload names the generation it replaces (0: none) and carries a token. So an upload that is made again,
+because the answer to the first was lost, either finds its own object, and is done, or loses to another writer: it never
+replaces what it did not see. Random reads keep to the generation they began with.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import IO, Any
+
+import google_crc32c
+import pyarrow as pa
+from google.api_core import exceptions as google_errors
+
+from transforms.errors import DataError, HeadraceError, StorageError
+from warehouse.scheduling.backoff import Backoff, Retry
+from warehouse.storage.errors import explained, missing_file
+from warehouse.storage.gcs_client import (
+    RetryDecorator,
+    explained_by_google,
+    may_pass,
+    no_bucket,
+    open_client,
+    status_of,
+)
+from warehouse.storage.gcs_reader import ObjectReader
+from warehouse.storage.locations import GCS, GcsSettings
+from warehouse.storage.stored_file import StoredFile, Walk, Writer
+
+#: What is larger is sent in pieces of this size, each of which is sent again by itself.
+CHUNK_BYTES = 8 << 20
+_IN_MEMORY_BYTES = 8 << 20
+_READ_BYTES = 1 << 20
+_TIMEOUT_SECS = (10.0, 60.0)
+_TOKEN = "headrace-write"
+# Each turn lost is another writer's success.
+_TURNS = 32
+#: An upload that was spoilt is rare, and begun anew a few times.
+_FEW = Backoff(first_secs=0.1, most_secs=1.0, jitter=1.0, attempts=4, limit_secs=120.0, shortens_last=False)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_GONE = 410
+
+
+class _Spoilt(Exception):
+    """An upload has to begin anew: its bytes changed on the way, or its session was lost."""
+
+
+class GcsObjects:
+    """Objects by ``bucket/name``. Thread-safe."""
+
+    def __init__(self, client: Any, retry: Retry) -> None:
+        """``retry`` tries again what :func:`warehouse.storage.gcs_client.may_pass` says may pass."""
+        self._client = client
+        self._retrying = RetryDecorator(retry)
+        self._anew = RetryDecorator(replace(retry, backoff=_FEW, is_transient=lambda error: isinstance(error, _Spoilt)))
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole object, of one generation, its checksum verified."""
+        blob = self._blob(path)
+        with explained_by_google(GCS + path, "read"):
+            content: bytes = self._retrying(
+                lambda: blob.download_as_bytes(raw_download=True, checksum="crc32c", retry=None, timeout=_TIMEOUT_SECS)
+            )()
+            return content
+
+    def open_input(self, path: str) -> Any:
+        """The object, opened for random reads of the generation that is there now."""
+        with explained_by_google(GCS + path, "read"):
+            found = self._find(path)
+        if found is None:
+            raise missing_file(GCS + path, "read")
+        blob = self._blob(path, generation=found.generation)
+
+        def fetch(start: int, end: int) -> bytes:
+            def attempt() -> bytes:
+                content: bytes = blob.download_as_bytes(
+                    start=start, end=end - 1, raw_download=True, checksum=None, retry=None, timeout=_TIMEOUT_SECS
+                )
+                if len(content) != end - start:
+                    raise ConnectionError(f"{len(content)} bytes arrived of {end - start}")
+                return content
+
+            with explained_by_google(GCS + path, "read"):
+                return self._retrying(attempt)()
+
+        return pa.PythonFile(ObjectReader(fetch, int(found.size)), mode="r")
+
+    def exists(self, path: str) -> bool:
+        """Whether an object is there."""
+        with explained_by_google(GCS + path, "look for"):
+            return self._find(path) is not None
+
+    def folder_exists(self, path: str) -> bool:
+        """Whether an object is under this name. Raises :class:`StorageError` for a bucket that is not there."""
+        return any(True for _ in self._listed(path, most=1))
+
+    def files(self, folder: str) -> Iterator[StoredFile]:
+        """Every object under a name, at any depth."""
+        bucket = folder.partition("/")[0]
+        for blob in self._listed(folder):
+            if not blob.name.endswith("/"):  # what consoles put in a bucket to show a folder
+                written_ns = (blob.time_created - _EPOCH) // timedelta(microseconds=1) * 1000
+                yield StoredFile(f"{bucket}/{blob.name}", int(blob.size), written_ns)
+
+    def folders(self, folder: str) -> Iterator[str]:
+        """Every name that ends with a slash somewhere under ``folder``, without that slash."""
+        bucket, _, name = folder.partition("/")
+        above = len(name.rstrip("/").split("/")) if name.strip("/") else 0
+        found: set[str] = set()
+        for blob in self._listed(folder):
+            parts = blob.name.split("/")[:-1]
+            found.update("/".join(parts[:end]) for end in range(above + 1, len(parts) + 1))
+        return (f"{bucket}/{one}" for one in found)
+
+    def walk(self, root: str, folder: str) -> Walk:
+        """All under a name. A bucket has no links."""
+        start = len(root) + 1
+        files = [replace(file, path=file.path[start:]) for file in self.files(f"{root}/{folder}")]
+        return Walk(tuple(sorted(files, key=lambda file: file.path)), ())
+
+    def delete_inner(self, root: str, path: str) -> bool:
+        """Remove an object under a name; False if it was not there."""
+        return self.delete(f"{root}/{path}")
+
+    def delete(self, path: str) -> bool:
+        """Remove an object; False if it was not there. True as well if an earlier attempt of this call may have done it."""
+        blob = self._blob(path)
+        attempts = 0
+
+        def attempt() -> None:
+            nonlocal attempts
+            attempts += 1
+            blob.delete(retry=None, timeout=_TIMEOUT_SECS)
+
+        with explained_by_google(GCS + path, "delete"):
+            try:
+                self._retrying(attempt)()
+            except google_errors.NotFound:
+                return attempts > 1
+            return True
+
+    def publish(self, path: str, write: Writer, synced: bool = True) -> int:
+        """Put an object in its place, over another one if need be; its size in bytes."""
+        with _Content(path, write) as content, explained_by_google(GCS + path, "write"):
+            generation = 0
+            for _ in range(_TURNS):
+                if self._upload(path, content, generation):
+                    return content.size_bytes
+                found = self._find(path)
+                generation = int(found.generation) if found is not None else 0
+            raise StorageError("cannot write: other writers replaced the file again and again", where=GCS + path,
+                               value=f"{_TURNS} attempts", next_step="give every writer a name of its own")  # fmt: skip
+
+    def create(self, path: str, write: Writer) -> bool:
+        """Put an object in its place unless one is there."""
+        with _Content(path, write) as content, explained_by_google(GCS + path, "write"):
+            return self._upload(path, content, 0)
+
+    def _upload(self, path: str, content: _Content, generation: int) -> bool:
+        """Replace this generation; False if another one is there now."""
+        token = uuid.uuid4().hex
+        return self._anew(lambda: self._upload_once(path, content, generation, token))()
+
+    def _upload_once(self, path: str, content: _Content, generation: int, token: str) -> bool:
+        blob = self._blob(path)
+        blob.chunk_size = CHUNK_BYTES
+        blob.crc32c = content.crc32c  # the server refuses an object that has another one
+        blob.metadata = {_TOKEN: token}
+        try:
+            blob.upload_from_file(
+                content.file, rewind=True, size=content.size_bytes, content_type="application/octet-stream",
+                checksum=None, if_generation_match=generation, retry=self._retrying, timeout=_TIMEOUT_SECS,
+            )  # fmt: skip
+        except google_errors.GoogleAPICallError as error:
+            return self._settle(path, token, error)
+        if blob.crc32c != content.crc32c:
+            self._remove(blob)
+            raise _Spoilt("the object store kept other bytes than were sent")
+        return True
+
+    def _settle(self, path: str, token: str, error: google_errors.GoogleAPICallError) -> bool:
+        """What an upload came to that was answered like this: an earlier attempt may have been it."""
+        status = status_of(error)
+        if status not in (400, 404, _GONE, 412):
+            raise error
+        found = self._find(path)
+        if found is not None and (found.metadata or {}).get(_TOKEN) == token:
+            return True
+        if status == 412:
+            return False
+        if status == 404 and not self._bucket_exists(path):
+            raise no_bucket(path.partition("/")[0], GCS + path) from error
+        if status == 400 and "crc32c" not in str(error).lower():
+            raise error
+        raise _Spoilt(str(error)) from error
+
+    def _remove(self, blob: Any) -> None:
+        try:
+            blob.delete(if_generation_match=blob.generation, retry=self._retrying, timeout=_TIMEOUT_SECS)
+        except (google_errors.NotFound, google_errors.PreconditionFailed):
+            return  # replaced or removed by somebody else
+
+    def _find(self, path: str) -> Any:
+        """The object's metadata, or None."""
+        bucket, _, name = path.partition("/")
+        return self._client.bucket(bucket).get_blob(name, retry=self._retrying, timeout=_TIMEOUT_SECS)
+
+    def _bucket_exists(self, path: str) -> bool:
+        try:
+            next(iter(self._listed(path.partition("/")[0], most=1)), None)
+        except HeadraceError:
+            return False
+        return True
+
+    def _listed(self, folder: str, most: int | None = None) -> Iterator[Any]:
+        bucket, _, name = folder.partition("/")
+        name = name.rstrip("/")
+        with explained_by_google(GCS + folder, "list"):
+            try:
+                yield from self._client.list_blobs(
+                    bucket, prefix=f"{name}/" if name else None, max_results=most, retry=self._retrying,
+                    fields="items(name,size,timeCreated),nextPageToken", timeout=_TIMEOUT_SECS,
+                )  # fmt: skip
+            except google_errors.NotFound as error:
+                raise no_bucket(bucket, GCS + folder) from error
+
+    def _blob(self, path: str, generation: int | None = None) -> Any:
+        bucket, _, name = path.partition("/")
+        if not name:
+            raise DataError("this names a bucket, not a file", where=GCS + path)
+        return self._client.bucket(bucket).blob(name, generation=generation)
+
+
+class _Content:
+    """What is to be sent, gathered once: in memory while it is small, else in a temporary file that has no name."""
+
+    def __init__(self, path: str, write: Writer) -> None:
+        self.file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by __exit__
+        try:
+            with explained(GCS + path, "gather what is to be written"):
+                write(self.file)
+                self.size_bytes = self.file.seek(0, os.SEEK_END)
+                self.crc32c = self._crc32c()
+        except BaseException:
+            self.file.close()
+            raise
+
+    def _crc32c(self) -> str:
+        checksum = google_crc32c.Checksum()
+        self.file.seek(0)
+        while piece := self.file.read(_READ_BYTES):
+            checksum.update(piece)
+        return base64.b64encode(checksum.digest()).decode("ascii")
+
+    def __enter__(self) -> _Content:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+
+def gcs_objects(settings: GcsSettings) -> GcsObjects:
+    """The objects that these settings reach; connections are shared by all who ask in this process."""
+    return _shared(settings, os.getpid())  # connections do not survive a fork
+
+
+@lru_cache(maxsize=16)
+def _shared(settings: GcsSettings, _process: int) -> GcsObjects:
+    return GcsObjects(
+        open_client(settings), Retry(_waits(settings), may_pass, time.sleep, random.random, time.monotonic)
+    )
+
+
+def _waits(settings: GcsSettings) -> Backoff:
+    """Waits of up to half a second, doubled up to half a minute, any part of which is drawn."""
+    return Backoff(first_secs=0.5, most_secs=30.0, jitter=1.0, attempts=10, limit_secs=settings.retry_limit_secs,
+                   shortens_last=False)  # fmt: skip

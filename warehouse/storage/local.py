@@ -1,0 +1,189 @@
+"""Files of a local disk.
+
+A file appears whole or not at all: it is written beside its place under a hidden temporary name, synced, renamed (or
+linked, where it must not replace another), and the folder synced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from warehouse.storage.durable_files import make_folders, sync_path, write_new_file
+from warehouse.storage.errors import explained
+from warehouse.storage.stored_file import StoredFile, Walk, Writer, temporary_name
+
+_SYSTEM = pafs.LocalFileSystem()
+
+
+class LocalFiles:
+    """Files by absolute path."""
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole file."""
+        with self.open_input(path) as file, explained(path, "read"):
+            content: bytes = file.read()
+            return content
+
+    def open_input(self, path: str) -> Any:
+        """The file, opened for random reads."""
+        with explained(path, "read"):
+            return _SYSTEM.open_input_file(path)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file is there."""
+        return bool(self._type(path) == pafs.FileType.File)
+
+    def folder_exists(self, path: str) -> bool:
+        """Whether a folder is there."""
+        return bool(self._type(path) == pafs.FileType.Directory)
+
+    def _type(self, path: str) -> pafs.FileType:
+        with explained(path, "look for"):
+            return _SYSTEM.get_file_info(path).type
+
+    def files(self, folder: str) -> Iterator[StoredFile]:
+        """Every file under a folder, at any depth."""
+        for info in self._infos(folder):
+            if info.type == pafs.FileType.File:
+                yield StoredFile(info.path, info.size, info.mtime_ns or 0)
+
+    def folders(self, folder: str) -> Iterator[str]:
+        """Every folder under a folder, at any depth."""
+        return (info.path for info in self._infos(folder) if info.type == pafs.FileType.Directory)
+
+    def _infos(self, folder: str) -> list[pafs.FileInfo]:
+        with explained(folder, "list"):
+            found: list[pafs.FileInfo] = _SYSTEM.get_file_info(
+                pafs.FileSelector(folder, allow_not_found=True, recursive=True)
+            )
+            return found
+
+    def walk(self, root: str, folder: str) -> Walk:
+        """All under a folder. Links are named, never followed; what goes away meanwhile is left out."""
+        files: list[StoredFile] = []
+        others: list[str] = []
+        with explained(f"{root}/{folder}", "list"), _opened_folder(root, folder.split("/")) as opened:
+            if opened is None:
+                return Walk((), (folder,) if os.path.lexists(f"{root}/{folder}") else ())
+            waiting = [folder]
+            while waiting:
+                here = waiting.pop()
+                for entry in _entries(f"{root}/{here}"):
+                    path = f"{here}/{entry.name}"
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(path)
+                    elif entry.is_file(follow_symlinks=False):
+                        with contextlib.suppress(FileNotFoundError):
+                            found = entry.stat(follow_symlinks=False)
+                            files.append(StoredFile(path, found.st_size, found.st_mtime_ns))
+                    else:
+                        others.append(path)
+        return Walk(tuple(sorted(files, key=lambda file: file.path)), tuple(sorted(others)))
+
+    def delete_inner(self, root: str, path: str) -> bool:
+        """Remove an ordinary file; False if there is none, or only by way of a link.
+
+        Each folder on the way is opened within the one before and may be no link, so none can be put in place meanwhile.
+        """
+        *folders, name = path.split("/")
+        with explained(f"{root}/{path}", "delete"), _opened_folder(root, folders) as folder:
+            if folder is None:
+                return False
+            try:
+                if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                    return False
+                os.unlink(name, dir_fd=folder)
+            except FileNotFoundError:
+                return False
+        return True
+
+    def publish(self, path: str, write: Writer, synced: bool = True) -> int:
+        """Put a file in its place, over another one if need be; its size in bytes."""
+        return _publish(path, write, os.replace, synced)
+
+    def create(self, path: str, write: Writer) -> bool:
+        """Put a file in its place unless one is there."""
+        try:
+            with explained(path, "look for"):
+                if os.path.lexists(path):
+                    return False
+            _publish(path, write, _link)
+        except _TakenMeanwhile:
+            return False
+        return True
+
+
+@contextlib.contextmanager
+def _opened_folder(root: str, folders: Sequence[str]) -> Iterator[int | None]:
+    """A descriptor of the folder, reached through no link below ``root``; None if it is not there, or behind a link."""
+    opened: list[int] = []
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            opened.append(os.open(root or "/", os.O_RDONLY | os.O_DIRECTORY))
+            for name in folders:
+                inner = _inner_folder(opened[-1], name)
+                if inner is None:
+                    break
+                opened.append(inner)
+        yield opened[-1] if len(opened) == len(folders) + 1 else None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _inner_folder(outer: int, name: str) -> int | None:
+    try:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        if stat.S_ISLNK(os.stat(name, dir_fd=outer, follow_symlinks=False).st_mode):
+            return None
+        raise
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []  # it went away, or something else took its place
+
+
+class _TakenMeanwhile(Exception):
+    pass
+
+
+def _link(temporary: str, path: str) -> None:
+    """Unlike a rename, a link fails where a file is."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise _TakenMeanwhile from None
+    os.unlink(temporary)
+
+
+def _publish(path: str, write: Writer, put: Callable[[str, str], None], synced: bool = True) -> int:
+    folder, name = os.path.split(path)
+    unique = f"{os.getpid()}-{threading.get_ident()}-{uuid.uuid4().hex[:8]}"
+    temporary = os.path.join(folder, temporary_name(name, unique))
+    with explained(path, "write"):
+        make_folders(folder)
+        try:
+            size_bytes = write_new_file(temporary, write, synced=synced)
+            put(temporary, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+        if synced:
+            sync_path(folder)
+    return size_bytes

@@ -1,0 +1,1 @@
+"""Tables: partitions, manifests, fragments, and their raw data."""

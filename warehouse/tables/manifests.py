@@ -1,0 +1,210 @@
+"""Tables, manifests and fragments in the catalog: reading them as values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, and_, func, select
+
+from transforms.errors import nearest
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, one_of
+from warehouse.errors import UnknownTable
+from warehouse.tables.table import ColumnSchema, Fragment, Manifest, Overlay, Table, absent_digest
+
+#: The column of a deletion vector in its file.
+DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFragment:
+    """A fragment where it stands: its row in the catalog, partition, that partition's version, and position."""
+
+    row: int
+    partition: str
+    partition_version: int
+    start: datetime
+    end: datetime
+    position: int
+    fragment: Fragment
+
+
+def find_table(connection: Connection, name: str) -> Table | None:
+    """The table of this name, or None, also where it was dropped."""
+    of = schema.tables.c
+    row = connection.execute(select(schema.tables).where(of.name == name, of.dropped_at.is_(None))).first()
+    return None if row is None else _table(row)
+
+
+def get_table(connection: Connection, name: str) -> Table:
+    """The table of this name. Raises :class:`UnknownTable` with the nearest names."""
+    table = find_table(connection, name)
+    if table is None:
+        of = schema.tables.c
+        known = connection.execute(select(of.name).where(of.dropped_at.is_(None))).scalars().all()
+        raise UnknownTable("no such table", value=name, allowed=nearest(name, known),
+                           next_step="register it: headrace table add NAME ROOT")  # fmt: skip
+    return table
+
+
+def all_tables(connection: Connection) -> tuple[Table, ...]:
+    """Every table that is there, by name."""
+    of = schema.tables.c
+    query = select(schema.tables).where(of.dropped_at.is_(None)).order_by(of.name)
+    return tuple(_table(row) for row in connection.execute(query))
+
+
+def _table(row: Any) -> Table:
+    columns = tuple(ColumnSchema(*column) for column in row.columns)
+    return Table(row.name, row.root, columns, row.time_column, row.version)
+
+
+def columns_document(columns: Iterable[ColumnSchema]) -> list[list[object]]:
+    """Columns as a row of ``tables`` keeps them."""
+    return [[one.name, one.arrow_type, *([True] if one.overlay_only else [])] for one in columns]
+
+
+#: The type of every overlay-only column, by its name.
+AddedColumns = Mapping[str, str]
+
+
+def added_columns(connection: Connection, table: str) -> AddedColumns:
+    """The columns of ``table`` that its files do not hold."""
+    columns = connection.execute(select(schema.tables.c.columns).where(schema.tables.c.name == table)).scalar() or []
+    return {one.name: one.arrow_type for one in (ColumnSchema(*column) for column in columns) if one.overlay_only}
+
+
+def current_fragments(
+    connection: Connection,
+    table: str,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    *,
+    at_version: int | None = None,
+) -> tuple[PlacedFragment, ...]:
+    """The fragments of every partition that starts in ``[start, end)``, in time order.
+
+    ``at_version``: as they were at that version of the table; columns that were added later are null in them.
+    """
+    manifests = schema.manifests
+    query = _placed_query().where(manifests.c.table_name == table)
+    if at_version is None:
+        query = query.where(manifests.c.current.is_(True))
+    else:
+        newest = (
+            select(manifests.c.partition, func.max(manifests.c.version).label("version"))
+            .where(manifests.c.table_name == table, manifests.c.table_version <= at_version)
+            .group_by(manifests.c.partition)
+            .subquery()
+        )
+        same = and_(newest.c.partition == manifests.c.partition, newest.c.version == manifests.c.version)
+        query = query.join(newest, same)
+    if start is not None:
+        query = query.where(manifests.c.start_at >= start.timestamp())
+    if end is not None:
+        query = query.where(manifests.c.start_at < end.timestamp())
+    added = added_columns(connection, table)
+    return tuple(_placed(row, added) for row in connection.execute(query))
+
+
+def earlier_fragments(connection: Connection, table: str, partitions: Iterable[str]) -> tuple[PlacedFragment, ...]:
+    """The fragments of superseded versions of these partitions, newest version last."""
+    query = _placed_query().where(
+        schema.manifests.c.table_name == table,
+        schema.manifests.c.current.is_(False),
+        schema.manifests.c.partition.in_(sorted(partitions)),
+    )
+    added = added_columns(connection, table)
+    return tuple(_placed(row, added) for row in connection.execute(query))
+
+
+def _placed_query() -> Any:
+    manifests, members, fragments = schema.manifests, schema.manifest_fragments, schema.fragments
+    return (
+        select(
+            fragments,
+            manifests.c.partition,
+            manifests.c.version,
+            manifests.c.start_at,
+            manifests.c.end_at,
+            members.c.position,
+            members.c.deletions,
+            members.c.deletions_checksum,
+            members.c.deleted_rows,
+        )
+        .join(members, members.c.fragment == fragments.c.id)
+        .join(manifests, manifests.c.id == members.c.manifest)
+        .order_by(manifests.c.start_at, manifests.c.partition, manifests.c.version, members.c.position)
+    )
+
+
+def _placed(row: Any, added: AddedColumns) -> PlacedFragment:
+    start, end = (datetime.fromtimestamp(at, UTC) for at in (row.start_at, row.end_at))
+    deletions = Overlay(DELETED, row.deletions, row.deletions_checksum) if row.deletions else None
+    fragment = replace(fragment_of(row, added), deletions=deletions, deleted_rows=row.deleted_rows or 0)
+    return PlacedFragment(row.id, row.partition, row.version, start, end, row.position, fragment)
+
+
+def fragment_of(row: Any, added: AddedColumns) -> Fragment:
+    """The value of a row of ``fragments``, with every column in ``added`` that it has no values of as null.
+
+    Deletions belong to a manifest, not to this row: the fragment has none.
+    """
+    overlays = tuple(
+        Overlay(column, path, row.digests[column]) for column, path in sorted((row.overlays or {}).items())
+    )
+    groups = tuple(row.row_groups)
+    fragment = Fragment(row.fragment_id, row.path, groups, row.rows, row.size_bytes, row.digests, overlays=overlays)
+    return with_absent(fragment, added)
+
+
+def fragments_by_row(connection: Connection, rows: Collection[int]) -> dict[int, Fragment]:
+    """The fragments in these rows of the catalog, with today's overlay-only columns of their tables; without deletions."""
+    of = schema.fragments.c
+    stored = [
+        row
+        for chunk in chunks(sorted(rows))
+        for row in connection.execute(select(schema.fragments).where(of.id.in_(chunk)))
+    ]
+    added = {table: added_columns(connection, table) for table in {row.table_name for row in stored}}
+    return {row.id: fragment_of(row, added[row.table_name]) for row in stored}
+
+
+def standing_rows(connection: Connection, rows: Collection[int]) -> set[int]:
+    """Which of these fragments are part of some table's current data."""
+    members, manifests = schema.manifest_fragments, schema.manifests
+    found: set[int] = set()
+    for chunk in chunks(sorted(rows)):
+        query = select(members.c.fragment).join(manifests, manifests.c.id == members.c.manifest)
+        query = query.where(manifests.c.current.is_(True), one_of(connection, members.c.fragment, chunk))
+        found.update(connection.execute(query).scalars())
+    return found
+
+
+def with_absent(fragment: Fragment, added: AddedColumns) -> Fragment:
+    """``fragment`` with every column in ``added`` that it has no values of as null."""
+    absent = [
+        Overlay(column, "", absent_digest(arrow_type, fragment.rows), arrow_type)
+        for column, arrow_type in added.items() if column not in fragment.digests
+    ]  # fmt: skip
+    if not absent:
+        return fragment
+    digests = {**fragment.digests, **{one.column: one.checksum for one in absent}}
+    overlays = sorted((*fragment.overlays, *absent), key=lambda one: one.column)
+    return replace(fragment, digests=digests, overlays=tuple(overlays))
+
+
+def table_manifests(connection: Connection, table: str) -> tuple[Manifest, ...]:
+    """The current manifest of every partition, in time order. Raises :class:`UnknownTable`."""
+    get_table(connection, table)
+    grouped: dict[str, list[PlacedFragment]] = {}
+    for placed in current_fragments(connection, table):
+        grouped.setdefault(placed.partition, []).append(placed)
+    return tuple(
+        Manifest(table, partition, group[0].partition_version, group[0].start, group[0].end,
+                 tuple(placed.fragment for placed in group))
+        for partition, group in grouped.items()
+    )  # fmt: skip

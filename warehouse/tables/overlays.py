@@ -1,0 +1,66 @@
+"""Reading what changed since a fragment's file was written: overlaid columns and deletion vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from warehouse.errors import MemoDamaged, OverlayDamaged
+from warehouse.files.arrow_file import read_arrow_columns
+from warehouse.storage.storage import Storage
+from warehouse.tables.arrow_types import parse_arrow_type
+from warehouse.tables.table import Fragment, Overlay
+
+
+def read_overlays(storage: Storage, fragment: Fragment, columns: Collection[str]) -> dict[str, pa.Array]:
+    """The values of those of ``columns`` that are overlaid, by name; value i is of event i.
+
+    They are verified by their checksums. Raises :class:`OverlayDamaged`.
+    """
+    chosen = [overlay for overlay in fragment.overlays if overlay.column in columns]
+    found = {one.column: pa.nulls(fragment.rows, _type_of(one)) for one in chosen if one.is_absent}
+    by_path: dict[str, dict[str, str]] = {}
+    for one in chosen:
+        if not one.is_absent:
+            by_path.setdefault(one.path, {})[one.column] = one.checksum
+    for path, checksums in by_path.items():
+        found.update(_read(storage, path, checksums, fragment.rows))
+    return found
+
+
+def live_mask(storage: Storage, fragment: Fragment) -> pa.BooleanArray | None:
+    """True for every event that was not retracted; None when nothing was. Raises :class:`OverlayDamaged`."""
+    deleted = read_deletions(storage, fragment)
+    return None if deleted is None else pc.invert(deleted)
+
+
+def read_deletions(storage: Storage, fragment: Fragment) -> pa.BooleanArray | None:
+    """True for every event that was retracted; None when nothing was. Raises :class:`OverlayDamaged`."""
+    vector = fragment.deletions
+    if vector is None:
+        return None
+    return _read(storage, vector.path, {vector.column: vector.checksum}, fragment.rows)[vector.column]
+
+
+def _type_of(overlay: Overlay) -> pa.DataType:
+    found = parse_arrow_type(overlay.arrow_type)
+    if found is None:
+        raise OverlayDamaged("a column that came by overlay has no known type", where=overlay.column,
+                             value=overlay.arrow_type)  # fmt: skip
+    return found
+
+
+def _read(storage: Storage, path: str, checksums: dict[str, str], rows: int) -> dict[str, pa.Array]:
+    try:
+        read = read_arrow_columns(storage, path, checksums, rows=rows)
+    except MemoDamaged as error:
+        raise OverlayDamaged("the bytes of a change are not those that were registered", where=path,
+                             value=f"{error.what}: {error.value}",
+                             next_step="restore the file from a backup, or make the change again") from error  # fmt: skip
+    for column, array in read.items():
+        if len(array) != rows:
+            raise OverlayDamaged("a change has other rows than its fragment", where=f"{path}, column {column}",
+                                 value=len(array), allowed=str(rows))  # fmt: skip
+    return read

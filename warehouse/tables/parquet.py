@@ -1,0 +1,392 @@
+"""Raw Parquet files: their schema, how row groups are gathered into fragments, and reading a fragment."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms.errors import DataError, InputError, InvalidText, TypeMismatch, UnknownColumn, nearest
+from warehouse.errors import ChangedData, CorruptFile, SchemaDrift
+from warehouse.files.digests import logical_type, table_digests
+from warehouse.storage.errors import storage_error
+from warehouse.storage.storage import Storage
+from warehouse.tables.overlays import read_overlays
+from warehouse.tables.table import ColumnSchema, Fragment, fragment_identity
+
+#: Called with the first text of a column that is not UTF-8. It raises, or returns to have U+FFFD put for what is invalid.
+OnInvalidText = Callable[[InvalidText], None]
+
+
+#: Called with the file, the number of the first row in it, and the rows of a fragment, once they are known to be sound.
+OnRows = Callable[[str, int, pa.Table], None]
+
+
+def ignore_rows(path: str, first_row: int, rows: pa.Table) -> None:
+    """Look at nothing."""
+
+
+def refuse_invalid_text(error: InvalidText) -> None:
+    """Raise the error: text that is not UTF-8 is refused."""
+    raise error
+
+
+def invalid_text_rule(rule: str, replaced: list[str]) -> OnInvalidText:
+    """What ``refuse`` or ``replace`` does; where text is replaced is added to ``replaced``.
+
+    Raises :class:`InputError` for another rule.
+    """
+
+    def refuse(error: InvalidText) -> None:
+        error.next_step += ", or have U+FFFD read for what is invalid: --invalid-text replace"
+        raise error
+
+    def replace(error: InvalidText) -> None:
+        replaced.append(error.where)
+
+    if rule not in ("refuse", "replace"):
+        raise InputError("the rule for invalid text must be refuse or replace", where="--invalid-text", value=rule,
+                         allowed="refuse, replace")  # fmt: skip
+    return refuse if rule == "refuse" else replace
+
+
+def read_schema(storage: Storage, path: str) -> tuple[ColumnSchema, ...]:
+    """The columns of one file, in file order. Reads the footer only.
+
+    Raises :class:`CorruptFile` for a truncated file, another format or a name that is not UTF-8 and :class:`TypeMismatch`, naming the column,
+    for a type without a digest.
+    """
+    with _opened(storage, path) as file:
+        schema = file.schema_arrow
+        columns = tuple(ColumnSchema(field.name, str(field.type)) for field in schema)
+    if len(set(schema.names)) != len(schema.names):
+        raise CorruptFile("a Parquet file names two columns alike", where=path, value=schema.names)
+    for field in schema:
+        try:
+            logical_type(field.type)
+        except TypeMismatch as error:
+            raise TypeMismatch(error.what, where=f"{path}, column {field.name}", value=error.value,
+                               allowed=error.allowed, next_step="drop the column or store it as text") from error  # fmt: skip
+    return columns
+
+
+def read_fragments(
+    storage: Storage,
+    path: str,
+    fragment_rows: int,
+    threads: int = 0,
+    on_invalid_text: OnInvalidText = refuse_invalid_text,
+    on_rows: OnRows = ignore_rows,
+) -> tuple[Fragment, ...]:
+    """Read a file once and digest every column of every fragment; an empty file has no fragments.
+
+    Raises :class:`CorruptFile` and what ``on_invalid_text`` and ``on_rows`` raise. Where that returns, digests are those of the text
+    with U+FFFD in it, which is what :func:`read_columns` gives.
+    """
+    fragments = []
+    first_row = 0
+    with _opened(storage, path) as file:
+        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+        for chosen in gather_row_groups([group.num_rows for group in groups], fragment_rows):
+            table = file.read_row_groups(list(chosen), use_threads=True)
+            if table.num_rows != sum(groups[index].num_rows for index in chosen):
+                raise CorruptFile("a Parquet file holds other rows than its footer says", where=path,
+                                  value=table.num_rows, next_step="write the file again")  # fmt: skip
+            table = _checked(table, path, first_row, on_invalid_text)
+            on_rows(path, first_row, table)
+            digests = table_digests(table, threads)
+            first_row += table.num_rows
+            size_bytes = sum(_compressed_bytes(groups[index]) for index in chosen)
+            identity = fragment_identity(digests, table.num_rows)
+            fragments.append(Fragment(identity, path, chosen, table.num_rows, size_bytes, digests))
+    return tuple(fragments)
+
+
+def _compressed_bytes(group: Any) -> int:
+    return sum(group.column(index).total_compressed_size for index in range(group.num_columns))
+
+
+def _checked(table: pa.Table, path: str, first_row: int, on_invalid_text: OnInvalidText) -> pa.Table:
+    """The table as kernels may read it; ``first_row`` is its first row's number in the file."""
+    columns = [_checked_column(table.column(name), f"{path}, column {name}", first_row, on_invalid_text)
+               for name in table.column_names]  # fmt: skip
+    return pa.table(columns, names=table.column_names)
+
+
+def _checked_column(
+    column: pa.ChunkedArray, where: str, first_row: int, on_invalid_text: OnInvalidText
+) -> pa.ChunkedArray:
+    from transforms.kernels.text_validity import check_array, replaced
+
+    try:
+        check_array(column)
+    except InvalidText as error:
+        row = None if error.row is None else error.row + first_row
+        on_invalid_text(InvalidText(row, error.text, where=where, next_step="write the column as UTF-8"))
+        return replaced(column)
+    except DataError as error:
+        raise CorruptFile(error.what, where=where, value=error.value, next_step=error.next_step) from error
+    return column
+
+
+def read_whole(storage: Storage, path: str, on_invalid_text: OnInvalidText = refuse_invalid_text) -> pa.Table:
+    """Every row and column of a file. Raises :class:`CorruptFile`, also for two columns of one name, and
+    what ``on_invalid_text`` raises."""
+    with _opened(storage, path) as file:
+        names = file.schema_arrow.names
+        if len(set(names)) != len(names):
+            raise CorruptFile("a Parquet file names two columns alike", where=path, value=names)
+        return _checked(file.read(use_threads=True), path, 0, on_invalid_text)
+
+
+def read_arrow_schema(storage: Storage, path: str) -> pa.Schema:
+    """The names and types of a file's columns, without what else its writer noted. Reads the footer only.
+
+    Raises :class:`CorruptFile`.
+    """
+    with _opened(storage, path) as file:
+        schema = file.schema_arrow
+        return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+def row_batches(
+    storage: Storage,
+    path: str,
+    batch_rows: int,
+    on_invalid_text: OnInvalidText = refuse_invalid_text,
+    columns: Sequence[str] | None = None,
+) -> Iterator[pa.Table]:
+    """Every row of a file in order, at most ``batch_rows`` at a time, of all columns or some. Raises as :func:`read_whole` does."""
+    first_row = 0
+    with _opened(storage, path) as file:
+        for batch in file.iter_batches(batch_size=batch_rows, columns=columns):
+            table = _checked(pa.Table.from_batches([batch]), path, first_row, on_invalid_text)
+            first_row += table.num_rows
+            yield table
+
+
+def row_count(storage: Storage, path: str) -> int:
+    """The rows of a file. Reads the footer only. Raises :class:`CorruptFile`."""
+    with _opened(storage, path) as file:
+        return int(file.metadata.num_rows)
+
+
+def gather_row_groups(rows: Sequence[int], most_rows: int) -> list[tuple[int, ...]]:
+    """Neighbouring row groups gathered into ranges of at most ``most_rows`` rows; a larger one stands alone."""
+    ranges: list[tuple[int, ...]] = []
+    gathered: list[int] = []
+    total = 0
+    for index, count in enumerate(rows):
+        if gathered and total + count > most_rows:
+            ranges.append(tuple(gathered))
+            gathered, total = [], 0
+        gathered.append(index)
+        total += count
+    if total:
+        ranges.append(tuple(gathered))
+    return ranges
+
+
+def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str], coded: Sequence[str] = ()) -> pa.Table:
+    """The named columns of a fragment as they are now: overlaid ones from their overlays, the others as stored.
+
+    Text that is not UTF-8 has U+FFFD in it: the table was registered so, or its digest says that the file changed.
+
+    Raises :class:`UnknownColumn`, :class:`CorruptFile`, :class:`ChangedData` and
+    :class:`~warehouse.errors.OverlayDamaged`. Text columns named
+    in ``coded`` that take so few bytes a value that they must be stored as codes of a small dictionary come as Arrow
+    dictionaries: reading them and computing with them is cheaper.
+    """
+    if fragment.rows > _ROWS_UNCHECKED and any(one.is_absent and one.column in columns for one in fragment.overlays):
+        _check_rows(storage, fragment)
+    changed = read_overlays(storage, fragment, columns)
+    stored = [column for column in columns if column not in changed]
+    if not stored and columns:
+        return pa.table([changed[column] for column in columns], names=list(columns))
+    table = _read_stored(storage, fragment, stored, coded)
+    if not changed:
+        return table
+    if table.num_rows != fragment.rows:
+        raise ChangedData("the file has other rows than were registered", where=fragment.path, value=table.num_rows,
+                          allowed=str(fragment.rows), next_step="register the table again: headrace table add")  # fmt: skip
+    arrays = [changed[column] if column in changed else table.column(column) for column in columns]
+    return pa.table(arrays, names=list(columns))
+
+
+#: A column of nulls of more rows than this is made only for a file that has them: a solution may state any number.
+_ROWS_UNCHECKED = 1 << 22
+
+
+def _check_rows(storage: Storage, fragment: Fragment) -> None:
+    with _opened(storage, fragment.path) as file:
+        groups = range(file.metadata.num_row_groups)
+        rows = sum(file.metadata.row_group(index).num_rows for index in fragment.row_groups if index in groups)
+    if rows != fragment.rows:
+        raise ChangedData("the file has other rows than were registered", where=fragment.path, value=rows,
+                          allowed=str(fragment.rows), next_step="register the table again: headrace table add")  # fmt: skip
+
+
+def check_text(storage: Storage, fragment: Fragment, column: str) -> None:
+    """Raise :class:`InvalidText` if a column of a fragment's file holds text that is not UTF-8; the row is the fragment's."""
+    _read_stored(storage, fragment, [column], (), refuse_invalid_text)
+
+
+def _replace_invalid_text(error: InvalidText) -> None:
+    """Have it replaced: what the column is then, its digest tells."""
+
+
+def _read_stored(
+    storage: Storage,
+    fragment: Fragment,
+    columns: Sequence[str],
+    coded: Sequence[str],
+    on_invalid_text: OnInvalidText = _replace_invalid_text,
+) -> pa.Table:
+    with _opened(storage, fragment.path, coded, fragment.row_groups) as file:
+        names = file.schema_arrow.names
+        check_columns(columns, names, fragment.path)
+        if any(index >= file.metadata.num_row_groups for index in fragment.row_groups):
+            raise CorruptFile("the file has fewer row groups than were registered", where=fragment.path,
+                              value=file.metadata.num_row_groups, next_step="register the table again")  # fmt: skip
+        read = file.read_row_groups(list(fragment.row_groups), columns=list(columns)).select(list(columns))
+    return _checked(read, fragment.path, 0, on_invalid_text)
+
+
+def check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> None:
+    """Raise :class:`UnknownColumn`, with the nearest names, unless a file has all of ``columns``."""
+    for column in columns:
+        if column not in found:
+            raise UnknownColumn("the file has no such column", where=where, value=column,
+                                allowed=nearest(column, found))  # fmt: skip
+
+
+def check_drift(expected: Sequence[ColumnSchema], found: Sequence[ColumnSchema], path: str, table: str) -> None:
+    """Raise :class:`SchemaDrift`, naming file, column and both types, unless the two say the same.
+
+    Order and physical spelling (``string``, ``large_string``, a dictionary of strings) do not matter.
+    """
+    here = {column.name: column.arrow_type for column in found}
+    promised = {column.name: column.arrow_type for column in expected}
+    for name in sorted(promised.keys() | here.keys()):
+        if name not in here:
+            problem, value, allowed = "lacks a column", "absent", f"{name}: {promised[name]}"
+        elif name not in promised:
+            problem, value, allowed = "has a column the table does not have", here[name], ", ".join(promised)
+        elif not _alike(promised[name], here[name]):
+            problem, value, allowed = "has a column of another type", here[name], promised[name]
+        else:
+            continue
+        raise SchemaDrift(f"a file of table {table!r} {problem}", where=f"{path}, column {name}", value=value,
+                          allowed=allowed, next_step="rewrite the file, or register it under another table")  # fmt: skip
+
+
+_SPELLINGS = ("large_", "_view")
+
+
+def _alike(one: str, other: str) -> bool:
+    return _bare(one) == _bare(other)
+
+
+def _bare(spelled: str) -> str:
+    for prefix in _SPELLINGS:
+        spelled = spelled.replace(prefix, "")
+    if spelled.startswith("dictionary<values="):
+        spelled = spelled.removeprefix("dictionary<values=").split(", indices=")[0]
+    return spelled.replace(" not null", "").replace("<element:", "<item:")
+
+
+@contextlib.contextmanager
+def _opened(storage: Storage, path: str, coded: Sequence[str] = (), groups: Sequence[int] = ()) -> Iterator[Any]:
+    with storage.open_input(path) as source:
+        try:
+            file = pq.ParquetFile(source, pre_buffer=True)
+            if dictionaries := _stored_as_codes(file.metadata, coded, groups):
+                metadata = file.metadata
+                file = pq.ParquetFile(source, metadata=metadata, read_dictionary=dictionaries, pre_buffer=True)
+            yield file
+        except UnicodeDecodeError as error:
+            raise CorruptFile("a column name in a Parquet file must be UTF-8", where=path, value=error.object[:200],
+                              next_step="rename the column and write the file again") from error  # fmt: skip
+        except pa.ArrowException as error:
+            raise _corrupt(path, error) from error
+        except OSError as error:
+            # Arrow reports damaged pages as OSError without an errno; the operating system always sets one.
+            if error.errno is None:
+                raise _corrupt(path, error) from error
+            raise storage_error(error, path, "read") from error
+
+
+#: Bytes a value below which a text column must be stored as codes; text by itself takes 4 and its own.
+_CODED_BYTES = 6
+
+
+def _stored_as_codes(metadata: Any, coded: Sequence[str], groups: Sequence[int]) -> list[str]:
+    if not coded or not groups or groups[0] >= metadata.num_row_groups:
+        return []
+    index_of = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+    sound = _sound_columns(metadata, groups[0], [name for name in coded if name in index_of])
+    group = metadata.row_group(groups[0])
+    found = {name: group.column(index_of[name]) for name in sound}
+    return [
+        name
+        for name, column in found.items()
+        if column.physical_type == "BYTE_ARRAY" and column.total_uncompressed_size < _CODED_BYTES * column.num_values
+    ]
+
+
+def _sound_columns(metadata: Any, group: int, names: Sequence[str]) -> list[str]:
+    """The columns of which a row group's footer can be read.
+
+    Asking ``RowGroupMetaData.column`` for another one ends the process: its C++ exception is not caught. Reading the
+    column catches it, before it asks for the first byte; a file without bytes tells the two apart.
+    """
+    if not names:
+        return []
+    file = pq.ParquetFile(pa.PythonFile(_NoBytes(), mode="r"), metadata=metadata)
+    sound = []
+    for name in names:
+        try:
+            file.read_row_group(group, columns=[name], use_threads=False)
+        except _ByteAsked:
+            sound.append(name)
+        except (pa.ArrowException, OSError, UnicodeDecodeError):
+            continue  # the read that follows says what is wrong with it
+    return sound
+
+
+class _ByteAsked(Exception):
+    """A byte of a :class:`_NoBytes` was asked for."""
+
+
+class _NoBytes(io.RawIOBase):
+    """A file of any size of which no byte can be read."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (_ANY_BYTES if whence == io.SEEK_END else 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        raise _ByteAsked
+
+    _at = 0
+
+
+_ANY_BYTES = 1 << 62
+
+
+def _corrupt(path: str, error: Exception) -> CorruptFile:
+    return CorruptFile("not a whole Parquet file", where=path, value=str(error).splitlines()[0][:200],
+                       next_step="write the file again; nothing was changed")  # fmt: skip

@@ -1,0 +1,302 @@
+"""Register a folder of hive-partitioned Parquet as a table, in place.
+
+Everything is read and checked before anything is written, and what is written is one transaction: a registration
+that fails, or is killed, leaves the catalog as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from transforms.errors import DataError, InputError, TypeMismatch
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks
+from warehouse.storage.stored_file import StoredFile
+from warehouse.tables.carry_over import carry_over
+from warehouse.tables.manifests import PlacedFragment, columns_document, current_fragments, find_table
+from warehouse.tables.parquet import OnInvalidText, OnRows, check_drift, invalid_text_rule, read_fragments, read_schema
+from warehouse.tables.readable_types import UnreadableColumn, unreadable_columns
+from warehouse.tables.scan import refuse_half_imports, scan_partitions
+from warehouse.tables.table import ColumnSchema, Fragment, Table
+from warehouse.tables.value_checks import ValueChecks, times_rule
+from warehouse.tables.versions import ChangeNote, Entry, check_version, record_change, write_fragments, write_manifests
+from warehouse.warehouse import Warehouse
+
+#: Called as ``progress(done_bytes, total_bytes, path)`` before each file is read and once at the end.
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a registration found: partitions that are new, changed and gone, and how many stayed as they were.
+
+    ``rows`` and ``bytes`` (compressed, on disk) are those of the whole table as it stands now. ``dropped``: what is no
+    longer overlaid or retracted because the file it belonged to holds other events now, or is gone; one text a file.
+    ``replaced``: where text that is not UTF-8 was found, one text a column of a fragment, and is read with U+FFFD in it.
+    ``unreadable``: columns of types that no model reads. ``unfit``: columns that hold values in the new files which the
+    declared type cannot hold, one text a column; a model that reads one fails. ``outside``: how many events of new files
+    have a time outside of their partition, and the first of them.
+    """
+
+    table: Table
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    unchanged: int
+    rows: int
+    bytes: int
+    dropped: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    unreadable: tuple[UnreadableColumn, ...] = ()
+    unfit: tuple[str, ...] = ()
+    outside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the catalog knows of the table before the registration."""
+
+    table: Table | None
+    files: Mapping[str, tuple[str, int, int]]  # path -> partition, size, mtime
+    fragments: Mapping[str, tuple[PlacedFragment, ...]]  # by path
+
+
+def register_table(
+    warehouse: Warehouse,
+    name: str,
+    root: str,
+    *,
+    time_column: str | None = None,
+    progress: Progress | None = None,
+    invalid_text: str = "refuse",
+    outside_times: str = "keep",
+) -> Registration:
+    """Register ``<root>/date=YYYY-MM-DD[/hour=HH]/*.parquet`` as table ``name``, or bring it up to date.
+
+    A file that is known by path, size and modification time is not read again. Names that start with ``.`` or ``_``
+    are ignored. A table keeps the columns it was first registered with. Text that is not UTF-8 is refused, or with
+    ``invalid_text="replace"`` is read with U+FFFD for what is invalid. A row of a new file whose time lies outside of
+    its partition stays there, or with ``outside_times="refuse"`` is an error; a time column without a unit is not
+    looked at. Columns that no model can read are taken and said. Raises :class:`~transforms.errors.InvalidText`,
+    :class:`~warehouse.errors.EmptyPartition`, :class:`~warehouse.errors.SchemaDrift`,
+    :class:`~warehouse.errors.CorruptFile`, :class:`DataError` for a folder that is no time partition, and
+    :class:`~warehouse.errors.CatalogBusy` when another process registered the same table meanwhile.
+    """
+    root = _check_name_and_root(warehouse, name, root)
+    refuse_half_imports(warehouse.storage, root)
+    found = scan_partitions(warehouse.storage, root)
+    refuse_half_imports(warehouse.storage, root)
+    with warehouse.catalog.read() as connection:
+        known = _load_known(connection, name)
+    if known.table is not None and time_column is None:
+        time_column = known.table.time_column
+    fresh = [file for files in found.values() for file in files if not _is_known(file, known)]
+    columns = _checked_columns(warehouse, name, known, fresh, time_column)
+    replaced: list[str] = []
+    checks = ValueChecks(
+        time_column, times_rule(outside_times), {file.path: key for key, files in found.items() for file in files}
+    )
+    read = _read_all(warehouse, fresh, progress, invalid_text_rule(invalid_text, replaced), checks.check)
+
+    def write(connection: Connection) -> Registration:
+        check_version(connection, name, known.table.version if known.table else None, warehouse.catalog.where)
+        change = _Change(connection, warehouse.clock(), name, root, columns, time_column, known, found, read)
+        return replace(
+            change.apply(),
+            replaced=tuple(replaced),
+            unreadable=unreadable_columns(columns),
+            unfit=tuple(checks.unfit),
+            outside=checks.outside,
+        )
+
+    return warehouse.catalog.run(write)
+
+
+def check_table_name(name: str) -> None:
+    """Raise :class:`InputError` unless ``name`` can name a table, and so a folder."""
+    sound = all(letter.isalnum() or letter in "_.-" for letter in name) and not name.startswith(".")
+    if not name or len(name) > 128 or not sound:
+        raise InputError("not a name for a table", value=name,
+                         allowed="letters, digits, '_', '.', '-', at most 128, no '.' first")  # fmt: skip
+
+
+def _check_name_and_root(warehouse: Warehouse, name: str, root: str) -> str:
+    check_table_name(name)
+    if not warehouse.storage.folder_exists(root):
+        raise DataError("no such folder", where=f"root of table {name!r}", value=root,
+                        next_step="give the folder that holds the date=... folders")  # fmt: skip
+    return warehouse.storage.absolute(root)
+
+
+def _load_known(connection: Connection, name: str) -> _Known:
+    files = schema.files
+    known_files = {
+        row.path: (row.partition, row.size_bytes, row.mtime_ns)
+        for row in connection.execute(select(files).where(files.c.table_name == name))
+    }
+    fragments: dict[str, tuple[PlacedFragment, ...]] = {}
+    for placed in current_fragments(connection, name):
+        fragments[placed.fragment.path] = (*fragments.get(placed.fragment.path, ()), placed)
+    return _Known(find_table(connection, name), known_files, fragments)
+
+
+def _is_known(file: StoredFile, known: _Known) -> bool:
+    before = known.files.get(file.path)
+    return before is not None and before[1:] == (file.size_bytes, file.mtime_ns)
+
+
+def _checked_columns(
+    warehouse: Warehouse,
+    name: str,
+    known: _Known,
+    fresh: Iterable[StoredFile],
+    time_column: str | None,
+) -> tuple[ColumnSchema, ...]:
+    """The table's columns: those it was registered with, or at first those of the first file; no file may differ."""
+    columns = known.table.file_columns if known.table is not None else None
+    for file in fresh:
+        here = read_schema(warehouse.storage, file.path)
+        columns = columns or here
+        check_drift(columns, here, file.path, name)
+    if not columns:
+        raise DataError("the files of this table have no columns", where=name)
+    if time_column is not None:
+        stored = Table(name, "", columns, None, 0).column(time_column)
+        if not stored.arrow_type.startswith(("timestamp", "int", "date")):
+            raise TypeMismatch("the time column holds no time", where=f"table {name!r}, column {time_column}",
+                               value=stored.arrow_type, allowed="a timestamp, a date or an integer")  # fmt: skip
+    return known.table.columns if known.table is not None else columns
+
+
+def _read_all(
+    warehouse: Warehouse,
+    fresh: list[StoredFile],
+    progress: Progress | None,
+    on_invalid_text: OnInvalidText,
+    on_rows: OnRows,
+) -> dict[str, tuple[Fragment, ...]]:
+    total_bytes = sum(file.size_bytes for file in fresh)
+    done_bytes = 0
+    read = {}
+    config = warehouse.config
+    for file in fresh:
+        if progress:
+            progress(done_bytes, total_bytes, file.path)
+        read[file.path] = read_fragments(
+            warehouse.storage, file.path, config.fragment_rows, config.read_threads, on_invalid_text, on_rows
+        )
+        done_bytes += file.size_bytes
+    if progress and fresh:
+        progress(done_bytes, total_bytes, fresh[-1].path)
+    return read
+
+
+@dataclass(frozen=True)
+class _Change:
+    """The writing half: everything here is inside one transaction."""
+
+    connection: Connection
+    now: float
+    name: str
+    root: str
+    columns: tuple[ColumnSchema, ...]
+    time_column: str | None
+    known: _Known
+    found: Mapping[str, tuple[StoredFile, ...]]
+    read: Mapping[str, tuple[Fragment, ...]]
+
+    def apply(self) -> Registration:
+        """Write what differs and say what did."""
+        before: dict[str, set[str]] = {}
+        for path, (partition, _, _) in self.known.files.items():
+            before.setdefault(partition, set()).add(path)
+        added = tuple(key for key in self.found if key not in before)
+        removed = tuple(sorted(key for key in before if key not in self.found))
+        changed = tuple(key for key in self.found if key in before and self._differs(key, before[key]))
+        differs = bool(added or changed or removed)
+        table = self._write_table(differs)
+        carried = carry_over(
+            [placed for kept in self.known.fragments.values() for placed in kept if self._is_lost(placed)],
+            self._fresh(),
+        )
+        entries = self._write_fragments(carried.fragments)
+        touched = {key: self.found.get(key, ()) for key in (*added, *changed, *removed)}
+        partitions = {key: [entry for file in files for entry in entries[file.path]] for key, files in touched.items()}
+        write_manifests(self.connection, self.name, table.version, partitions)
+        self._write_files()
+        if differs:
+            new = [fragment for fragments in self.read.values() for fragment in fragments]
+            rows = sum(fragment.rows for fragment in new)
+            note = ChangeNote("register", (), rows, len(new), self.root, "")
+            record_change(self.connection, self.name, table.version, note, self.now)
+        standing = [
+            fragment for files in self.found.values() for file in files for fragment in self._fragments(file.path)
+        ]
+        rows, size_bytes = sum(one.rows for one in standing), sum(one.size_bytes for one in standing)
+        unchanged = len(self.found) - len(added) - len(changed)
+        return Registration(table, added, changed, removed, unchanged, rows, size_bytes, carried.dropped)
+
+    def _fresh(self) -> dict[str, tuple[str, tuple[Fragment, ...]]]:
+        """The partition and the fragments of every file that was read now, by path."""
+        return {
+            file.path: (key, self.read[file.path])
+            for key, files in self.found.items() for file in files if file.path in self.read
+        }  # fmt: skip
+
+    def _is_lost(self, placed: PlacedFragment) -> bool:
+        path = placed.fragment.path
+        return path in self.read or all(path != file.path for file in self.found.get(placed.partition, ()))
+
+    def _fragments(self, path: str) -> Sequence[Fragment]:
+        return self.read[path] if path in self.read else [one.fragment for one in self.known.fragments.get(path, ())]
+
+    def _differs(self, key: str, paths_before: set[str]) -> bool:
+        paths = {file.path for file in self.found[key]}
+        return paths != paths_before or any(path in self.read for path in paths)
+
+    def _write_table(self, differs: bool) -> Table:
+        of = schema.tables
+        # Of a dropped table the row is left: its versions go on.
+        before = self.connection.execute(select(of.c.version).where(of.c.name == self.name)).scalar()
+        table = Table(self.name, self.root, self.columns, self.time_column, (before or 0) + differs)
+        values = {
+            "root": table.root,
+            "time_column": table.time_column,
+            "columns": columns_document(table.columns),
+            "version": table.version,
+            "registered_at": self.now,
+            "dropped_at": None,
+        }
+        if before is None:
+            self.connection.execute(insert(of).values(name=table.name, **values))
+        else:
+            self.connection.execute(update(of).where(of.c.name == table.name).values(**values))
+        return table
+
+    def _write_fragments(self, carried: Mapping[str, tuple[Fragment, ...]]) -> dict[str, tuple[Entry, ...]]:
+        """What goes into manifests, by path: files that were read now, and files that stayed."""
+        entries = {path: tuple(map(Entry.of, placed)) for path, placed in self.known.fragments.items()}
+        new = [fragment for fragments in carried.values() for fragment in fragments]
+        rows = iter(write_fragments(self.connection, self.name, new))
+        for path, fragments in carried.items():
+            entries[path] = tuple(Entry(next(rows), one.deletions, one.deleted_rows) for one in fragments)
+        for file in (file for files in self.found.values() for file in files):
+            entries.setdefault(file.path, ())  # a file without rows
+        return entries
+
+    def _write_files(self) -> None:
+        files = schema.files
+        here = {file.path for listed in self.found.values() for file in listed}
+        outdated = [path for path in self.known.files if path not in here or path in self.read]
+        for paths in chunks(outdated):
+            self.connection.execute(delete(files).where(files.c.table_name == self.name, files.c.path.in_(paths)))
+        rows = [
+            {"table_name": self.name, "path": file.path, "partition": key, "size_bytes": file.size_bytes,
+             "mtime_ns": file.mtime_ns}
+            for key, listed in self.found.items() for file in listed if file.path in self.read
+        ]  # fmt: skip
+        if rows:
+            self.connection.execute(insert(files), rows)

@@ -1,0 +1,278 @@
+"""Tables, partitions and fragments as values.
+
+A *table* is a folder of hive-partitioned Parquet files, registered in place. A *partition* is a time range of it. A
+*fragment* is a range of row groups of one immutable file, and the unit of alignment: row i of every memo of a
+fragment is event i of that fragment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from transforms.documents import Part, document_part
+from transforms.errors import UnknownColumn, nearest
+from transforms.graphs.encoding import digest, encode, encode_list
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSchema:
+    """A column as stored: its name and its Arrow type, spelled as Arrow spells it (``list<element: string>``).
+
+    ``overlay_only``: the files do not hold it; its values came by ``headrace table overlay``.
+    """
+
+    name: str
+    arrow_type: str
+    overlay_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A registered table. ``version`` grows by one with every registration or change that found something new."""
+
+    name: str
+    root: str
+    columns: tuple[ColumnSchema, ...]
+    time_column: str | None
+    version: int
+
+    def column(self, name: str) -> ColumnSchema:
+        """The column of this name. Raises :class:`UnknownColumn` with the nearest names."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise UnknownColumn(f"table {self.name!r} has no such column", value=name,
+                            allowed=nearest(name, [column.name for column in self.columns]))  # fmt: skip
+
+    @property
+    def added_columns(self) -> dict[str, str]:
+        """The type of every overlay-only column, by its name."""
+        return {column.name: column.arrow_type for column in self.columns if column.overlay_only}
+
+    @property
+    def file_columns(self) -> tuple[ColumnSchema, ...]:
+        """The columns that every file of the table holds."""
+        return tuple(column for column in self.columns if not column.overlay_only)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """One column of a fragment whose values arrived or changed after its file was written; value i is of event i.
+
+    ``path``: the file that holds it as the column ``column``, in the format of memo files, relative to the
+    warehouse's home; empty for a column that this fragment has no values of: all of them are null, of ``arrow_type``.
+    ``checksum``: the column's digest (:mod:`warehouse.files.digests`); of an absent one, what :func:`absent_digest` says.
+    """
+
+    column: str
+    path: str
+    checksum: str
+    arrow_type: str = ""
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether no file holds the column, so that every value is null."""
+        return not self.path
+
+    def to_document(self) -> dict[str, str]:
+        """The overlay as a JSON object."""
+        document = {"column": self.column, "path": self.path, "checksum": self.checksum}
+        return {**document, "arrow_type": self.arrow_type} if self.arrow_type else document
+
+    @classmethod
+    def from_document(cls, document: object) -> Overlay:
+        """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError` for any other document."""
+        part = document_part(document, "overlay").fields(("column", "path", "checksum"), ("arrow_type",))
+        arrow_type = part.at("arrow_type").name() if part.has("arrow_type") else ""
+        is_absent = part.at("path").value == "" and arrow_type
+        path = "" if is_absent else part.at("path").inside_path()
+        return cls(part.at("column").text(), path, part.at("checksum").digest(), arrow_type)
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Row groups ``row_groups`` of the Parquet file ``path``, in order, and what changed since the file was written.
+
+    ``fragment_id`` is the identity of the file's *content*: two copies of one file share it. ``digests``: SHA-256 per
+    column over the logical values as they are *now* (see :mod:`warehouse.files.digests`), overlays included. ``size_bytes``:
+    compressed bytes of those row groups. ``overlays``: by column name. ``deletions``: a boolean column that is true
+    where an event was retracted, ``deleted_rows`` times; such events stay in memos and are left out when a fragment is
+    read for training.
+    """
+
+    fragment_id: str
+    path: str
+    row_groups: tuple[int, ...]
+    rows: int
+    size_bytes: int
+    digests: Mapping[str, str]
+    overlays: tuple[Overlay, ...] = field(default=(), kw_only=True)
+    deletions: Overlay | None = field(default=None, kw_only=True)
+    deleted_rows: int = field(default=0, kw_only=True)
+
+    @property
+    def live_rows(self) -> int:
+        """Events that were not retracted."""
+        return self.rows - self.deleted_rows
+
+    def to_document(self) -> dict[str, Any]:
+        """The fragment as a JSON object; what did not change since the file was written is left out."""
+        document: dict[str, Any] = {
+            "fragment_id": self.fragment_id,
+            "path": self.path,
+            "row_groups": list(self.row_groups),
+            "rows": self.rows,
+            "size_bytes": self.size_bytes,
+            "digests": dict(self.digests),
+        }
+        if self.overlays:
+            document["overlays"] = [overlay.to_document() for overlay in self.overlays]
+        if self.deletions is not None:
+            document["deletions"] = self.deletions.to_document()
+            document["deleted_rows"] = self.deleted_rows
+        return document
+
+    @classmethod
+    def from_document(cls, document: object) -> Fragment:
+        """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError` for any other document."""
+        part = document_part(document, "fragment")
+        return Fragment(**fragment_fields(part.fields(FRAGMENT_FIELDS, CHANGE_FIELDS)))
+
+
+#: The fields of every fragment's document, and those of one with changes.
+FRAGMENT_FIELDS = ("fragment_id", "path", "row_groups", "rows", "size_bytes", "digests")
+CHANGE_FIELDS = ("overlays", "deletions", "deleted_rows")
+#: Arrow counts the rows of many columns in 32 bits.
+_MOST_ROWS = 2**31 - 1
+_MOST_ROW_GROUPS = 2**31 - 1
+
+
+def fragment_fields(part: Part) -> dict[str, Any]:
+    """A fragment's fields by name, from an object that has :data:`FRAGMENT_FIELDS`, perhaps :data:`CHANGE_FIELDS`, and others."""
+    rows = part.at("rows").integer(0, _MOST_ROWS)
+    overlays = [Overlay.from_document(one) for one in part.at("overlays").items()] if part.has("overlays") else []
+    columns = [overlay.column for overlay in overlays]
+    if len(set(columns)) != len(columns):
+        raise part.at("overlays").refused("a list that names each column once", value=", ".join(columns)[:80])
+    has_deletions = part.has("deletions") and part.at("deletions").value is not None
+    if not has_deletions and part.has("deleted_rows") and part.at("deleted_rows").value != 0:
+        raise part.at("deleted_rows").refused("absent where there are no deletions")
+    return {
+        "fragment_id": part.at("fragment_id").digest(),
+        "path": part.at("path").outside_path(),
+        "row_groups": _row_groups(part.at("row_groups")),
+        "rows": rows,
+        "size_bytes": part.at("size_bytes").integer(),
+        "digests": part.at("digests").digests(),
+        "overlays": tuple(overlays),
+        "deletions": Overlay.from_document(part.at("deletions")) if has_deletions else None,
+        "deleted_rows": part.at("deleted_rows").integer(0, rows) if part.has("deleted_rows") else 0,
+    }
+
+
+def _row_groups(part: Part) -> tuple[int, ...]:
+    groups = tuple(group.integer(0, _MOST_ROW_GROUPS) for group in part.items())
+    if any(first >= second for first, second in pairwise(groups)):
+        raise part.refused("a list of row groups in ascending order")
+    return groups
+
+
+def content_of(fragment: Fragment, columns: Iterable[str]) -> str:
+    """The identity of the content that a reader of these columns sees, 64 hexadecimal digits.
+
+    It is ``fragment_id`` while none of them is overlaid: an overlay of another column changes nothing for the reader.
+    """
+    read = set(columns)
+    changed = sorted((overlay.column, overlay.checksum) for overlay in fragment.overlays if overlay.column in read)
+    return digest([fragment.fragment_id, [list(pair) for pair in changed]]) if changed else fragment.fragment_id
+
+
+def absent_digest(arrow_type: str, rows: int) -> str:
+    """The digest of a column that a fragment has no values of. It costs nothing to find, however many rows there are."""
+    return digest({"absent": arrow_type, "rows": rows})
+
+
+def fragment_identity(digests: Mapping[str, str], rows: int) -> str:
+    """SHA-256 over the digest of every column and the row count."""
+    return digest({"rows": rows, "columns": dict(digests)})
+
+
+def memo_key(fingerprint: str, digests: Mapping[str, str], columns: Iterable[str] | None = None) -> str:
+    """The identity of a memo: the component and the digests of exactly the columns it reads. 64 hexadecimal digits,
+    of which the first 16 are the fingerprint's.
+
+    ``columns`` picks them out of ``digests``; without it ``digests`` holds no others. A column that the component
+    does not read, a label that arrives late, say, changes nothing.
+    """
+    return MemoKeys(digests).key(fingerprint, tuple(sorted(digests) if columns is None else sorted(set(columns))))
+
+
+#: Digits of the fingerprint that a memo's key begins with.
+_KEY_PREFIX = 16
+
+
+def memo_keys_of(fingerprint: str) -> tuple[str, str]:
+    """Where the keys of a component's memos lie: the first may be the first of the two, all are less than the second."""
+    return fingerprint[:_KEY_PREFIX], fingerprint[:_KEY_PREFIX] + "g"
+
+
+@lru_cache(maxsize=65_536)
+def _encoded(fingerprint: str) -> bytes:
+    return encode(fingerprint)
+
+
+class MemoKeys:
+    """The keys of memos over one content: what its columns contribute is encoded once for all components."""
+
+    def __init__(self, digests: Mapping[str, str]) -> None:
+        self._digests = digests
+        self._pairs: dict[str, bytes] = {}
+        self._lists: dict[tuple[str, ...], bytes] = {}
+
+    def key(self, fingerprint: str, columns: tuple[str, ...]) -> str:
+        """:func:`memo_key` of a component that reads ``columns``, sorted names."""
+        read = self._lists.get(columns)
+        if read is None:
+            read = self._lists[columns] = encode_list([self._pair(name) for name in columns])
+        # It begins with the fingerprint: the memos of a component lie side by side in every index of keys, and a
+        # submission touches a page a component instead of a page a memo.
+        found = hashlib.sha256(encode_list((_encoded(fingerprint), read))).hexdigest()
+        return fingerprint[:_KEY_PREFIX] + found[: 64 - _KEY_PREFIX]
+
+    def _pair(self, name: str) -> bytes:
+        if name not in self._pairs:
+            self._pairs[name] = encode([name, self._digests[name]])
+        return self._pairs[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One version of one partition: ``[start, end)`` in UTC and its fragments, in reading order."""
+
+    table: str
+    partition: str
+    version: int
+    start: datetime
+    end: datetime
+    fragments: tuple[Fragment, ...]
+
+    @property
+    def rows(self) -> int:
+        """Events in the partition, retracted ones included."""
+        return sum(fragment.rows for fragment in self.fragments)
+
+    @property
+    def deleted_rows(self) -> int:
+        """Events in the partition that were retracted."""
+        return sum(fragment.deleted_rows for fragment in self.fragments)
+
+    @property
+    def size_bytes(self) -> int:
+        """Compressed bytes of the partition's raw data."""
+        return sum(fragment.size_bytes for fragment in self.fragments)

@@ -1,0 +1,122 @@
+"""Writing the next version of a table: manifests, the changed fragments, and what made the version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from warehouse.catalog import schema
+from warehouse.catalog.catalog import chunks, insert_numbered
+from warehouse.errors import CatalogBusy
+from warehouse.tables.manifests import PlacedFragment
+from warehouse.tables.partitions import partition_range
+from warehouse.tables.table import Fragment, Overlay
+
+ChangeKind = Literal["register", "append", "overlay", "fix", "delete", "drop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A fragment in a manifest: its row in the catalog, and which of its events are retracted."""
+
+    fragment: int
+    deletions: Overlay | None = None
+    deleted_rows: int = 0
+
+    @classmethod
+    def of(cls, placed: PlacedFragment) -> Entry:
+        """The entry of a fragment as it stands."""
+        return cls(placed.row, placed.fragment.deletions, placed.fragment.deleted_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeNote:
+    """What made a version of a table. ``rows`` and ``fragments`` are those that the change touched."""
+
+    kind: ChangeKind
+    columns: tuple[str, ...]
+    rows: int
+    fragments: int
+    source: str
+    why: str
+
+
+def check_version(connection: Connection, table: str, expected: int | None, where: str) -> None:
+    """Raise :class:`CatalogBusy` unless ``table`` is still at the version that the change was worked out for.
+
+    ``expected`` is None for a table that is not there, or was dropped.
+    """
+    of = schema.tables.c
+    row = connection.execute(select(of.version, of.dropped_at).where(of.name == table).with_for_update()).first()
+    if (None if row is None or row.dropped_at is not None else row.version) != expected:
+        raise CatalogBusy("another process registered or changed this table meanwhile", where=where, value=table,
+                          next_step="run the command again")  # fmt: skip
+
+
+def write_fragments(connection: Connection, table: str, fragments: Iterable[Fragment]) -> tuple[int, ...]:
+    """New rows of ``fragments``, in order."""
+    return insert_numbered(connection, schema.fragments, [_fragment_row(table, fragment) for fragment in fragments])
+
+
+def _fragment_row(table: str, fragment: Fragment) -> dict[str, Any]:
+    absent = {overlay.column for overlay in fragment.overlays if overlay.is_absent}
+    overlays = {overlay.column: overlay.path for overlay in fragment.overlays if not overlay.is_absent}
+    return {
+        "fragment_id": fragment.fragment_id,
+        "table_name": table,
+        "path": fragment.path,
+        "row_groups": list(fragment.row_groups),
+        "rows": fragment.rows,
+        "size_bytes": fragment.size_bytes,
+        "digests": {column: found for column, found in fragment.digests.items() if column not in absent},
+        "overlays": overlays or None,
+    }
+
+
+def write_manifests(
+    connection: Connection, table: str, table_version: int, partitions: Mapping[str, Sequence[Entry]]
+) -> None:
+    """The next version of each of these partitions; one without entries is gone. Older versions stay as they are."""
+    if not partitions:
+        return
+    of = schema.manifests
+    mine = of.c.table_name == table
+    query = select(of.c.partition, func.max(of.c.version).label("version")).where(mine).group_by(of.c.partition)
+    latest = {row.partition: row.version for row in connection.execute(query)}
+    for keys in chunks(sorted(partitions)):
+        connection.execute(update(of).where(mine, of.c.partition.in_(keys)).values(current=False))
+    manifests = []
+    for key in partitions:
+        start, end = partition_range(key)
+        manifests.append({"table_name": table, "partition": key, "version": latest.get(key, 0) + 1,
+                          "table_version": table_version, "start_at": start.timestamp(), "end_at": end.timestamp(),
+                          "current": True})  # fmt: skip
+    members = []
+    for number, entries in zip(insert_numbered(connection, of, manifests), partitions.values(), strict=True):
+        members += [_member(number, position, entry) for position, entry in enumerate(entries)]
+    if members:
+        connection.execute(insert(schema.manifest_fragments), members)
+
+
+def _member(manifest: int, position: int, entry: Entry) -> dict[str, Any]:
+    vector = entry.deletions
+    return {
+        "manifest": manifest,
+        "position": position,
+        "fragment": entry.fragment,
+        "deletions": None if vector is None else vector.path,
+        "deletions_checksum": None if vector is None else vector.checksum,
+        "deleted_rows": None if vector is None else entry.deleted_rows,
+    }
+
+
+def record_change(connection: Connection, table: str, version: int, note: ChangeNote, now: float) -> int:
+    """Write down what made this version; returns the row."""
+    row = {"table_name": table, "table_version": version, "kind": note.kind, "columns": list(note.columns),
+           "rows": note.rows, "fragments": note.fragments, "source": note.source, "why": note.why,
+           "created_at": now}  # fmt: skip
+    (number,) = insert_numbered(connection, schema.changes, [row])
+    return number
