@@ -7,7 +7,6 @@ vocabulary costs what is used of it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from trainer.embedding import kernels
-from trainer.embedding.optimizers import ADAGRAD_CODE, SGD_CODE
-from trainer.embedding.spec import Adagrad, Constant, FeatureSpec, Initializer, TableSpec, Uniform, tables_of
+from trainer.embedding.layout import Bags, Scratch, layout_of, zero_values
+from trainer.embedding.optimizers import ADAGRAD_CODE
+from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -69,80 +69,44 @@ class CpuEngine:
         self.tables = tables_of(features)
         if not self.features:
             raise ConfigError("an embedding engine needs at least one feature")
-        position = {table.name: t for t, table in enumerate(self.tables)}
         self._bounds = tuple(feature.table.vocabulary_size for feature in self.features)
-        self._table_of = np.array([position[feature.table.name] for feature in self.features], np.int64)
-        self._vocabulary = np.array([table.vocabulary_size for table in self.tables], np.int64)
-        self._dims = np.array([table.dim for table in self.tables], np.int64)
-        self._row_base = _starts(self._vocabulary)
-        self._weight_base = _starts(self._vocabulary * self._dims)
-        self._column = _starts(self._dims[self._table_of])
-        self._lay_out_optimizers()
-        self._lay_out_initializers(seed)
-        self._features_of = np.argsort(self._table_of, kind="stable")
-        self._first_feature = np.searchsorted(self._table_of[self._features_of], np.arange(len(self.tables) + 1))
-        self._is_mean = np.array([table.combiner == "mean" for table in self.tables], np.bool_)
+        self._layout = layout_of(self.features, self.tables, seed)
         self._allocate()
-
-    def _lay_out_optimizers(self) -> None:
-        adagrad = [isinstance(table.optimizer, Adagrad) for table in self.tables]
-        self._optimizer = np.where(adagrad, ADAGRAD_CODE, SGD_CODE).astype(np.int64)
-        self._rate = np.array([table.optimizer.learning_rate for table in self.tables], np.float32)
-        self._slot_base = _starts(np.where(adagrad, self._vocabulary * self._dims, 0))
-        self._slot_start = np.array([_slot_start(table) for table in self.tables], np.float32)
-
-    def _lay_out_initializers(self, seed: int) -> None:
-        codes = [_initializer_code(table.effective_initializer) for table in self.tables]
-        self._kinds = np.array([code[0] for code in codes], np.int64)
-        self._init_a = np.array([code[1] for code in codes], np.float64)
-        self._init_b = np.array([code[2] for code in codes], np.float64)
-        self._keys = np.array([_table_key(seed, table.name) for table in self.tables], np.uint64)
 
     def _allocate(self) -> None:
         """Fresh tables. Zero pages are not committed until written, so this costs no memory yet."""
+        rows = int(self._layout.vocabulary.sum())
         try:
-            self._allocate_arrays()
+            self._values = zero_values(self._layout)
+            self._scratch = Scratch(np.zeros(rows, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32))
         except (MemoryError, ValueError) as error:
             raise ConfigError("the embedding tables do not fit this machine", value=str(error),
-                              where=f"{int(self._vocabulary.sum()):,} rows in all",
+                              where=f"{rows:,} rows in all",
                               next_step="hash into fewer buckets, or make dim smaller") from error  # fmt: skip
-
-    def _allocate_arrays(self) -> None:
-        slot_values = int(np.where(self._optimizer == ADAGRAD_CODE, self._vocabulary * self._dims, 0).sum())
-        self._weights = np.zeros(int((self._vocabulary * self._dims).sum()), np.float32)
-        self._slots = np.zeros(slot_values, np.float32)
-        self._row_state = np.zeros(int(self._vocabulary.sum()), np.uint8)
-        self._place = np.zeros(int(self._vocabulary.sum()), np.int32)
-        self._prepared: IdBatch | None = None
-        self._shares = _NO_SHARES
-        self._rows = np.zeros(0, np.int64)
-        self._sums = np.zeros(0, np.float32)
+        self._prepared: tuple[IdBatch, Bags] | None = None
 
     @property
     def columns(self) -> dict[str, slice]:
         """Feature name to its columns in the activations."""
-        widths = self._dims[self._table_of]
+        widths = self._layout.dims[self._layout.table_of]
         return {
             feature.name: slice(int(start), int(start + width))
-            for feature, start, width in zip(self.features, self._column, widths, strict=True)
+            for feature, start, width in zip(self.features, self._layout.column, widths, strict=True)
         }
 
     @property
     def width(self) -> int:
         """Columns of the activations: the sum of the features' dims."""
-        return int(self._dims[self._table_of].sum())
+        return int(self._layout.dims[self._layout.table_of].sum())
 
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros.
 
         Raises :class:`BadBatch` for an id outside its table or offsets that do not fit, before anything is read.
         """
-        self._prepare(batch)
+        bags = self._bags(batch)
         out = np.empty((batch.rows, self.width), np.float32)
-        kernels.combine_bags(
-            batch.ids, batch.offsets, self._shares, self._table_of, self._weight_base, self._dims, self._is_mean, self._column,
-            self._weights, out,
-        )  # fmt: skip
+        kernels.combine_bags(bags, self._layout, self._values.weights, out)
         return out
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
@@ -152,36 +116,30 @@ class CpuEngine:
         that occurs more than once, in one bag, in many, or in many features of its table, are summed in float32 in the
         order feature, event, position; then the row is updated once. Raises :class:`BadBatch`; nothing is changed then.
         """
-        self._prepare(batch)
+        bags = self._bags(batch)
         if gradients.shape != (batch.rows, self.width) or gradients.dtype != np.float32:
             raise BadBatch("gradients do not fit the batch", value=(gradients.shape, str(gradients.dtype)),
                            allowed=f"float32 {(batch.rows, self.width)}")  # fmt: skip
         self._reserve(len(batch.ids))
-        kernels.apply_gradients(
-            batch.ids, batch.offsets, self._shares, gradients, self._first_feature, self._features_of, self._row_base,
-            self._weight_base, self._slot_base, self._dims, self._is_mean, self._column, self._optimizer, self._rate,
-            self._place, self._rows, self._sums, self._weights, self._slots, self._row_state,
-        )  # fmt: skip
+        kernels.apply_gradients(bags, gradients, self._layout, self._scratch, self._values)
 
-    def _prepare(self, batch: IdBatch) -> None:
-        """Check a batch, give its rows their initial values and work out its shares: once for a lookup and its update."""
-        if batch is self._prepared:
-            return
+    def _bags(self, batch: IdBatch) -> Bags:
+        """The batch, checked, its rows with their initial values: worked out once for a lookup and its update."""
+        if self._prepared is not None and self._prepared[0] is batch:
+            return self._prepared[1]
         self._check(batch)
-        kernels.initialise_missing(
-            batch.ids, batch.offsets, self._table_of, self._row_base, self._weight_base, self._slot_base, self._dims,
-            self._keys, self._kinds, self._init_a, self._init_b, self._slot_start, self._optimizer,
-            self._weights, self._slots, self._row_state,
-        )  # fmt: skip
-        self._shares = _NO_SHARES
+        shares = _NO_SHARES
         if batch.weights is not None:
-            self._shares = kernels.shares_of(batch.weights, batch.offsets, self._table_of, self._is_mean)
-        self._prepared = batch
+            shares = kernels.shares_of(batch.weights, batch.offsets, self._layout)
+        bags = Bags(batch.ids, batch.offsets, shares)
+        kernels.initialise_missing(bags, self._layout, self._values)
+        self._prepared = batch, bags
+        return bags
 
     def _reserve(self, ids: int) -> None:
-        if len(self._rows) < ids:
-            self._rows = np.empty(2 * ids, np.int64)
-            self._sums = np.empty(2 * ids * int(self._dims.max()), np.float32)
+        if len(self._scratch.rows) < ids:
+            sums = np.empty(2 * ids * int(self._layout.dims.max()), np.float32)
+            self._scratch = Scratch(self._scratch.place, np.empty(2 * ids, np.int64), sums)
 
     def _check(self, batch: IdBatch) -> None:
         ids, offsets = batch.ids, batch.offsets
@@ -195,7 +153,7 @@ class CpuEngine:
                            allowed=str(len(self.features)))  # fmt: skip
         if batch.bounds == self._bounds:
             return
-        problem, f, at = kernels.check_batch(ids, offsets, self._table_of, self._vocabulary)
+        problem, f, at = kernels.check_batch(ids, offsets, self._layout)
         if problem == kernels.BAD_ID:
             raise _bad_id(self.features[f], int(ids[at]))
         if problem == kernels.BAD_OFFSETS:
@@ -204,18 +162,18 @@ class CpuEngine:
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim], whether or not the rows were ever read. For inspection and tests."""
-        t = self._table_position(table)
-        dim, base = int(self._dims[t]), int(self._row_base[t])
+        t, of, (weights, _, row_state) = self._table_position(table), self._layout, self._values
+        dim, base = int(of.dims[t]), int(of.row_base[t])
         out = np.empty((len(rows), dim), np.float32)
         for k, row in enumerate(np.asarray(rows, np.int64)):
-            if not 0 <= row < self._vocabulary[t]:
+            if not 0 <= row < of.vocabulary[t]:
                 raise BadBatch("a row outside its table", where=f"table {table}", value=int(row),
-                               allowed=f"[0, {self._vocabulary[t]})")  # fmt: skip
-            if self._row_state[base + row]:
-                start = int(self._weight_base[t]) + row * dim
-                out[k] = self._weights[start : start + dim]
+                               allowed=f"[0, {of.vocabulary[t]})")  # fmt: skip
+            if row_state[base + row]:
+                start = int(of.weight_base[t]) + row * dim
+                out[k] = weights[start : start + dim]
             else:
-                kernels.fill_row(out[k], 0, dim, self._keys[t], row, self._kinds[t], self._init_a[t], self._init_b[t])
+                kernels.fill_row(out[k], 0, dim, of.keys[t], row, of.kinds[t], of.init_a[t], of.init_b[t])
         return out
 
     def _table_position(self, name: str) -> int:
@@ -229,18 +187,19 @@ class CpuEngine:
         return {table.name: self._table_state(t) for t, table in enumerate(self.tables)}
 
     def _table_state(self, t: int) -> TableState:
-        base, size = int(self._row_base[t]), int(self._vocabulary[t])
-        rows = np.flatnonzero(self._row_state[base : base + size] == 2)
+        base, size = int(self._layout.row_base[t]), int(self._layout.vocabulary[t])
+        rows = np.flatnonzero(self._values.row_state[base : base + size] == 2)
         weights, slots = self._views(t)
         return TableState(rows, weights[rows], slots[rows] if slots.size else np.zeros((len(rows), 0), np.float32))
 
     def _views(self, t: int) -> tuple[Array, Array]:
-        size, dim, start = int(self._vocabulary[t]), int(self._dims[t]), int(self._weight_base[t])
-        weights = self._weights[start : start + size * dim].reshape(size, dim)
-        if self._optimizer[t] != ADAGRAD_CODE:
+        of = self._layout
+        size, dim, start = int(of.vocabulary[t]), int(of.dims[t]), int(of.weight_base[t])
+        weights = self._values.weights[start : start + size * dim].reshape(size, dim)
+        if of.optimizer[t] != ADAGRAD_CODE:
             return weights, np.zeros((0, 0), np.float32)
-        start = int(self._slot_base[t])
-        return weights, self._slots[start : start + size * dim].reshape(size, dim)
+        start = int(of.slot_base[t])
+        return weights, self._values.slots[start : start + size * dim].reshape(size, dim)
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """Become exactly what :meth:`state` was taken from. Raises :class:`TornCheckpoint` if it does not fit."""
@@ -255,10 +214,10 @@ class CpuEngine:
             weights[saved.rows] = saved.weights
             if slots.size:
                 slots[saved.rows] = saved.slots
-            self._row_state[int(self._row_base[t]) + saved.rows] = 2
+            self._values.row_state[int(self._layout.row_base[t]) + saved.rows] = 2
 
     def _check_state(self, t: int, table: TableSpec, saved: TableState) -> None:
-        slot_dim = table.dim if self._optimizer[t] == ADAGRAD_CODE else 0
+        slot_dim = table.dim if self._layout.optimizer[t] == ADAGRAD_CODE else 0
         count = saved.rows.size
         shapes = (saved.rows.shape, saved.weights.shape, saved.slots.shape)
         types = [str(array.dtype) for array in (saved.rows, saved.weights, saved.slots)]
@@ -273,29 +232,6 @@ def _ascending(rows: Array, table: TableSpec) -> bool:
     if not len(rows):
         return True
     return bool(rows[0] >= 0 and rows[-1] < table.vocabulary_size and (rows[1:] > rows[:-1]).all())
-
-
-def _starts(sizes: Array) -> Array:
-    starts: Array = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-    return starts
-
-
-def _slot_start(table: TableSpec) -> float:
-    return table.optimizer.initial_accumulator if isinstance(table.optimizer, Adagrad) else 0.0
-
-
-def _initializer_code(initializer: Initializer) -> tuple[int, float, float]:
-    if isinstance(initializer, Constant):
-        return kernels.CONSTANT, initializer.value, 0.0
-    if isinstance(initializer, Uniform):
-        return kernels.UNIFORM, initializer.low, initializer.high
-    kind = kernels.TRUNCATED_NORMAL if initializer.truncated else kernels.NORMAL
-    return kind, initializer.mean, initializer.stddev
-
-
-def _table_key(seed: int, table: str) -> int:
-    digest = hashlib.sha256(b"headrace embedding rows/1\0%d\0%s" % (seed, table.encode())).digest()
-    return int.from_bytes(digest[:8], "little")
 
 
 def _bad_id(feature: FeatureSpec, value: int) -> BadBatch:

@@ -1,11 +1,6 @@
 """The engine's inner loops over flat buffers. Nothing here knows specs, features by name or TensorFlow.
 
-All tables live in one flat float32 buffer. Feature ``f`` looks up table ``table_of[f]``; table ``t`` has
-``vocabulary[t]`` rows of ``dims[t]`` values that begin at ``weight_base[t]`` (their Adagrad slots at ``slot_base[t]``)
-and row counters that begin at ``row_base[t]``. A batch is ``ids`` with ``offsets[f, b]:offsets[f, b + 1]`` the bag of
-feature ``f`` and event ``b``; the activations of feature ``f`` are the columns from ``column[f]`` on.
-
-Row states: 0 never read, 1 initialised, 2 updated at least once. Only rows in state 2 differ from what the seed says.
+What they are given is described in :mod:`trainer.embedding.layout`. Arrays are taken out of their tuples before a loop begins.
 """
 
 from __future__ import annotations
@@ -14,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from trainer.embedding.layout import CONSTANT, TRUNCATED_NORMAL, UNIFORM, Bags, Scratch, TableLayout, TableValues
 from trainer.embedding.optimizers import ADAGRAD_CODE, adagrad_row, sgd_row
 from transforms.kernels.compiled import compiled, pasted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL = 0, 1, 2, 3
 BAD_OFFSETS, BAD_ID = 1, 2
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -31,8 +26,9 @@ _UNIT = 1.0 / 9007199254740992.0  # 2^-53
 
 
 @compiled
-def check_batch(ids: Array, offsets: Array, table_of: Array, vocabulary: Array) -> tuple[int, int, int]:
+def check_batch(ids: Array, offsets: Array, layout: TableLayout) -> tuple[int, int, int]:
     """(0, 0, 0) if every offset and id is in range, else (BAD_OFFSETS or BAD_ID, feature, position)."""
+    table_of, vocabulary = layout.table_of, layout.vocabulary
     features, ends = offsets.shape
     expected = 0
     for f in range(features):
@@ -93,34 +89,37 @@ def fill_row(out: Array, at: int, dim: int, key: np.uint64, row: int, kind: int,
 
 
 @compiled
-def initialise_missing(
-    ids: Array, offsets: Array, table_of: Array, row_base: Array, weight_base: Array, slot_base: Array, dims: Array,
-    keys: Array, kinds: Array, init_a: Array, init_b: Array, slot_start: Array, optimizer: Array,
-    weights: Array, slots: Array, row_state: Array,
-) -> None:  # fmt: skip
+def initialise_missing(bags: Bags, layout: TableLayout, values: TableValues) -> None:
     """Give every row of a (checked) batch that was never read its initial weights and slots."""
+    ids, offsets, _ = bags
+    weights, slots, row_state = values
     features, ends = offsets.shape
     for f in range(features):
-        t = table_of[f]
-        dim = dims[t]
+        t = layout.table_of[f]
+        dim, row_base, weight_base = layout.dims[t], layout.row_base[t], layout.weight_base[t]
+        key, kind, init_a, init_b = layout.keys[t], layout.kinds[t], layout.init_a[t], layout.init_b[t]
+        has_slots, slot_base, slot_start = (
+            layout.optimizer[t] == ADAGRAD_CODE, layout.slot_base[t], layout.slot_start[t]
+        )  # fmt: skip
         for i in range(offsets[f, 0], offsets[f, ends - 1]):
             row = ids[i]
-            if row_state[row_base[t] + row] != 0:
+            if row_state[row_base + row] != 0:
                 continue
-            row_state[row_base[t] + row] = 1
-            fill_row(weights, weight_base[t] + row * dim, dim, keys[t], row, kinds[t], init_a[t], init_b[t])
-            if optimizer[t] == ADAGRAD_CODE:
-                start = slot_base[t] + row * dim
-                slots[start : start + dim] = slot_start[t]
+            row_state[row_base + row] = 1
+            fill_row(weights, weight_base + row * dim, dim, key, row, kind, init_a, init_b)
+            if has_slots:
+                start = slot_base + row * dim
+                slots[start : start + dim] = slot_start
 
 
 @compiled
-def shares_of(id_weights: Array, offsets: Array, table_of: Array, is_mean: Array) -> Array:
+def shares_of(id_weights: Array, offsets: Array, layout: TableLayout) -> Array:
     """What each id of a weighted batch counts for: its weight, of a mean divided by the sum of its bag's weights.
 
     A bag whose weights sum to 0 has no mean: its ids count for 0, as in TensorFlow's ``embedding_lookup_sparse``.
     """
     shares = id_weights.copy()
+    table_of, is_mean = layout.table_of, layout.is_mean
     features, ends = offsets.shape
     for f in range(features):
         if not is_mean[table_of[f]]:
@@ -135,19 +134,17 @@ def shares_of(id_weights: Array, offsets: Array, table_of: Array, is_mean: Array
 
 
 @compiled
-def combine_bags(
-    ids: Array, offsets: Array, shares: Array, table_of: Array, weight_base: Array, dims: Array, is_mean: Array,
-    column: Array, weights: Array, out: Array,
-) -> None:  # fmt: skip
+def combine_bags(bags: Bags, layout: TableLayout, weights: Array, out: Array) -> None:
     """``out[b, columns of f]`` = sum or mean of the rows of each bag; zeros for an empty bag. Bags in id order.
 
     With ``shares`` (:func:`shares_of`, or empty) it is the sum of each row times its id's share.
     """
+    ids, offsets, shares = bags
     features, ends = offsets.shape
     shared = len(shares) > 0
     for f in range(features):
-        t = table_of[f]
-        dim, base, at = dims[t], weight_base[t], column[f]
+        t = layout.table_of[f]
+        dim, base, at, is_mean = layout.dims[t], layout.weight_base[t], layout.column[f], layout.is_mean[t]
         for b in range(ends - 1):
             activation = out[b, at : at + dim]
             first, last = offsets[f, b], offsets[f, b + 1]
@@ -168,26 +165,25 @@ def combine_bags(
                 start = base + ids[i] * dim
                 for d in range(dim):
                     activation[d] += weights[start + d]
-            if is_mean[t] and last - first > 1:
+            if is_mean and last - first > 1:
                 share = np.float32(1.0) / np.float32(last - first)
                 for d in range(dim):
                     activation[d] *= share
 
 
 @compiled
-def sum_gradients(
-    t: int, ids: Array, offsets: Array, shares: Array, features: Array, row_base: int, dim: int, is_mean: bool,
-    column: Array, gradients: Array, place: Array, rows: Array, sums: Array,
-) -> int:  # fmt: skip
+def sum_gradients(t: int, bags: Bags, layout: TableLayout, gradients: Array, scratch: Scratch) -> int:
     """Sum the gradients of one table's rows over all their occurrences: features, events and ids in order.
 
-    ``place`` (one int32 a row, all zero before and after the whole step) maps a row to 1 + its position in ``rows``
-    and ``sums``. Returns the number of distinct rows.
+    ``place`` of the scratch maps a row to 1 + its position in ``rows`` and ``sums``. Returns the number of distinct rows.
     """
+    ids, offsets, shares = bags
+    place, rows, sums = scratch
+    row_base, dim, is_mean = layout.row_base[t], layout.dims[t], layout.is_mean[t]
     distinct = 0
     shared = len(shares) > 0
-    for f in features:
-        at = column[f]
+    for f in layout.features_of[layout.first_feature[t] : layout.first_feature[t + 1]]:
+        at = layout.column[f]
         for b in range(offsets.shape[1] - 1):
             first, last = offsets[f, b], offsets[f, b + 1]
             share = np.float32(1.0)
@@ -211,27 +207,19 @@ def sum_gradients(
 
 
 @compiled
-def apply_gradients(
-    ids: Array, offsets: Array, shares: Array, gradients: Array, first_feature: Array, features_of: Array,
-    row_base: Array, weight_base: Array, slot_base: Array, dims: Array, is_mean: Array, column: Array, optimizer: Array, rate: Array,
-    place: Array, rows: Array, sums: Array, weights: Array, slots: Array, row_state: Array,
-) -> None:  # fmt: skip
-    """One optimizer update for every distinct row of the batch, with the sum of its gradients.
-
-    ``features_of[first_feature[t]:first_feature[t + 1]]`` are the features of table ``t``.
-    """
-    for t in range(len(dims)):
-        dim = dims[t]
-        features = features_of[first_feature[t] : first_feature[t + 1]]
-        distinct = sum_gradients(
-            t, ids, offsets, shares, features, row_base[t], dim, is_mean[t], column, gradients, place, rows, sums
-        )
+def apply_gradients(bags: Bags, gradients: Array, layout: TableLayout, scratch: Scratch, values: TableValues) -> None:
+    """One optimizer update for every distinct row of the batch, with the sum of its gradients."""
+    place, rows, sums = scratch
+    weights, slots, row_state = values
+    for t in range(len(layout.dims)):
+        dim, rate, row_base, weight_base = layout.dims[t], layout.rate[t], layout.row_base[t], layout.weight_base[t]
+        has_slots, slot_base = layout.optimizer[t] == ADAGRAD_CODE, layout.slot_base[t]
+        distinct = sum_gradients(t, bags, layout, gradients, scratch)
         for k in range(distinct):
-            w = weight_base[t] + rows[k] * dim
-            if optimizer[t] == ADAGRAD_CODE:
-                s = slot_base[t] + rows[k] * dim
-                adagrad_row(weights, w, slots, s, sums, k * dim, dim, rate[t])
+            w = weight_base + rows[k] * dim
+            if has_slots:
+                adagrad_row(weights, w, slots, slot_base + rows[k] * dim, sums, k * dim, dim, rate)
             else:
-                sgd_row(weights, w, sums, k * dim, dim, rate[t])
-            place[row_base[t] + rows[k]] = 0
-            row_state[row_base[t] + rows[k]] = 2
+                sgd_row(weights, w, sums, k * dim, dim, rate)
+            place[row_base + rows[k]] = 0
+            row_state[row_base + rows[k]] = 2

@@ -14,7 +14,7 @@ from transforms.errors import DataError
 from transforms.kernels.buffers import piece_bound, spans
 from transforms.kernels.compiled import compiled, inlined
 from transforms.kernels.farmhash import fingerprint64
-from transforms.kernels.sets import few_pairs, settle, sift_few, sift_many, tied
+from transforms.kernels.sets import Keyed, few_pairs, settle, sift_few, sift_many, tied
 from transforms.kernels.spans import copy_bytes, frozen, prefix
 from transforms.kernels.words import most_words, write_words
 
@@ -53,13 +53,15 @@ def _write_keys(data: Array, begins: Array, stops: Array, count: Any, keys: Arra
 def _common_words(
     data: Array, starts: Array, ends: Array, other_data: Array, other_starts: Array, other_ends: Array
 ) -> tuple[Array, Array, Array]:
-    most, others = most_words(starts, ends), most_words(other_starts, other_ends)
+    most, most_others = most_words(starts, ends), most_words(other_starts, other_ends)
     keys, word_begins, word_ends = np.empty(most, np.uint64), np.empty(most, np.int32), np.empty(most, np.int32)
     other_keys, other_begins, other_stops = (
-        np.empty(others, np.uint64),
-        np.empty(others, np.int32),
-        np.empty(others, np.int32),
+        np.empty(most_others, np.uint64),
+        np.empty(most_others, np.int32),
+        np.empty(most_others, np.int32),
     )
+    words = Keyed(keys, data, word_begins, word_ends)
+    others = Keyed(other_keys, other_data, other_begins, other_stops)
     picks = np.empty(most + 1, np.int32)
     bound = 0
     for row in range(len(starts)):
@@ -75,15 +77,11 @@ def _common_words(
         _write_keys(data, word_begins, word_ends, count, keys)
         _write_keys(other_data, other_begins, other_stops, other_count, other_keys)
         if few_pairs(count, other_count):
-            kept = sift_few(keys, data, word_begins, word_ends, np.int64(0), count,
-                            other_keys, other_data, other_begins, other_stops, np.int64(0), other_count,
-                            True, picks, np.int64(0))  # fmt: skip
+            kept = sift_few(words, np.int64(0), count, others, np.int64(0), other_count, True, picks, np.int64(0))
             if tied(keys, picks, np.int64(0), kept):
-                kept = settle(keys, data, word_begins, word_ends, picks, np.int64(0), kept)
+                kept = settle(words, picks, np.int64(0), kept)
         else:
-            kept = sift_many(keys, data, word_begins, word_ends, np.int64(0), count,
-                             other_keys, other_data, other_begins, other_stops, np.int64(0), other_count,
-                             True, picks, np.int64(0))  # fmt: skip
+            kept = sift_many(words, np.int64(0), count, others, np.int64(0), other_count, True, picks, np.int64(0))
         for i in range(kept):
             begins[at], stops[at] = word_begins[picks[i]], word_ends[picks[i]]
             at += 1

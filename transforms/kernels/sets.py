@@ -8,7 +8,7 @@ long ones are merge-sorted first.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,15 @@ _SIGN = np.uint64(2**63)
 #: Up to this many pairs, comparing all of them beats sorting.
 _FEW_PAIRS = 1024
 
-#: (keys, data, starts, ends) of all items; data, starts and ends are empty for integers, whose keys say everything.
-Keyed = tuple[Array, Array, Array, Array]
+
+class Keyed(NamedTuple):
+    """All items of a column: their keys, and their text; ``data``, ``starts`` and ``ends`` are empty for integers."""
+
+    keys: Array
+    data: Array
+    starts: Array
+    ends: Array
+
 
 _NO_BYTES, _NO_SPANS = frozen(np.empty(0, np.uint8)), frozen(np.empty(0, np.int32))
 
@@ -33,7 +40,7 @@ def intersect(*columns: Column) -> Column:
     """The common values of each row's lists, sorted."""
     first = _ragged(columns[0])
     if len(columns) == 1:
-        return _picked(first, _sorted_unique(positions(first.offsets), *_keyed(first.items)))
+        return _picked(first, _sorted_unique(positions(first.offsets), _keyed(first.items)))
     for column in columns[1:]:
         first = _sifted(first, _ragged(column), keep_found=True)
     return first
@@ -42,7 +49,7 @@ def intersect(*columns: Column) -> Column:
 def union(*columns: Column) -> Column:
     """All values of each row's lists, sorted."""
     joined = _ragged(concat(*columns))
-    return _picked(joined, _sorted_unique(positions(joined.offsets), *_keyed(joined.items)))
+    return _picked(joined, _sorted_unique(positions(joined.offsets), _keyed(joined.items)))
 
 
 def difference(column: Column, others: Column) -> Column:
@@ -53,7 +60,7 @@ def difference(column: Column, others: Column) -> Column:
 def unique(column: Column) -> Column:
     """Each value where it first stands."""
     ragged = _ragged(column)
-    return _picked(ragged, _first_of_each(positions(ragged.offsets), *_keyed(ragged.items)))
+    return _picked(ragged, _first_of_each(positions(ragged.offsets), _keyed(ragged.items)))
 
 
 def _ragged(column: Column) -> RaggedItems:
@@ -70,19 +77,18 @@ def _picked(ragged: RaggedItems, parts: tuple[Array, Array]) -> RaggedItems:
 def _sifted(left: RaggedItems, right: RaggedItems, *, keep_found: bool) -> RaggedItems:
     return _picked(
         left,
-        _sift(positions(left.offsets), *_keyed(left.items), positions(right.offsets), *_keyed(right.items), keep_found),
+        _sift(positions(left.offsets), _keyed(left.items), positions(right.offsets), _keyed(right.items), keep_found),
     )
 
 
 def _keyed(items: Numbers | Strings) -> Keyed:
     if isinstance(items, Numbers):
-        return frozen(items.values.view(np.uint64) ^ _SIGN), _NO_BYTES, _NO_SPANS, _NO_SPANS
+        return Keyed(frozen(items.values.view(np.uint64) ^ _SIGN), _NO_BYTES, _NO_SPANS, _NO_SPANS)
     data, starts, ends = spans(items)
-    return frozen(prefixes(data, starts, ends)), data, starts, ends
+    return Keyed(frozen(prefixes(data, starts, ends)), data, starts, ends)
 
 
-# What is inlined takes arrays one by one and calls nothing that is not inlined: either would make numba count
-# references, atomically, for each item.
+# What is inlined calls nothing that is not inlined: that would make numba count references, atomically, for each item.
 
 
 @inlined
@@ -96,25 +102,22 @@ def _compare(keys: Array, data: Array, starts: Array, ends: Array, i: Any, j: An
 
 
 @inlined
-def _found(
-    keys: Array, data: Array, starts: Array, ends: Array, i: Any,
-    other_keys: Array, other_data: Array, other_starts: Array, other_ends: Array, low: Any, high: Any,
-) -> Any:  # fmt: skip
+def _found(items: Keyed, i: Any, others: Keyed, low: Any, high: Any) -> Any:
     """Whether an item is among others. All keys are compared: leaving early costs more in branches not foreseen."""
-    key = keys[i]
+    key = items.keys[i]
     last: Any = np.int64(-1)
     for j in range(low, high):
-        last = j if other_keys[j] == key else last
+        last = j if others.keys[j] == key else last
     found: Any = last >= 0
-    if len(starts) and high > low:  # among no others there may be no first one to look at
+    if len(items.starts) and high > low:  # among no others there may be no first one to look at
         at = max(last, np.int64(0))
-        size = ends[i] - starts[i]
-        surely = (size == other_ends[at] - other_starts[at]) & (size <= 8)
+        size = items.ends[i] - items.starts[i]
+        surely = (size == others.ends[at] - others.starts[at]) & (size <= 8)
         if found and not surely:
             found = False
             for j in range(low, high):
-                if other_keys[j] == key and equal_after_prefix(
-                    data, starts[i], ends[i], other_data, other_starts[j], other_ends[j]
+                if others.keys[j] == key and equal_after_prefix(
+                    items.data, items.starts[i], items.ends[i], others.data, others.starts[j], others.ends[j]
                 ):
                     found = True
     return found
@@ -147,8 +150,9 @@ def tied(keys: Array, picks: Array, begin: Any, end: Any) -> bool:
 
 
 @compiled
-def settle(keys: Array, data: Array, starts: Array, ends: Array, picks: Array, begin: Any, end: Any) -> Any:
+def settle(items: Keyed, picks: Array, begin: Any, end: Any) -> Any:
     """Sort ``picks[begin:end]``, sorted by key already, by all bytes and drop repeats; return the new end."""
+    keys, data, starts, ends = items
     for i in range(begin + 1, end):
         item, at = picks[i], np.int64(i)
         while at > begin and _compare(keys, data, starts, ends, picks[at - 1], item) > 0:
@@ -171,42 +175,43 @@ def _drop_repeats(keys: Array, data: Array, starts: Array, ends: Array, picks: A
 
 
 @compiled
-def _merge_sort(keys: Array, data: Array, starts: Array, ends: Array, items: Array, spare: Array) -> None:
+def _merge_sort(items: Keyed, picks: Array, spare: Array) -> None:
     """Sort positions by their items, stably, in place."""
+    keys, data, starts, ends = items
     width = 1
-    while width < len(items):
-        for low in range(0, len(items), 2 * width):
-            middle, high = min(low + width, len(items)), min(low + 2 * width, len(items))
+    while width < len(picks):
+        for low in range(0, len(picks), 2 * width):
+            middle, high = min(low + width, len(picks)), min(low + 2 * width, len(picks))
             i, j = low, middle
             for at in range(low, high):
-                if j >= high or (i < middle and _compare(keys, data, starts, ends, items[i], items[j]) <= 0):
-                    spare[at] = items[i]
+                if j >= high or (i < middle and _compare(keys, data, starts, ends, picks[i], picks[j]) <= 0):
+                    spare[at] = picks[i]
                     i += 1
                 else:
-                    spare[at] = items[j]
+                    spare[at] = picks[j]
                     j += 1
-        items[:] = spare
+        picks[:] = spare
         width *= 2
 
 
 @compiled
-def _in_order(keys: Array, data: Array, starts: Array, ends: Array, begin: Any, end: Any) -> Array:
-    items = np.arange(begin, end)
-    _merge_sort(keys, data, starts, ends, items, np.empty_like(items))
-    return items
+def _in_order(items: Keyed, begin: Any, end: Any) -> Array:
+    picks = np.arange(begin, end)
+    _merge_sort(items, picks, np.empty_like(picks))
+    return picks
 
 
 @compiled
-def _distinct_of_many(
-    keys: Array, data: Array, starts: Array, ends: Array, begin: Any, end: Any, picks: Array, at: Any
-) -> Any:
+def _distinct_of_many(items: Keyed, begin: Any, end: Any, picks: Array, at: Any) -> Any:
     """Write the sorted distinct items of a long list from ``picks[at]`` on; return where they end."""
-    picks[at : at + end - begin] = _in_order(keys, data, starts, ends, begin, end)
+    keys, data, starts, ends = items
+    picks[at : at + end - begin] = _in_order(items, begin, end)
     return _drop_repeats(keys, data, starts, ends, picks, at, at + end - begin)
 
 
 @compiled
-def _sorted_unique(offsets: Array, keys: Array, data: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
+def _sorted_unique(offsets: Array, items: Keyed) -> tuple[Array, Array]:
+    keys = items.keys
     new_offsets, picks = np.empty(len(offsets), np.int32), np.empty(len(keys), np.int32)
     at = np.int64(0)
     new_offsets[0] = 0
@@ -217,22 +222,22 @@ def _sorted_unique(offsets: Array, keys: Array, data: Array, starts: Array, ends
                 _insert_by_key(keys, picks, at, at + i, begin + i)
             first, at = at, at + end - begin
             if tied(keys, picks, first, at):
-                at = settle(keys, data, starts, ends, picks, first, at)
+                at = settle(items, picks, first, at)
         else:
-            at = _distinct_of_many(keys, data, starts, ends, begin, end, picks, at)
+            at = _distinct_of_many(items, begin, end, picks, at)
         new_offsets[row + 1] = at
     return new_offsets, picks[:at]
 
 
 @compiled
 def sift_many(
-    keys: Array, data: Array, starts: Array, ends: Array, begin: Any, end: Any,
-    other_keys: Array, other_data: Array, other_starts: Array, other_ends: Array, low: Any, high: Any,
-    keep_found: bool, picks: Array, at: Any,
-) -> Any:  # fmt: skip
+    items: Keyed, begin: Any, end: Any, others: Keyed, low: Any, high: Any, keep_found: bool, picks: Array, at: Any
+) -> Any:
     """As :func:`sift_few`, for long lists: both are sorted, then walked side by side."""
-    stop = _distinct_of_many(keys, data, starts, ends, begin, end, picks, at)
-    sorted_others = _in_order(other_keys, other_data, other_starts, other_ends, low, high)
+    keys, data, starts, ends = items
+    other_keys, other_data, other_starts, other_ends = others
+    stop = _distinct_of_many(items, begin, end, picks, at)
+    sorted_others = _in_order(others, low, high)
     j, kept = 0, at
     for i in range(at, stop):
         item, order = picks[i], 1
@@ -258,10 +263,8 @@ def sift_many(
 
 @inlined
 def sift_few(
-    keys: Array, data: Array, starts: Array, ends: Array, begin: Any, end: Any,
-    other_keys: Array, other_data: Array, other_starts: Array, other_ends: Array, low: Any, high: Any,
-    keep_found: bool, picks: Array, at: Any,
-) -> Any:  # fmt: skip
+    items: Keyed, begin: Any, end: Any, others: Keyed, low: Any, high: Any, keep_found: bool, picks: Array, at: Any
+) -> Any:
     """The items of one list that are found (or not found) in another, sorted by key: see :func:`tied`, :func:`settle`.
 
     Their positions go to ``picks`` from ``at`` on, which needs one slot more than there are items; return where they end.
@@ -269,19 +272,15 @@ def sift_few(
     stop = np.int64(at)
     for i in range(begin, end):
         picks[stop] = i
-        stop += keep_found == _found(keys, data, starts, ends, i,
-                                     other_keys, other_data, other_starts, other_ends, low, high)  # fmt: skip
+        stop += keep_found == _found(items, i, others, low, high)
     for i in range(at + 1, stop):
-        _insert_by_key(keys, picks, at, i, picks[i])
+        _insert_by_key(items.keys, picks, at, i, picks[i])
     return stop
 
 
 @compiled
-def _sift(
-    offsets: Array, keys: Array, data: Array, starts: Array, ends: Array,
-    other_offsets: Array, other_keys: Array, other_data: Array, other_starts: Array, other_ends: Array,
-    keep_found: bool,
-) -> tuple[Array, Array]:  # fmt: skip
+def _sift(offsets: Array, items: Keyed, other_offsets: Array, others: Keyed, keep_found: bool) -> tuple[Array, Array]:
+    keys = items.keys
     new_offsets, picks = np.empty(len(offsets), np.int32), np.empty(len(keys) + 1, np.int32)
     at = np.int64(0)
     new_offsets[0] = 0
@@ -290,19 +289,18 @@ def _sift(
         low, high = np.int64(other_offsets[row]), np.int64(other_offsets[row + 1])
         if few_pairs(end - begin, high - low):
             first = at
-            at = sift_few(keys, data, starts, ends, begin, end,
-                          other_keys, other_data, other_starts, other_ends, low, high, keep_found, picks, at)  # fmt: skip
+            at = sift_few(items, begin, end, others, low, high, keep_found, picks, at)
             if tied(keys, picks, first, at):
-                at = settle(keys, data, starts, ends, picks, first, at)
+                at = settle(items, picks, first, at)
         else:
-            at = sift_many(keys, data, starts, ends, begin, end,
-                           other_keys, other_data, other_starts, other_ends, low, high, keep_found, picks, at)  # fmt: skip
+            at = sift_many(items, begin, end, others, low, high, keep_found, picks, at)
         new_offsets[row + 1] = at
     return new_offsets, picks[:at]
 
 
 @compiled
-def _first_of_each(offsets: Array, keys: Array, data: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
+def _first_of_each(offsets: Array, items: Keyed) -> tuple[Array, Array]:
+    keys, data, starts, ends = items
     new_offsets, picks = np.empty(len(offsets), np.int32), np.empty(len(keys), np.int32)
     at = np.int64(0)
     new_offsets[0] = 0
@@ -320,7 +318,7 @@ def _first_of_each(offsets: Array, keys: Array, data: Array, starts: Array, ends
                     picks[at] = i
                     at += 1
         else:
-            ordered = _in_order(keys, data, starts, ends, begin, end)
+            ordered = _in_order(items, begin, end)
             for i in range(len(ordered)):
                 if i == 0 or _compare(keys, data, starts, ends, ordered[i - 1], ordered[i]) != 0:
                     picks[at] = ordered[i]
