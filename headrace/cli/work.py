@@ -113,7 +113,7 @@ def _run(
 
 def _patiently(config: WorkerConfig, done: WorkerReport) -> Opening:
     """A worker that starts while its catalog is away waits for it, as one that runs does."""
-    from pipelines.worker.patience import Patience
+    from pipelines.worker.catalog_retry import Patience
 
     return Patience(config.catalog_patience_secs, Event(), done.count_busy, random.random).call
 

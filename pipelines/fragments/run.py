@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from pipelines.fragments.board import Phase, StepBoard
+from pipelines.fragments.progress_cell import Phase, StepBoard
 from pipelines.fragments.work import ComponentOutcome, FragmentResult, FragmentWork, PhaseSecs, WantedComponent, added
 from transforms.errors import DataError, HeadraceError, OtherRelease, StorageError, UnknownColumn
 from transforms.execution.operator_costs import OperatorWork, summed

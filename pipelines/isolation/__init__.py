@@ -2,8 +2,8 @@
 
     parent (any thread)                    server (one, clean)             child (one a thread)
     memoizing.py  what to try, merging     server.py  imports once,        child.py  computes a fragment,
-    blame.py      who is at fault (pure)              forks children                 tries a sample
-    samples.py    the smallest sample                                      board.py  says which step it is in
+    bisection.py  who is at fault (pure)              forks children                 tries a sample
+    samples.py    the smallest sample                                      progress_cell.py  says which step it is in
     shrink.py     delta debugging (pure)
     processes.py  children at hand         watch.py   memory and time of a child
 

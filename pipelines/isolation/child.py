@@ -22,8 +22,8 @@ from typing import Any
 import pyarrow as pa
 from numba.core import event
 
-from pipelines.fragments.board import Phase, StepBoard
 from pipelines.fragments.encoded_result import EncodedResult
+from pipelines.fragments.progress_cell import Phase, StepBoard
 from pipelines.fragments.run import PlanCache, failure_of_component, memoize_fragment
 from pipelines.fragments.work import FragmentWork
 from pipelines.isolation.answer import Answered

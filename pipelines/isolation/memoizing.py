@@ -1,7 +1,7 @@
 """One fragment memoized in child processes: nothing that a component does reaches its neighbours or this process.
 
 All components are computed together, as if there were no processes; only when a child dies are they tried apart, as
-:mod:`pipelines.isolation.blame` says, and only for a component that failed is a sample looked for.
+:mod:`pipelines.isolation.bisection` says, and only for a component that failed is a sample looked for.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from functools import cached_property
 
 import numpy as np
 
-from pipelines.fragments.board import Phase, Place
 from pipelines.fragments.encoded_result import EncodedResult, ResultCounts, decode_line
+from pipelines.fragments.progress_cell import Phase, Place
 from pipelines.fragments.work import FragmentResult, FragmentWork, merged
 from pipelines.isolation.answer import Answered
-from pipelines.isolation.blame import Attempt, Death, after, begun
+from pipelines.isolation.bisection import Attempt, Death, after, begun
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import ChildProcesses, Ended
 from pipelines.isolation.samples import SEARCH_SECS, Case, with_sample

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pipelines.errors import ChildrenLost
-from pipelines.fragments.board import Place, StepBoard, new_board_file
+from pipelines.fragments.progress_cell import Place, StepBoard, new_board_file
 from pipelines.isolation.answer import LINES, Answered
-from pipelines.isolation.blame import DeathKind
+from pipelines.isolation.bisection import DeathKind
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.server import ANSWER, END, FORK, REQUEST, UNKNOWN_STATUS
 from pipelines.isolation.watch import StallClock, memory_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.fragments.board import Phase
+from pipelines.fragments.progress_cell import Phase
 from pipelines.isolation.answer import Answered
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import Child, ChildProcesses, Ended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines.fragments.board import StepBoard
+from pipelines.fragments.progress_cell import StepBoard
 
 #: What no other process shares and no file backs, and what was swapped out of it.
 _OWN = ("RssAnon:", "RssShmem:", "VmSwap:")

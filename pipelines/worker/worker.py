@@ -1,6 +1,6 @@
 """The worker: lease tasks, compute them in one Beam job, commit what came out, again.
 
-What to do next is decided by :func:`~pipelines.worker.machine.decide`, a pure function; the loop around it does the reading and writing. While
+What to do next is decided by :func:`~pipelines.worker.state_machine.decide`, a pure function; the loop around it does the reading and writing. While
 a job runs, one attendant thread commits results as they arrive and keeps the leases alive, so that a worker killed
 in the middle loses only the fragments that were not finished. A commit shows the fence of its lease: a worker that
 was thought lost, and is not, is told so and changes nothing.
@@ -24,11 +24,11 @@ from pipelines.memoize.job_results import JobResults, remove_abandoned_results
 from pipelines.memoize.pipeline import run_memoize
 from pipelines.runners.runner import RunnerOptions
 from pipelines.staging.job_flags import for_job, ready_to_run, refuse_template
+from pipelines.worker.catalog_retry import AWAY, PATIENCE_SECS, Patience
 from pipelines.worker.job_committer import WorkInHand
-from pipelines.worker.machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
-from pipelines.worker.patience import AWAY, PATIENCE_SECS, Patience
 from pipelines.worker.progress import OnWork, WorkMeter
 from pipelines.worker.report import WorkerReport
+from pipelines.worker.state_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
 from pipelines.worker.unreadable import UnreadFiles
 from transforms.errors import InputError
 from warehouse.matching.submit import queue_missing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.worker.machine import Instruction, Lease
+from pipelines.worker.state_machine import Instruction, Lease
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.chaos.scene import config_of, models, write_log
 from tests.support.postgresql import running

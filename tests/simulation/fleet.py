@@ -1,4 +1,4 @@
-"""Workers in virtual time. What each does next, :func:`pipelines.worker.machine.decide` says, as in production."""
+"""Workers in virtual time. What each does next, :func:`pipelines.worker.state_machine.decide` says, as in production."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pipelines.worker.machine import Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
-from pipelines.worker.patience import PATIENCE_SECS, patience_backoff
+from pipelines.worker.catalog_retry import PATIENCE_SECS, patience_backoff
+from pipelines.worker.state_machine import Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
 from tests.simulation.event_loop import EventLoop
 from tests.simulation.faults import Faults, moments
 from tests.simulation.memory_queue import MemoryQueue

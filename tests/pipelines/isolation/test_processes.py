@@ -19,7 +19,7 @@ import pytest
 
 import transforms.expressions.expression as hr
 from pipelines.errors import ChildrenLost
-from pipelines.fragments.board import Phase, Place
+from pipelines.fragments.progress_cell import Phase, Place
 from pipelines.fragments.run import PlanCache, memoize_fragment
 from pipelines.fragments.work import FragmentResult, FragmentWork
 from pipelines.isolation.answer import Answered

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fragments.board import Phase, Place, StepBoard, new_board_file
+from pipelines.fragments.progress_cell import Phase, Place, StepBoard, new_board_file
 from pipelines.isolation.limits import LEAST_MEMORY_BYTES, IsolationLimits, machine_memory_bytes
 from pipelines.isolation.watch import StallClock, memory_of
 from transforms.errors import InputError

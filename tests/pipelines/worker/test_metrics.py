@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.worker.machine import Instruction, Stop
 from pipelines.worker.metrics import WorkerCollector, serving
 from pipelines.worker.report import WorkerReport
+from pipelines.worker.state_machine import Instruction, Stop
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import fill, model, open_home, write_log
 from tests.support.processes import PATIENCE_SECS

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import func, select
 
-from pipelines.worker.machine import Instruction, Run
 from pipelines.worker.report import WorkerReport
+from pipelines.worker.state_machine import Instruction, Run
 from pipelines.worker.unreadable import UnreadFiles
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import fill, memos, write_log

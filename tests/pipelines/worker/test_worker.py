@@ -20,9 +20,9 @@ import sqlalchemy as sa
 
 import transforms.expressions.expression as hr
 from pipelines.memoize.pipeline import MemoizeFragments
-from pipelines.worker.machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from pipelines.worker.progress import WorkProgress
 from pipelines.worker.report import ERRORS_KEPT, WorkerReport
+from pipelines.worker.state_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import (
     REPOSITORY,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.isolation.blame import Attempt, Course, Death, DeathKind, after, begun
+from pipelines.isolation.bisection import Attempt, Course, Death, DeathKind, after, begun
 
 LIMIT = 100
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pipelines.worker.patience import Patience
+from pipelines.worker.catalog_retry import Patience
 from transforms.errors import InputError
 from warehouse.errors import CatalogLost, CommitInDoubt
 
