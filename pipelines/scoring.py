@@ -1,6 +1,6 @@
 """Scores of a model's events, written beside nothing else: one Beam pipeline whose elements are partitions.
 
-    partitions ── Spread ── ScorePartitions ──> output/<partition>/scores-<identity>.parquet, one file a fragment
+    partitions ── Redistribute ── ScorePartitions ──> output/<partition>/scores-<identity>.parquet, one file a fragment
 
 Row i of a file is the i-th event of its fragment that was not retracted. A file's name says what it was computed from (the
 scores' source, the fragment, the columns), so the same command again computes what is missing and nothing else.
@@ -24,9 +24,9 @@ import pyarrow as pa
 from pipelines.outputs.outcomes import count_outcomes, read_outcomes, write_outcome
 from pipelines.outputs.partitions import parquet_bytes
 from pipelines.outputs.publication import make_folder, write_atomic
-from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.elements import CreateStrings, Redistribute
 from pipelines.runners.error_documents import Document, error_document, error_from_document
-from pipelines.runners.progress import Progress, watched
+from pipelines.runners.progress import OnProgress, report_progress
 from pipelines.runners.remote import require_runnable
 from pipelines.runners.runner import RunnerOptions, run_pipeline
 from transforms.documents import parse_document
@@ -82,7 +82,7 @@ def score_partitions(
     solution: ReadSolution,
     config: ScoringConfig,
     runner: RunnerOptions | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> ScoringReport:
     """Write the scores of every fragment of ``solution`` that the output does not hold yet.
 
@@ -102,7 +102,7 @@ def score_partitions(
         old.unlink()
     job = _Job(config, str(output), str(written))
     positions = [str(position) for position in range(len(solution.partitions))]
-    with watched("scoring", lambda: count_outcomes(state, "partition-"), len(positions), progress):
+    with report_progress("scoring", lambda: count_outcomes(state, "partition-"), len(positions), progress):
         run_pipeline(lambda pipeline: _build(pipeline, job, positions), runner)
     return _report(read_outcomes(state, "partition-"))
 
@@ -129,8 +129,8 @@ def _spelled(document: Any) -> str:
 def _build(pipeline: beam.Pipeline, job: _Job, positions: Sequence[str]) -> None:
     _ = (
         pipeline
-        | "Partitions" >> Texts(positions)
-        | "Spread" >> Spread()
+        | "Partitions" >> CreateStrings(positions)
+        | "Redistribute" >> Redistribute()
         | "ScorePartitions" >> beam.ParDo(ScorePartitions(job))
     )
 

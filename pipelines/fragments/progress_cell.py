@@ -1,7 +1,7 @@
-"""Where a child says what it is doing: one number in memory that it shares with its parent.
+"""The step that a child process is at: one integer in memory that it shares with its parent.
 
-Writing it is one store, so that a plan of a thousand steps costs nothing for it, and the parent can read it while the
-child is stuck in C code.
+Writing it is one store, which costs nothing in a plan of a thousand steps, and the parent can read it while the child is
+stuck in C code.
 """
 
 from __future__ import annotations
@@ -12,89 +12,95 @@ import tempfile
 from dataclasses import dataclass
 from enum import IntEnum
 
-BOARD_BYTES = 8
+CELL_BYTES = 8
 _BITS = 20
 _MASK = (1 << _BITS) - 1
 
 
 class Phase(IntEnum):
-    """What a child is at. Only what the components themselves do is held to a time."""
+    """What a child does. Only the components' own work, compiling and running, has a time limit."""
 
     IDLE = 0
     READING = 1
     COMPILING = 2
     RUNNING = 3
-    #: Machine code is made or loaded: once on a machine that takes long, and is no component's fault.
+    #: Machine code is generated or loaded, which is slow once per machine and no component's fault.
     LOADING = 4
     WRITING = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """``step``: position in the plan. ``alone``: which of the components the plan is of, None for all together."""
+class Position:
+    """Where a child is in its work.
+
+    Attributes:
+        phase: What it does.
+        step: The number of the step in the plan.
+        single_component: The component that the plan is of; None for a plan of all components.
+    """
 
     phase: Phase = Phase.IDLE
     step: int = 0
-    alone: int | None = None
+    single_component: int | None = None
 
     @property
     def is_timed(self) -> bool:
-        """Whether not leaving this place for long is a stall. Reading and writing wait for disks and networks."""
+        """Whether the time limit applies. Reading and writing wait for disks and networks."""
         return self.phase in (Phase.COMPILING, Phase.RUNNING)
 
 
-class StepBoard:
-    """The number, and both sides' view of it: ``entry`` changes whenever the child goes on."""
+class ProgressCell:
+    """A child's position as an integer: the child writes it, the parent reads it."""
 
     def __init__(self, memory: mmap.mmap | None = None) -> None:
         self._memory = memory
-        self._number = memoryview(memory if memory is not None else bytearray(BOARD_BYTES)).cast("q")
+        self._number = memoryview(memory if memory is not None else bytearray(CELL_BYTES)).cast("q")
         self._serial = 0
-        self._alone = 0
+        self._component = 0
 
     @classmethod
-    def of(cls, fd: int) -> StepBoard:
-        """The board in an open file of :data:`BOARD_BYTES`; the file may be closed afterwards."""
-        return cls(mmap.mmap(fd, BOARD_BYTES))
+    def open(cls, fd: int) -> ProgressCell:
+        """The cell in an open file of :data:`CELL_BYTES`; the file may be closed afterwards."""
+        return cls(mmap.mmap(fd, CELL_BYTES))
 
-    def at(self, phase: Phase, step: int = 0) -> None:
-        """The child enters a place."""
+    def enter(self, phase: Phase, step: int = 0) -> None:
+        """Write a position."""
         self._serial = (self._serial + 1) & _MASK
-        self._number[0] = (self._serial << 43) | (phase << 40) | (self._alone << _BITS) | min(step, _MASK)
+        self._number[0] = (self._serial << 43) | (phase << 40) | (self._component << _BITS) | min(step, _MASK)
 
-    def step(self, position: int) -> None:
-        """The child enters a step of its plan."""
-        self.at(Phase.RUNNING, position)
+    def enter_step(self, step: int) -> None:
+        """Write the number of the running step."""
+        self.enter(Phase.RUNNING, step)
 
-    def alone(self, which: int | None) -> None:
-        """From now on plans are of this component only, or of all."""
-        self._alone = 0 if which is None else which + 1
+    def select_component(self, which: int | None) -> None:
+        """Set the component that the next plans are of; None for all."""
+        self._component = 0 if which is None else which + 1
 
     @property
-    def entry(self) -> int:
-        """The number itself."""
+    def value(self) -> int:
+        """The integer. Every write changes it, also one of the same position."""
         return self._number[0]
 
     @property
-    def place(self) -> Place:
-        """What the number says."""
-        number = self.entry
-        alone = (number >> _BITS) & _MASK
-        return Place(Phase((number >> 40) & 7), number & _MASK, alone - 1 if alone else None)
+    def position(self) -> Position:
+        """The position last written."""
+        value = self.value
+        component = (value >> _BITS) & _MASK
+        return Position(Phase((value >> 40) & 7), value & _MASK, component - 1 if component else None)
 
     def close(self) -> None:
-        """Let the shared memory go."""
+        """Release the shared memory."""
         self._number.release()
         if self._memory is not None:
             self._memory.close()
 
 
-def new_board_file() -> int:
-    """A file without a name, of the size of a board, open for both sides; the caller closes it."""
+def new_cell_file() -> int:
+    """Open an unnamed file for a cell, shared by both processes; the caller closes it."""
     if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("headrace-board")
+        fd = os.memfd_create("headrace-progress")
     else:
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
-    os.ftruncate(fd, BOARD_BYTES)
+    os.ftruncate(fd, CELL_BYTES)
     return fd

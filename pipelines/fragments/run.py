@@ -1,7 +1,7 @@
 """One fragment computed in this process: one read of its raw columns, one plan, one memo file.
 
 A component that raises costs no other component anything. One that takes all memory or never ends takes this process with
-it, which is why workers call this in a child (:mod:`pipelines.isolation`); the board says where it is.
+it, which is why workers call this in a child (:mod:`pipelines.isolation`); the cell says where it is.
 """
 
 from __future__ import annotations
@@ -14,8 +14,15 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from pipelines.fragments.progress_cell import Phase, StepBoard
-from pipelines.fragments.work import ComponentOutcome, FragmentResult, FragmentWork, PhaseSecs, WantedComponent, added
+from pipelines.fragments.progress_cell import Phase, ProgressCell
+from pipelines.fragments.work import (
+    ComponentOutcome,
+    FragmentResult,
+    FragmentWork,
+    PhaseSecs,
+    WantedComponent,
+    sum_phases,
+)
 from transforms.errors import DataError, HeadraceError, OtherRelease, StorageError, UnknownColumn
 from transforms.execution.operator_costs import OperatorWork, summed
 from transforms.execution.plan import ComponentFailure, Plan, compile_plan, one_line
@@ -60,7 +67,7 @@ class PlanCache:
                 self._plans.popitem(last=False)
         return found
 
-    def warm(self, components: Sequence[WantedComponent], plan: Plan, raw: pa.Table, board: StepBoard) -> None:
+    def warm(self, components: Sequence[WantedComponent], plan: Plan, raw: pa.Table, cell: ProgressCell) -> None:
         """Run a plan on a few rows the first time it is used in this process, and drop what comes out.
 
         Kernels that this machine never compiled are compiled then, so that no component's measured seconds hold it.
@@ -68,7 +75,7 @@ class PlanCache:
         key = tuple(sorted(component.column for component in components))
         with self._lock:
             if key not in self._warm:
-                plan.run(raw.slice(0, _WARMING_ROWS), board.step, checked=True)
+                plan.run(raw.slice(0, _WARMING_ROWS), cell.enter_step, checked=True)
                 self._warm.add(key)
 
 
@@ -83,7 +90,7 @@ class _Computed:
 
 
 def memoize_fragment(
-    storage: Storage, work: FragmentWork, plans: PlanCache, board: StepBoard | None = None
+    storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressCell | None = None
 ) -> FragmentResult:
     """Compute every component of ``work`` and write those that succeed to one file, whole or not at all.
 
@@ -91,9 +98,9 @@ def memoize_fragment(
     when its operators raise, when a raw column it reads cannot be read or has changed since it was registered, or when its
     operators are not of this release. Raises :class:`~transforms.errors.StorageError` when the memo file cannot be written.
     """
-    board = board or StepBoard()
-    computed = _compute(storage, work, plans, board)
-    board.at(Phase.WRITING)
+    cell = cell or ProgressCell()
+    computed = _compute(storage, work, plans, cell)
+    cell.enter(Phase.WRITING)
     # A file with fewer columns has another name: a late worker whose component failed must not overwrite a whole one.
     keys = [memo_key for memo_key, column, _ in work.components if column in computed.columns]
     file = memo_path_of(work.output, keys)
@@ -117,48 +124,48 @@ def _outcome(wanted: WantedComponent, computed: _Computed, written: MemoFile | N
                             computed.secs[column], written.path)  # fmt: skip
 
 
-def _compute(storage: Storage, work: FragmentWork, plans: PlanCache, board: StepBoard) -> _Computed:
+def _compute(storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressCell) -> _Computed:
     """All components together; if the whole cannot be run, one by one, so that only those at fault are lost."""
-    board.alone(None)
+    cell.select_component(None)
     try:
-        return _run(storage, work, plans, board)
+        return _run(storage, work, plans, cell)
     except Exception as error:  # of any kind: what it was is the component's result, or comes again one by one
         if len(work.components) == 1:
             return _Computed({}, {work.components[0].column: failure_of(error)}, {}, 0)
-    parts = [_compute_alone(storage, work, which, plans, board) for which in range(len(work.components))]
+    parts = [_compute_alone(storage, work, which, plans, cell) for which in range(len(work.components))]
     return _Computed(
         columns={column: array for part in parts for column, array in part.columns.items()},
         failures={column: failure for part in parts for column, failure in part.failures.items()},
         secs={column: secs for part in parts for column, secs in part.secs.items()},
         raw_bytes=sum(part.raw_bytes for part in parts),
         operators=summed(measured for part in parts for measured in part.operators),
-        phases=added(part.phases for part in parts),
+        phases=sum_phases(part.phases for part in parts),
     )
 
 
-def _compute_alone(storage: Storage, work: FragmentWork, which: int, plans: PlanCache, board: StepBoard) -> _Computed:
-    board.alone(which)
+def _compute_alone(storage: Storage, work: FragmentWork, which: int, plans: PlanCache, cell: ProgressCell) -> _Computed:
+    cell.select_component(which)
     wanted = work.components[which]
     try:
-        return _run(storage, work.only({wanted.column}), plans, board)
+        return _run(storage, work.only({wanted.column}), plans, cell)
     except Exception as error:  # of any kind: it is this component's result
         return _Computed({}, {wanted.column: failure_of(error)}, {}, 0)
 
 
-def _run(storage: Storage, work: FragmentWork, plans: PlanCache, board: StepBoard) -> _Computed:
+def _run(storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressCell) -> _Computed:
     components = work.components
-    board.at(Phase.COMPILING)
+    cell.enter(Phase.COMPILING)
     plan = plans.plan(components, ArtifactSource(storage.home))
     names = sorted({column.name for column in plan.columns})
-    board.at(Phase.READING)
+    cell.enter(Phase.READING)
     begun = time.perf_counter()
     try:
         raw = read_raw(storage, work.fragment, names, coded=names)
     except _UNREADABLE as error:  # once for all: a store that does not answer is not asked again for each of them
         return _Computed({}, {one.column: failure_of(error) for one in components}, {}, 0)
     read = time.perf_counter()
-    plans.warm(components, plan, raw, board)
-    result = plan.run(raw, board.step, checked=True)
+    plans.warm(components, plan, raw, cell)
+    result = plan.run(raw, cell.enter_step, checked=True)
     phases = PhaseSecs(read - begun, time.perf_counter() - read)
     failures = {column: failure_of_component(failure) for column, failure in result.failures.items()}
     columns = {one.column: result.columns[one.column] for one in components if one.column not in failures}

@@ -196,7 +196,9 @@ def _new_file(part: Part) -> NewFile:
                    part.at("size_bytes").integer())  # fmt: skip
 
 
-def merged(work: FragmentWork, parts: Sequence[FragmentResult], failures: Mapping[str, Failure]) -> FragmentResult:
+def merge_results(
+    work: FragmentWork, parts: Sequence[FragmentResult], failures: Mapping[str, Failure]
+) -> FragmentResult:
     """One result for ``work`` from those of its parts; ``failures``, by column, stand for what no part has, and over what
     a part says of the same component."""
     found = {outcome.column: outcome for part in parts for outcome in part.outcomes}
@@ -214,11 +216,11 @@ def merged(work: FragmentWork, parts: Sequence[FragmentResult], failures: Mappin
         sum(part.raw_bytes_read for part in parts),
         outcomes,
         summed(measured for part in parts for measured in part.operators),
-        added(part.phases for part in parts),
+        sum_phases(part.phases for part in parts),
     )
 
 
-def added(phases: Iterable[PhaseSecs]) -> PhaseSecs:
+def sum_phases(phases: Iterable[PhaseSecs]) -> PhaseSecs:
     """The sum of several."""
     listed = list(phases)
     return PhaseSecs(sum(one.reading for one in listed), sum(one.running for one in listed),

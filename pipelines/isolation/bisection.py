@@ -1,9 +1,9 @@
 """Who is at fault when a process dies that computed several components: which to try next, as a pure function.
 
-A death names suspects, the components that need the step that was running. They are tried by themselves:
+A failure names candidates, the components that need the step that was running. They are tried by themselves:
 
-* If one is found guilty, the others are tried together again: it was that one.
-* If they are all innocent, the death came of all of them together. Memory may add up: the others are split in halves.
+* If one is found culprits, the others are tried together again: it was that one.
+* If they are all innocent, the failure came of all of them together. Memory may add up: the others are split in halves.
 * Where nobody is suspected, or everybody, the group is split in halves.
 
 Guilty is who dies alone, in a process that did nothing before. A process that vanished without passing a limit may have
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 #: ``defect``: an exception nobody expected, outside of any component; the process lives, and gave no result.
-DeathKind = Literal["memory", "stalled", "lost", "defect"]
+ProcessFailureKind = Literal["memory", "stalled", "lost", "defect"]
 
 #: How often a group, and one component, may vanish without a reason before that means something.
 _LOST_TOGETHER, _LOST_ALONE = 2, 3
@@ -34,95 +34,97 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
-    """How an attempt ended. ``suspects``: those that need the step that was running; empty if that is not known."""
+class ProcessFailure:
+    """How an attempt ended. ``candidates``: those that need the step that was running; empty if that is not known."""
 
-    kind: DeathKind
-    suspects: frozenset[str] = frozenset()
+    kind: ProcessFailureKind
+    candidates: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class _Others:
-    """What was beside some suspects; what becomes of it depends on them."""
+class _Rest:
+    """What was beside some candidates; what becomes of it depends on them."""
 
     components: tuple[str, ...]
-    suspects: tuple[str, ...]
-    kind: DeathKind
+    candidates: tuple[str, ...]
+    kind: ProcessFailureKind
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """What is to be tried, the next last, and who was found guilty of what."""
+class BisectionPlan:
+    """What is to be tried, the next last, and who was found culprits of what."""
 
-    ahead: tuple[Attempt | _Others, ...]
-    guilty: Mapping[str, DeathKind] = field(default_factory=dict)
+    steps: tuple[Attempt | _Rest, ...]
+    culprits: Mapping[str, ProcessFailureKind] = field(default_factory=dict)
 
     @property
-    def attempt(self) -> Attempt | None:
+    def next_attempt(self) -> Attempt | None:
         """What to try now; None if everything is known."""
-        if not self.ahead:
+        if not self.steps:
             return None
-        upcoming = self.ahead[-1]
-        assert isinstance(upcoming, Attempt), "what stands beside suspects is decided on when they are"
+        upcoming = self.steps[-1]
+        assert isinstance(upcoming, Attempt), "what stands beside candidates is decided on when they are"
         return upcoming
 
 
-def begun(components: Sequence[str], notorious: Collection[str] = ()) -> Course:
-    """All together; but those that were found guilty elsewhere each by itself, after the others."""
-    trusted = tuple(one for one in components if one not in notorious)
-    alone = [Attempt((one,)) for one in reversed(components) if one in notorious]
-    return Course((*alone, *([Attempt(trusted, fresh=False)] if trusted else [])))
+def start_bisection(components: Sequence[str], known_culprits: Collection[str] = ()) -> BisectionPlan:
+    """All together; but those that were found culprits elsewhere each by itself, after the others."""
+    trusted = tuple(one for one in components if one not in known_culprits)
+    alone = [Attempt((one,)) for one in reversed(components) if one in known_culprits]
+    return BisectionPlan((*alone, *([Attempt(trusted, fresh=False)] if trusted else [])))
 
 
-def after(course: Course, done: Collection[str], death: Death | None, *, fresh: bool) -> Course:
-    """The course after its attempt: ``done`` have a result, and the others died (or nobody, and all are done).
+def record_attempt(
+    plan: BisectionPlan, done: Collection[str], failure: ProcessFailure | None, *, fresh: bool
+) -> BisectionPlan:
+    """The plan after its attempt: ``done`` have a result, and the others died (or nobody, and all are done).
 
-    ``fresh``: whether the process did nothing before. Pure; every course comes to an end.
+    ``fresh``: whether the process did nothing before. Pure; every plan comes to an end.
     """
-    attempt = course.attempt
+    attempt = plan.next_attempt
     assert attempt is not None, "nothing was to be tried"
     left = tuple(one for one in attempt.components if one not in done)
-    assert bool(left) == (death is not None), "whoever is not done died"
-    course = replace(course, ahead=course.ahead[:-1])
-    if death is not None:
-        course = _judged(course, replace(attempt, components=left, fresh=fresh), death)
-    return _resolved(course)
+    assert bool(left) == (failure is not None), "whoever is not done died"
+    plan = replace(plan, steps=plan.steps[:-1])
+    if failure is not None:
+        plan = _classify(plan, replace(attempt, components=left, fresh=fresh), failure)
+    return _resolve(plan)
 
 
-def _judged(course: Course, attempt: Attempt, death: Death) -> Course:
+def _classify(plan: BisectionPlan, attempt: Attempt, failure: ProcessFailure) -> BisectionPlan:
     left = attempt.components
-    suspects = tuple(one for one in left if one in death.suspects)
-    if death.kind == "lost" and attempt.lost + 1 < (_LOST_ALONE if len(left) == 1 else _LOST_TOGETHER):
-        return _with(course, replace(attempt, fresh=True, lost=attempt.lost + 1))
-    if not attempt.fresh and (len(left) == 1 or death.kind == "memory"):
-        return _with(course, replace(attempt, fresh=True))
+    candidates = tuple(one for one in left if one in failure.candidates)
+    if failure.kind == "lost" and attempt.lost + 1 < (_LOST_ALONE if len(left) == 1 else _LOST_TOGETHER):
+        return _push(plan, replace(attempt, fresh=True, lost=attempt.lost + 1))
+    if not attempt.fresh and (len(left) == 1 or failure.kind == "memory"):
+        return _push(plan, replace(attempt, fresh=True))
     if len(left) == 1:
-        return replace(course, guilty={**course.guilty, left[0]: death.kind})
-    if suspects == left and death.kind == "stalled" and attempt.fresh:
-        return replace(course, guilty={**course.guilty, **dict.fromkeys(left, death.kind)})
-    if suspects == left and not attempt.fresh:
-        return _with(course, replace(attempt, fresh=True))
-    if not suspects or suspects == left:
-        return _with(course, *_halves(left))
-    others = tuple(one for one in left if one not in suspects)
-    return _with(course, _Others(others, suspects, death.kind), Attempt(suspects))
+        return replace(plan, culprits={**plan.culprits, left[0]: failure.kind})
+    if candidates == left and failure.kind == "stalled" and attempt.fresh:
+        return replace(plan, culprits={**plan.culprits, **dict.fromkeys(left, failure.kind)})
+    if candidates == left and not attempt.fresh:
+        return _push(plan, replace(attempt, fresh=True))
+    if not candidates or candidates == left:
+        return _push(plan, *_halve(left))
+    others = tuple(one for one in left if one not in candidates)
+    return _push(plan, _Rest(others, candidates, failure.kind), Attempt(candidates))
 
 
-def _resolved(course: Course) -> Course:
-    """With what is ahead an attempt, if anything is."""
-    while course.ahead and isinstance(upcoming := course.ahead[-1], _Others):
-        course = replace(course, ahead=course.ahead[:-1])
-        add_up = upcoming.kind != "stalled" and not any(one in course.guilty for one in upcoming.suspects)
+def _resolve(plan: BisectionPlan) -> BisectionPlan:
+    """With what is steps an attempt, if anything is."""
+    while plan.steps and isinstance(upcoming := plan.steps[-1], _Rest):
+        plan = replace(plan, steps=plan.steps[:-1])
+        add_up = upcoming.kind != "stalled" and not any(one in plan.culprits for one in upcoming.candidates)
         together = upcoming.components
-        course = _with(course, *(_halves(together) if add_up and len(together) > 1 else [Attempt(together)]))
-    return course
+        plan = _push(plan, *(_halve(together) if add_up and len(together) > 1 else [Attempt(together)]))
+    return plan
 
 
-def _halves(components: tuple[str, ...]) -> list[Attempt]:
+def _halve(components: tuple[str, ...]) -> list[Attempt]:
     """The first half to be tried first."""
     middle = len(components) // 2
     return [Attempt(components[middle:]), Attempt(components[:middle])]
 
 
-def _with(course: Course, *attempts: Attempt | _Others) -> Course:
-    return replace(course, ahead=(*course.ahead, *attempts))
+def _push(plan: BisectionPlan, *attempts: Attempt | _Rest) -> BisectionPlan:
+    return replace(plan, steps=(*plan.steps, *attempts))

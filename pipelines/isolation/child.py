@@ -1,7 +1,7 @@
 """A child process: answers one request after another, over a socket, until its parent hangs up.
 
 A request is three lines of JSON: what to do, the work it is about, and the components that this names; an answer is two
-(:mod:`pipelines.isolation.answer`). The board says all the while which step of the plan the child is in.
+(:mod:`pipelines.isolation.answer`). The cell says all the while which step of the plan the child is in.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow as pa
 from numba.core import event
 
 from pipelines.fragments.encoded_result import EncodedResult
-from pipelines.fragments.progress_cell import Phase, StepBoard
+from pipelines.fragments.progress_cell import Phase, ProgressCell
 from pipelines.fragments.run import PlanCache, failure_of_component, memoize_fragment
 from pipelines.fragments.work import FragmentWork
 from pipelines.isolation.answer import Answered
@@ -48,16 +48,16 @@ _PLACES = 3
 Document = Mapping[str, Any]
 
 
-def run_child(connection: socket.socket, board_fd: int, server_pid: int) -> None:
+def run_child(connection: socket.socket, cell_fd: int, server_pid: int) -> None:
     """Serve until the parent hangs up. For a process that was just forked and holds nothing else open."""
     _die_with(server_pid)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with contextlib.suppress(OSError):  # a system without it, or one that does not let us
         Path("/proc/self/oom_score_adj").write_text(_OUT_OF_MEMORY_SCORE)
-    board = StepBoard.of(board_fd)
-    os.close(board_fd)
-    event.register("numba:compile", _Loading(board))
-    _Child(board).serve(connection)
+    cell = ProgressCell.open(cell_fd)
+    os.close(cell_fd)
+    event.register("numba:compile", _Loading(cell))
+    _Child(cell).serve(connection)
 
 
 def _die_with(server_pid: int) -> None:
@@ -69,26 +69,26 @@ def _die_with(server_pid: int) -> None:
 
 
 class _Loading(event.Listener):  # type: ignore[misc, unused-ignore]
-    """Marks on the board when numba makes machine code, or loads it: that is not the step's own time."""
+    """Marks on the cell when numba makes machine code, or loads it: that is not the step's own time."""
 
-    def __init__(self, board: StepBoard) -> None:
-        self._board = board
+    def __init__(self, cell: ProgressCell) -> None:
+        self._cell = cell
         self._within: list[tuple[Phase, int]] = []
 
     def on_start(self, event: object) -> None:
-        place = self._board.place
-        self._within.append((place.phase, place.step))
-        self._board.at(Phase.LOADING, place.step)
+        position = self._cell.position
+        self._within.append((position.phase, position.step))
+        self._cell.enter(Phase.LOADING, position.step)
 
     def on_end(self, event: object) -> None:
-        self._board.at(*self._within.pop())
+        self._cell.enter(*self._within.pop())
 
 
 class _Child:
     """What the requests share: compiled plans, and the fragment that trials are made on."""
 
-    def __init__(self, board: StepBoard) -> None:
-        self._board = board
+    def __init__(self, cell: ProgressCell) -> None:
+        self._cell = cell
         self._plans = PlanCache()
         self._second_runs = SecondRuns(self._waiting)
         self._listed: tuple[str, Sequence[Document]] = ("[]", ())
@@ -103,18 +103,18 @@ class _Child:
             while header := requests.readline():
                 work, components = (requests.readline().decode("utf-8") for _ in range(2))
                 answer = self._answer(json.loads(header), work, components)
-                self._board.at(Phase.IDLE)
+                self._cell.enter(Phase.IDLE)
                 connection.sendall(answer.to_bytes())
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Marks on the board that another process computes: its start is not the step's own time."""
-        place = self._board.place
-        self._board.at(Phase.LOADING, place.step)
+        """Marks on the cell that another process computes: its start is not the step's own time."""
+        position = self._cell.position
+        self._cell.enter(Phase.LOADING, position.step)
         try:
             yield
         finally:
-            self._board.at(place.phase, place.step)
+            self._cell.enter(position.phase, position.step)
 
     def _answer(self, request: Document, text: str, components: str) -> Answered:
         _limit_memory(request["memory_bytes"])
@@ -133,7 +133,7 @@ class _Child:
         storage = Storage(request["home"])
         token = SECOND_RUNS.set(self._second_runs)
         try:
-            result = memoize_fragment(storage, self._work(text), self._plans, self._board)
+            result = memoize_fragment(storage, self._work(text), self._plans, self._cell)
         finally:
             SECOND_RUNS.reset(token)
             self._second_runs.close()  # what they have seen stays known
@@ -146,8 +146,12 @@ class _Child:
     def _describe(self, request: Document, text: str) -> Answered:
         """The step at a place of the plan that ``memoize`` makes of the same work."""
         work = self._work(text)
-        components = work.components if request["alone"] is None else work.components[request["alone"] :][:1]
-        self._board.at(Phase.COMPILING)
+        components = (
+            work.components
+            if request["single_component"] is None
+            else work.components[request["single_component"] :][:1]
+        )
+        self._cell.enter(Phase.COMPILING)
         step = self._plans.plan(components, ArtifactSource(request["home"])).describe(request["step"])
         return Answered({"operator": step.operator, "expression": step.expression, "components": list(step.components)})
 
@@ -155,7 +159,7 @@ class _Child:
         """Run the one component of the work on some events, and say how it fails, if it does. Nothing is written."""
         plan, raw = self._fragment(request["home"], text)
         table = _take(raw, request["rows"])
-        for failure in plan.run(table, self._board.step, checked=True).failures.values():
+        for failure in plan.run(table, self._cell.enter_step, checked=True).failures.values():
             found = failure_of_component(failure)
             return Answered({"failure": found.to_document(), "exceptions": list(failure.exceptions)})
         return Answered({"failure": None})
@@ -164,10 +168,10 @@ class _Child:
         """The plan and raw columns, kept for the next trial."""
         if self._case is None or self._case[0] != text:
             work = self._work(text)
-            self._board.at(Phase.COMPILING)
+            self._cell.enter(Phase.COMPILING)
             plan = self._plans.plan(work.components, ArtifactSource(home))
             names = sorted({column.name for column in plan.columns})
-            self._board.at(Phase.READING)
+            self._cell.enter(Phase.READING)
             self._case = text, plan, read_raw(Storage(home), work.fragment, names, coded=names)
         return self._case[1], self._case[2]
 
@@ -176,7 +180,7 @@ class _Child:
         work = self._work(text)
         plan, _ = self._fragment(request["home"], text)
         names = sorted({column.name for column in plan.columns})
-        self._board.at(Phase.READING)
+        self._cell.enter(Phase.READING)
         events = _take(read_raw(Storage(request["home"]), work.fragment, names), request["rows"])
         return Answered({"sample": encoded_sample(pa.table([_plain(column) for column in events.columns], names))})
 

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pipelines.errors import ChildrenLost
-from pipelines.fragments.progress_cell import Place, StepBoard, new_board_file
+from pipelines.fragments.progress_cell import Position, ProgressCell, new_cell_file
 from pipelines.isolation.answer import LINES, Answered
-from pipelines.isolation.bisection import DeathKind
+from pipelines.isolation.bisection import ProcessFailureKind
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.server import ANSWER, END, FORK, REQUEST, UNKNOWN_STATUS
 from pipelines.isolation.watch import StallClock, memory_of
@@ -44,8 +44,8 @@ _START = (
 class Ended:
     """A child that gave no answer: why, and where it was. ``status``: its exit code, negative for a signal, if it is known."""
 
-    kind: DeathKind
-    place: Place
+    kind: ProcessFailureKind
+    position: Position
     status: int = UNKNOWN_STATUS
 
     @property
@@ -59,7 +59,7 @@ class Ended:
         return f"its process was ended by {name}"
 
 
-class GivenUp(Exception):
+class ShuttingDown(Exception):
     """This process was told to end, and starts no child any more."""
 
 
@@ -103,9 +103,9 @@ class _Server:
         """Its process's number."""
         return self._process.pid
 
-    def fork(self, connection: socket.socket, board_fd: int) -> int:
+    def fork(self, connection: socket.socket, cell_fd: int) -> int:
         """The number of a new child that has ``connection``. Raises :class:`OSError` if the system has no more processes."""
-        pid = self._ask(REQUEST.pack(FORK, 0), [connection.fileno(), board_fd])
+        pid = self._ask(REQUEST.pack(FORK, 0), [connection.fileno(), cell_fd])
         if pid < 0:
             raise OSError(-pid, os.strerror(-pid))
         return pid
@@ -149,16 +149,16 @@ class Child:
 
     def __init__(self, server: _Server) -> None:
         ours, theirs = _socket_pair()
-        board_fd = new_board_file()
+        cell_fd = new_cell_file()
         try:
             with theirs:
-                self.pid = server.fork(theirs, board_fd)
-            self._board = StepBoard.of(board_fd)
+                self.pid = server.fork(theirs, cell_fd)
+            self._cell = ProgressCell.open(cell_fd)
         except BaseException:
             ours.close()
             raise
         finally:
-            os.close(board_fd)
+            os.close(cell_fd)
         self._server, self._connection = server, ours
         self._poll = select.poll()
         self._poll.register(ours, select.POLLIN)
@@ -177,14 +177,14 @@ class Child:
         self._connection.settimeout(limits.stall_secs)
         try:
             self._connection.sendall(f"{header}\n{work}\n{components}\n".encode())
-            return self._watched(limits)
+            return self._await_answer(limits)
         except TimeoutError:
             return self._end("stalled")
         except OSError:
             return self._end("lost")
 
-    def _watched(self, limits: IsolationLimits) -> Answered | Ended:
-        stall = StallClock(self._board, limits.stall_secs, time.monotonic())
+    def _await_answer(self, limits: IsolationLimits) -> Answered | Ended:
+        stall = StallClock(self._cell, limits.stall_secs, time.monotonic())
         answer, lines = bytearray(), 0
         look_secs, looked = _LOOK_SECS, time.monotonic()
         while True:
@@ -220,16 +220,16 @@ class Child:
         """Whether it ended while nobody asked it anything."""
         return bool(self._poll.poll(0))
 
-    def _end(self, kind: DeathKind) -> Ended:
-        place = self._board.place
-        return Ended(kind, place, self.close())
+    def _end(self, kind: ProcessFailureKind) -> Ended:
+        position = self._cell.position
+        return Ended(kind, position, self.close())
 
     def close(self) -> int:
         """Kill it if it lives still; its exit code. To be called once."""
         self.is_ended = True
         status = self._server.end(self.pid)
         self._connection.close()
-        self._board.close()
+        self._cell.close()
         return status
 
 
@@ -242,7 +242,7 @@ class ChildProcesses:
         self._idle: list[Child] = []
         self._working, self._most_working = 0, 0
         self._server: _Server | None = None
-        self._given_up = False
+        self._shutting_down = False
         self.owner = os.getpid()
         self.started = 0
 
@@ -258,24 +258,24 @@ class ChildProcesses:
 
         Raises :class:`ChildrenLost` when the system lets no process start.
         """
-        self._prepared()
+        self._start_server()
 
-    def give_up(self) -> None:
+    def shut_down(self) -> None:
         """End every child, at work or not, and start none any more: this process was told to end.
 
-        Whoever has work in one, or asks for one, gets :class:`GivenUp`.
+        Whoever has work in one, or asks for one, gets :class:`ShuttingDown`.
         """
-        self._given_up = True
+        self._shutting_down = True
         self.close()
 
-    def _prepared(self) -> _Server:
+    def _start_server(self) -> _Server:
         with self._lock:
-            if self._given_up:
-                raise GivenUp
+            if self._shutting_down:
+                raise ShuttingDown
             try:
                 self._server = self._server or _Server()
             except OSError as error:
-                raise _refused(error) from error
+                raise _process_refused(error) from error
             return self._server
 
     @contextmanager
@@ -284,8 +284,8 @@ class ChildProcesses:
 
         Raises :class:`ChildrenLost` when the system lets no process start.
         """
-        with self._places, self._counted():
-            child = self._taken(fresh)
+        with self._places, self._count_working():
+            child = self._take(fresh)
             try:
                 yield child
             except BaseException:
@@ -296,7 +296,7 @@ class ChildProcesses:
                 self._keep(child, limits)
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _count_working(self) -> Iterator[None]:
         with self._lock:
             self._working += 1
             self._most_working = max(self._most_working, self._working)
@@ -306,20 +306,20 @@ class ChildProcesses:
             with self._lock:
                 self._working -= 1
 
-    def _taken(self, fresh: bool) -> Child:
+    def _take(self, fresh: bool) -> Child:
         while not fresh and (idle := self._take_idle()) is not None:
             if not idle.is_gone:
                 return idle
             idle.close()
         for _ in range(_SERVER_TRIES):
-            server = self._prepared()
+            server = self._start_server()
             try:
                 child = Child(server)
             except _ServerGone:
                 self._drop(server)
                 continue
             except OSError as error:
-                raise _refused(error) from error
+                raise _process_refused(error) from error
             with self._lock:
                 self.started += 1
             return child
@@ -360,7 +360,7 @@ class ChildProcesses:
             self._drop(server)
 
 
-def _refused(error: OSError) -> ChildrenLost:
+def _process_refused(error: OSError) -> ChildrenLost:
     return ChildrenLost("the system lets no process start that would compute fragments", value=str(error),
                         next_step="raise the limit of processes or of open files")  # fmt: skip
 

@@ -17,7 +17,7 @@ from pipelines.fragments.progress_cell import Phase
 from pipelines.isolation.answer import Answered
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import Child, ChildProcesses, Ended
-from pipelines.isolation.shrink import Budget, Rows, ranges_of, smallest
+from pipelines.isolation.shrink import Budget, Rows, find_smallest, ranges_of
 from warehouse.queue.failures import Failure
 
 #: What one search may take, besides its first and its last trial.
@@ -55,7 +55,7 @@ class _Symptom:
         return failure.kind, failure.operator, failure.expression, self.exceptions if failure.kind == "raised" else ()
 
 
-def with_sample(
+def find_sample(
     case: Case, processes: ChildProcesses, limits: IsolationLimits, secs: float = SEARCH_SECS,
     likely: Sequence[Rows] = (),
 ) -> Failure:  # fmt: skip
@@ -76,7 +76,7 @@ def with_sample(
             return symptom.is_like(trials.symptom(rows))
 
         start = next((rows for rows in likely if len(rows) < case.rows and budget.spend() and fails(rows)), whole)
-        found = smallest(start, fails, budget)
+        found = find_smallest(start, fails, budget)
         sample = trials.sample(found) if len(found) <= _MOST_EVENTS and trials.confirms(found, symptom) else ""
         said = symptom.failure if case.failure.kind == "raised" else case.failure
         return replace(said, events=tuple(int(row) for row in found) if sample else (), sample=sample)
@@ -135,12 +135,19 @@ class _Trials:
 
     def _step(self, ended: Ended) -> tuple[str, str]:
         """The operator and expression of the step in which a child ended."""
-        place = ended.place
-        if not place.is_timed and place.phase is not Phase.LOADING:
+        position = ended.position
+        if not position.is_timed and position.phase is not Phase.LOADING:
             return "", ""
-        key = place.step, place.alone
+        key = position.step, position.single_component
         if key not in self._steps:
-            answer = self._ask({"do": "describe", "home": self._case.home, "step": place.step, "alone": place.alone})
+            answer = self._ask(
+                {
+                    "do": "describe",
+                    "home": self._case.home,
+                    "step": position.step,
+                    "single_component": position.single_component,
+                }
+            )
             known = answer.document if isinstance(answer, Answered) else {}
             self._steps[key] = str(known.get("operator", "")), str(known.get("expression", ""))
         return self._steps[key]

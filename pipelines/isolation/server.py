@@ -19,7 +19,7 @@ import time
 import traceback
 from types import ModuleType
 
-#: What is asked: fork, with a connection and a board, or end a child, by its number. What is answered: a number.
+#: What is asked: fork, with a connection and a cell, or end a child, by its number. What is answered: a number.
 FORK, END = b"F", b"E"
 REQUEST, ANSWER = struct.Struct("<cq"), struct.Struct("<q")
 #: In place of an exit code: nobody knows it (yet).
@@ -103,7 +103,7 @@ class _Server:
             return False
         return True
 
-    def _fork(self, connection_fd: int, board_fd: int) -> int:
+    def _fork(self, connection_fd: int, cell_fd: int) -> int:
         """The new child's number, or the negative error number if the system refuses."""
         server_pid = os.getpid()
         try:
@@ -111,24 +111,24 @@ class _Server:
         except OSError as error:
             pid = -(error.errno or 1)
         if pid == 0:
-            self._become_child(connection_fd, board_fd, server_pid)
+            self._become_child(connection_fd, cell_fd, server_pid)
         os.close(connection_fd)
-        os.close(board_fd)
+        os.close(cell_fd)
         if pid > 0:
             self._ended[pid] = None
         return pid
 
-    def _become_child(self, connection_fd: int, board_fd: int, server_pid: int) -> None:
+    def _become_child(self, connection_fd: int, cell_fd: int, server_pid: int) -> None:
         code = 1
         try:
             os.setsid()  # whatever it starts is of its group, and ends with it
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.dup2(2, 1)  # what a user's function prints is no part of the worker's output
-            _close_all_but(connection_fd, board_fd)
+            _close_all_but(connection_fd, cell_fd)
             # Open until the very end: its end says that this one ended.
             connection = socket.socket(fileno=connection_fd)
-            self._child.run_child(connection, board_fd, server_pid)
+            self._child.run_child(connection, cell_fd, server_pid)
             code = 0
         except SystemExit as asked:
             code = asked.code if isinstance(asked.code, int) else 1

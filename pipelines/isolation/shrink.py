@@ -46,7 +46,7 @@ class _Spent(Exception):
     """The budget is used up."""
 
 
-def smallest(rows: Rows, fails: Callable[[Rows], bool], budget: Budget) -> Rows:
+def find_smallest(rows: Rows, fails: Callable[[Rows], bool], budget: Budget) -> Rows:
     """The smallest part found of ``rows``, which is known to fail: 1-minimal unless the budget ends the search early."""
     passed: set[bytes] = set()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines.fragments.progress_cell import StepBoard
+from pipelines.fragments.progress_cell import ProgressCell
 
 #: What no other process shares and no file backs, and what was swapped out of it.
 _OWN = ("RssAnon:", "RssShmem:", "VmSwap:")
@@ -29,16 +29,16 @@ class StallClock:
     Time in which nobody looked is no time that the child had.
     """
 
-    def __init__(self, board: StepBoard, stall_secs: float, now: float) -> None:
-        self._board, self._stall_secs = board, stall_secs
-        self._entry, self._looked, self._stayed_secs = board.entry, now, 0.0
+    def __init__(self, cell: ProgressCell, stall_secs: float, now: float) -> None:
+        self._cell, self._stall_secs = cell, stall_secs
+        self._value, self._looked, self._stayed_secs = cell.value, now, 0.0
 
     def is_stalled(self, now: float) -> bool:
         """To be asked often, ``now`` being monotonic seconds."""
-        entry = self._board.entry
+        value = self._cell.value
         passed, self._looked = min(now - self._looked, _GAP_SECS), now
-        if entry != self._entry or not self._board.place.is_timed:
-            self._entry, self._stayed_secs = entry, 0.0
+        if value != self._value or not self._cell.position.is_timed:
+            self._value, self._stayed_secs = value, 0.0
         else:
             self._stayed_secs += passed
         return self._stayed_secs > self._stall_secs

@@ -94,7 +94,7 @@ class JobResults:
 _AWAITED: WeakValueDictionary[str, JobResults] = WeakValueDictionary()
 
 
-def awaited_here(job: str) -> JobResults | None:
+def local_results(job: str) -> JobResults | None:
     """The results of a job that this process waits for; None in any other process."""
     return _AWAITED.get(job)
 
@@ -105,7 +105,7 @@ def deliver(storage: Storage, job: str, index: str, line: bytes) -> str:
     The name is a function of job and fragment, so a step that is tried again delivers nothing more.
     """
     name = f"{job}-{index}"
-    results = awaited_here(job)
+    results = local_results(job)
     if results is None:
         storage.write_atomic(f"{JOBS}/{name}.json", line)
     else:

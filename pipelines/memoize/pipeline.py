@@ -1,6 +1,6 @@
 """The memoize job: many components over many fragments, each fragment read once.
 
-    fragments of work ── Spread ── MemoizeFragments ──> results
+    fragments of work ── Redistribute ── MemoizeFragments ──> results
 
 An element is a fragment with every component that is wanted of it. One read of the raw columns, one compiled plan, one
 memo file with a column a component; then a small result, which is how the caller learns of it, whatever machine it ran on
@@ -21,11 +21,11 @@ from pipelines.errors import MemoizeFailed
 from pipelines.fragments.encoded_result import ResultCounts, encode_error
 from pipelines.fragments.work import ComponentList, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.memoizing import Notorious, memoize_isolated
+from pipelines.isolation.memoizing import KnownCulprits, memoize_isolated
 from pipelines.isolation.processes import child_processes
-from pipelines.memoize.job_results import JobResults, awaited_here, deliver
+from pipelines.memoize.job_results import JobResults, deliver, local_results
 from pipelines.runners.bundle_threads import BundleThreads
-from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.elements import CreateStrings, Redistribute
 from pipelines.runners.remote import require_reach
 from pipelines.runners.runner import RunnerOptions, run_pipeline
 from pipelines.runners.running_job import JobEnded
@@ -34,7 +34,7 @@ from warehouse.storage.storage import Storage
 
 NAMESPACE = "headrace.memoize"
 #: The steps of the pipeline, by label. Runners key their state and their metrics by these.
-STEPS = ("Fragments", "Spread", "MemoizeFragments")
+STEPS = ("Fragments", "Redistribute", "MemoizeFragments")
 
 
 @beam.typehints.with_input_types(str)
@@ -58,20 +58,20 @@ class MemoizeFragments(BundleThreads):
         child_processes().prepare()
         # A runner that has threads of its own works on about as many fragments at once as there are processors.
         self._resolved = self._limits.on_this_machine(max(self._threads, os.cpu_count() or 1))
-        self._notorious = Notorious()
+        self._known_culprits = KnownCulprits()
 
     def work(self, element: str) -> tuple[str, ResultCounts | None]:
         """One fragment of work in; the name of its result, and the counts of one that is no error.
 
         Raises :class:`JobEnded` in a process where that was asked for.
         """
-        awaited = awaited_here(self._job)
-        if awaited is not None and awaited.running.is_to_end:
+        awaited = local_results(self._job)
+        if awaited is not None and awaited.running.end_requested:
             raise JobEnded(self._job)
         index, _, text = element.partition(" ")
         counts: ResultCounts | None = None
         try:
-            result = memoize_isolated(text, self._home, child_processes(), self._resolved, self._notorious,
+            result = memoize_isolated(text, self._home, child_processes(), self._resolved, self._known_culprits,
                                       self._components)  # fmt: skip
             line, counts = result.line, result.counts
         except StorageError as error:
@@ -103,9 +103,9 @@ def build(
     """
     listed = ComponentList()
     elements = [f"{index:06d} {work.to_json(listed)}" for index, work in enumerate(works)]
-    fragments = pipeline | "Fragments" >> Texts(elements)
+    fragments = pipeline | "Fragments" >> CreateStrings(elements)
     if threads == 1:
-        fragments = fragments | "Spread" >> Spread()
+        fragments = fragments | "Redistribute" >> Redistribute()
     _ = fragments | "MemoizeFragments" >> beam.ParDo(MemoizeFragments(home, job, listed.to_json(), threads, limits))
 
 

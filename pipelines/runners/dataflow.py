@@ -1,7 +1,7 @@
 """What is Dataflow's own: the options it cannot do without, the names of its jobs, and what its errors mean.
 
 Options reach Beam as they were given; nothing here stands in their place. What is added where nothing was said is
-:func:`added_flags` and :func:`job_flags`. Only the job's client speaks to Google: whoever computes a fragment reads
+:func:`default_flags` and :func:`job_flags`. Only the job's client speaks to Google: whoever computes a fragment reads
 and writes the bucket, no catalog.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipelines.errors import JobFailed, JobRefused
-from pipelines.runners.options import given_options, is_dataflow
+from pipelines.runners.options import is_dataflow, parse_options
 from transforms.errors import InputError, StorageError
 
 PAGE = "docs/dataflow.md"
@@ -59,7 +59,7 @@ class DataflowOptions:
 
 def dataflow_options(flags: Sequence[str]) -> DataflowOptions:
     """What ``flags`` ask for. Raises :class:`InputError` when Beam cannot read them."""
-    given = given_options("DataflowRunner", flags)
+    given = parse_options("DataflowRunner", flags)
     return DataflowOptions(
         project=given["project"] or "",
         region=given["region"] or "",
@@ -105,7 +105,7 @@ def _require_client() -> None:
                          next_step="pip install 'headrace[dataflow]'") from error  # fmt: skip
 
 
-def added_flags(options: DataflowOptions) -> tuple[str, ...]:
+def default_flags(options: DataflowOptions) -> tuple[str, ...]:
     """What every job of ours is given besides: each file is sent once, however many jobs need it.
 
     What the requirements name is not fetched again for every job: see :attr:`DataflowOptions.wheels_travel`.
@@ -162,7 +162,7 @@ def check_buckets(options: DataflowOptions, home: str) -> None:
 
 
 @contextlib.contextmanager
-def explained(runner: str) -> Iterator[None]:
+def translate_errors(runner: str) -> Iterator[None]:
     """Turn what Dataflow's client says into errors of ours; other runners' errors pass.
 
     Raises :class:`JobRefused` when no job began, :class:`JobFailed` when one ended badly, :class:`StorageError` when

@@ -44,7 +44,7 @@ class _DropKeys(beam.DoFn):
 
 
 @beam.typehints.with_output_types(str)
-class Texts(beam.PTransform):
+class CreateStrings(beam.PTransform):
     """The given texts. They travel in the pipeline itself: nothing is read while it is built, nor when it starts."""
 
     def __init__(self, elements: Sequence[str]) -> None:
@@ -58,7 +58,7 @@ class Texts(beam.PTransform):
 
 @beam.typehints.with_input_types(str)
 @beam.typehints.with_output_types(str)
-class Spread(beam.PTransform):
+class Redistribute(beam.PTransform):
     """The same texts, dealt out to all workers: what follows is not fused with what stands before.
 
     Runners see Beam's Reshuffle by its URN, and those that deal out elements by themselves do that instead.

@@ -1,6 +1,6 @@
 """Options that only the Java side of a runner knows: its job server takes them from the pipeline's options.
 
-A running server tells them (:func:`described`). Where Beam starts the server itself, with the job, they are these names
+A running server tells them (:func:`fetch_server_options`). Where Beam starts the server itself, with the job, they are these names
 of the released servers' ``FlinkPipelineOptions`` and ``SparkPipelineOptions``; the tests compare both with a server.
 """
 
@@ -46,7 +46,7 @@ DECLARED: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def described(endpoint: str, timeout_secs: float = 30.0) -> frozenset[str]:
+def fetch_server_options(endpoint: str, timeout_secs: float = 30.0) -> frozenset[str]:
     """The names of the options that the job server at ``endpoint`` (host:port) takes, asked of it.
 
     Raises :class:`InputError` when no job server answers there within ``timeout_secs``.

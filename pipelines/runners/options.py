@@ -34,7 +34,7 @@ def is_dataflow(runner: str) -> bool:
     return runner.rpartition(".")[2] == "DataflowRunner"
 
 
-def given_options(runner: str, flags: Sequence[str], declared: Iterable[str] | None = None) -> dict[str, Any]:
+def parse_options(runner: str, flags: Sequence[str], declared: Iterable[str] | None = None) -> dict[str, Any]:
     """The value of every option of Beam's, as ``flags`` (``--name=value``, ``--name value``, ``--flag``) set it.
 
     ``declared``: names that the job server takes beside Beam's own. Without it they are those of the runner's released

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 #: Called with how many are done, how many there are, and what is being done.
-Progress = Callable[[int, int, str], None]
+OnProgress = Callable[[int, int, str], None]
 
 _POLL_SECS = 0.2
 
 
 @contextmanager
-def watched(step: str, count_done: Callable[[], int], total: int, progress: Progress | None) -> Iterator[None]:
+def report_progress(
+    step: str, count_done: Callable[[], int], total: int, progress: OnProgress | None
+) -> Iterator[None]:
     """Report ``progress(count_done(), total, step)`` a few times a second while the block runs, and once at its end.
 
     Workers may run anywhere; what they share with the caller is storage, so progress is counted there.

@@ -13,8 +13,8 @@ from apache_beam.options.pipeline_options_validator import PipelineOptionsValida
 from apache_beam.runners.runner import create_runner
 
 from pipelines.runners import dataflow
-from pipelines.runners.job_server import described
-from pipelines.runners.options import PORTABLE_RUNNERS, given_options, is_dataflow
+from pipelines.runners.job_server import fetch_server_options
+from pipelines.runners.options import PORTABLE_RUNNERS, is_dataflow, parse_options
 from pipelines.runners.runner import RunnerOptions, pipeline_options
 from transforms.errors import InputError
 
@@ -30,14 +30,14 @@ def require_runnable(options: RunnerOptions, *places: str) -> None:
     """
     if options.runner == "DirectRunner":
         return
-    given = given_options(options.runner, options.flags)
+    given = parse_options(options.runner, options.flags)
     endpoint = str(given["job_endpoint"] or "")
     if options.runner == "PortableRunner" and not endpoint:
         raise InputError("a portable runner is found by its job server", where="--runner PortableRunner",
                          allowed="--job_endpoint=host:port", next_step="headrace ... --runner PortableRunner -- "
                          "--job_endpoint=host:port")  # fmt: skip
     if options.runner in PORTABLE_RUNNERS and endpoint and endpoint != "embed":
-        given_options(options.runner, options.flags, described(endpoint))
+        parse_options(options.runner, options.flags, fetch_server_options(endpoint))
     require_reach(options, *places)
     if is_dataflow(options.runner):
         dataflow.check(dataflow.dataflow_options(options.flags))
@@ -53,7 +53,7 @@ def require_reach(options: RunnerOptions, *places: str) -> None:
         raise InputError("Dataflow's workers cannot reach a folder of this machine", where=f"--runner {options.runner}",
                          value=folders[0], allowed="a place in a bucket: gs://bucket/path",
                          next_step="keep home and tables in a bucket: docs/storage.md, docs/dataflow.md")  # fmt: skip
-    if in_containers(options.runner, given_options(options.runner, options.flags)):
+    if in_containers(options.runner, parse_options(options.runner, options.flags)):
         raise InputError("workers in containers cannot reach a folder of this machine",
                          where=f"--runner {options.runner}", value=folders[0],
                          allowed="a place in a bucket, or workers outside of containers",

@@ -17,8 +17,8 @@ from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.runners.runner import PipelineResult
 
 from pipelines.errors import RunnerFailed
-from pipelines.runners.dataflow import explained
-from pipelines.runners.options import check_runner_name, given_options
+from pipelines.runners.dataflow import translate_errors
+from pipelines.runners.options import check_runner_name, parse_options
 from pipelines.runners.running_job import RunningJob
 from transforms.errors import HeadraceError, InputError
 
@@ -42,7 +42,7 @@ class RunnerOptions:
                              value=(self.runner, self.workers))  # fmt: skip
         check_runner_name(self.runner)
         if self.flags:
-            given_options(self.runner, self.flags)
+            parse_options(self.runner, self.flags)
 
     @property
     def is_in_process(self) -> bool:
@@ -81,7 +81,7 @@ def run_pipeline(
     ``one_step``: the pipeline is one step that uses :attr:`RunnerOptions.threads` by itself, so the in-process runner
     need not start workers that speak gRPC. ``job``: through which another thread can end it. A job on other machines is
     also cancelled when waiting for it is cut short. Being told to stop is raised as it came. Raises :class:`InputError` for options that the runner refuses; what
-    the steps raised in this process; what :func:`~pipelines.runners.dataflow.explained` makes of Dataflow's errors; and
+    the steps raised in this process; what :func:`~pipelines.runners.dataflow.translate_errors` makes of Dataflow's errors; and
     :class:`~pipelines.errors.RunnerFailed` when another runner gave the job up.
     """
     try:
@@ -92,7 +92,7 @@ def run_pipeline(
     build(pipeline)
     job = job or RunningJob()
     try:
-        with explained(options.runner):
+        with translate_errors(options.runner):
             result = pipeline.run()
             job.began(result)
             try:

@@ -14,7 +14,7 @@ class RunningJob:
     """One job of a runner's, before it is submitted and after. Thread-safe.
 
     A runner on other machines goes on with a job whose client is gone; so whoever stops waiting ends it first. One in this
-    process cannot be cancelled: its steps look at :attr:`is_to_end`.
+    process cannot be cancelled: its steps look at :attr:`end_requested`.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class RunningJob:
         self._why: BaseException | None = None
 
     @property
-    def is_to_end(self) -> bool:
+    def end_requested(self) -> bool:
         """Whether somebody asked for its end."""
         with self._lock:
             return self._why is not None

@@ -13,17 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipelines.runners.dataflow import DataflowOptions, added_flags, check_buckets, dataflow_options, job_flags
+from pipelines.runners.dataflow import DataflowOptions, check_buckets, dataflow_options, default_flags, job_flags
 from pipelines.runners.options import is_dataflow
 from pipelines.runners.remote import require_runnable
 from pipelines.runners.runner import RunnerOptions
 from pipelines.staging.own_wheel import own_metadata, source_folder, write_wheel
-from pipelines.staging.requirements import fetch, pinned_requirements
+from pipelines.staging.requirements import download_wheels, pinned_requirements
 from transforms.errors import InputError
 
 
 @contextmanager
-def ready_to_run(options: RunnerOptions, home: str) -> Iterator[RunnerOptions]:
+def prepare_options(options: RunnerOptions, home: str) -> Iterator[RunnerOptions]:
     """The options with which jobs over ``home`` are run; what they name is removed at the end.
 
     Only Dataflow's differ from ``options``. Raises :class:`InputError` and
@@ -36,7 +36,7 @@ def ready_to_run(options: RunnerOptions, home: str) -> Iterator[RunnerOptions]:
     asked = dataflow_options(options.flags)
     check_buckets(asked, home)
     with TemporaryDirectory(prefix="headrace-package-") as folder:
-        flags = (*added_flags(asked), *package_flags(asked, Path(folder)))
+        flags = (*default_flags(asked), *package_flags(asked, Path(folder)))
         yield replace(options, flags=(*flags, *options.flags))
 
 
@@ -58,10 +58,10 @@ def package_flags(asked: DataflowOptions, folder: Path) -> tuple[str, ...]:
     if not asked.wheels_travel:
         return flags
     (folder / "wheels").mkdir()
-    return (*flags, *(f"--files_to_stage={wheel}" for wheel in fetch(pins, folder / "wheels")))
+    return (*flags, *(f"--files_to_stage={wheel}" for wheel in download_wheels(pins, folder / "wheels")))
 
 
-def for_job(options: RunnerOptions, worker: str, job: str) -> RunnerOptions:
+def job_options(options: RunnerOptions, worker: str, job: str) -> RunnerOptions:
     """The options of one job of ``worker``'s: on Dataflow, a name and labels."""
     if not is_dataflow(options.runner):
         return options

@@ -32,8 +32,8 @@ def pinned_requirements(own: Iterable[str]) -> tuple[str, ...]:
     """
     asked = [wanted for wanted in map(Requirement, own) if _applies(wanted, ("", *EXTRAS))]
     direct = {canonicalize_name(wanted.name) for wanted in asked}
-    needed = closure(asked)
-    pinned = sorted(needed.keys() - (closure([BEAM]).keys() - direct))
+    needed = resolve_closure(asked)
+    pinned = sorted(needed.keys() - (resolve_closure([BEAM]).keys() - direct))
     absent = [name for name in pinned if not needed[name]]
     if absent:
         raise InputError("packages that remote workers need are not installed here, so their versions are not known",
@@ -42,7 +42,7 @@ def pinned_requirements(own: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{name}=={needed[name]}" for name in pinned)
 
 
-def fetch(requirements: Path, folder: Path) -> tuple[Path, ...]:
+def download_wheels(requirements: Path, folder: Path) -> tuple[Path, ...]:
     """Download the wheels of a requirements file into ``folder``, for Dataflow's machines and this Python.
 
     Raises :class:`InputError` with what pip says.
@@ -63,7 +63,7 @@ def fetch(requirements: Path, folder: Path) -> tuple[Path, ...]:
     return tuple(sorted(folder.glob("*.whl")))
 
 
-def closure(wanted: Iterable[Requirement]) -> Mapping[str, str]:
+def resolve_closure(wanted: Iterable[Requirement]) -> Mapping[str, str]:
     """``wanted`` and everything they ask for: the installed version by canonical name, empty where there is none."""
     found: dict[str, str] = {}
     met: set[tuple[str, str]] = set()

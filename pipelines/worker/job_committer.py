@@ -14,7 +14,14 @@ from collections.abc import Callable, Sequence
 from pipelines.fragments.work import FragmentResult, FragmentWork, WantedComponent
 from pipelines.worker.progress import WorkMeter
 from pipelines.worker.report import WorkerReport
-from pipelines.worker.unreadable import UnreadFiles, has_read, is_evidence, machine_error, replaced, unread_failure
+from pipelines.worker.unreadable import (
+    ReadFailures,
+    as_changed_data,
+    counts_as_host_fault,
+    has_read,
+    host_fault_error,
+    read_failure,
+)
 from transforms.errors import StorageError
 from warehouse.catalog.catalog import chunks
 from warehouse.files.memo_file import memo_path
@@ -46,11 +53,11 @@ def group_by_fragment(tasks: Sequence[LeasedTask]) -> dict[str, tuple[FragmentWo
     return works
 
 
-class WorkInHand:
+class JobCommitter:
     """The fragments of one job that are not finished, and the results that have come.
 
-    Every method that writes can be called again after the catalog was away. ``unread_files``: what this worker could not read
-    before. ``between``: called after every transaction.
+    Every method that writes can be called again after the catalog was away. ``read_failures``: what this worker could not read
+    before. ``on_transaction``: called after every transaction.
     """
 
     def __init__(
@@ -58,13 +65,13 @@ class WorkInHand:
         warehouse: Warehouse,
         worker: str,
         tasks: Sequence[LeasedTask],
-        unread_files: UnreadFiles,
+        read_failures: ReadFailures,
         report: WorkerReport,
         meter: WorkMeter,
-        between: Callable[[], None],
+        on_transaction: Callable[[], None],
     ) -> None:
         self._warehouse, self._worker_name, self._report, self._meter = warehouse, worker, report, meter
-        self._between = between
+        self._on_transaction = on_transaction
         self._works = group_by_fragment(tasks)
         self._work_secs = {task.memo_key: task.work_secs for task in tasks}
         self._fresh: list[FragmentResult] = []
@@ -73,7 +80,7 @@ class WorkInHand:
         self._can_read = False
         self._fault: StorageError | None = None
         #: What could not be read since anything was, in this job and before.
-        self.unread_files = unread_files
+        self.read_failures = read_failures
 
     @property
     def works(self) -> list[FragmentWork]:
@@ -85,7 +92,7 @@ class WorkInHand:
         """The tasks that are neither committed nor reported."""
         return [task for _, tasks in self._works.values() for task in tasks.values()]
 
-    def take(self, results: Sequence[FragmentResult]) -> None:
+    def add_results(self, results: Sequence[FragmentResult]) -> None:
         """Commit or report every component that has a result by now, these and any before."""
         self._fresh += results
         while self._fresh:
@@ -96,13 +103,13 @@ class WorkInHand:
     def _sort(self, result: FragmentResult) -> None:
         """A fragment that could not be read waits until it is known whether this machine can read anything."""
         tasks = list(self._works[result.output][1].values())
-        if unread_failure(result) is not None and not over_current_data(self._warehouse, tasks):
-            self._arrived.append(replaced(result))
+        if read_failure(result) is not None and not over_current_data(self._warehouse, tasks):
+            self._arrived.append(as_changed_data(result))
         elif has_read(result):
-            self._can_read, self.unread_files = True, UnreadFiles()
+            self._can_read, self.read_failures = True, ReadFailures()
             self._arrived += [*self._unread, result]
             self._unread.clear()
-        elif unread_failure(result) is None or self._can_read or not is_evidence(tasks):
+        elif read_failure(result) is None or self._can_read or not counts_as_host_fault(tasks):
             self._arrived.append(result)
         else:
             self._unread.append(result)
@@ -114,12 +121,12 @@ class WorkInHand:
         """
         if self._unread and self._fault is None:
             paths = [self._works[result.output][0].fragment.path for result in self._unread]
-            failed, files = self._unread, self.unread_files.with_more(paths)
-            if files.is_machine:
-                self._fault = machine_error(paths[0], unread_failure(failed[0]))
-                failed = [] if self.unread_files.paths else [one for one, path in zip(failed, paths, strict=True)
+            failed, files = self._unread, self.read_failures.add(paths)
+            if files.is_host_fault:
+                self._fault = host_fault_error(paths[0], read_failure(failed[0]))
+                failed = [] if self.read_failures.paths else [one for one, path in zip(failed, paths, strict=True)
                                                               if path == paths[0]]  # fmt: skip
-            self.unread_files, self._unread = files, []
+            self.read_failures, self._unread = files, []
             self._arrived += failed
         self._commit_arrived()
         if self._fault is not None:
@@ -131,7 +138,7 @@ class WorkInHand:
             self._commit(batch)
             for result in batch:
                 self._finish(result)
-            self._between()
+            self._on_transaction()
 
     def _next_batch(self) -> list[FragmentResult]:
         """Results that are committed together: whole fragments, so that a file is in use as a whole or not at all."""
@@ -179,7 +186,7 @@ class WorkInHand:
             for task, failure in chunk:
                 del tasks[task.memo_key]
                 self._report.count_failure(failure)
-            self._between()
+            self._on_transaction()
         del self._works[result.output]
         self._arrived.remove(result)
         self._report.fragments += 1

@@ -142,7 +142,7 @@ def _hint_figures(hint: CapacityHint) -> Iterator[Metric]:
 
 
 @contextmanager
-def serving(collector: WorkerCollector, port: int) -> Iterator[int]:
+def serve_metrics(collector: WorkerCollector, port: int) -> Iterator[int]:
     """Serve the figures while the block runs; yields the port, which the system chooses where ``port`` is 0.
 
     Raises :class:`InputError` when the port is taken.

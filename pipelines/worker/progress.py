@@ -52,7 +52,7 @@ class WorkMeter:
         self._leased_tasks += tasks
         self._leased_secs += work_secs
         self._queued, self._since = queued, now
-        self._tell(now)
+        self._report_progress(now)
 
     def waits(self, tasks: int) -> None:
         """Nothing can be leased, and ``tasks`` are not finished."""
@@ -71,7 +71,7 @@ class WorkMeter:
             rows=done.rows + rows,
             raw_bytes=done.raw_bytes + raw_bytes,
         )
-        self._tell(now)
+        self._report_progress(now)
 
     def stopped(self, now: float) -> None:
         """The job ended; what is open still was given back."""
@@ -79,9 +79,9 @@ class WorkMeter:
             self._ran_secs += now - self._since
         self._queued += self._open_tasks
         self._open_tasks, self._open_secs, self._since = 0, 0.0, None
-        self._tell(now)
+        self._report_progress(now)
 
-    def _tell(self, now: float) -> None:
+    def _report_progress(self, now: float) -> None:
         ran_secs = self._ran_secs + (now - self._since if self._since is not None else 0.0)
         a_task_secs = self._leased_secs / self._leased_tasks if self._leased_tasks else 0.0
         rest_secs = self._open_secs + self._queued * a_task_secs

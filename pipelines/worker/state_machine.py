@@ -9,15 +9,15 @@ from dataclasses import dataclass
 class WorkerState:
     """What the next step depends on.
 
-    ``in_hand``: tasks leased and not yet run. ``queue_was_empty``: the last lease gave nothing, and nothing was done
-    since. ``unfinished``: tasks, of any worker, that are leased, or queued and due soon. ``stop_asked``: someone wants it to end.
+    ``leased``: tasks leased and not yet run. ``queue_was_empty``: the last lease gave nothing, and nothing was done
+    since. ``unfinished``: tasks, of any worker, that are leased, or queued and due soon. ``stop_requested``: someone wants it to end.
     """
 
-    in_hand: int
+    leased: int
     queue_was_empty: bool
     unfinished: int
     until_idle: bool
-    stop_asked: bool
+    stop_requested: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Compute the tasks in hand."""
+    """Compute the tasks in committer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Stop:
 Instruction = Lease | Run | Sleep | Stop
 
 
-def beat_secs(lease_secs: float) -> float:
+def heartbeat_secs(lease_secs: float) -> float:
     """How often a worker beats: two beats may fail before a lease runs out."""
     return lease_secs / 3
 
@@ -56,9 +56,9 @@ def decide(state: WorkerState) -> Instruction:
     "Until idle" waits for the tasks of other workers too: one that was killed leaves them leased until its lease runs
     out, and then they are this worker's.
     """
-    if state.in_hand:
+    if state.leased:
         return Run()
-    if state.stop_asked:
+    if state.stop_requested:
         return Stop("asked to")
     if not state.queue_was_empty:
         return Lease()

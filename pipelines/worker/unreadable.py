@@ -20,22 +20,22 @@ _EVIDENCE_FILES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadFiles:
+class ReadFailures:
     """``paths``: the files that a worker could not read since it last read one."""
 
     paths: frozenset[str] = frozenset()
 
-    def with_more(self, paths: Iterable[str]) -> UnreadFiles:
+    def add(self, paths: Iterable[str]) -> ReadFailures:
         """These could not be read either."""
-        return UnreadFiles(self.paths | frozenset(paths))
+        return ReadFailures(self.paths | frozenset(paths))
 
     @property
-    def is_machine(self) -> bool:
+    def is_host_fault(self) -> bool:
         """Whether it is the machine that cannot read."""
         return len(self.paths) >= _EVIDENCE_FILES
 
 
-def unread_failure(result: FragmentResult) -> Failure | None:
+def read_failure(result: FragmentResult) -> Failure | None:
     """Why nothing of a fragment could be read; None if anything of it was, or another thing kept it from being computed."""
     failures = [outcome.failure for outcome in result.outcomes]
     unread = [failure for failure in failures if failure is not None and failure.kind == "unreadable"]
@@ -47,12 +47,12 @@ def has_read(result: FragmentResult) -> bool:
     return any(outcome.failure is None or not outcome.failure.is_untried for outcome in result.outcomes)
 
 
-def is_evidence(tasks: Iterable[LeasedTask]) -> bool:
+def counts_as_host_fault(tasks: Iterable[LeasedTask]) -> bool:
     """Whether a fragment that cannot be read says anything of the machine: nobody has failed at it before."""
     return any(task.attempt - task.losses == 1 for task in tasks)
 
 
-def replaced(result: FragmentResult) -> FragmentResult:
+def as_changed_data(result: FragmentResult) -> FragmentResult:
     """The result of a fragment that could not be read because its table has other data by now."""
     outcomes = tuple(
         replace(outcome, failure=replace(outcome.failure, kind="data"))
@@ -63,7 +63,7 @@ def replaced(result: FragmentResult) -> FragmentResult:
     return replace(result, outcomes=outcomes)
 
 
-def machine_error(path: str, failure: Failure | None) -> StorageError:
+def host_fault_error(path: str, failure: Failure | None) -> StorageError:
     """What to tell who started a worker whose machine cannot read: one of the files, and why."""
     return StorageError("this machine can read none of the raw data that it was given to compute", where=path,
                         value=failure.error if failure else None, next_step="mount the storage here or mend its permissions, then start "

@@ -19,11 +19,11 @@ import pytest
 
 import transforms.expressions.expression as hr
 from pipelines.errors import ChildrenLost
-from pipelines.fragments.progress_cell import Phase, Place
+from pipelines.fragments.progress_cell import Phase, Position
 from pipelines.fragments.run import PlanCache, memoize_fragment
 from pipelines.fragments.work import FragmentResult, FragmentWork
 from pipelines.isolation.answer import Answered
-from pipelines.isolation.memoizing import Notorious
+from pipelines.isolation.memoizing import KnownCulprits
 from pipelines.isolation.processes import ChildProcesses, Ended, child_processes
 from pipelines.isolation.server import UNKNOWN_STATUS
 from tests.pipelines.isolation.scenes import (
@@ -117,7 +117,7 @@ def test_how_a_child_ended_is_known(own_processes: ChildProcesses) -> None:
             threading.Timer(0.3, os.kill, (child.pid, signal.SIGCONT)).start() if number != signal.SIGKILL else None
             ended = child.ask(NOTHING, "{}", LIMITS)
         assert isinstance(ended, Ended)
-        assert (ended.kind, ended.status, ended.place) == ("lost", -number, Place(Phase.IDLE))
+        assert (ended.kind, ended.status, ended.position) == ("lost", -number, Position(Phase.IDLE))
         assert said in ended.how
 
 
@@ -142,7 +142,7 @@ def test_a_child_holds_no_file_but_its_own(own_processes: ChildProcesses) -> Non
                  for fd in fds if int(fd) > 2]  # fmt: skip
     sockets = [link for link in links if link.startswith("socket:")]
     assert len(set(sockets)) == 2, "each its own end of a connection"
-    assert sorted(links) == sorted([*sockets, *["/memfd:headrace-board (deleted)"] * 2])
+    assert sorted(links) == sorted([*sockets, *["/memfd:headrace-progress (deleted)"] * 2])
 
 
 def test_a_large_child_is_let_go(own_processes: ChildProcesses) -> None:
@@ -210,7 +210,7 @@ PARENT = """
 import sys, threading, time
 from pathlib import Path
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.memoizing import Notorious, memoize_isolated
+from pipelines.isolation.memoizing import KnownCulprits, memoize_isolated
 from pipelines.isolation.processes import child_processes
 from tests.pipelines.isolation import scenes
 import transforms.expressions.expression as hr
@@ -218,7 +218,7 @@ home, (work,) = scenes.leased(Path(sys.argv[1]), scenes.made({"bad": getattr(sce
 with child_processes().child(scenes.LIMITS):
     pass  # one that waits, beside the one that works
 limits = IsolationLimits(stall_secs=3600.0).on_this_machine(1)
-run = lambda: memoize_isolated(work.to_json(), home, child_processes(), limits, Notorious())
+run = lambda: memoize_isolated(work.to_json(), home, child_processes(), limits, KnownCulprits())
 threading.Thread(target=run).start()
 time.sleep(3600)
 """
@@ -311,10 +311,10 @@ def test_kills_from_outside_change_no_memo(
 ) -> None:
     home, works, expected = slow_works
     content = {file.path: (Path(home) / file.path).read_bytes() for result in expected for file in result.files}
-    # Two kills in a row may split a fragment's file; four cannot make a component guilty that is found so after five.
+    # Two kills in a row may split a fragment's file; four cannot make a culprit, which takes five.
     with Killer(own_processes, 4, seed) as killer, ThreadPoolExecutor(2) as threads:
         results = list(threads.map(
-            lambda work: isolated(work, home, own_processes, LIMITS, Notorious()), works
+            lambda work: isolated(work, home, own_processes, LIMITS, KnownCulprits()), works
         ))  # fmt: skip
     assert killer.killed > 0, "nobody was killed"
     told = [record.message for record in caplog.records if "through no fault of a component" in record.message]

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.fragments.encoded_result import EncodedResult, ResultCounts, decode_line, encode_error
 from pipelines.fragments.work import ComponentOutcome, FragmentResult, PhaseSecs
-from pipelines.memoize.job_results import JobResults, awaited_here, deliver
+from pipelines.memoize.job_results import JobResults, deliver, local_results
 from transforms.errors import DataError, StorageError
 from transforms.execution.operator_costs import OperatorWork
 from warehouse.files.column_files import NewFile
@@ -53,7 +53,7 @@ def test_what_is_no_result_is_refused(line: bytes) -> None:
 
 def test_a_result_of_this_process_is_handed_over_in_memory(tmp_path: Path, job: str) -> None:
     results = JobResults(storage(tmp_path), job, 2, in_process=True)
-    assert awaited_here(job) is results
+    assert local_results(job) is results
     threads = [threading.Thread(target=deliver, args=(storage(tmp_path), job, f"00000{n}", LINE)) for n in range(2)]
     for thread in threads:
         thread.start()
@@ -65,7 +65,7 @@ def test_a_result_of_this_process_is_handed_over_in_memory(tmp_path: Path, job: 
 
 
 def test_a_result_of_another_process_is_a_file_until_it_is_removed(tmp_path: Path, job: str) -> None:
-    assert awaited_here(job) is None
+    assert local_results(job) is None
     assert deliver(storage(tmp_path), job, "000000", LINE) == f"{job}-000000"
     deliver(storage(tmp_path), "other", "000001", LINE)
     results = JobResults(storage(tmp_path), job, 2)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pipelines.runners.dataflow import (
     DataflowOptions,
-    added_flags,
     check,
     dataflow_options,
+    default_flags,
     job_flags,
     job_name,
     label_value,
@@ -56,15 +56,15 @@ def test_a_given_name_is_kept_and_given_labels_are_added_to() -> None:
 
 def test_packages_are_fetched_by_workers_or_travel_with_the_job() -> None:
     usual, private = DataflowOptions(), DataflowOptions(private=True)
-    assert "--requirements_cache=skip" in added_flags(usual)
-    assert "--requirements_cache=skip" in added_flags(private)
+    assert "--requirements_cache=skip" in default_flags(usual)
+    assert "--requirements_cache=skip" in default_flags(private)
     assert (usual.wheels_travel, private.wheels_travel) == (False, True)
 
 
 @pytest.mark.parametrize("said", [{"requirements_cache": "/var/cache/pip"}, {"requirements_file": "mine.txt"}])
 def test_what_the_user_says_about_packages_is_left_to_beam(said: dict[str, str]) -> None:
     private = DataflowOptions(private=True, **said)
-    assert "--requirements_cache=skip" not in added_flags(private)
+    assert "--requirements_cache=skip" not in default_flags(private)
     assert not private.wheels_travel
 
 

@@ -65,11 +65,11 @@ def states(warehouse: Warehouse) -> set[object]:
 
 
 def test_every_state_has_one_instruction() -> None:
-    for in_hand, empty, unfinished, until_idle, stop in product(
+    for leased, empty, unfinished, until_idle, stop in product(
         (0, 2), (False, True), (0, 3), (False, True), (False, True)
     ):
-        instruction = decide(WorkerState(in_hand, empty, unfinished, until_idle, stop))
-        if in_hand:
+        instruction = decide(WorkerState(leased, empty, unfinished, until_idle, stop))
+        if leased:
             assert instruction == Run()
         elif stop:
             assert instruction == Stop("asked to")
