@@ -1,14 +1,13 @@
-"""Who is at fault when a process dies that computed several components: which to try next, as a pure function.
+"""Find the components that make a process fail, by trials and bisection. Pure.
 
-A failure names candidates, the components that need the step that was running. They are tried by themselves:
+A failed attempt has candidates: the components that need the step that was running. They are tried without the others:
 
-* If one is found culprits, the others are tried together again: it was that one.
-* If they are all innocent, the failure came of all of them together. Memory may add up: the others are split in halves.
-* Where nobody is suspected, or everybody, the group is split in halves.
+* If a candidate fails again, it is the culprit; the others are tried together.
+* If no candidate fails, the cause was joint. Memory may add up, so the others are bisected.
+* With no candidates, or if all components are candidates, the group is bisected.
 
-Guilty is who dies alone, in a process that did nothing before. A process that vanished without passing a limit may have
-been killed from outside, so this has to happen more than once. A step that stalls twice, the second time among
-nobody but those that need it, is the fault of all of them.
+A culprit fails alone in a new process. A process that ended within its limits may have been killed from outside, so
+this must happen several times. If a step stalls again with its candidates alone, all of them are culprits.
 """
 
 from __future__ import annotations
@@ -17,16 +16,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-#: ``defect``: an exception nobody expected, outside of any component; the process lives, and gave no result.
+#: ``defect``: an exception in Headrace itself; the process lives and gave no result.
 ProcessFailureKind = Literal["memory", "stalled", "lost", "defect"]
 
-#: How often a group, and one component, may vanish without a reason before that means something.
+#: How often the process of a group, and of one component, must end without a reason to count as a failure.
 _LOST_TOGETHER, _LOST_ALONE = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Compute these together, ``fresh`` in a process that did nothing before. ``lost``: how often they vanished so far."""
+    """One trial of some components together.
+
+    Attributes:
+        components: What is computed.
+        fresh: Whether it needs a new process.
+        lost: How often its process ended without a reason.
+    """
 
     components: tuple[str, ...]
     fresh: bool = True
@@ -35,7 +40,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class ProcessFailure:
-    """How an attempt ended. ``candidates``: those that need the step that was running; empty if that is not known."""
+    """How an attempt failed. ``candidates`` need the step that was running; empty if it is unknown."""
 
     kind: ProcessFailureKind
     candidates: frozenset[str] = frozenset()
@@ -43,7 +48,7 @@ class ProcessFailure:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What was beside some candidates; what becomes of it depends on them."""
+    """The components that wait for the trials of some candidates."""
 
     components: tuple[str, ...]
     candidates: tuple[str, ...]
@@ -52,23 +57,23 @@ class _Rest:
 
 @dataclass(frozen=True, slots=True)
 class BisectionPlan:
-    """What is to be tried, the next last, and who was found culprits of what."""
+    """The trials to make, the next one last, and the culprits found with their kind of failure."""
 
     steps: tuple[Attempt | _Rest, ...]
     culprits: Mapping[str, ProcessFailureKind] = field(default_factory=dict)
 
     @property
     def next_attempt(self) -> Attempt | None:
-        """What to try now; None if everything is known."""
+        """The next trial; None at the end."""
         if not self.steps:
             return None
         upcoming = self.steps[-1]
-        assert isinstance(upcoming, Attempt), "what stands beside candidates is decided on when they are"
+        assert isinstance(upcoming, Attempt), "the rest is resolved before the next attempt"
         return upcoming
 
 
 def start_bisection(components: Sequence[str], known_culprits: Collection[str] = ()) -> BisectionPlan:
-    """All together; but those that were found culprits elsewhere each by itself, after the others."""
+    """One trial of all components, then one of each known culprit."""
     trusted = tuple(one for one in components if one not in known_culprits)
     alone = [Attempt((one,)) for one in reversed(components) if one in known_culprits]
     return BisectionPlan((*alone, *([Attempt(trusted, fresh=False)] if trusted else [])))
@@ -77,14 +82,18 @@ def start_bisection(components: Sequence[str], known_culprits: Collection[str] =
 def record_attempt(
     plan: BisectionPlan, done: Collection[str], failure: ProcessFailure | None, *, fresh: bool
 ) -> BisectionPlan:
-    """The plan after its attempt: ``done`` have a result, and the others died (or nobody, and all are done).
+    """The plan after its next attempt. Pure; every plan ends.
 
-    ``fresh``: whether the process did nothing before. Pure; every plan comes to an end.
+    Args:
+        plan: The plan before.
+        done: The components that have a result.
+        failure: How the other components failed; None if all are done.
+        fresh: Whether the process was new.
     """
     attempt = plan.next_attempt
-    assert attempt is not None, "nothing was to be tried"
+    assert attempt is not None, "the plan has an attempt"
     left = tuple(one for one in attempt.components if one not in done)
-    assert bool(left) == (failure is not None), "whoever is not done died"
+    assert bool(left) == (failure is not None), "components without a result have a failure"
     plan = replace(plan, steps=plan.steps[:-1])
     if failure is not None:
         plan = _classify(plan, replace(attempt, components=left, fresh=fresh), failure)
@@ -111,7 +120,7 @@ def _classify(plan: BisectionPlan, attempt: Attempt, failure: ProcessFailure) ->
 
 
 def _resolve(plan: BisectionPlan) -> BisectionPlan:
-    """With what is steps an attempt, if anything is."""
+    """The plan with an attempt as its next step, if it has steps."""
     while plan.steps and isinstance(upcoming := plan.steps[-1], _Rest):
         plan = replace(plan, steps=plan.steps[:-1])
         add_up = upcoming.kind != "stalled" and not any(one in plan.culprits for one in upcoming.candidates)
@@ -121,7 +130,7 @@ def _resolve(plan: BisectionPlan) -> BisectionPlan:
 
 
 def _halve(components: tuple[str, ...]) -> list[Attempt]:
-    """The first half to be tried first."""
+    """Two attempts; the first half is tried first."""
     middle = len(components) // 2
     return [Attempt(components[middle:]), Attempt(components[:middle])]
 

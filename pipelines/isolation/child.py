@@ -1,7 +1,7 @@
-"""A child process: answers one request after another, over a socket, until its parent hangs up.
+"""A child process: it answers requests over a socket until its parent closes the connection.
 
-A request is three lines of JSON: what to do, the work it is about, and the components that this names; an answer is two
-(:mod:`pipelines.isolation.answer`). The cell says all the while which step of the plan the child is in.
+A request is three lines of JSON: the action, the work, and the list of components that the work refers to; an answer is
+two (:mod:`pipelines.isolation.answer`). The child writes its position to the progress cell.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from warehouse.tables.raw import read_raw
 
 _PR_SET_PDEATHSIG = 1
 _OUT_OF_MEMORY_SCORE = "900"
-#: Address space that is only written to in part: a stop for what one call asks for between two looks of the parent.
+#: Address space is only written to in part. This limit stops a giant request between two measurements of the parent.
 _BACKSTOP_SHARE, _BACKSTOP_BYTES = 2, 2**30
 
-#: How many of a defect's places are told.
-_PLACES = 3
+#: The number of stack frames in the text of a defect.
+_FRAMES = 3
 
 Document = Mapping[str, Any]
 
 
 def run_child(connection: socket.socket, cell_fd: int, server_pid: int) -> None:
-    """Serve until the parent hangs up. For a process that was just forked and holds nothing else open."""
-    _die_with(server_pid)
+    """Serve until the parent closes the connection. The process was just forked and has nothing else open."""
+    _end_with(server_pid)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with contextlib.suppress(OSError):  # a system without it, or one that does not let us
+    with contextlib.suppress(OSError):  # a system without it, or without permission
         Path("/proc/self/oom_score_adj").write_text(_OUT_OF_MEMORY_SCORE)
     cell = ProgressCell.open(cell_fd)
     os.close(cell_fd)
@@ -60,8 +60,8 @@ def run_child(connection: socket.socket, cell_fd: int, server_pid: int) -> None:
     _Child(cell).serve(connection)
 
 
-def _die_with(server_pid: int) -> None:
-    """Let the kernel kill this process when the server ends, however that comes."""
+def _end_with(server_pid: int) -> None:
+    """Let the kernel kill this process when the server ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != server_pid:
@@ -69,7 +69,7 @@ def _die_with(server_pid: int) -> None:
 
 
 class _Loading(event.Listener):  # type: ignore[misc, unused-ignore]
-    """Marks on the cell when numba makes machine code, or loads it: that is not the step's own time."""
+    """Writes to the cell when numba generates or loads machine code, which is not the step's own time."""
 
     def __init__(self, cell: ProgressCell) -> None:
         self._cell = cell
@@ -85,7 +85,7 @@ class _Loading(event.Listener):  # type: ignore[misc, unused-ignore]
 
 
 class _Child:
-    """What the requests share: compiled plans, and the fragment that trials are made on."""
+    """The state that requests share: compiled plans, and the fragment of the trials."""
 
     def __init__(self, cell: ProgressCell) -> None:
         self._cell = cell
@@ -98,7 +98,7 @@ class _Child:
         }  # fmt: skip
 
     def serve(self, connection: socket.socket) -> None:
-        """One answer for each request."""
+        """Answer each request."""
         with connection.makefile("rb") as requests:
             while header := requests.readline():
                 work, components = (requests.readline().decode("utf-8") for _ in range(2))
@@ -108,7 +108,7 @@ class _Child:
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Marks on the cell that another process computes: its start is not the step's own time."""
+        """Writes to the cell that another process computes; its start is not the step's own time."""
         position = self._cell.position
         self._cell.enter(Phase.LOADING, position.step)
         try:
@@ -126,7 +126,7 @@ class _Child:
             return Answered({"storage_error": error_document(error)})
         except MemoryError as error:
             return Answered({"out_of_memory": f"{type(error).__name__}: {error}"})
-        except Exception as error:  # a defect of ours, which this component or that may bring about
+        except Exception as error:  # a defect of Headrace, which some component may cause
             return Answered({"defect": {"error": _located(error), "traceback": traceback.format_exc()}})
 
     def _memoize(self, request: Document, text: str) -> Answered:
@@ -136,7 +136,7 @@ class _Child:
             result = memoize_fragment(storage, self._work(text), self._plans, self._cell)
         finally:
             SECOND_RUNS.reset(token)
-            self._second_runs.close()  # what they have seen stays known
+            self._second_runs.close()  # their findings are kept
         encoded = EncodedResult.of(result)
         return Answered({"counts": encoded.counts}, encoded.line)
 
@@ -144,7 +144,7 @@ class _Child:
         return FragmentWork.from_json(text, self._listed[1])
 
     def _describe(self, request: Document, text: str) -> Answered:
-        """The step at a place of the plan that ``memoize`` makes of the same work."""
+        """Describe a step of the plan that ``memoize`` compiles for the same work."""
         work = self._work(text)
         components = (
             work.components
@@ -156,7 +156,7 @@ class _Child:
         return Answered({"operator": step.operator, "expression": step.expression, "components": list(step.components)})
 
     def _try(self, request: Document, text: str) -> Answered:
-        """Run the one component of the work on some events, and say how it fails, if it does. Nothing is written."""
+        """Run the one component of the work on some events; the answer has its failure, if any. Nothing is written."""
         plan, raw = self._fragment(request["home"], text)
         table = _take(raw, request["rows"])
         for failure in plan.run(table, self._cell.enter_step, checked=True).failures.values():
@@ -165,7 +165,7 @@ class _Child:
         return Answered({"failure": None})
 
     def _fragment(self, home: str, text: str) -> tuple[Plan, pa.Table]:
-        """The plan and raw columns, kept for the next trial."""
+        """The plan and the raw columns, cached for the next trial."""
         if self._case is None or self._case[0] != text:
             work = self._work(text)
             self._cell.enter(Phase.COMPILING)
@@ -176,7 +176,7 @@ class _Child:
         return self._case[1], self._case[2]
 
     def _sample(self, request: Document, text: str) -> Answered:
-        """The events themselves, as stored: empty if they take too much room."""
+        """The events in their stored types; empty if they are too large."""
         work = self._work(text)
         plan, _ = self._fragment(request["home"], text)
         names = sorted({column.name for column in plan.columns})
@@ -186,14 +186,14 @@ class _Child:
 
 
 def _located(error: Exception) -> str:
-    """An exception and its last places, the last first, on one line."""
-    frames = traceback.extract_tb(error.__traceback__)[: -_PLACES - 1 : -1]
+    """An exception and its last stack frames, the last first, on one line."""
+    frames = traceback.extract_tb(error.__traceback__)[: -_FRAMES - 1 : -1]
     places = (f"{'/'.join(Path(one.filename).parts[-2:])}:{one.lineno} in {one.name}" for one in frames)
     return f"{type(error).__name__}: {one_line(error)}, at {', called at '.join(places)}"
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column that is stored as codes of a dictionary, without it: it may hold values of other events."""
+    """A dictionary-encoded column decoded: its dictionary may have values of other events."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
@@ -205,7 +205,7 @@ def _take(table: pa.Table, ranges: Sequence[Sequence[int]]) -> pa.Table:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """A backstop behind the parent's eyes. It counts what can be written to, which is more than what was."""
+    """Limit the address space, in addition to the parent's limit of used memory."""
     wanted = memory_bytes * _BACKSTOP_SHARE + _BACKSTOP_BYTES
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))

@@ -1,7 +1,7 @@
-"""One fragment memoized in child processes: nothing that a component does reaches its neighbours or this process.
+"""Memoize one fragment in child processes, so that a failing component affects no other.
 
-All components are computed together, as if there were no processes; only when a child dies are they tried apart, as
-:mod:`pipelines.isolation.bisection` says, and only for a component that failed is a sample looked for.
+All components are computed together. Only if the child fails are they tried apart (:mod:`pipelines.isolation.bisection`),
+and only a failed component gets a search for its sample.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pipelines.isolation.shrink import Rows
 from pipelines.runners.error_documents import error_from_document
 from warehouse.queue.failures import Failure
 
-#: What all searches for samples of one component may take in this process: over many fragments it is one defect.
+#: The time limit of all searches for samples of one component in this process: one defect fails in many fragments.
 _SECS_OF_COMPONENT = 600.0
-#: After so long no search is begun for another component of a fragment: what is whole there waits to be committed.
+#: After this time no search starts for another component of a fragment, whose finished memos wait for their commit.
 _SECS_OF_FRAGMENT = 120.0
 _DESCRIBING_TRIES = 3
 
@@ -38,10 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class KnownCulprits:
-    """What this process learned of components that failed before: whom to try apart, and how long was spent on whom.
-
-    By fingerprint. Thread-safe.
-    """
+    """Culprits of earlier fragments, which are tried apart, and the time of their searches. By fingerprint. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,22 +47,22 @@ class KnownCulprits:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Components that took a process with them."""
+        """The components that made a process fail."""
         with self._lock:
             return frozenset(self._columns)
 
     def add(self, columns: Iterable[str]) -> None:
-        """These took a process with them."""
+        """Add components that made a process fail."""
         with self._lock:
             self._columns.update(columns)
 
     def search_secs_left(self, column: str) -> float:
-        """What may still be spent on samples of a component."""
+        """The time left for searches of a component's samples."""
         with self._lock:
             return _SECS_OF_COMPONENT - self._secs[column]
 
     def add_search_secs(self, column: str, secs: float) -> None:
-        """So much was spent on a sample of a component."""
+        """Count the time of a search."""
         with self._lock:
             self._secs[column] += secs
 
@@ -78,12 +75,13 @@ def memoize_isolated(
     known_culprits: KnownCulprits,
     components: str = "[]",
 ) -> EncodedResult:
-    """What :func:`~pipelines.fragments.run.memoize_fragment` gives for the work in ``text``, computed in children.
+    """Run :func:`~pipelines.fragments.run.memoize_fragment` in children, for the work in ``text``.
 
-    ``components``: the list of documents, JSON on one line, that the work names by their places.
+    A component that exceeds ``limits``, or whose process ends, fails alone, like one that raises. Failures of steps have a
+    sample. ``components`` is the JSON list of documents that the work refers to by position.
 
-    A component that passes ``limits``, or whose process ends, fails by itself, as one that raises does; failures of steps
-    of a plan carry a sample. Raises :class:`~transforms.errors.StorageError` as that does.
+    Raises:
+        StorageError: The memo file cannot be written.
     """
     run = _Run(text, home, processes, limits, components)
     if not known_culprits.columns and (result := run.run_all()) is not None:
@@ -93,14 +91,14 @@ def memoize_isolated(
         done, failure, was_new = run.run_attempt(attempt)
         plan = record_attempt(plan, done, failure, fresh=was_new)
     known_culprits.add(plan.culprits)
-    if run.ends and not plan.culprits:  # no failure will ever tell of it
-        _LOG.warning("%s was computed in parts or again, through no fault of a component: %s",
+    if run.ends and not plan.culprits:  # no failure is recorded
+        _LOG.warning("%s was computed in parts or again, but no component is a culprit: %s",
                      run.work.fragment.path, "; ".join(dict.fromkeys(run.ends)))  # fmt: skip
     return EncodedResult.of(run.result(plan.culprits, known_culprits))
 
 
 class _Run:
-    """The attempts at one fragment: what they gave, and how components died that have no result yet."""
+    """The attempts at one fragment: their results, and the failures of components without a result."""
 
     def __init__(
         self, text: str, home: str, processes: ChildProcesses, limits: IsolationLimits, components: str
@@ -110,16 +108,16 @@ class _Run:
         self._first: tuple[Answered | Ended, bool] | None = None
         self._parts: list[FragmentResult] = []
         self._failures: dict[str, Failure] = {}
-        #: How attempts ended that gave no result, or not all of one.
+        #: How attempts without a whole result ended.
         self.ends: list[str] = []
 
     @cached_property
     def work(self) -> FragmentWork:
-        """What is asked; most often nobody here needs to know."""
+        """The work, decoded only if it is needed."""
         return FragmentWork.from_json(self._text, json.loads(self._components))
 
     def run_all(self) -> EncodedResult | None:
-        """The result as the child wrote it if no component failed, else None; the course's first attempt then has the answer."""
+        """The child's encoded result if no component failed, else None; the plan's first attempt then has the answer."""
         self._first = self._ask(self._text, fresh=False)
         answer, _ = self._first
         if isinstance(answer, Ended) or not answer.line:
@@ -128,14 +126,14 @@ class _Run:
         return None if counts.components_failed else EncodedResult(answer.line, counts)
 
     def _ask(self, text: str, *, fresh: bool) -> tuple[Answered | Ended, bool]:
-        """What a child says to ``text``, and whether it was new."""
+        """The answer of a child, and whether the child was new."""
         with self._processes.child(self._limits, fresh=fresh) as child:
             was_new = child.is_new
             request = {"do": "memoize", "home": self._home}
             return child.ask(request, text, self._limits, self._components), was_new
 
     def run_attempt(self, attempt: Attempt) -> tuple[frozenset[str], ProcessFailure | None, bool]:
-        """Who has a result, how the others died, and whether the child was new."""
+        """The components with a result, the failure of the others, and whether the child was new."""
         whole = len(attempt.components) == len(self.work.components)
         text = self._text if whole else self.work.only(attempt.components).to_json()
         answer, was_new = self._first or self._ask(text, fresh=attempt.fresh)
@@ -171,7 +169,7 @@ class _Run:
         return ProcessFailure(ended.kind, candidates)
 
     def _step(self, attempt: Attempt, text: str, position: Position) -> tuple[str, str, frozenset[str]]:
-        """The operator and expression of a place and the components that need it, as far as that can be found out."""
+        """The operator and expression of a step and the components that need it; empty if unknown."""
         if position.phase not in (Phase.RUNNING, Phase.LOADING):
             return (
                 "",
@@ -195,7 +193,7 @@ class _Run:
         return "", "", frozenset()
 
     def result(self, culprits: Iterable[str], known_culprits: KnownCulprits) -> FragmentResult:
-        """Everything put together, each failure with its sample."""
+        """The merged result, each failure with its sample."""
         result = merge_results(self.work, self._parts, {column: self._failures[column] for column in culprits})
         failures: dict[str, Failure] = {}
         likely: list[Rows] = []

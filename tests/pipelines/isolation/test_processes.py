@@ -180,7 +180,7 @@ def test_a_system_that_refuses_processes_is_one_error(
     own_processes: ChildProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with pytest.raises(ChildrenLost, match="lets no process start"):
+    with pytest.raises(ChildrenLost, match="refuses to start a child process"):
         own_processes.prepare()
 
 
