@@ -1,7 +1,7 @@
-"""One fragment computed in this process: one read of its raw columns, one plan, one memo file.
+"""Compute one fragment in this process: one read of its raw columns, one plan, one memo file.
 
-A component that raises costs no other component anything. One that takes all memory or never ends takes this process with
-it, which is why workers call this in a child (:mod:`pipelines.isolation`); the cell says where it is.
+A component that raises fails alone. One that exhausts memory or stalls affects the whole process; therefore workers call
+this in a child (:mod:`pipelines.isolation`), which writes its position to a progress cell.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from warehouse.queue.failures import Failure, FailureKind
 from warehouse.storage.storage import Storage
 from warehouse.tables.raw import read_raw
 
-#: Enough rows to meet nulls and the commonest lengths.
+#: Enough rows for nulls and the most frequent lengths.
 _WARMING_ROWS = 256
 _PLANS_KEPT = 16
-#: What a machine says that cannot read a file; another machine may, or this one later.
+#: Errors of this machine; another one may read the file, or this one later.
 _UNREADABLE = (StorageError, MissingFile)
 
 
 class PlanCache:
-    """Compiled plans by the set of components they compute; the least recently used ones are let go. Thread-safe."""
+    """Compiled plans by their components; the least recently used ones are dropped. Thread-safe."""
 
     def __init__(self, kept: int = _PLANS_KEPT) -> None:
         self._plans: OrderedDict[tuple[str, ...], Plan] = OrderedDict()
@@ -68,9 +68,9 @@ class PlanCache:
         return found
 
     def warm(self, components: Sequence[WantedComponent], plan: Plan, raw: pa.Table, cell: ProgressCell) -> None:
-        """Run a plan on a few rows the first time it is used in this process, and drop what comes out.
+        """Run a plan on a few rows before its first use in this process, and drop the result.
 
-        Kernels that this machine never compiled are compiled then, so that no component's measured seconds hold it.
+        This compiles kernels that are not cached on this machine, so that no component's measured time includes it.
         """
         key = tuple(sorted(component.column for component in components))
         with self._lock:
@@ -94,14 +94,14 @@ def memoize_fragment(
 ) -> FragmentResult:
     """Compute every component of ``work`` and write those that succeed to one file, whole or not at all.
 
-    The memo file is a function of the components and of the raw columns' bytes alone. A component fails by itself:
-    when its operators raise, when a raw column it reads cannot be read or has changed since it was registered, or when its
-    operators are not of this release. Raises :class:`~transforms.errors.StorageError` when the memo file cannot be written.
+    The memo file depends on the components and the raw columns' bytes only. A component fails alone if its operators
+    raise, if a raw column that it reads is unreadable or has changed since it was registered, or if its operators are of
+    another release. Raises :class:`~transforms.errors.StorageError` when the memo file cannot be written.
     """
     cell = cell or ProgressCell()
     computed = _compute(storage, work, plans, cell)
     cell.enter(Phase.WRITING)
-    # A file with fewer columns has another name: a late worker whose component failed must not overwrite a whole one.
+    # A file with fewer columns has another name: a late worker with a failed component must not overwrite a whole file.
     keys = [memo_key for memo_key, column, _ in work.components if column in computed.columns]
     file = memo_path_of(work.output, keys)
     begun = time.perf_counter()
@@ -125,11 +125,11 @@ def _outcome(wanted: WantedComponent, computed: _Computed, written: MemoFile | N
 
 
 def _compute(storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressCell) -> _Computed:
-    """All components together; if the whole cannot be run, one by one, so that only those at fault are lost."""
+    """Compute all components together; if that fails, one by one, so that only the culprits fail."""
     cell.select_component(None)
     try:
         return _run(storage, work, plans, cell)
-    except Exception as error:  # of any kind: what it was is the component's result, or comes again one by one
+    except Exception as error:  # of any kind: it is the component's failure, or occurs again one by one
         if len(work.components) == 1:
             return _Computed({}, {work.components[0].column: failure_of(error)}, {}, 0)
     parts = [_compute_alone(storage, work, which, plans, cell) for which in range(len(work.components))]
@@ -148,7 +148,7 @@ def _compute_alone(storage: Storage, work: FragmentWork, which: int, plans: Plan
     wanted = work.components[which]
     try:
         return _run(storage, work.only({wanted.column}), plans, cell)
-    except Exception as error:  # of any kind: it is this component's result
+    except Exception as error:  # of any kind: it is this component's failure
         return _Computed({}, {wanted.column: failure_of(error)}, {}, 0)
 
 
@@ -161,7 +161,7 @@ def _run(storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressC
     begun = time.perf_counter()
     try:
         raw = read_raw(storage, work.fragment, names, coded=names)
-    except _UNREADABLE as error:  # once for all: a store that does not answer is not asked again for each of them
+    except _UNREADABLE as error:  # once for all: no further request for each of them
         return _Computed({}, {one.column: failure_of(error) for one in components}, {}, 0)
     read = time.perf_counter()
     plans.warm(components, plan, raw, cell)
@@ -173,13 +173,13 @@ def _run(storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressC
 
 
 def failure_of_component(failure: ComponentFailure) -> Failure:
-    """What a plan says of a component, as the queue keeps it."""
+    """A component's failure in a plan, in the form of the queue."""
     kind: FailureKind = "memory" if failure.is_out_of_memory else "raised"
     return Failure(kind, failure.error, failure.operator, failure.expression)
 
 
 def failure_of(error: Exception) -> Failure:
-    """What kept a component from being run at all: its data, or what it is."""
+    """The failure of a component that was not run, because of its data or its definition."""
     text = one_line(error)
     if isinstance(error, MemoryError):
         return Failure("memory", f"{type(error).__name__}: {text}")
