@@ -188,7 +188,7 @@ class _Child:
 def _located(error: Exception) -> str:
     """An exception and its last stack frames, the last first, on one line."""
     frames = traceback.extract_tb(error.__traceback__)[: -_FRAMES - 1 : -1]
-    places = (f"{'/'.join(Path(one.filename).parts[-2:])}:{one.lineno} in {one.name}" for one in frames)
+    places = (f"{'/'.join(Path(one.filename).parts[-3:])}:{one.lineno} in {one.name}" for one in frames)
     return f"{type(error).__name__}: {one_line(error)}, at {', called at '.join(places)}"
 
 

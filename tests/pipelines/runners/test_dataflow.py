@@ -96,7 +96,7 @@ def test_all_that_is_missing_is_said_at_once() -> None:
 @pytest.mark.parametrize("place", ["/tmp", "gs://bucket", "gs:///folder", "s3://bucket/tmp", "gs://Bucket/tmp"])
 @pytest.mark.parametrize("option", ["temp_location", "staging_location"])
 def test_what_is_no_folder_of_a_bucket_is_refused(option: str, place: str) -> None:
-    with pytest.raises(InputError, match="not a folder in a bucket") as caught:
+    with pytest.raises(InputError, match="must name a folder in a bucket") as caught:
         check(dataflow_options([*GIVEN, f"--{option}={place}"]))
     assert (caught.value.where, caught.value.value) == (f"--{option}", place)
 

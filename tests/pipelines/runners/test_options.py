@@ -113,7 +113,7 @@ def test_a_folder_is_refused_where_workers_cannot_see_it(runner: str, flags: tup
 
 
 def test_dataflow_is_not_asked_before_it_has_what_it_needs() -> None:
-    with pytest.raises(InputError, match="Dataflow needs options") as caught:
+    with pytest.raises(InputError, match="required options of Dataflow are missing") as caught:
         require_runnable(RunnerOptions("DataflowRunner"), BUCKET)
     assert caught.value.value == "--project, --region, --temp_location"
 

@@ -46,4 +46,4 @@ def test_the_reason_says_that_the_job_may_go_on() -> None:
     running, why = RunningJob(), ValueError("enough")
     running.began(Job(refusal="nobody answers"))
     running.end(why)
-    assert why.__notes__ == ["the job may go on: it could not be cancelled: nobody answers"]
+    assert why.__notes__ == ["the job may still run: it could not be cancelled: nobody answers"]

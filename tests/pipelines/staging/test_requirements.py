@@ -59,7 +59,7 @@ def test_the_pins_are_what_runs_here() -> None:
 
 def test_packages_that_cannot_be_fetched_are_one_error(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("numba===no.such.version\n")
-    with pytest.raises(InputError, match="cannot be fetched") as caught:
+    with pytest.raises(InputError, match="could not be downloaded") as caught:
         download_wheels(tmp_path / "requirements.txt", tmp_path)
     assert "no.such.version" in str(caught.value.value)
     assert "--sdk_container_image" in caught.value.next_step
