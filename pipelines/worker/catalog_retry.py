@@ -1,4 +1,4 @@
-"""Waiting for a catalog that cannot be reached: a database that is restarted or fails over must not end its workers."""
+"""Retries while the catalog is unavailable, so that a restart or failover of the database ends no worker."""
 
 from __future__ import annotations
 
@@ -15,20 +15,26 @@ from warehouse.scheduling.backoff import Backoff, Retry
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-#: The catalog cannot be had now. What a worker asks of it may be asked twice, so also when a commit is in doubt.
+#: Errors of an unavailable catalog. A worker's requests are idempotent, so a commit in doubt is retried too.
 CATALOG_UNAVAILABLE = (Busy, CommitInDoubt)
-#: How long a worker waits for its catalog.
+#: The default time limit of retries.
 CATALOG_RETRY_SECS = 600.0
 
 
 def catalog_backoff(secs: float = CATALOG_RETRY_SECS) -> Backoff:
-    """The waits for a catalog that is away. What is tried has made several attempts of its own, for seconds."""
+    """The waits between retries. Each request has already retried for some seconds by itself."""
     return Backoff(first_secs=0.5, most_secs=15.0, limit_secs=secs)
 
 
 class CatalogRetry:
-    """Tries again what raised one of :data:`CATALOG_UNAVAILABLE`, for up to ``secs`` seconds without a success. ``stop`` cuts a wait short, and
-    then the error is raised. ``on_retry`` is called for each try that failed. ``clock``: monotonic seconds.
+    """Repeats a call that raises one of :data:`CATALOG_UNAVAILABLE`.
+
+    Args:
+        secs: The time limit without a success.
+        stop: Ends a wait early; the error is then raised.
+        on_retry: Called for each failed try.
+        draw: Random numbers in [0, 1) for the waits.
+        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -43,7 +49,7 @@ class CatalogRetry:
         self._retry = Retry(catalog_backoff(secs), self._is_worth_waiting, self._wait, draw, clock, _warn)
 
     def call(self, what: Callable[[], _T]) -> _T:
-        """What ``what`` returns in the end; raises the last error of :data:`CATALOG_UNAVAILABLE`, and at once whatever else it raises."""
+        """Return the result of ``what``; raise the last error at the time limit, and any other error at once."""
 
         def attempt() -> _T:
             try:

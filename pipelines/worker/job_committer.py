@@ -1,7 +1,7 @@
-"""The work of one job: its fragments and their tasks, and what becomes of each result.
+"""Commit the results of one job: its fragments, their tasks and memos.
 
-A fragment's memos are committed together; components that failed are reported; a fragment that could not be read waits until
-the job has ended, when it is known whether it is the file or this machine.
+A fragment's memos are committed together, and its failed components are reported. An unreadable fragment waits until the
+job ends, when it is known whether the fault is the file's or this machine's.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
-# A transaction has fixed costs; but the write lock is not held for long either.
+# A transaction has fixed costs, but must not hold the write lock for long.
 _COMMIT_TASKS = 1_000
 
 
 def group_by_fragment(tasks: Sequence[LeasedTask]) -> dict[str, tuple[FragmentWork, dict[str, LeasedTask]]]:
-    """The work of each fragment by its output, with its tasks by memo key. Fragments keep the order of the lease."""
+    """The work of each fragment by its output, with its tasks by memo key, in the order of the lease."""
     groups: defaultdict[tuple[str, str, str, tuple[Overlay, ...]], list[LeasedTask]] = defaultdict(list)
     for task in tasks:
         groups[task.table, task.partition, task.fragment.fragment_id, task.fragment.overlays].append(task)
@@ -54,10 +54,18 @@ def group_by_fragment(tasks: Sequence[LeasedTask]) -> dict[str, tuple[FragmentWo
 
 
 class JobCommitter:
-    """The fragments of one job that are not finished, and the results that have come.
+    """The unfinished fragments of one job, and the results that arrived.
 
-    Every method that writes can be called again after the catalog was away. ``read_failures``: what this worker could not read
-    before. ``on_transaction``: called after every transaction.
+    Every writing method can be called again after :data:`~pipelines.worker.catalog_retry.CATALOG_UNAVAILABLE`.
+
+    Args:
+        warehouse: The warehouse.
+        worker: The worker's name.
+        tasks: The leased tasks.
+        read_failures: The files that this worker could not read before.
+        report: Counts what is committed and fails.
+        meter: Measures the progress.
+        on_transaction: Called after every transaction.
     """
 
     def __init__(
@@ -79,12 +87,12 @@ class JobCommitter:
         self._unread: list[FragmentResult] = []
         self._can_read = False
         self._fault: StorageError | None = None
-        #: What could not be read since anything was, in this job and before.
+        #: The files that could not be read since the last one was, in this job and before.
         self.read_failures = read_failures
 
     @property
     def works(self) -> list[FragmentWork]:
-        """What is not finished."""
+        """The unfinished work."""
         return [work for work, _ in self._works.values()]
 
     @property
@@ -93,7 +101,7 @@ class JobCommitter:
         return [task for _, tasks in self._works.values() for task in tasks.values()]
 
     def add_results(self, results: Sequence[FragmentResult]) -> None:
-        """Commit or report every component that has a result by now, these and any before."""
+        """Commit or report every component with a result, also those of earlier calls that raised."""
         self._fresh += results
         while self._fresh:
             self._sort(self._fresh[0])
@@ -101,7 +109,7 @@ class JobCommitter:
         self._commit_arrived()
 
     def _sort(self, result: FragmentResult) -> None:
-        """A fragment that could not be read waits until it is known whether this machine can read anything."""
+        """Queue a result for its commit; an unreadable fragment waits until this machine has read any file."""
         tasks = list(self._works[result.output][1].values())
         if read_failure(result) is not None and not over_current_data(self._warehouse, tasks):
             self._arrived.append(as_changed_data(result))
@@ -115,9 +123,9 @@ class JobCommitter:
             self._unread.append(result)
 
     def end(self) -> None:
-        """The job has ended, and what waits could not be read, nor anything else. Raises StorageError if this machine is at fault.
+        """Report the fragments that could not be read. Raises StorageError if this machine is at fault.
 
-        The first file counts as a failed attempt in any case: two bad ones would end one worker after another for ever.
+        The first file counts as a failed attempt in any case; otherwise two bad files would end all workers.
         """
         if self._unread and self._fault is None:
             paths = [self._works[result.output][0].fragment.path for result in self._unread]
@@ -141,7 +149,7 @@ class JobCommitter:
             self._on_transaction()
 
     def _next_batch(self) -> list[FragmentResult]:
-        """Results that are committed together: whole fragments, so that a file is in use as a whole or not at all."""
+        """Results that are committed together: whole fragments, so that no file is used in part."""
         batch: list[FragmentResult] = []
         tasks = 0
         for result in self._arrived:
@@ -152,7 +160,7 @@ class JobCommitter:
         return batch
 
     def _commit(self, batch: Sequence[FragmentResult]) -> None:
-        """Commit the memos of some fragments in one transaction."""
+        """Commit the memos of a batch in one transaction."""
         written = [
             (result, tasks, outcome)
             for result in batch
@@ -170,10 +178,10 @@ class JobCommitter:
             self._report.rows += answer * result.rows
             self._report.fenced += not answer
         if not all(answers):
-            _LOG.warning("%d memos were finished by another worker", len(answers) - sum(answers))
+            _LOG.warning("%d memos were committed by another worker", len(answers) - sum(answers))
 
     def _finish(self, result: FragmentResult) -> None:
-        """Report the components of a fragment that failed, and let the fragment go."""
+        """Report the failed components of a fragment and drop the fragment."""
         _, tasks = self._works[result.output]
         work_secs = sum(self._work_secs[outcome.memo_key] for outcome in result.outcomes)
         failed = [

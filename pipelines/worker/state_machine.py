@@ -1,4 +1,4 @@
-"""What a worker does next, as a pure function. The loops that carry it out: :mod:`pipelines.worker.worker`, and the simulator."""
+"""The next step of a worker, as a pure function of its state."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What the next step depends on.
+    """The state that determines the next step.
 
-    ``leased``: tasks leased and not yet run. ``queue_was_empty``: the last lease gave nothing, and nothing was done
-    since. ``unfinished``: tasks, of any worker, that are leased, or queued and due soon. ``stop_requested``: someone wants it to end.
+    Attributes:
+        leased: Leased tasks that have not run.
+        queue_was_empty: The last lease returned no task, and no job ran since.
+        unfinished: Tasks of all workers that are leased, or queued and due soon.
+        until_idle: Whether the worker stops when no task is left.
+        stop_requested: Whether a stop was requested.
     """
 
     leased: int
@@ -22,22 +26,22 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Ask the queue for tasks."""
+    """Lease tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Compute the tasks in committer."""
+    """Compute the leased tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Wait, then ask the queue again."""
+    """Wait before the next lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End, and why."""
+    """End, for the reason ``why``."""
 
     why: str
 
@@ -46,15 +50,14 @@ Instruction = Lease | Run | Sleep | Stop
 
 
 def heartbeat_secs(lease_secs: float) -> float:
-    """How often a worker beats: two beats may fail before a lease runs out."""
+    """The period of heartbeats; two may fail before a lease expires."""
     return lease_secs / 3
 
 
 def decide(state: WorkerState) -> Instruction:
-    """What a worker does next.
+    """The next step of a worker.
 
-    "Until idle" waits for the tasks of other workers too: one that was killed leaves them leased until its lease runs
-    out, and then they are this worker's.
+    "Until idle" also waits for the tasks of other workers: those of a killed worker can be leased when its leases expire.
     """
     if state.leased:
         return Run()

@@ -1,7 +1,7 @@
-"""A job that is written and not run: the next job's template, for a person or a program to read.
+"""Write the next job as a Dataflow template, for inspection.
 
-Dataflow's client builds the very job that a worker would submit, stages its files and writes it as JSON. Nothing is
-leased for it: a template that somebody launched by committer would compute memos that no catalog knows.
+Dataflow's client builds the job that a worker would submit, stages its files and writes it as JSON. Nothing is leased: the
+results of a template launched by hand would not be committed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True, slots=True)
 class TemplateReport:
-    """What a template holds, and where it lies; nothing was written when there were no ``tasks``."""
+    """The content and location of a template; none was written if there are no ``tasks``."""
 
     location: str
     tasks: int
@@ -34,12 +34,12 @@ class TemplateReport:
 def write_template(warehouse: Warehouse, config: WorkerConfig) -> TemplateReport:
     """Write the job that a worker of this configuration would submit next to ``--template_location``.
 
-    The queue is all the while what it was. Raises :class:`InputError` when ``config`` asks for no template or the
-    runner's workers cannot reach a fragment, and what :func:`~pipelines.staging.job_flags.prepare_options` and the runner raise.
+    The queue stays unchanged. Raises :class:`InputError` when ``config`` has no template location or the runner's workers
+    cannot reach a fragment, and what :func:`~pipelines.staging.job_flags.prepare_options` and the runner raise.
     """
     location = template_location(config.runner_options)
     if not location:
-        raise InputError("only Dataflow writes templates, where --template_location says", value=config.runner,
+        raise InputError("a job template must be for DataflowRunner and have a --template_location", value=config.runner,
                          allowed="DataflowRunner and --template_location=gs://BUCKET/job.json")  # fmt: skip
     with prepare_options(config.runner_options, warehouse.storage.home) as options:
         queue_missing(warehouse)

@@ -1,9 +1,8 @@
-"""The worker: lease tasks, compute them in one Beam job, commit what came out, again.
+"""The worker's loop: lease tasks, compute them in one Beam job, commit the results.
 
-What to do next is decided by :func:`~pipelines.worker.state_machine.decide`, a pure function; the loop around it does the reading and writing. While
-a job runs, one attendant thread commits results as they arrive and keeps the leases alive, so that a worker killed
-in the middle loses only the fragments that were not finished. A commit shows the fence of its lease: a worker that
-was thought lost, and is not, is told so and changes nothing.
+:func:`~pipelines.worker.state_machine.decide` determines the next step; this module does the I/O. While a job runs, an
+attendant thread commits results as they arrive and sends heartbeats, so that a killed worker loses only unfinished
+fragments. A commit has the fencing token of its lease: that of an expired lease is rejected and changes nothing.
 """
 
 from __future__ import annotations
@@ -40,20 +39,27 @@ from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
-# Who works until nothing is left does not wait longer for a task to be tried again.
+# Until idle, a worker does not wait longer than this for the next attempt of a task.
 _SOON_SECS = 30.0
-# Far longer than any result waits for the worker that asked for it.
+# Far longer than a running job needs its results.
 _ABANDONED_SECS = 7 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """``batch_tasks``, ``batch_bytes``: lease up to this many tasks at a time, which read and write about so much. Starting a
-    job costs most of a second; but what is leased is not shared with other workers, nor overtaken by more urgent tasks.
+    """The configuration of a worker.
 
-    ``runner``, ``runner_workers`` and ``runner_flags`` are those of :class:`~pipelines.runners.runner.RunnerOptions`.
-    ``poll_secs``: how long to wait before asking an empty queue again. ``catalog_retry_secs``: how long to wait for a catalog that
-    cannot be reached, such as a database that is restarted. ``limits``: what one process that computes may take.
+    Attributes:
+        name: The worker's name.
+        runner: The Beam runner (:class:`~pipelines.runners.runner.RunnerOptions`).
+        batch_tasks: Tasks to lease at once. A job takes about a second to start; but leased tasks are not shared with
+            other workers, nor preceded by more urgent ones.
+        batch_bytes: Bytes that the tasks of a batch read and write.
+        runner_workers: The runner's threads; 0 means one per core.
+        runner_flags: Beam pipeline options.
+        poll_secs: The wait after an empty lease.
+        catalog_retry_secs: The time limit of retries while the catalog is unavailable, such as in a restart.
+        limits: The limits of a child process.
     """
 
     name: str
@@ -68,17 +74,17 @@ class WorkerConfig:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise InputError("a worker needs a name", value=self.name)
+            raise InputError("a worker must have a name", value=self.name)
         BatchBudget(self.batch_bytes, self.batch_tasks)
         if not self.poll_secs > 0 or not self.catalog_retry_secs >= 0:
-            raise InputError("a worker waits some time before it asks again",
+            raise InputError("poll_secs must be positive and catalog_retry_secs must not be negative",
                              value=(self.poll_secs, self.catalog_retry_secs),
                              allowed="poll_secs > 0, catalog_retry_secs >= 0")  # fmt: skip
-        _ = self.runner_options  # refuses what Beam does not know
+        _ = self.runner_options  # raises for options that Beam does not have
 
     @property
     def runner_options(self) -> RunnerOptions:
-        """How its jobs are run."""
+        """The runner and its options."""
         return RunnerOptions(self.runner, self.runner_workers, self.runner_flags)
 
 
@@ -92,15 +98,24 @@ def run_worker(
     on_step: Callable[[Instruction], None] | None = None,
     report: WorkerReport | None = None,
 ) -> WorkerReport:
-    """Work until ``stop`` is set or, with ``until_idle``, until no task is leased, nor queued and due soon.
+    """Work until ``stop`` is set or, with ``until_idle``, until no task is leased, or queued and due soon.
 
-    Before each lease, what live models miss because their table grew is queued: nobody has to submit them again.
+    Before each lease, the memos that live models miss in new partitions are queued. A component that fails, or whose raw
+    data is unreadable, is reported to the queue and affects no other.
 
-    ``progress`` is told how far it is; ``report`` is kept up to date for who looks meanwhile. A component that fails is
-    reported to the queue and costs nothing else, and so are the components over raw data that cannot be read. Raises
-    :class:`InputError`, before anything is leased, for a runner that could not start or not reach the home; and
-    :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk), or when this machine can read no raw
-    data at all (:mod:`pipelines.worker.unreadable`); its tasks are given back untried.
+    Args:
+        warehouse: The warehouse.
+        config: The configuration.
+        until_idle: Whether to stop when no task is left.
+        progress: Called after every change of the progress.
+        stop: Requests a stop when it is set.
+        on_step: Called with every step of the loop.
+        report: Counters to update while the worker runs.
+
+    Raises:
+        InputError: The runner cannot start or cannot reach the home; nothing was leased.
+        StorageError: Memos cannot be written (a full disk), or this machine can read no raw data
+            (:mod:`pipelines.worker.unreadable`); its tasks are released and not attempted.
     """
     refuse_template(config.runner_options)
     with prepare_options(config.runner_options, warehouse.storage.home) as options:
@@ -156,7 +171,7 @@ def _work(
 
 
 class _Worker:
-    """The tasks in committer, what became of those before, and the reading and writing that a job needs."""
+    """The leased tasks, the counters of earlier ones, and the I/O of a job."""
 
     def __init__(
         self,
@@ -176,7 +191,7 @@ class _Worker:
         self.report = report
 
     def run(self) -> None:
-        """Compute the tasks in committer and commit them. Whatever goes wrong, tasks still owned are given back."""
+        """Compute the leased tasks and commit their memos. Tasks that are still open at the end are released."""
         tasks = self.leased
         committer = JobCommitter(self._warehouse, self._config.name, tasks, self._read_failures, self.report, self._meter,
                           lambda: self._after_transaction(committer))  # fmt: skip
@@ -198,22 +213,24 @@ class _Worker:
             self._meter.stopped(time.monotonic())
 
     def release(self) -> None:
-        """Release what is in committer, untried. Where the catalog is away, their leases run out instead."""
+        """Release the leased tasks, not attempted. While the catalog is unavailable, their leases expire instead."""
         held, self.leased = self.leased, ()
         try:
             if held:
                 release_tasks(self._warehouse, held)
         except CATALOG_UNAVAILABLE as error:
-            _LOG.warning("%d tasks cannot be given back, and come back when their leases run out: %s", len(held), error)
+            _LOG.warning(
+                "%d tasks cannot be released; they are queued again when their leases expire: %s", len(held), error
+            )
 
     def wait_for(self, tasks: int) -> None:
-        """Tell that there is nothing to do but to wait for ``tasks`` tasks."""
+        """Report that the worker only waits for ``tasks`` tasks."""
         self._meter.waits(tasks)
         self._report_progress()
 
     @contextmanager
     def _attend_job(self, committer: JobCommitter, results: JobResults) -> Iterator[None]:
-        """While the job runs: commit what arrives, and keep the leases of the rest."""
+        """Commit results while the job runs, and send heartbeats for the rest."""
         done = threading.Event()
         failures: list[BaseException] = []
 
@@ -222,7 +239,7 @@ class _Worker:
                 self._attend(committer, results, done)
             except BaseException as error:  # raised again where the job was started
                 failures.append(error)
-                results.running.end(error)  # nobody keeps the leases of what it computes
+                results.running.end(error)  # its leases are no longer renewed
 
         thread = threading.Thread(target=attend, name=f"attendant of {self._config.name}", daemon=True)
         thread.start()
@@ -241,7 +258,7 @@ class _Worker:
                 results.remove()
 
     def _add_rest(self, committer: JobCommitter, results: JobResults, *, retry: bool) -> None:
-        """What is left when the job has ended. Whoever leaves by an error, or was told to stop, does not wait besides."""
+        """Commit the last results of an ended job. After an error or a signal the catalog is not retried."""
         if retry:
             self._catalog_retry.call(lambda: committer.add_results(results.new()))
             self._catalog_retry.call(committer.end)
@@ -249,7 +266,7 @@ class _Worker:
         try:
             committer.add_results(results.new())
         except CATALOG_UNAVAILABLE as error:
-            _LOG.warning("what the job finished last is lost, and will be computed again: %s", error)
+            _LOG.warning("the last results of the job are lost and will be computed again: %s", error)
 
     def _attend(self, committer: JobCommitter, results: JobResults, done: threading.Event) -> None:
         self._heartbeat_at = time.monotonic() + self._heartbeat_secs
@@ -259,7 +276,7 @@ class _Worker:
                 committer.add_results(results.new())
             except CATALOG_UNAVAILABLE as error:
                 self.report.count_busy()
-                _LOG.warning("the catalog is busy; trying again: %s", error)
+                _LOG.warning("the catalog is unavailable; trying again: %s", error)
 
     @property
     def _heartbeat_secs(self) -> float:
@@ -276,7 +293,7 @@ class _Worker:
 
     def _queued(self) -> int:
         if self._progress is None:
-            return 0  # nobody asks how long the rest takes
+            return 0  # the remaining time is not needed
         return self._catalog_retry.call(lambda: queued_tasks(self._warehouse))
 
     def _report_progress(self) -> None:
