@@ -1,9 +1,9 @@
-"""Scores of a model's events, written beside nothing else: one Beam pipeline whose elements are partitions.
+"""Score a model's events and write the scores, in one Beam pipeline over partitions.
 
-    partitions ── Redistribute ── ScorePartitions ──> output/<partition>/scores-<identity>.parquet, one file a fragment
+    partitions ── Redistribute ── ScorePartitions ──> output/<partition>/scores-<identity>.parquet, one file per fragment
 
-Row i of a file is the i-th event of its fragment that was not retracted. A file's name says what it was computed from (the
-scores' source, the fragment, the columns), so the same command again computes what is missing and nothing else.
+Row i of a file is the i-th event of its fragment that is not deleted. The name of a file identifies its input (the scores'
+source, the fragment, the columns), so the same command again computes only what is missing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from warehouse.storage.durable_files import sync_path
 from warehouse.storage.storage import Storage
 from warehouse.tables.table import content_of
 
-#: Gives the scores of a table with a column for each input: [rows], or [rows, classes].
+#: A function from a table with a column for each input to scores: [rows], or [rows, classes].
 Score = Callable[[pa.Table], np.ndarray[Any, np.dtype[Any]]]
 
 PREDICTION = "prediction"
@@ -50,14 +50,14 @@ _SOURCE = "source.json"
 
 @dataclass(frozen=True)
 class ScoringConfig:
-    """What to score, and with what.
+    """The input and output of a scoring run.
 
     Attributes:
         home: the warehouse's home, which holds the memos.
-        output: a local folder for the scores; it holds those of one ``source`` only.
+        output: a local folder for scores of one ``source``.
         source: the identity of the scores' source, such as a checkpoint's digest.
-        load: gives the scores' function; called once a process. Beam carries it to its workers.
-        columns: raw columns that stand beside the scores.
+        load: returns the scoring function; called once per process. Beam sends it to its workers.
+        columns: raw columns to write with the scores.
     """
 
     home: str
@@ -69,7 +69,7 @@ class ScoringConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScoringReport:
-    """What a run scored: ``files`` with ``rows`` of them were written now, ``known_files`` had been written before."""
+    """The counts of a scoring run: ``files`` with ``rows`` were written now, ``known_files`` by earlier runs."""
 
     partitions: int
     files: int
@@ -84,11 +84,11 @@ def score_partitions(
     runner: RunnerOptions | None = None,
     progress: OnProgress | None = None,
 ) -> ScoringReport:
-    """Write the scores of every fragment of ``solution`` that the output does not hold yet.
+    """Write the missing scores of every fragment of ``solution``.
 
-    Files are whole or absent whatever happens. A fragment that cannot be read or scored is a failure of the report; the
-    others are written. Raises :class:`InputError` for an output that holds scores of another source, or that the runner's
-    workers cannot reach.
+    A file is whole or absent in every case. A fragment that cannot be read or scored is a failure of the report; the others
+    are written. Raises :class:`InputError` for an output with scores of another source, or one that the runner's workers
+    cannot reach.
     """
     runner = runner or RunnerOptions()
     require_runnable(runner, config.home, config.output)
@@ -108,7 +108,7 @@ def score_partitions(
 
 
 def _claim(state: Path, solution: ReadSolution, config: ScoringConfig) -> None:
-    """Make the output this source's, or see that it is."""
+    """Assign the output to this source, or check that it is."""
     wanted = {"model": solution.model, "model_version": solution.model_version, "source": config.source,
               "columns": list(config.columns)}  # fmt: skip
     place = state / _SOURCE
@@ -142,7 +142,7 @@ class _Job:
     solution: str
 
     def score(self, position: int) -> Document:
-        """Score one partition; its outcome."""
+        """Score one partition; its outcome as a document."""
         solution, score = _loaded(self.solution, self.config.load)
         partition = solution.partitions[position]
         folder = Path(self.output) / partition.key
@@ -163,7 +163,7 @@ class _Job:
                 errors.append(error_document(error))
         for old in folder.glob("scores-*.parquet"):
             if old.name not in names:
-                old.unlink()  # of a fragment that is no more
+                old.unlink()  # of a fragment that no longer exists
         sync_path(folder)
         return {"partition": partition.key, "files": files, "rows": rows, "known": known, "errors": errors}
 
@@ -175,13 +175,13 @@ class _Job:
 
 
 def _column(scores: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-    """float32: one value an event, or a list of as many as there are classes."""
+    """float32: one value per event, or a list with one per class."""
     values = pa.array(np.ascontiguousarray(scores, np.float32).reshape(-1), pa.float32())
     return values if scores.ndim == 1 else pa.FixedSizeListArray.from_arrays(values, scores.shape[1])
 
 
 def _names(config: ScoringConfig, solution: ReadSolution, partition: SolutionPartition) -> list[str]:
-    """The files of a partition's fragments, in order; fragments of equal content have files of their own."""
+    """The files of a partition's fragments, in order; fragments of equal content have different files."""
     read = {column.name for item in solution.inputs for column in raw_columns(item.root)} | set(config.columns)
     inputs = [[item.name, item.fingerprint] for item in solution.inputs]
     seen: Counter[str] = Counter()
@@ -194,7 +194,7 @@ def _names(config: ScoringConfig, solution: ReadSolution, partition: SolutionPar
     return names
 
 
-#: The model's libraries compute one batch at a time in a process.
+#: The model's libraries compute one batch at a time per process.
 _ONE_AT_A_TIME = Lock()
 
 
@@ -212,7 +212,7 @@ class ScorePartitions(beam.DoFn):
         self._job = job
 
     def process(self, element: str) -> list[str]:
-        """The position of a partition in, its key out."""
+        """Score the partition at a position; its key."""
         outcome = self._job.score(int(element))
         write_outcome(Path(self._job.output) / _STATE, f"partition-{int(element):06d}", outcome)
         return [str(outcome["partition"])]
