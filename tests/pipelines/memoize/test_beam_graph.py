@@ -143,7 +143,6 @@ BUILDER = """
 import sys
 import apache_beam as beam
 from pipelines.runners.runner import RunnerOptions, pipeline_options
-from tests.pipelines import test_beam_graph
 from tests.pipelines.memoize.test_beam_graph import STEP_NAMES
 
 options = RunnerOptions("FlinkRunner", flags=("--flink_master=nowhere.invalid:1", "--environment_type=LOOPBACK"))
