@@ -31,7 +31,7 @@ class EncodedResult:
     counts: ResultCounts
 
     @classmethod
-    def of(cls, result: FragmentResult) -> EncodedResult:
+    def encode(cls, result: FragmentResult) -> EncodedResult:
         """Encode a result."""
         failed = sum(outcome.failure is not None for outcome in result.outcomes)
         counts = ResultCounts(result.rows, result.raw_bytes_read, len(result.outcomes) - failed, failed)

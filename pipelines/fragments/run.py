@@ -104,9 +104,9 @@ def memoize_fragment(
     # A file with fewer columns has another name: a late worker with a failed component must not overwrite a whole file.
     keys = [memo_key for memo_key, column, _ in work.components if column in computed.columns]
     file = memo_path_of(work.output, keys)
-    begun = time.perf_counter()
+    started = time.perf_counter()
     written = write_memo_file(storage, file, computed.columns) if keys else None
-    phases = replace(computed.phases, writing=time.perf_counter() - begun)
+    phases = replace(computed.phases, writing=time.perf_counter() - started)
     outcomes = tuple(_outcome(wanted, computed, written) for wanted in work.components)
     rows = work.fragment.rows
     files = () if written is None else (NewFile(written.path, written.checksum, rows, written.size_bytes),)
@@ -158,7 +158,7 @@ def _run(storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressC
     plan = plans.plan(components, ArtifactSource(storage.home))
     names = sorted({column.name for column in plan.columns})
     cell.enter(Phase.READING)
-    begun = time.perf_counter()
+    started = time.perf_counter()
     try:
         raw = read_raw(storage, work.fragment, names, coded=names)
     except _UNREADABLE as error:  # once for all: no further request for each of them
@@ -166,7 +166,7 @@ def _run(storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressC
     read = time.perf_counter()
     plans.warm(components, plan, raw, cell)
     result = plan.run(raw, cell.enter_step, checked=True)
-    phases = PhaseSecs(read - begun, time.perf_counter() - read)
+    phases = PhaseSecs(read - started, time.perf_counter() - read)
     failures = {column: failure_of_component(failure) for column, failure in result.failures.items()}
     columns = {one.column: result.columns[one.column] for one in components if one.column not in failures}
     return _Computed(columns, failures, result.component_secs, raw.nbytes, result.operators, phases)

@@ -12,7 +12,7 @@ LINES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class Answer:
     """``document`` is for the parent; ``line`` is an encoded result without a newline, empty if none was requested."""
 
     document: Mapping[str, Any] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Answered:
         return json.dumps(self.document).encode("utf-8") + b"\n" + self.line + b"\n"
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Answered:
+    def from_bytes(cls, content: bytes) -> Answer:
         """The inverse of :meth:`to_bytes`."""
         document, line, _ = content.split(b"\n")
         return cls(json.loads(document), line)

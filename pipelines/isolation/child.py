@@ -26,7 +26,7 @@ from pipelines.fragments.encoded_result import EncodedResult
 from pipelines.fragments.progress_cell import Phase, ProgressCell
 from pipelines.fragments.run import PlanCache, failure_of_component, memoize_fragment
 from pipelines.fragments.work import FragmentWork
-from pipelines.isolation.answer import Answered
+from pipelines.isolation.answer import Answer
 from pipelines.isolation.shrink import rows_of
 from pipelines.runners.error_documents import error_document
 from transforms.errors import StorageError
@@ -93,7 +93,7 @@ class _Child:
         self._second_runs = SecondRuns(self._waiting)
         self._listed: tuple[str, Sequence[Document]] = ("[]", ())
         self._case: tuple[str, Plan, pa.Table] | None = None
-        self._actions: Mapping[str, Callable[[Document, str], Answered]] = {
+        self._actions: Mapping[str, Callable[[Document, str], Answer]] = {
             "memoize": self._memoize, "describe": self._describe, "try": self._try, "sample": self._sample,
         }  # fmt: skip
 
@@ -116,20 +116,20 @@ class _Child:
         finally:
             self._cell.enter(position.phase, position.step)
 
-    def _answer(self, request: Document, text: str, components: str) -> Answered:
+    def _answer(self, request: Document, text: str, components: str) -> Answer:
         _limit_memory(request["memory_bytes"])
         try:
             if self._listed[0] != components:  # the same for all fragments of a job
                 self._listed = components, json.loads(components)
             return self._actions[request["do"]](request, text)
         except StorageError as error:
-            return Answered({"storage_error": error_document(error)})
+            return Answer({"storage_error": error_document(error)})
         except MemoryError as error:
-            return Answered({"out_of_memory": f"{type(error).__name__}: {error}"})
+            return Answer({"out_of_memory": f"{type(error).__name__}: {error}"})
         except Exception as error:  # a defect of Headrace, which some component may cause
-            return Answered({"defect": {"error": _located(error), "traceback": traceback.format_exc()}})
+            return Answer({"defect": {"error": _located(error), "traceback": traceback.format_exc()}})
 
-    def _memoize(self, request: Document, text: str) -> Answered:
+    def _memoize(self, request: Document, text: str) -> Answer:
         storage = Storage(request["home"])
         token = SECOND_RUNS.set(self._second_runs)
         try:
@@ -137,13 +137,13 @@ class _Child:
         finally:
             SECOND_RUNS.reset(token)
             self._second_runs.close()  # their findings are kept
-        encoded = EncodedResult.of(result)
-        return Answered({"counts": encoded.counts}, encoded.line)
+        encoded = EncodedResult.encode(result)
+        return Answer({"counts": encoded.counts}, encoded.line)
 
     def _work(self, text: str) -> FragmentWork:
         return FragmentWork.from_json(text, self._listed[1])
 
-    def _describe(self, request: Document, text: str) -> Answered:
+    def _describe(self, request: Document, text: str) -> Answer:
         """Describe a step of the plan that ``memoize`` compiles for the same work."""
         work = self._work(text)
         components = (
@@ -153,16 +153,16 @@ class _Child:
         )
         self._cell.enter(Phase.COMPILING)
         step = self._plans.plan(components, ArtifactSource(request["home"])).describe(request["step"])
-        return Answered({"operator": step.operator, "expression": step.expression, "components": list(step.components)})
+        return Answer({"operator": step.operator, "expression": step.expression, "components": list(step.components)})
 
-    def _try(self, request: Document, text: str) -> Answered:
+    def _try(self, request: Document, text: str) -> Answer:
         """Run the one component of the work on some events; the answer has its failure, if any. Nothing is written."""
         plan, raw = self._fragment(request["home"], text)
         table = _take(raw, request["rows"])
         for failure in plan.run(table, self._cell.enter_step, checked=True).failures.values():
             found = failure_of_component(failure)
-            return Answered({"failure": found.to_document(), "exceptions": list(failure.exceptions)})
-        return Answered({"failure": None})
+            return Answer({"failure": found.to_document(), "exceptions": list(failure.exceptions)})
+        return Answer({"failure": None})
 
     def _fragment(self, home: str, text: str) -> tuple[Plan, pa.Table]:
         """The plan and the raw columns, cached for the next trial."""
@@ -175,14 +175,14 @@ class _Child:
             self._case = text, plan, read_raw(Storage(home), work.fragment, names, coded=names)
         return self._case[1], self._case[2]
 
-    def _sample(self, request: Document, text: str) -> Answered:
+    def _sample(self, request: Document, text: str) -> Answer:
         """The events in their stored types; empty if they are too large."""
         work = self._work(text)
         plan, _ = self._fragment(request["home"], text)
         names = sorted({column.name for column in plan.columns})
         self._cell.enter(Phase.READING)
         events = _take(read_raw(Storage(request["home"]), work.fragment, names), request["rows"])
-        return Answered({"sample": encoded_sample(pa.table([_plain(column) for column in events.columns], names))})
+        return Answer({"sample": encoded_sample(pa.table([_plain(column) for column in events.columns], names))})
 
 
 def _located(error: Exception) -> str:

@@ -19,10 +19,10 @@ import numpy as np
 from pipelines.fragments.encoded_result import EncodedResult, ResultCounts, decode_line
 from pipelines.fragments.progress_cell import Phase, Position
 from pipelines.fragments.work import FragmentResult, FragmentWork, merge_results
-from pipelines.isolation.answer import Answered
+from pipelines.isolation.answer import Answer
 from pipelines.isolation.bisection import Attempt, ProcessFailure, record_attempt, start_bisection
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.processes import ChildProcesses, Ended
+from pipelines.isolation.processes import ChildProcesses, ProcessEnd
 from pipelines.isolation.samples import SEARCH_SECS, Case, find_sample
 from pipelines.isolation.shrink import Rows
 from pipelines.runners.error_documents import error_from_document
@@ -94,7 +94,7 @@ def memoize_isolated(
     if run.ends and not plan.culprits:  # no failure is recorded
         _LOG.warning("%s was computed in parts or again, but no component is a culprit: %s",
                      run.work.fragment.path, "; ".join(dict.fromkeys(run.ends)))  # fmt: skip
-    return EncodedResult.of(run.result(plan.culprits, known_culprits))
+    return EncodedResult.encode(run.result(plan.culprits, known_culprits))
 
 
 class _Run:
@@ -105,7 +105,7 @@ class _Run:
     ) -> None:
         self._text, self._home, self._processes, self._limits = text, home, processes, limits
         self._components = components
-        self._first: tuple[Answered | Ended, bool] | None = None
+        self._first: tuple[Answer | ProcessEnd, bool] | None = None
         self._parts: list[FragmentResult] = []
         self._failures: dict[str, Failure] = {}
         #: How attempts without a whole result ended.
@@ -120,12 +120,12 @@ class _Run:
         """The child's encoded result if no component failed, else None; the plan's first attempt then has the answer."""
         self._first = self._ask(self._text, fresh=False)
         answer, _ = self._first
-        if isinstance(answer, Ended) or not answer.line:
+        if isinstance(answer, ProcessEnd) or not answer.line:
             return None
         counts = ResultCounts(*answer.document["counts"])
         return None if counts.components_failed else EncodedResult(answer.line, counts)
 
-    def _ask(self, text: str, *, fresh: bool) -> tuple[Answered | Ended, bool]:
+    def _ask(self, text: str, *, fresh: bool) -> tuple[Answer | ProcessEnd, bool]:
         """The answer of a child, and whether the child was new."""
         with self._processes.child(self._limits, fresh=fresh) as child:
             was_new = child.is_new
@@ -138,7 +138,7 @@ class _Run:
         text = self._text if whole else self.work.only(attempt.components).to_json()
         answer, was_new = self._first or self._ask(text, fresh=attempt.fresh)
         self._first = None
-        if isinstance(answer, Ended):
+        if isinstance(answer, ProcessEnd):
             return frozenset(), self._record_end(attempt, text, answer), was_new
         document = answer.document
         if "storage_error" in document:
@@ -160,7 +160,7 @@ class _Run:
         failed = ProcessFailure("memory", frozenset(exhausted)) if exhausted else None
         return frozenset(attempt.components) - exhausted.keys(), failed, was_new
 
-    def _record_end(self, attempt: Attempt, text: str, ended: Ended) -> ProcessFailure:
+    def _record_end(self, attempt: Attempt, text: str, ended: ProcessEnd) -> ProcessFailure:
         how = _describe_end(ended, self._limits)
         self.ends.append(how)
         operator, expression, candidates = self._step(attempt, text, ended.position)
@@ -187,7 +187,7 @@ class _Run:
         for _ in range(_DESCRIBING_TRIES):
             with self._processes.child(self._limits) as child:
                 answer = child.ask(request, text, self._limits, self._components)
-            if isinstance(answer, Answered) and "operator" in answer.document:
+            if isinstance(answer, Answer) and "operator" in answer.document:
                 step = answer.document
                 return step["operator"], step["expression"], frozenset(step["components"])
         return "", "", frozenset()
@@ -197,9 +197,9 @@ class _Run:
         result = merge_results(self.work, self._parts, {column: self._failures[column] for column in culprits})
         failures: dict[str, Failure] = {}
         likely: list[Rows] = []
-        begun_at = time.monotonic()
+        started_at = time.monotonic()
         for outcome in result.outcomes:
-            if time.monotonic() - begun_at >= _SECS_OF_FRAGMENT:
+            if time.monotonic() - started_at >= _SECS_OF_FRAGMENT:
                 break
             if outcome.failure is not None and outcome.failure.operator:
                 found = self._find_sample(outcome.column, outcome.failure, known_culprits, likely)
@@ -215,13 +215,13 @@ class _Run:
         if secs <= 0:
             return failure
         case = Case(self._home, self.work.only({column}).to_json(), self.work.fragment.rows, failure)
-        begun_at = time.monotonic()
+        started_at = time.monotonic()
         found = find_sample(case, self._processes, self._limits, secs, likely)
-        known_culprits.add_search_secs(column, time.monotonic() - begun_at)
+        known_culprits.add_search_secs(column, time.monotonic() - started_at)
         return found
 
 
-def _describe_end(ended: Ended, limits: IsolationLimits) -> str:
+def _describe_end(ended: ProcessEnd, limits: IsolationLimits) -> str:
     doing = {Phase.READING: "reading its columns ", Phase.COMPILING: "compiling it ", Phase.WRITING: "writing it "}
     during = doing.get(ended.position.phase, "")
     match ended.kind:
@@ -230,4 +230,4 @@ def _describe_end(ended: Ended, limits: IsolationLimits) -> str:
         case "stalled":
             return f"{during}took more than {limits.stall_secs:g} s"
         case "lost" | "defect":
-            return f"while {during.rstrip()}, {ended.how}" if during else ended.how
+            return f"while {during.rstrip()}, {ended.description}" if during else ended.description

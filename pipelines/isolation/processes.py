@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from pipelines.errors import ChildrenLost
 from pipelines.fragments.progress_cell import Position, ProgressCell, new_cell_file
-from pipelines.isolation.answer import LINES, Answered
+from pipelines.isolation.answer import LINES, Answer
 from pipelines.isolation.bisection import ProcessFailureKind
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.server import ANSWER, END, FORK, REQUEST, UNKNOWN_STATUS
@@ -41,7 +41,7 @@ _START = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessEnd:
     """A child that ended without an answer.
 
     Attributes:
@@ -55,7 +55,7 @@ class Ended:
     status: int = UNKNOWN_STATUS
 
     @property
-    def how(self) -> str:
+    def description(self) -> str:
         """How the process ended, in words."""
         if self.status == UNKNOWN_STATUS:
             return "its process ended"
@@ -173,7 +173,7 @@ class Child:
 
     def ask(
         self, request: Mapping[str, object], work: str, limits: IsolationLimits, components: str = "[]"
-    ) -> Answered | Ended:
+    ) -> Answer | ProcessEnd:
         """The child's answer, or how it ended.
 
         Args:
@@ -193,7 +193,7 @@ class Child:
         except OSError:
             return self._end("lost")
 
-    def _await_answer(self, limits: IsolationLimits) -> Answered | Ended:
+    def _await_answer(self, limits: IsolationLimits) -> Answer | ProcessEnd:
         stall = StallClock(self._cell, limits.stall_secs, time.monotonic())
         answer, lines = bytearray(), 0
         look_secs, looked = _LOOK_SECS, time.monotonic()
@@ -205,7 +205,7 @@ class Child:
                 answer += part
                 lines += part.count(b"\n")
                 if lines == LINES:
-                    return Answered.from_bytes(bytes(answer))
+                    return Answer.from_bytes(bytes(answer))
             now = time.monotonic()
             if now - looked < look_secs:
                 continue
@@ -230,9 +230,9 @@ class Child:
         """Whether it ended while it was idle."""
         return bool(self._poll.poll(0))
 
-    def _end(self, kind: ProcessFailureKind) -> Ended:
+    def _end(self, kind: ProcessFailureKind) -> ProcessEnd:
         position = self._cell.position
-        return Ended(kind, position, self.close())
+        return ProcessEnd(kind, position, self.close())
 
     def close(self) -> int:
         """Kill it if it still runs; its exit code. To be called once."""
@@ -266,7 +266,7 @@ class ChildProcesses:
     def prepare(self) -> None:
         """Start the server if there is none: its imports then run while the caller does other work.
 
-        Raises :class:`ChildrenLost` when the system lets no process start.
+        Raises :class:`ChildrenLost` when the system refuses to start a process.
         """
         self._start_server()
 
@@ -292,7 +292,7 @@ class ChildProcesses:
     def child(self, limits: IsolationLimits, *, fresh: bool = False) -> Iterator[Child]:
         """A child for the time of the block, a new one if ``fresh``; kept afterwards if it still runs.
 
-        Raises :class:`ChildrenLost` when the system lets no process start.
+        Raises :class:`ChildrenLost` when the system refuses to start a process.
         """
         with self._places, self._count_working():
             child = self._take(fresh)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from pipelines.fragments.progress_cell import Phase
-from pipelines.isolation.answer import Answered
+from pipelines.isolation.answer import Answer
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.processes import Child, ChildProcesses, Ended
+from pipelines.isolation.processes import Child, ChildProcesses, ProcessEnd
 from pipelines.isolation.shrink import Budget, Rows, find_smallest, ranges_of
 from warehouse.queue.failures import Failure
 
@@ -111,9 +111,9 @@ class _Trials:
         """How the component fails on these events; None if it does not, or the trial is impossible."""
         request = {"do": "try", "home": self._case.home, "rows": ranges_of(rows)}
         answer = self._ask(request)
-        if isinstance(answer, Ended):
+        if isinstance(answer, ProcessEnd):
             operator, expression = self._step(answer)
-            return _Symptom(Failure(answer.kind, answer.how, operator, expression))
+            return _Symptom(Failure(answer.kind, answer.description, operator, expression))
         document = answer.document
         if "out_of_memory" in document:
             return _Symptom(Failure("memory", document["out_of_memory"]))
@@ -131,9 +131,9 @@ class _Trials:
     def sample(self, rows: Rows) -> str:
         """The events as text; empty if they are too large or no longer readable."""
         answer = self._ask({"do": "sample", "home": self._case.home, "rows": ranges_of(rows)})
-        return str(answer.document.get("sample", "")) if isinstance(answer, Answered) else ""
+        return str(answer.document.get("sample", "")) if isinstance(answer, Answer) else ""
 
-    def _step(self, ended: Ended) -> tuple[str, str]:
+    def _step(self, ended: ProcessEnd) -> tuple[str, str]:
         """The operator and expression of the step in which a child ended."""
         position = ended.position
         if not position.is_timed and position.phase is not Phase.LOADING:
@@ -148,11 +148,11 @@ class _Trials:
                     "single_component": position.single_component,
                 }
             )
-            known = answer.document if isinstance(answer, Answered) else {}
+            known = answer.document if isinstance(answer, Answer) else {}
             self._steps[key] = str(known.get("operator", "")), str(known.get("expression", ""))
         return self._steps[key]
 
-    def _ask(self, request: Mapping[str, Any]) -> Answered | Ended:
+    def _ask(self, request: Mapping[str, Any]) -> Answer | ProcessEnd:
         if self._child is None or self._child.is_ended:
             self._stack.close()
             fresh = self._case.failure.kind != "raised"

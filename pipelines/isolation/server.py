@@ -130,8 +130,8 @@ class _Server:
             connection = socket.socket(fileno=connection_fd)
             self._child.run_child(connection, cell_fd, server_pid)
             code = 0
-        except SystemExit as asked:
-            code = asked.code if isinstance(asked.code, int) else 1
+        except SystemExit as exited:
+            code = exited.code if isinstance(exited.code, int) else 1
         except BrokenPipeError:
             code = 0  # the parent closed the connection before the answer
         except BaseException:

@@ -26,10 +26,10 @@ class Budget:
     trials: int
     secs: float
     clock: Callable[[], float] = time.monotonic
-    _begun: float = field(init=False, default=0.0)
+    _started: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
-        self._begun = self.clock()
+        self._started = self.clock()
 
     def spend(self) -> bool:
         """Count one trial; False if none is left."""
@@ -39,7 +39,7 @@ class Budget:
     @property
     def spent_secs(self) -> float:
         """The time since the start."""
-        return self.clock() - self._begun
+        return self.clock() - self._started
 
 
 class _Spent(Exception):

@@ -107,7 +107,7 @@ def run_pipeline(
     try:
         with translate_errors(options.runner):
             result = pipeline.run()
-            job.began(result)
+            job.record_start(result)
             try:
                 result.wait_until_finish()
             except BaseException as error:  # also at a signal: the job would go on

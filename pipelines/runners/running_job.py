@@ -28,7 +28,7 @@ class RunningJob:
         with self._lock:
             return self._why is not None
 
-    def began(self, result: PipelineResult) -> None:
+    def record_start(self, result: PipelineResult) -> None:
         """Record that the runner accepted the job; cancel it if its end was requested before."""
         with self._lock:
             self._result = result

@@ -33,29 +33,29 @@ def prepare_options(options: RunnerOptions, home: str) -> Iterator[RunnerOptions
     if not is_dataflow(options.runner):
         yield options
         return
-    asked = dataflow_options(options.flags)
-    check_buckets(asked, home)
+    given = dataflow_options(options.flags)
+    check_buckets(given, home)
     with TemporaryDirectory(prefix="headrace-package-") as folder:
-        flags = (*default_flags(asked), *package_flags(asked, Path(folder)))
+        flags = (*default_flags(given), *package_flags(given, Path(folder)))
         yield replace(options, flags=(*flags, *options.flags))
 
 
-def package_flags(asked: DataflowOptions, folder: Path) -> tuple[str, ...]:
+def package_flags(given: DataflowOptions, folder: Path) -> tuple[str, ...]:
     """Write the packages of workers into ``folder``; Beam's options for them, none with an image.
 
     A given requirements file is used as it is, with its pins.
     """
-    if asked.image:
+    if given.image:
         return ()
     source = source_folder()
     metadata = own_metadata(source)
     package = f"--extra_package={write_wheel(folder, source, metadata)}"
-    if asked.requirements_file:
+    if given.requirements_file:
         return (package,)
     pins = folder / "requirements.txt"
     pins.write_text("".join(f"{pin}\n" for pin in pinned_requirements(metadata.requirements)), encoding="utf-8")
     flags = (package, f"--requirements_file={pins}")
-    if not asked.wheels_travel:
+    if not given.wheels_travel:
         return flags
     (folder / "wheels").mkdir()
     return (*flags, *(f"--files_to_stage={wheel}" for wheel in download_wheels(pins, folder / "wheels")))

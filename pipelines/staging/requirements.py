@@ -29,9 +29,9 @@ def pinned_requirements(own: Iterable[str]) -> tuple[str, ...]:
 
     Raises :class:`InputError` with the packages that are not installed here.
     """
-    asked = [wanted for wanted in map(Requirement, own) if _applies(wanted, ("", *EXTRAS))]
-    direct = {canonicalize_name(wanted.name) for wanted in asked}
-    needed = resolve_closure(asked)
+    required = [wanted for wanted in map(Requirement, own) if _applies(wanted, ("", *EXTRAS))]
+    direct = {canonicalize_name(wanted.name) for wanted in required}
+    needed = resolve_closure(required)
     pinned = sorted(needed.keys() - (resolve_closure([BEAM]).keys() - direct))
     absent = [name for name in pinned if not needed[name]]
     if absent:
@@ -68,17 +68,17 @@ def resolve_closure(wanted: Iterable[Requirement]) -> Mapping[str, str]:
     met: set[tuple[str, str]] = set()
     waiting = list(wanted)
     while waiting:
-        asked = waiting.pop()
-        name = canonicalize_name(asked.name)
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
         found.setdefault(name, _version(name))
-        for extra in ("", *sorted(asked.extras)):
+        for extra in ("", *sorted(requirement.extras)):
             if found[name] and (name, extra) not in met:
                 met.add((name, extra))
-                waiting += _asked_by(name, extra)
+                waiting += _requirements_of(name, extra)
     return found
 
 
-def _asked_by(name: str, extra: str) -> Iterator[Requirement]:
+def _requirements_of(name: str, extra: str) -> Iterator[Requirement]:
     for text in distribution(name).requires or ():
         wanted = Requirement(text)
         if _applies(wanted, (extra,)):

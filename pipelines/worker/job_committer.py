@@ -199,4 +199,6 @@ class JobCommitter:
         self._arrived.remove(result)
         self._report.fragments += 1
         self._report.raw_bytes_read += result.raw_bytes_read
-        self._meter.finished(len(result.outcomes), work_secs, result.rows, result.raw_bytes_read, time.monotonic())
+        self._meter.record_fragment(
+            len(result.outcomes), work_secs, result.rows, result.raw_bytes_read, time.monotonic()
+        )

@@ -72,12 +72,12 @@ class WorkerCollector(Collector):
         return iter(())
 
     def _look(self) -> _Seen | None:
-        begun = self._monotonic()
-        if begun - self._read_at < self._kept_secs:
+        started = self._monotonic()
+        if started - self._read_at < self._kept_secs:
             return self._seen
         seen = self._read()
         self._read_at = self._monotonic()
-        took_secs = self._read_at - begun
+        took_secs = self._read_at - started
         self._kept_secs = max(self._cache_secs, _LEAST_REST * took_secs) if self._cache_secs else 0.0
         return seen
 

@@ -50,7 +50,7 @@ class WorkMeter:
         self._ran_secs = 0.0
         self._since: float | None = None
 
-    def leased(self, tasks: int, work_secs: float, queued: int, now: float) -> None:
+    def record_lease(self, tasks: int, work_secs: float, queued: int, now: float) -> None:
         """Record ``tasks`` leased at ``now``, of ``work_secs`` estimated core seconds; ``queued`` others wait."""
         self.progress = replace(self.progress, waits_for=0)
         self._open_tasks, self._open_secs = tasks, work_secs
@@ -59,11 +59,11 @@ class WorkMeter:
         self._queued, self._since = queued, now
         self._update(now)
 
-    def waits(self, tasks: int) -> None:
+    def record_wait(self, tasks: int) -> None:
         """Record that nothing can be leased while ``tasks`` are unfinished."""
         self.progress = replace(self.progress, waits_for=tasks)
 
-    def finished(self, tasks: int, work_secs: float, rows: int, raw_bytes: int, now: float) -> None:
+    def record_fragment(self, tasks: int, work_secs: float, rows: int, raw_bytes: int, now: float) -> None:
         """Record a finished fragment with its committed and failed tasks."""
         self._open_tasks -= tasks
         self._open_secs = max(self._open_secs - work_secs, 0.0) if self._open_tasks else 0.0
@@ -78,7 +78,7 @@ class WorkMeter:
         )
         self._update(now)
 
-    def stopped(self, now: float) -> None:
+    def record_job_end(self, now: float) -> None:
         """Record the end of the job; its open tasks were released."""
         if self._since is not None:
             self._ran_secs += now - self._since

@@ -62,9 +62,9 @@ def decide(state: WorkerState) -> Instruction:
     if state.leased:
         return Run()
     if state.stop_requested:
-        return Stop("asked to")
+        return Stop("stop requested")
     if not state.queue_was_empty:
         return Lease()
     if state.until_idle and not state.unfinished:
-        return Stop("nothing is left to do")
+        return Stop("no task is left")
     return Sleep()

@@ -121,11 +121,11 @@ def run_worker(
     with prepare_options(config.runner_options, warehouse.storage.home) as options:
         if config.runner == "DirectRunner":
             child_processes().prepare()
-        kept, asked = WorkerReport() if report is None else report, stop or threading.Event()
-        catalog_retry = CatalogRetry(config.catalog_retry_secs, asked, kept.count_busy, random.random)
-        worker = _Worker(warehouse, config, options, progress, kept, catalog_retry)
+        counters, stop = WorkerReport() if report is None else report, stop or threading.Event()
+        catalog_retry = CatalogRetry(config.catalog_retry_secs, stop, counters.count_busy, random.random)
+        worker = _Worker(warehouse, config, options, progress, counters, catalog_retry)
         try:
-            return _work(worker, warehouse, config, until_idle, asked, on_step, catalog_retry)
+            return _work(worker, warehouse, config, until_idle, stop, on_step, catalog_retry)
         finally:
             worker.release()
 
@@ -144,7 +144,7 @@ def _work(
         return lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
 
     remove_abandoned_results(warehouse.storage, catalog_retry.call(warehouse.clock) - _ABANDONED_SECS)
-    begun = time.monotonic()
+    started = time.monotonic()
     queue_was_empty = False
     while True:
         unfinished = catalog_retry.call(lambda: unfinished_tasks(warehouse, _SOON_SECS)) if queue_was_empty else 0
@@ -164,7 +164,7 @@ def _work(
                 queue_was_empty = False
             case Stop(why):
                 _LOG.info("worker %s stops: %s", config.name, why)
-                worker.report.secs = time.monotonic() - begun
+                worker.report.secs = time.monotonic() - started
                 if until_idle and not stop.is_set():
                     worker.report.postponed = catalog_retry.call(lambda: unfinished_tasks(warehouse))
                 return worker.report
@@ -197,20 +197,20 @@ class _Worker:
                           lambda: self._after_transaction(committer))  # fmt: skip
         self.report.tasks += len(tasks)
         self.report.jobs += 1
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             work_secs = sum(task.work_secs for task in tasks)
-            self._meter.leased(len(tasks), work_secs, self._queued(), time.monotonic())
+            self._meter.record_lease(len(tasks), work_secs, self._queued(), time.monotonic())
             self._report_progress()
             home, job = self._warehouse.storage.home, uuid.uuid4().hex
             options = job_options(self._options, self._config.name, job)
             run_memoize(committer.works, home, job, options, partial(self._attend_job, committer), self._config.limits)
         finally:
-            self.report.job_secs += time.monotonic() - begun
+            self.report.job_secs += time.monotonic() - started
             self._read_failures = committer.read_failures
             self.leased = tuple(committer.open_tasks)
             self.release()
-            self._meter.stopped(time.monotonic())
+            self._meter.record_job_end(time.monotonic())
 
     def release(self) -> None:
         """Release the leased tasks, not attempted. While the catalog is unavailable, their leases expire instead."""
@@ -225,7 +225,7 @@ class _Worker:
 
     def wait_for(self, tasks: int) -> None:
         """Report that the worker only waits for ``tasks`` tasks."""
-        self._meter.waits(tasks)
+        self._meter.record_wait(tasks)
         self._report_progress()
 
     @contextmanager

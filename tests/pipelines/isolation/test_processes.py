@@ -22,9 +22,9 @@ from pipelines.errors import ChildrenLost
 from pipelines.fragments.progress_cell import Phase, Position
 from pipelines.fragments.run import PlanCache, memoize_fragment
 from pipelines.fragments.work import FragmentResult, FragmentWork
-from pipelines.isolation.answer import Answered
+from pipelines.isolation.answer import Answer
 from pipelines.isolation.memoizing import KnownCulprits
-from pipelines.isolation.processes import ChildProcesses, Ended, child_processes
+from pipelines.isolation.processes import ChildProcesses, ProcessEnd, child_processes
 from pipelines.isolation.server import UNKNOWN_STATUS
 from tests.pipelines.isolation.scenes import (
     LIMITS,
@@ -52,7 +52,7 @@ def pid_of(processes: ChildProcesses) -> int:
 def test_a_child_is_kept_for_the_next_who_asks(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as first:
         assert first.is_new
-        assert isinstance(first.ask(NOTHING, "{}", LIMITS), Answered)
+        assert isinstance(first.ask(NOTHING, "{}", LIMITS), Answer)
     with own_processes.child(LIMITS) as again, own_processes.child(LIMITS) as other:
         assert again.pid == first.pid
         assert not again.is_new
@@ -72,7 +72,7 @@ def test_a_child_outlives_a_timeout_that_its_parent_has_for_all_sockets(
     time.sleep(0.2)
     with own_processes.child(LIMITS) as again:
         assert again.pid == first.pid
-        assert isinstance(again.ask(NOTHING, "{}", LIMITS), Answered)
+        assert isinstance(again.ask(NOTHING, "{}", LIMITS), Answer)
 
 
 def test_fresh_children_do_not_pile_up(own_processes: ChildProcesses) -> None:
@@ -80,7 +80,7 @@ def test_fresh_children_do_not_pile_up(own_processes: ChildProcesses) -> None:
     for _ in range(4):
         with own_processes.child(LIMITS, fresh=True) as child:
             started.append(child.pid)
-            assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answered)
+            assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answer)
     assert own_processes.running[1:] == (started[-1],), "no more wait than ever worked at once"
     assert eventually(lambda: not any(is_running(pid) for pid in started[:-1]))
     assert pid_of(own_processes) == started[-1]
@@ -94,7 +94,7 @@ def test_an_answer_that_came_too_late_is_not_taken_for_the_next(own_processes: C
         assert child.close() == UNKNOWN_STATUS, "nobody answers"
         os.kill(server, signal.SIGCONT)
     with own_processes.child(LIMITS) as other:
-        assert isinstance(other.ask(NOTHING, "{}", LIMITS), Answered)
+        assert isinstance(other.ask(NOTHING, "{}", LIMITS), Answer)
         assert is_running(other.pid)
     assert server not in own_processes.running
 
@@ -105,7 +105,7 @@ def test_a_child_that_was_killed_while_it_waited_is_not_handed_out(own_processes
     assert eventually(lambda: not is_running(pid))
     with own_processes.child(LIMITS) as child:
         assert child.pid != pid
-        assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answered)
+        assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answer)
 
 
 def test_how_a_child_ended_is_known(own_processes: ChildProcesses) -> None:
@@ -116,9 +116,9 @@ def test_how_a_child_ended_is_known(own_processes: ChildProcesses) -> None:
             timer.start()
             threading.Timer(0.3, os.kill, (child.pid, signal.SIGCONT)).start() if number != signal.SIGKILL else None
             ended = child.ask(NOTHING, "{}", LIMITS)
-        assert isinstance(ended, Ended)
+        assert isinstance(ended, ProcessEnd)
         assert (ended.kind, ended.status, ended.position) == ("lost", -number, Position(Phase.IDLE))
-        assert said in ended.how
+        assert said in ended.description
 
 
 def test_children_leave_nothing_behind(own_processes: ChildProcesses) -> None:
@@ -128,7 +128,7 @@ def test_children_leave_nothing_behind(own_processes: ChildProcesses) -> None:
     for _ in range(20):
         with own_processes.child(LIMITS, fresh=True) as child:
             os.kill(child.pid, signal.SIGKILL)
-            assert isinstance(child.ask(NOTHING, "{}", LIMITS), Ended)
+            assert isinstance(child.ask(NOTHING, "{}", LIMITS), ProcessEnd)
     assert eventually(lambda: (open_files(), open_files(server)) == before)
     assert eventually(lambda: len(descendants(server)) == 1), "the one that waits; no zombies"
 
@@ -187,10 +187,10 @@ def test_a_system_that_refuses_processes_is_one_error(
 def test_a_defect_in_a_child_is_an_answer(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as child:
         answer = child.ask(NOTHING, "{}", LIMITS)
-        assert isinstance(answer, Answered)
+        assert isinstance(answer, Answer)
         assert answer.document["defect"]["error"].startswith("KeyError")
         assert "Traceback" in answer.document["defect"]["traceback"]
-        assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answered), "it goes on"
+        assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answer), "it goes on"
 
 
 def test_a_fork_of_this_process_has_children_of_its_own() -> None:

@@ -75,7 +75,7 @@ def test_it_can_be_read_while_a_worker_works(tmp_path: Path, warehouse: Warehous
             assert worker.is_alive()
         stop.set()
         worker.join()
-    assert steps[-1] == Stop("asked to")
+    assert steps[-1] == Stop("stop requested")
 
 
 def test_a_queue_that_cannot_be_read_stops_nothing(tmp_path: Path, warehouse: Warehouse) -> None:
