@@ -116,13 +116,13 @@ def _claim(state: Path, solution: ReadSolution, config: ScoringConfig) -> None:
         found = parse_document(place.read_bytes(), f"scores in {config.output}").value
         if found != wanted:
             raise InputError("an output must hold scores of one checkpoint and one set of columns", where=config.output,
-                             value=_spelled(found), allowed=_spelled(wanted),
+                             value=_to_text(found), allowed=_to_text(wanted),
                              next_step="name another folder with --output, or remove this one")  # fmt: skip
         return
     write_atomic(place, json.dumps(wanted, sort_keys=True).encode())
 
 
-def _spelled(document: Any) -> str:
+def _to_text(document: Any) -> str:
     return json.dumps(document, sort_keys=True)[:300]
 
 
@@ -143,7 +143,7 @@ class _Job:
 
     def score(self, position: int) -> Document:
         """Score one partition; its outcome as a document."""
-        solution, score = _loaded(self.solution, self.config.load)
+        solution, score = _load(self.solution, self.config.load)
         partition = solution.partitions[position]
         folder = Path(self.output) / partition.key
         make_folder(folder)
@@ -155,7 +155,7 @@ class _Job:
                 known += 1
                 continue
             try:
-                table = self._scored(solution, fragment, score)
+                table = self._score(solution, fragment, score)
                 write_atomic(folder / name, parquet_bytes(table))
                 files, rows = files + 1, rows + table.num_rows
             except HeadraceError as error:
@@ -167,7 +167,7 @@ class _Job:
         sync_path(folder)
         return {"partition": partition.key, "files": files, "rows": rows, "known": known, "errors": errors}
 
-    def _scored(self, solution: ReadSolution, fragment: SolutionFragment, score: Score) -> pa.Table:
+    def _score(self, solution: ReadSolution, fragment: SolutionFragment, score: Score) -> pa.Table:
         read = read_fragment(Storage(self.config.home), solution, fragment, columns=self.config.columns)
         with _ONE_AT_A_TIME:
             scores = score(read)
@@ -199,7 +199,7 @@ _ONE_AT_A_TIME = Lock()
 
 
 @lru_cache(maxsize=4)
-def _loaded(path: str, load: Callable[[], Score]) -> tuple[ReadSolution, Score]:
+def _load(path: str, load: Callable[[], Score]) -> tuple[ReadSolution, Score]:
     return ReadSolution.from_json(Path(path).read_bytes()), load()
 
 

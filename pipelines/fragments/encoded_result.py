@@ -1,6 +1,7 @@
-"""A fragment's result as a line of JSON, from the process that computes it to the one that commits it.
+"""A fragment's result as a line of JSON.
 
-The child encodes the line and the committer decodes it; processes between them pass it on unchanged, with its counts.
+The child that computes the fragment encodes the line, and the process that commits it decodes it. Processes between them pass
+it on unchanged, with its counts.
 """
 
 from __future__ import annotations

@@ -48,11 +48,11 @@ class FragmentWork:
         A component is checked when it is compiled. Raises :class:`~transforms.errors.DataError`.
         """
         whole = parse_document(text, "work on a fragment").fields(("fragment", "components", "output"))
-        components = tuple(_wanted(one, listed) for one in whole.at("components").items())
+        components = tuple(_parse_component(one, listed) for one in whole.at("components").items())
         return cls(Fragment.from_document(whole.at("fragment")), components, whole.at("output").inside_path())
 
 
-def _wanted(part: Part, listed: Sequence[Mapping[str, Any]]) -> WantedComponent:
+def _parse_component(part: Part, listed: Sequence[Mapping[str, Any]]) -> WantedComponent:
     key, column, component = part.items(least=3, most=3)
     if isinstance(component.value, dict):
         document: Mapping[str, Any] = component.value

@@ -90,7 +90,7 @@ class _Child:
     def __init__(self, cell: ProgressCell) -> None:
         self._cell = cell
         self._plans = PlanCache()
-        self._second_runs = SecondRuns(self._waiting)
+        self._second_runs = SecondRuns(self._mark_loading)
         self._listed: tuple[str, Sequence[Document]] = ("[]", ())
         self._case: tuple[str, Plan, pa.Table] | None = None
         self._actions: Mapping[str, Callable[[Document, str], Answer]] = {
@@ -107,7 +107,7 @@ class _Child:
                 connection.sendall(answer.to_bytes())
 
     @contextlib.contextmanager
-    def _waiting(self) -> Iterator[None]:
+    def _mark_loading(self) -> Iterator[None]:
         """Writes to the cell that another process computes; its start is not the step's own time."""
         position = self._cell.position
         self._cell.enter(Phase.LOADING, position.step)
@@ -127,7 +127,7 @@ class _Child:
         except MemoryError as error:
             return Answer({"out_of_memory": f"{type(error).__name__}: {error}"})
         except Exception as error:  # a defect of Headrace, which some component may cause
-            return Answer({"defect": {"error": _located(error), "traceback": traceback.format_exc()}})
+            return Answer({"defect": {"error": _describe_defect(error), "traceback": traceback.format_exc()}})
 
     def _memoize(self, request: Document, text: str) -> Answer:
         storage = Storage(request["home"])
@@ -185,7 +185,7 @@ class _Child:
         return Answer({"sample": encoded_sample(pa.table([_plain(column) for column in events.columns], names))})
 
 
-def _located(error: Exception) -> str:
+def _describe_defect(error: Exception) -> str:
     """An exception and its last stack frames, the last first, on one line."""
     frames = traceback.extract_tb(error.__traceback__)[: -_FRAMES - 1 : -1]
     places = (f"{'/'.join(Path(one.filename).parts[-3:])}:{one.lineno} in {one.name}" for one in frames)

@@ -285,7 +285,7 @@ class ChildProcesses:
             try:
                 self._server = self._server or _Server()
             except OSError as error:
-                raise _process_refused(error) from error
+                raise _refusal(error) from error
             return self._server
 
     @contextmanager
@@ -329,7 +329,7 @@ class ChildProcesses:
                 self._drop(server)
                 continue
             except OSError as error:
-                raise _process_refused(error) from error
+                raise _refusal(error) from error
             with self._lock:
                 self.started += 1
             return child
@@ -370,7 +370,7 @@ class ChildProcesses:
             self._drop(server)
 
 
-def _process_refused(error: OSError) -> ChildrenLost:
+def _refusal(error: OSError) -> ChildrenLost:
     return ChildrenLost("the system refuses to start a child process", value=str(error),
                         next_step="raise the limit of processes or of open files")  # fmt: skip
 

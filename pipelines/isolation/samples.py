@@ -67,7 +67,7 @@ def find_sample(
     with ExitStack() as stack:
         trials = _Trials(case, processes, limits, stack)
         whole = np.arange(case.rows, dtype=np.int64)
-        symptom = trials.expected(whole) if case.rows else None
+        symptom = trials.find_symptom(whole) if case.rows else None
         if symptom is None:
             return case.failure
         budget = Budget(SEARCH_TRIALS, secs + _HURRIED_TRIALS * trials.hurry_secs)
@@ -99,7 +99,7 @@ class _Trials:
         """The time of a trial that stalls; 0 for other failures."""
         return self._hurried.stall_secs if self._case.failure.kind == "stalled" else 0.0
 
-    def expected(self, whole: Rows) -> _Symptom | None:
+    def find_symptom(self, whole: Rows) -> _Symptom | None:
         """The symptom of all events together; None if its kind is not the failure's."""
         found = self.symptom(whole)
         if found is not None and found.failure.operator != self._case.failure.operator and self.hurry_secs:

@@ -39,7 +39,7 @@ _COMMIT_TASKS = 1_000
 
 
 def group_by_fragment(tasks: Sequence[LeasedTask]) -> dict[str, tuple[FragmentWork, dict[str, LeasedTask]]]:
-    """The work of each fragment by its output, with its tasks by memo key, in the order of the lease."""
+    """Work and tasks (by memo key) of each fragment, by output, in the order of the lease."""
     groups: defaultdict[tuple[str, str, str, tuple[Overlay, ...]], list[LeasedTask]] = defaultdict(list)
     for task in tasks:
         groups[task.table, task.partition, task.fragment.fragment_id, task.fragment.overlays].append(task)

@@ -79,7 +79,7 @@ def test_options_are_read_as_beam_reads_them() -> None:
 @pytest.mark.parametrize("missing", range(3))
 def test_each_option_that_is_needed_is_asked_for(missing: int) -> None:
     given = [flag for at, flag in enumerate(GIVEN) if at != missing]
-    with pytest.raises(InputError, match="options that were not given") as caught:
+    with pytest.raises(InputError, match="required options of Dataflow are missing") as caught:
         check(dataflow_options(given))
     name = GIVEN[missing].partition("=")[0]
     assert caught.value.value == name
@@ -102,6 +102,6 @@ def test_what_is_no_folder_of_a_bucket_is_refused(option: str, place: str) -> No
 
 
 def test_a_dry_run_is_refused_for_a_template() -> None:
-    with pytest.raises(InputError, match="nothing to look at") as caught:
+    with pytest.raises(InputError, match="--dry_run must not be given") as caught:
         check(dataflow_options([*GIVEN, "--dry_run=True"]))
     assert "--template_location" in caught.value.allowed

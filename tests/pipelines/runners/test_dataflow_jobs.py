@@ -64,7 +64,7 @@ def test_a_job_that_fails_is_one_error_and_its_tasks_are_given_back(cloud: Cloud
     cloud.service.on_job = lambda job: cloud.service.fail(job, text)
     with cloud.open() as warehouse:
         tasks = cloud.fill(warehouse)
-        with pytest.raises(JobFailed, match="without success") as caught:
+        with pytest.raises(JobFailed, match="the Dataflow job failed") as caught:
             run_worker(warehouse, cloud.worker(cloud.here), until_idle=True)
         assert queued(warehouse) == [(tasks, 0)]
     assert caught.value.where == "job job-1"

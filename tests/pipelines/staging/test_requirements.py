@@ -44,7 +44,7 @@ def test_extras_are_followed_and_circles_end(packages: Path) -> None:
 
 
 def test_a_package_that_is_not_here_has_no_version_to_pin(packages: Path) -> None:
-    with pytest.raises(InputError, match="not installed here") as caught:
+    with pytest.raises(InputError, match="must be installed here") as caught:
         pinned_requirements(["pinned-by-us", "nowhere-at-all>=2"])
     assert caught.value.value == "nowhere-at-all"
     assert "headrace[dataflow]" in caught.value.next_step

@@ -105,7 +105,7 @@ def ends_and_gives_back(warehouse: Warehouse, log: Path, batch: int) -> None:
     with pytest.raises(StorageError) as caught:
         work(warehouse, WorkerConfig("blind", runner_workers=1, batch_tasks=batch))
     assert caught.value.where.startswith(str(log))
-    assert "can read none of the raw data" in caught.value.what
+    assert "raw files cannot be read" in caught.value.what
     assert "mount" in caught.value.next_step
     assert states(warehouse) == {"PENDING": 3 * COMPONENTS}
     assert failed_as(warehouse) == {"unreadable": COMPONENTS}, "no more than one file's"
