@@ -27,7 +27,7 @@ from benchmarks.support.search_log import generate
 from pipelines.fragments.run import PlanCache, memoize_fragment
 from pipelines.fragments.work import FragmentWork
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.memoizing import Notorious, memoize_isolated
+from pipelines.isolation.memoizing import KnownCulprits, memoize_isolated
 from pipelines.isolation.processes import child_processes
 from pipelines.worker.job_committer import group_by_fragment
 from transforms.expressions.expression import text
@@ -47,8 +47,8 @@ if sys.argv[4] == "isolated":
     child_processes().prepare()
     import pipelines.memoize.pipeline
     from pipelines.isolation.limits import IsolationLimits
-    from pipelines.isolation.memoizing import Notorious, memoize_isolated
-    memoize_isolated(work, home, child_processes(), IsolationLimits().on_this_machine(1), Notorious())
+    from pipelines.isolation.memoizing import KnownCulprits, memoize_isolated
+    memoize_isolated(work, home, child_processes(), IsolationLimits().on_this_machine(1), KnownCulprits())
 else:
     import pipelines.memoize.pipeline
     from pipelines.fragments.run import PlanCache, memoize_fragment
@@ -108,9 +108,11 @@ def isolated(home: str, works: Sequence[FragmentWork]) -> Callable[[], object]:
     limits, texts = IsolationLimits().on_this_machine(THREADS), [work.to_json() for work in works]
 
     def run() -> None:
-        notorious = Notorious()
+        known_culprits = KnownCulprits()
         with ThreadPoolExecutor(THREADS) as threads:
-            list(threads.map(lambda text: memoize_isolated(text, home, child_processes(), limits, notorious), texts))
+            list(
+                threads.map(lambda text: memoize_isolated(text, home, child_processes(), limits, known_culprits), texts)
+            )
 
     return run
 

@@ -1,6 +1,6 @@
-"""Apache Beam jobs over pure functions: importing raw logs, preparing public ones, memoizing components, the worker.
+"""Apache Beam jobs: importing raw logs, preparing public ones, memoizing components, analysis, scoring, the worker.
 
-Names are loaded when they are first used: Beam costs a second, and reading a schema file needs none of it.
+Names are loaded on first use: importing Beam takes a second, which reading a schema file does not need.
 """
 
 from __future__ import annotations

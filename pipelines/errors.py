@@ -1,4 +1,4 @@
-"""What can go wrong between a raw log and a memo, as leaves of :mod:`transforms.errors`.
+"""The errors of ``pipelines``, as leaves of :mod:`transforms.errors`.
 
 InputError ── LogSchemaError, UnknownFormat, NoLogFiles, OutputTaken, JobRefused
 DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed, RunnerFailed, JobFailed
@@ -15,7 +15,7 @@ class LogSchemaError(InputError):
 
 
 class UnknownFormat(InputError):
-    """A log format, or a log in this format, that nothing here reads."""
+    """A log format, or a log of a format, that cannot be read."""
 
 
 class NoLogFiles(InputError):
@@ -23,15 +23,15 @@ class NoLogFiles(InputError):
 
 
 class OutputTaken(InputError):
-    """The output folder already holds rows that were prepared from something else."""
+    """The output folder has rows of other files or options."""
 
 
 class JobRefused(InputError):
-    """A service did not take a job: nothing ran."""
+    """A service rejected a job; nothing ran."""
 
 
 class TruncatedLog(DataError):
-    """A log file ends in the middle, or its compression is damaged."""
+    """A log file is truncated, or its compression is damaged."""
 
 
 class TooManyRejects(DataError):
@@ -43,12 +43,12 @@ class MemoizeFailed(DataError):
 
 
 class RunnerFailed(DataError):
-    """A runner on other machines, or its server, gave a job up. What its workers had finished is kept."""
+    """A job failed on a remote runner. The finished work of its workers is kept."""
 
 
 class JobFailed(DataError):
-    """A job that a service had taken ended without success. What it finished before is kept."""
+    """A job that a service accepted failed. Its finished work is kept."""
 
 
 class ChildrenLost(StorageError):
-    """Processes that compute fragments cannot be started here."""
+    """Child processes cannot be started on this machine."""

@@ -1,9 +1,9 @@
-"""Scores of a model's events, written beside nothing else: one Beam pipeline whose elements are partitions.
+"""Score a model's events and write the scores, in one Beam pipeline over partitions.
 
-    partitions ── Spread ── ScorePartitions ──> output/<partition>/scores-<identity>.parquet, one file a fragment
+    partitions ── Redistribute ── ScorePartitions ──> output/<partition>/scores-<identity>.parquet, one file per fragment
 
-Row i of a file is the i-th event of its fragment that was not retracted. A file's name says what it was computed from (the
-scores' source, the fragment, the columns), so the same command again computes what is missing and nothing else.
+Row i of a file is the i-th event of its fragment that is not deleted. The name of a file identifies its input (the scores'
+source, the fragment, the columns), so the same command again computes only what is missing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import pyarrow as pa
 from pipelines.outputs.outcomes import count_outcomes, read_outcomes, write_outcome
 from pipelines.outputs.partitions import parquet_bytes
 from pipelines.outputs.publication import make_folder, write_atomic
-from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.elements import CreateStrings, Redistribute
 from pipelines.runners.error_documents import Document, error_document, error_from_document
-from pipelines.runners.progress import Progress, watched
+from pipelines.runners.progress import OnProgress, report_progress
 from pipelines.runners.remote import require_runnable
 from pipelines.runners.runner import RunnerOptions, run_pipeline
 from transforms.documents import parse_document
@@ -40,7 +40,7 @@ from warehouse.storage.durable_files import sync_path
 from warehouse.storage.storage import Storage
 from warehouse.tables.table import content_of
 
-#: Gives the scores of a table with a column for each input: [rows], or [rows, classes].
+#: A function from a table with a column for each input to scores: [rows], or [rows, classes].
 Score = Callable[[pa.Table], np.ndarray[Any, np.dtype[Any]]]
 
 PREDICTION = "prediction"
@@ -50,14 +50,14 @@ _SOURCE = "source.json"
 
 @dataclass(frozen=True)
 class ScoringConfig:
-    """What to score, and with what.
+    """The input and output of a scoring run.
 
     Attributes:
         home: the warehouse's home, which holds the memos.
-        output: a local folder for the scores; it holds those of one ``source`` only.
+        output: a local folder for scores of one ``source``.
         source: the identity of the scores' source, such as a checkpoint's digest.
-        load: gives the scores' function; called once a process. Beam carries it to its workers.
-        columns: raw columns that stand beside the scores.
+        load: returns the scoring function; called once per process. Beam sends it to its workers.
+        columns: raw columns to write with the scores.
     """
 
     home: str
@@ -69,7 +69,7 @@ class ScoringConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScoringReport:
-    """What a run scored: ``files`` with ``rows`` of them were written now, ``known_files`` had been written before."""
+    """The counts of a scoring run: ``files`` with ``rows`` were written now, ``known_files`` by earlier runs."""
 
     partitions: int
     files: int
@@ -82,13 +82,13 @@ def score_partitions(
     solution: ReadSolution,
     config: ScoringConfig,
     runner: RunnerOptions | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> ScoringReport:
-    """Write the scores of every fragment of ``solution`` that the output does not hold yet.
+    """Write the missing scores of every fragment of ``solution``.
 
-    Files are whole or absent whatever happens. A fragment that cannot be read or scored is a failure of the report; the
-    others are written. Raises :class:`InputError` for an output that holds scores of another source, or that the runner's
-    workers cannot reach.
+    A file is whole or absent in every case. A fragment that cannot be read or scored is a failure of the report; the others
+    are written. Raises :class:`InputError` for an output with scores of another source, or one that the runner's workers
+    cannot reach.
     """
     runner = runner or RunnerOptions()
     require_runnable(runner, config.home, config.output)
@@ -102,13 +102,13 @@ def score_partitions(
         old.unlink()
     job = _Job(config, str(output), str(written))
     positions = [str(position) for position in range(len(solution.partitions))]
-    with watched("scoring", lambda: count_outcomes(state, "partition-"), len(positions), progress):
+    with report_progress("scoring", lambda: count_outcomes(state, "partition-"), len(positions), progress):
         run_pipeline(lambda pipeline: _build(pipeline, job, positions), runner)
     return _report(read_outcomes(state, "partition-"))
 
 
 def _claim(state: Path, solution: ReadSolution, config: ScoringConfig) -> None:
-    """Make the output this source's, or see that it is."""
+    """Assign the output to this source, or check that it is."""
     wanted = {"model": solution.model, "model_version": solution.model_version, "source": config.source,
               "columns": list(config.columns)}  # fmt: skip
     place = state / _SOURCE
@@ -116,21 +116,21 @@ def _claim(state: Path, solution: ReadSolution, config: ScoringConfig) -> None:
         found = parse_document(place.read_bytes(), f"scores in {config.output}").value
         if found != wanted:
             raise InputError("an output must hold scores of one checkpoint and one set of columns", where=config.output,
-                             value=_spelled(found), allowed=_spelled(wanted),
+                             value=_to_text(found), allowed=_to_text(wanted),
                              next_step="name another folder with --output, or remove this one")  # fmt: skip
         return
     write_atomic(place, json.dumps(wanted, sort_keys=True).encode())
 
 
-def _spelled(document: Any) -> str:
+def _to_text(document: Any) -> str:
     return json.dumps(document, sort_keys=True)[:300]
 
 
 def _build(pipeline: beam.Pipeline, job: _Job, positions: Sequence[str]) -> None:
     _ = (
         pipeline
-        | "Partitions" >> Texts(positions)
-        | "Spread" >> Spread()
+        | "Partitions" >> CreateStrings(positions)
+        | "Redistribute" >> Redistribute()
         | "ScorePartitions" >> beam.ParDo(ScorePartitions(job))
     )
 
@@ -142,8 +142,8 @@ class _Job:
     solution: str
 
     def score(self, position: int) -> Document:
-        """Score one partition; its outcome."""
-        solution, score = _loaded(self.solution, self.config.load)
+        """Score one partition; its outcome as a document."""
+        solution, score = _load(self.solution, self.config.load)
         partition = solution.partitions[position]
         folder = Path(self.output) / partition.key
         make_folder(folder)
@@ -155,7 +155,7 @@ class _Job:
                 known += 1
                 continue
             try:
-                table = self._scored(solution, fragment, score)
+                table = self._score(solution, fragment, score)
                 write_atomic(folder / name, parquet_bytes(table))
                 files, rows = files + 1, rows + table.num_rows
             except HeadraceError as error:
@@ -163,11 +163,11 @@ class _Job:
                 errors.append(error_document(error))
         for old in folder.glob("scores-*.parquet"):
             if old.name not in names:
-                old.unlink()  # of a fragment that is no more
+                old.unlink()  # of a fragment that no longer exists
         sync_path(folder)
         return {"partition": partition.key, "files": files, "rows": rows, "known": known, "errors": errors}
 
-    def _scored(self, solution: ReadSolution, fragment: SolutionFragment, score: Score) -> pa.Table:
+    def _score(self, solution: ReadSolution, fragment: SolutionFragment, score: Score) -> pa.Table:
         read = read_fragment(Storage(self.config.home), solution, fragment, columns=self.config.columns)
         with _ONE_AT_A_TIME:
             scores = score(read)
@@ -175,13 +175,13 @@ class _Job:
 
 
 def _column(scores: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-    """float32: one value an event, or a list of as many as there are classes."""
+    """float32: one value per event, or a list with one per class."""
     values = pa.array(np.ascontiguousarray(scores, np.float32).reshape(-1), pa.float32())
     return values if scores.ndim == 1 else pa.FixedSizeListArray.from_arrays(values, scores.shape[1])
 
 
 def _names(config: ScoringConfig, solution: ReadSolution, partition: SolutionPartition) -> list[str]:
-    """The files of a partition's fragments, in order; fragments of equal content have files of their own."""
+    """The files of a partition's fragments, in order; fragments of equal content have different files."""
     read = {column.name for item in solution.inputs for column in raw_columns(item.root)} | set(config.columns)
     inputs = [[item.name, item.fingerprint] for item in solution.inputs]
     seen: Counter[str] = Counter()
@@ -194,12 +194,12 @@ def _names(config: ScoringConfig, solution: ReadSolution, partition: SolutionPar
     return names
 
 
-#: The model's libraries compute one batch at a time in a process.
+#: The model's libraries compute one batch at a time per process.
 _ONE_AT_A_TIME = Lock()
 
 
 @lru_cache(maxsize=4)
-def _loaded(path: str, load: Callable[[], Score]) -> tuple[ReadSolution, Score]:
+def _load(path: str, load: Callable[[], Score]) -> tuple[ReadSolution, Score]:
     return ReadSolution.from_json(Path(path).read_bytes()), load()
 
 
@@ -212,7 +212,7 @@ class ScorePartitions(beam.DoFn):
         self._job = job
 
     def process(self, element: str) -> list[str]:
-        """The position of a partition in, its key out."""
+        """Score the partition at a position; its key."""
         outcome = self._job.score(int(element))
         write_outcome(Path(self._job.output) / _STATE, f"partition-{int(element):06d}", outcome)
         return [str(outcome["partition"])]

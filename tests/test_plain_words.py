@@ -49,7 +49,7 @@ _IDIOM = re.compile(rf"\b(?:{'|'.join(IDIOMS)})\b".replace(" ", r"(?:[ \t]+|[ \t
 ALLOWED = {
     "transforms": 32,
     "warehouse": 144,
-    "pipelines": 136,
+    "pipelines": 11,
     "trainer": 17,
     "headrace": 39,
     "docs": 0,

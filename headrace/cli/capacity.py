@@ -60,14 +60,14 @@ def figures(
         yield
         return
     try:
-        from pipelines.worker.metrics import WorkerCollector, serving
+        from pipelines.worker.metrics import WorkerCollector, serve_metrics
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
         raise InputError("metrics need a package that is not installed", where="--metrics-port", value=str(error),
                          next_step="pip install 'headrace[metrics]'") from error  # fmt: skip
     collector = WorkerCollector(warehouse, worker, report, _settings(warehouse, threads, max_workers))
-    with serving(collector, port) as chosen:
+    with serve_metrics(collector, port) as chosen:
         say(f"figures for Prometheus: http://127.0.0.1:{chosen}/metrics")
         yield
 

@@ -113,9 +113,9 @@ def _run(
 
 def _patiently(config: WorkerConfig, done: WorkerReport) -> Opening:
     """A worker that starts while its catalog is away waits for it, as one that runs does."""
-    from pipelines.worker.patience import Patience
+    from pipelines.worker.catalog_retry import CatalogRetry
 
-    return Patience(config.catalog_patience_secs, Event(), done.count_busy, random.random).call
+    return CatalogRetry(config.catalog_retry_secs, Event(), done.count_busy, random.random).call
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def _told_of_the_end(done: WorkerReport) -> Iterator[None]:
 def _end_children() -> None:
     from pipelines.isolation.processes import child_processes
 
-    child_processes().give_up()
+    child_processes().shut_down()
 
 
 def _config(

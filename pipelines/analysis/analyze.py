@@ -11,7 +11,7 @@ from pipelines.analysis.accumulators import merged
 from pipelines.analysis.contributions import known_contributions, read_contribution
 from pipelines.analysis.passes import run_passes
 from pipelines.analysis.values import Part, PartitionWork
-from pipelines.runners.progress import Progress
+from pipelines.runners.progress import OnProgress
 from pipelines.runners.runner import RunnerOptions
 from transforms.analysis.full_pass import PreprocessingAnalysis
 from transforms.errors import DataError
@@ -54,7 +54,7 @@ def analyze_model(
     *,
     table: str | None = None,
     options: RunnerOptions | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> tuple[Analyzed, ...]:
     """Make every analysis that ``model`` needs and that is not known yet; nothing if all are known.
 
@@ -77,7 +77,7 @@ def analyze_model(
 
 
 def _make_all(
-    warehouse: Warehouse, missing: Sequence[PlacedAnalysis], options: RunnerOptions | None, progress: Progress | None
+    warehouse: Warehouse, missing: Sequence[PlacedAnalysis], options: RunnerOptions | None, progress: OnProgress | None
 ) -> list[Analyzed]:
     """The operators' analyses, then those of whole preprocessing functions, one after the other."""
     whole = [placed for placed in missing if isinstance(placed.analysis, PreprocessingAnalysis)]
@@ -87,7 +87,7 @@ def _make_all(
 
 
 def _make_whole(
-    warehouse: Warehouse, placed: PlacedAnalysis, options: RunnerOptions | None, progress: Progress | None
+    warehouse: Warehouse, placed: PlacedAnalysis, options: RunnerOptions | None, progress: OnProgress | None
 ) -> Analyzed:
     """The analysis of a preprocessing_fn, which tf.Transform runs over all partitions of its range."""
     begun = time.monotonic()
@@ -105,7 +105,7 @@ def _make_whole(
 
 
 def _make(
-    warehouse: Warehouse, missing: Sequence[PlacedAnalysis], options: RunnerOptions | None, progress: Progress | None
+    warehouse: Warehouse, missing: Sequence[PlacedAnalysis], options: RunnerOptions | None, progress: OnProgress | None
 ) -> list[Analyzed]:
     storage, begun = warehouse.storage, time.monotonic()
     works = missing_work(storage, missing)

@@ -1,6 +1,6 @@
 """The pass: every partition that is missing, read once for all that is to be analyzed in it, in one Beam job.
 
-    partitions of work ── Spread ── AnalyzePartitions ──> contributions
+    partitions of work ── Redistribute ── AnalyzePartitions ──> contributions
 
 An element is a partition. Its batches go through the accumulators in order, and what they found is published at once: a
 job that is killed loses the partitions that it was reading, and no other.
@@ -21,9 +21,9 @@ from pipelines.analysis.contributions import write_contribution
 from pipelines.analysis.values import PartitionWork, batches
 from pipelines.fragments.work import ComponentList
 from pipelines.runners.bundle_threads import BundleThreads
-from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.elements import CreateStrings, Redistribute
 from pipelines.runners.error_documents import error_document, error_from_document, read_object
-from pipelines.runners.progress import Progress, watched
+from pipelines.runners.progress import OnProgress, report_progress
 from pipelines.runners.remote import require_runnable
 from pipelines.runners.runner import RunnerOptions, run_pipeline
 from transforms.errors import HeadraceError
@@ -31,11 +31,11 @@ from warehouse.storage.layout import ANALYSIS
 from warehouse.storage.storage import Storage
 
 #: The steps of the pipeline, by label. Runners key their state and their metrics by these.
-STEPS = ("Partitions", "Spread", "AnalyzePartitions")
+STEPS = ("Partitions", "Redistribute", "AnalyzePartitions")
 
 
 def run_passes(
-    works: Sequence[PartitionWork], home: str, options: RunnerOptions | None = None, progress: Progress | None = None
+    works: Sequence[PartitionWork], home: str, options: RunnerOptions | None = None, progress: OnProgress | None = None
 ) -> None:
     """Analyze partitions and keep what they contribute. ``progress`` counts partitions; each is read once.
 
@@ -49,7 +49,7 @@ def run_passes(
     storage, job = Storage(home), uuid.uuid4().hex
     done = done_folder(job)
     try:
-        with watched("analyzing", lambda: len(storage.list(done)), len(works), progress):
+        with report_progress("analyzing", lambda: len(storage.list(done)), len(works), progress):
             _run(works, storage, job, options)
     finally:
         for file in storage.list(done):
@@ -89,9 +89,9 @@ def _quiet_beam() -> Iterator[None]:
 def build(pipeline: beam.Pipeline, works: Sequence[PartitionWork], home: str, job: str, threads: int = 1) -> None:
     """The pipeline's shape. With several ``threads`` one step works on all partitions; else workers share them."""
     listed = ComponentList()
-    partitions = pipeline | "Partitions" >> Texts([work.to_json(listed) for work in works])
+    partitions = pipeline | "Partitions" >> CreateStrings([work.to_json(listed) for work in works])
     if threads == 1:
-        partitions = partitions | "Spread" >> Spread()
+        partitions = partitions | "Redistribute" >> Redistribute()
     _ = partitions | "AnalyzePartitions" >> beam.ParDo(AnalyzePartitions(home, job, listed.to_json(), threads))
 
 

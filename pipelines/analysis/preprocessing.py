@@ -23,9 +23,9 @@ import tensorflow_transform.beam as tft_beam
 from tfx_bsl.tfxio.tensor_adapter import TensorAdapterConfig
 
 from pipelines.analysis.preprocessing_columns import PreprocessingWork, column_batches, representation
-from pipelines.runners.elements import Texts
+from pipelines.runners.elements import CreateStrings
 from pipelines.runners.error_documents import error_document, error_from_document, read_object
-from pipelines.runners.progress import Progress, watched
+from pipelines.runners.progress import OnProgress, report_progress
 from pipelines.runners.remote import require_runnable
 from pipelines.runners.runner import RunnerOptions, run_pipeline
 from transforms.analysis.full_pass import PreprocessingAnalysis
@@ -46,7 +46,7 @@ _MOST_BYTES = 1 << 28
 
 
 def preprocessing_graphs(
-    placed: PlacedAnalysis, storage: Storage, options: RunnerOptions | None = None, progress: Progress | None = None
+    placed: PlacedAnalysis, storage: Storage, options: RunnerOptions | None = None, progress: OnProgress | None = None
 ) -> pa.Array:
     """The documents of every output of a function, as its artifact holds them. ``progress`` counts partitions.
 
@@ -65,7 +65,7 @@ def preprocessing_graphs(
         done = temporary / "done"
         done.mkdir()
         works = _works(placed, analysis)
-        with watched("analyzing", lambda: len(list(done.glob("*.json"))), len(works), progress):
+        with report_progress("analyzing", lambda: len(list(done.glob("*.json"))), len(works), progress):
             _run(works, home, analysis.function, temporary, options)
         return _bound(analysis, str(temporary / "out" / "transform_fn"), placed)
     finally:
@@ -129,7 +129,7 @@ def _build(
 
     data = (
         pipeline
-        | "Partitions" >> Texts([work.to_json() for work in works])
+        | "Partitions" >> CreateStrings([work.to_json() for work in works])
         | "ReadColumns" >> beam.ParDo(ReadColumns(home, str(temporary / "done")))
     )
     with tft_beam.Context(temp_dir=str(temporary / "temp")):

@@ -10,7 +10,7 @@ from importlib import import_module
 from pipelines.errors import UnknownFormat
 from pipelines.formats.options import FormatOptions
 from pipelines.ingest.report import ImportReport
-from pipelines.runners.progress import Progress
+from pipelines.runners.progress import OnProgress
 from transforms.errors import nearest
 
 __all__ = ["FORMATS", "FormatOptions", "prepare"]
@@ -24,7 +24,7 @@ def prepare(
     source: str,
     output: str,
     options: FormatOptions | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> ImportReport:
     """Prepare the log of this format in ``source`` as hive-partitioned Parquet in ``output``.
 

@@ -44,7 +44,7 @@ from pipelines.formats.prepared import PreparedRows, find_files, publish_prepare
 from pipelines.ingest.report import ImportReport
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.outputs.partitions import sort_by_time
-from pipelines.runners.progress import Progress
+from pipelines.runners.progress import OnProgress
 
 FILES = "clicks_hour_*.csv*"
 
@@ -78,7 +78,7 @@ SCHEMA = LogSchema.from_document(
 
 
 def prepare(
-    source: str, output: str, options: FormatOptions | None = None, progress: Progress | None = None
+    source: str, output: str, options: FormatOptions | None = None, progress: OnProgress | None = None
 ) -> ImportReport:
     """Prepare the files in ``source`` (or the one file) as an hourly table in ``output``; ``limit`` counts files."""
     options = options or FormatOptions()

@@ -36,7 +36,7 @@ from pipelines.formats.options import FormatOptions
 from pipelines.formats.prepared import PreparedRows, find_files, publish_prepared, read_log
 from pipelines.ingest.report import ImportReport
 from pipelines.log_schemas.schema import LogColumn, LogSchema
-from pipelines.runners.progress import Progress
+from pipelines.runners.progress import OnProgress
 from transforms.types import DType
 
 FILES = "ml1m_joined.tsv*"
@@ -67,7 +67,7 @@ SCHEMA = LogSchema(
 
 
 def prepare(
-    source: str, output: str, options: FormatOptions | None = None, progress: Progress | None = None
+    source: str, output: str, options: FormatOptions | None = None, progress: OnProgress | None = None
 ) -> ImportReport:
     """Prepare the file (or the folder with it) as an hourly table in ``output``; ``limit`` counts users."""
     options = options or FormatOptions()

@@ -26,7 +26,7 @@ from pipelines.formats.prepared import PreparedRows, RawLog, find_files, publish
 from pipelines.ingest.report import ImportReport
 from pipelines.log_schemas.schema import LogColumn, LogSchema, LogTime
 from pipelines.outputs.partitions import sort_by_time
-from pipelines.runners.progress import Progress
+from pipelines.runners.progress import OnProgress
 from transforms.errors import DataError
 from transforms.types import Dense, DType, Ragged, arrow_type
 
@@ -65,7 +65,7 @@ ITEM_SCHEMA = LogSchema(
 
 
 def prepare(
-    source: str, output: str, options: FormatOptions | None = None, progress: Progress | None = None
+    source: str, output: str, options: FormatOptions | None = None, progress: OnProgress | None = None
 ) -> ImportReport:
     """Prepare the folder (or one policy's file, with the items' file beside it) as a daily table; ``limit``: rows a file."""
     options = options or FormatOptions()

@@ -21,7 +21,7 @@ from pipelines.outputs.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.parsing.log import parse_whole_log
 from pipelines.parsing.rejects import check_share, count_reasons, rejects_document, side_files
 from pipelines.parsing.sources import LogSource, expand_files, identify
-from pipelines.runners.progress import Progress
+from pipelines.runners.progress import OnProgress
 from transforms.graphs.encoding import digest
 
 
@@ -61,7 +61,7 @@ def find_files(source: str, pattern: str, format_name: str) -> tuple[str, ...]:
 
 
 def read_log(paths: Sequence[str], schema: LogSchema, rejects: str, options: FormatOptions,
-             progress: Progress | None) -> RawLog:  # fmt: skip
+             progress: OnProgress | None) -> RawLog:  # fmt: skip
     """Every row of ``paths``; unreadable rows go to side files in ``rejects`` and, if too many, raise."""
     sources = [LogSource(os.path.basename(path), "", os.path.abspath(path)) for path in paths]
     tables: list[pa.Table] = []
@@ -90,7 +90,7 @@ def publish_prepared(
     output: str,
     options: FormatOptions,
     prepare_rows: Callable[[str], PreparedRows],
-    progress: Progress | None,
+    progress: OnProgress | None,
 ) -> ImportReport:
     """Write what ``prepare_rows(rejects folder)`` returns as the whole content of ``output``, all or nothing.
 
@@ -134,7 +134,7 @@ def _earlier_report(ledger: ImportLedger, import_id: str) -> ImportReport | None
     return None
 
 
-def _stage(prepared: PreparedRows, staging: Path, import_id: str, progress: Progress | None) -> list[StagedFile]:
+def _stage(prepared: PreparedRows, staging: Path, import_id: str, progress: OnProgress | None) -> list[StagedFile]:
     partitions = list(split_by_partition(prepared.table, "time", prepared.partition_by))
 
     def write(item: tuple[str, pa.Table]) -> StagedFile:
@@ -148,7 +148,7 @@ def _stage(prepared: PreparedRows, staging: Path, import_id: str, progress: Prog
         return list(_counted(pool.map(write, partitions), len(partitions), progress))
 
 
-def _counted(files: Iterator[StagedFile], total: int, progress: Progress | None) -> Iterator[StagedFile]:
+def _counted(files: Iterator[StagedFile], total: int, progress: OnProgress | None) -> Iterator[StagedFile]:
     for done, file in enumerate(files, start=1):
         if progress is not None:
             progress(done, total, "writing partitions")

@@ -1,1 +1,1 @@
-"""One fragment computed: what is asked, what comes back, the computation, and the step it is at."""
+"""Computing one fragment: the work, the computation, its result, and the step that is running."""

@@ -1,7 +1,7 @@
-"""A fragment's result as the line of JSON that travels from the process that computes it to the one that commits it.
+"""A fragment's result as a line of JSON.
 
-The child encodes the line, whatever passes it on leaves it as it is, and the committer decodes it. What is counted on the way
-travels beside it.
+The child that computes the fragment encodes the line, and the process that commits it decodes it. Processes between them pass
+it on unchanged, with its counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from transforms.errors import StorageError
 
 
 class ResultCounts(NamedTuple):
-    """What a runner's counters add up over results."""
+    """The numbers of a result that a runner's counters sum."""
 
     rows: int
     raw_bytes_read: int
@@ -32,22 +32,22 @@ class EncodedResult:
     counts: ResultCounts
 
     @classmethod
-    def of(cls, result: FragmentResult) -> EncodedResult:
-        """The result encoded."""
+    def encode(cls, result: FragmentResult) -> EncodedResult:
+        """Encode a result."""
         failed = sum(outcome.failure is not None for outcome in result.outcomes)
         counts = ResultCounts(result.rows, result.raw_bytes_read, len(result.outcomes) - failed, failed)
         return cls(json.dumps({"result": result.to_document()}, sort_keys=True).encode("utf-8"), counts)
 
 
 def encode_error(error: StorageError) -> bytes:
-    """The line that stands for a result where a memo file could not be written."""
+    """Encode the error of a memo file that could not be written, in place of a result."""
     return json.dumps({"error": error_document(error)}, sort_keys=True).encode("utf-8")
 
 
 def decode_line(line: bytes, where: str) -> FragmentResult:
-    """The result in a line that was found at ``where``.
+    """Decode the result in a line found at ``where``.
 
-    Raises the error that :func:`encode_error` wrote, and :class:`~transforms.errors.DataError` for a line that neither wrote.
+    Raises the error in a line of :func:`encode_error`, and :class:`~transforms.errors.DataError` for an invalid line.
     """
     document = read_object(line, where)
     if "error" in document:

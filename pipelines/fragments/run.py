@@ -1,7 +1,7 @@
-"""One fragment computed in this process: one read of its raw columns, one plan, one memo file.
+"""Compute one fragment in this process: one read of its raw columns, one plan, one memo file.
 
-A component that raises costs no other component anything. One that takes all memory or never ends takes this process with
-it, which is why workers call this in a child (:mod:`pipelines.isolation`); the board says where it is.
+A component that raises fails alone. One that exhausts memory or stalls affects the whole process; therefore workers call
+this in a child (:mod:`pipelines.isolation`), which writes its position to a progress cell.
 """
 
 from __future__ import annotations
@@ -14,8 +14,15 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from pipelines.fragments.board import Phase, StepBoard
-from pipelines.fragments.work import ComponentOutcome, FragmentResult, FragmentWork, PhaseSecs, WantedComponent, added
+from pipelines.fragments.progress_cell import Phase, ProgressCell
+from pipelines.fragments.work import (
+    ComponentOutcome,
+    FragmentResult,
+    FragmentWork,
+    PhaseSecs,
+    WantedComponent,
+    sum_phases,
+)
 from transforms.errors import DataError, HeadraceError, OtherRelease, StorageError, UnknownColumn
 from transforms.execution.operator_costs import OperatorWork, summed
 from transforms.execution.plan import ComponentFailure, Plan, compile_plan, one_line
@@ -29,15 +36,15 @@ from warehouse.queue.failures import Failure, FailureKind
 from warehouse.storage.storage import Storage
 from warehouse.tables.raw import read_raw
 
-#: Enough rows to meet nulls and the commonest lengths.
+#: Enough rows for nulls and the most frequent lengths.
 _WARMING_ROWS = 256
 _PLANS_KEPT = 16
-#: What a machine says that cannot read a file; another machine may, or this one later.
+#: Errors of this machine; another one may read the file, or this one later.
 _UNREADABLE = (StorageError, MissingFile)
 
 
 class PlanCache:
-    """Compiled plans by the set of components they compute; the least recently used ones are let go. Thread-safe."""
+    """Compiled plans by their components; the least recently used ones are dropped. Thread-safe."""
 
     def __init__(self, kept: int = _PLANS_KEPT) -> None:
         self._plans: OrderedDict[tuple[str, ...], Plan] = OrderedDict()
@@ -60,15 +67,15 @@ class PlanCache:
                 self._plans.popitem(last=False)
         return found
 
-    def warm(self, components: Sequence[WantedComponent], plan: Plan, raw: pa.Table, board: StepBoard) -> None:
-        """Run a plan on a few rows the first time it is used in this process, and drop what comes out.
+    def warm(self, components: Sequence[WantedComponent], plan: Plan, raw: pa.Table, cell: ProgressCell) -> None:
+        """Run a plan on a few rows before its first use in this process, and drop the result.
 
-        Kernels that this machine never compiled are compiled then, so that no component's measured seconds hold it.
+        This compiles kernels that are not cached on this machine, so that no component's measured time includes it.
         """
         key = tuple(sorted(component.column for component in components))
         with self._lock:
             if key not in self._warm:
-                plan.run(raw.slice(0, _WARMING_ROWS), board.step, checked=True)
+                plan.run(raw.slice(0, _WARMING_ROWS), cell.enter_step, checked=True)
                 self._warm.add(key)
 
 
@@ -83,23 +90,23 @@ class _Computed:
 
 
 def memoize_fragment(
-    storage: Storage, work: FragmentWork, plans: PlanCache, board: StepBoard | None = None
+    storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressCell | None = None
 ) -> FragmentResult:
     """Compute every component of ``work`` and write those that succeed to one file, whole or not at all.
 
-    The memo file is a function of the components and of the raw columns' bytes alone. A component fails by itself:
-    when its operators raise, when a raw column it reads cannot be read or has changed since it was registered, or when its
-    operators are not of this release. Raises :class:`~transforms.errors.StorageError` when the memo file cannot be written.
+    The memo file depends on the components and the raw columns' bytes only. A component fails alone if its operators
+    raise, if a raw column that it reads is unreadable or has changed since it was registered, or if its operators are of
+    another release. Raises :class:`~transforms.errors.StorageError` when the memo file cannot be written.
     """
-    board = board or StepBoard()
-    computed = _compute(storage, work, plans, board)
-    board.at(Phase.WRITING)
-    # A file with fewer columns has another name: a late worker whose component failed must not overwrite a whole one.
+    cell = cell or ProgressCell()
+    computed = _compute(storage, work, plans, cell)
+    cell.enter(Phase.WRITING)
+    # A file with fewer columns has another name: a late worker with a failed component must not overwrite a whole file.
     keys = [memo_key for memo_key, column, _ in work.components if column in computed.columns]
     file = memo_path_of(work.output, keys)
-    begun = time.perf_counter()
+    started = time.perf_counter()
     written = write_memo_file(storage, file, computed.columns) if keys else None
-    phases = replace(computed.phases, writing=time.perf_counter() - begun)
+    phases = replace(computed.phases, writing=time.perf_counter() - started)
     outcomes = tuple(_outcome(wanted, computed, written) for wanted in work.components)
     rows = work.fragment.rows
     files = () if written is None else (NewFile(written.path, written.checksum, rows, written.size_bytes),)
@@ -117,62 +124,62 @@ def _outcome(wanted: WantedComponent, computed: _Computed, written: MemoFile | N
                             computed.secs[column], written.path)  # fmt: skip
 
 
-def _compute(storage: Storage, work: FragmentWork, plans: PlanCache, board: StepBoard) -> _Computed:
-    """All components together; if the whole cannot be run, one by one, so that only those at fault are lost."""
-    board.alone(None)
+def _compute(storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressCell) -> _Computed:
+    """Compute all components together; if that fails, one by one, so that only the culprits fail."""
+    cell.select_component(None)
     try:
-        return _run(storage, work, plans, board)
-    except Exception as error:  # of any kind: what it was is the component's result, or comes again one by one
+        return _run(storage, work, plans, cell)
+    except Exception as error:  # of any kind: it is the component's failure, or occurs again one by one
         if len(work.components) == 1:
             return _Computed({}, {work.components[0].column: failure_of(error)}, {}, 0)
-    parts = [_compute_alone(storage, work, which, plans, board) for which in range(len(work.components))]
+    parts = [_compute_alone(storage, work, which, plans, cell) for which in range(len(work.components))]
     return _Computed(
         columns={column: array for part in parts for column, array in part.columns.items()},
         failures={column: failure for part in parts for column, failure in part.failures.items()},
         secs={column: secs for part in parts for column, secs in part.secs.items()},
         raw_bytes=sum(part.raw_bytes for part in parts),
         operators=summed(measured for part in parts for measured in part.operators),
-        phases=added(part.phases for part in parts),
+        phases=sum_phases(part.phases for part in parts),
     )
 
 
-def _compute_alone(storage: Storage, work: FragmentWork, which: int, plans: PlanCache, board: StepBoard) -> _Computed:
-    board.alone(which)
+def _compute_alone(storage: Storage, work: FragmentWork, which: int, plans: PlanCache, cell: ProgressCell) -> _Computed:
+    cell.select_component(which)
     wanted = work.components[which]
     try:
-        return _run(storage, work.only({wanted.column}), plans, board)
-    except Exception as error:  # of any kind: it is this component's result
+        return _run(storage, work.only({wanted.column}), plans, cell)
+    except Exception as error:  # of any kind: it is this component's failure
         return _Computed({}, {wanted.column: failure_of(error)}, {}, 0)
 
 
-def _run(storage: Storage, work: FragmentWork, plans: PlanCache, board: StepBoard) -> _Computed:
+def _run(storage: Storage, work: FragmentWork, plans: PlanCache, cell: ProgressCell) -> _Computed:
     components = work.components
-    board.at(Phase.COMPILING)
+    cell.enter(Phase.COMPILING)
     plan = plans.plan(components, ArtifactSource(storage.home))
     names = sorted({column.name for column in plan.columns})
-    board.at(Phase.READING)
-    begun = time.perf_counter()
+    cell.enter(Phase.READING)
+    started = time.perf_counter()
     try:
         raw = read_raw(storage, work.fragment, names, coded=names)
-    except _UNREADABLE as error:  # once for all: a store that does not answer is not asked again for each of them
+    except _UNREADABLE as error:  # once for all: no further request for each of them
         return _Computed({}, {one.column: failure_of(error) for one in components}, {}, 0)
     read = time.perf_counter()
-    plans.warm(components, plan, raw, board)
-    result = plan.run(raw, board.step, checked=True)
-    phases = PhaseSecs(read - begun, time.perf_counter() - read)
+    plans.warm(components, plan, raw, cell)
+    result = plan.run(raw, cell.enter_step, checked=True)
+    phases = PhaseSecs(read - started, time.perf_counter() - read)
     failures = {column: failure_of_component(failure) for column, failure in result.failures.items()}
     columns = {one.column: result.columns[one.column] for one in components if one.column not in failures}
     return _Computed(columns, failures, result.component_secs, raw.nbytes, result.operators, phases)
 
 
 def failure_of_component(failure: ComponentFailure) -> Failure:
-    """What a plan says of a component, as the queue keeps it."""
+    """A component's failure in a plan, in the form of the queue."""
     kind: FailureKind = "memory" if failure.is_out_of_memory else "raised"
     return Failure(kind, failure.error, failure.operator, failure.expression)
 
 
 def failure_of(error: Exception) -> Failure:
-    """What kept a component from being run at all: its data, or what it is."""
+    """The failure of a component that was not run, because of its data or its definition."""
     text = one_line(error)
     if isinstance(error, MemoryError):
         return Failure("memory", f"{type(error).__name__}: {text}")

@@ -1,4 +1,4 @@
-"""What a memoize job is asked and what it answers: values that travel as JSON, whatever carries them."""
+"""The work of a memoize job and its results, as values with a JSON form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warehouse.tables.table import Fragment
 
 
 class WantedComponent(NamedTuple):
-    """One memo to compute: its key, its column in the memo file (the component's fingerprint) and the component."""
+    """One memo to compute. ``column`` is its name in the memo file, the component's fingerprint."""
 
     memo_key: str
     column: str
@@ -24,18 +24,18 @@ class WantedComponent(NamedTuple):
 
 @dataclass(frozen=True)
 class FragmentWork:
-    """A fragment, the components wanted of it, and the memo file (relative to the home) that they go to."""
+    """A fragment, its components to compute, and the path of the memo file, relative to the home."""
 
     fragment: Fragment
     components: tuple[WantedComponent, ...]
     output: str
 
     def only(self, columns: Collection[str]) -> FragmentWork:
-        """The work on some of its components, in the same order."""
+        """The work on some of the components, in the same order."""
         return replace(self, components=tuple(one for one in self.components if one.column in columns))
 
     def to_json(self, listed: ComponentList | None = None) -> str:
-        """The work on one line. With ``listed`` it names its components' documents by their places there."""
+        """The work on one line. With ``listed``, it refers to its components' documents by position there."""
         named = [(key, column, component if listed is None else listed.place_of(component))
                  for key, column, component in self.components]  # fmt: skip
         document = {"fragment": self.fragment.to_document(), "components": named, "output": self.output}
@@ -43,16 +43,16 @@ class FragmentWork:
 
     @classmethod
     def from_json(cls, text: str, listed: Sequence[Mapping[str, Any]] = ()) -> FragmentWork:
-        """The inverse of :meth:`to_json`; ``listed``: the documents that it names by their places.
+        """The inverse of :meth:`to_json`; ``listed`` are the documents that it refers to by position.
 
-        A component itself is looked at when it is compiled. Raises :class:`~transforms.errors.DataError`.
+        A component is checked when it is compiled. Raises :class:`~transforms.errors.DataError`.
         """
         whole = parse_document(text, "work on a fragment").fields(("fragment", "components", "output"))
-        components = tuple(_wanted(one, listed) for one in whole.at("components").items())
+        components = tuple(_parse_component(one, listed) for one in whole.at("components").items())
         return cls(Fragment.from_document(whole.at("fragment")), components, whole.at("output").inside_path())
 
 
-def _wanted(part: Part, listed: Sequence[Mapping[str, Any]]) -> WantedComponent:
+def _parse_component(part: Part, listed: Sequence[Mapping[str, Any]]) -> WantedComponent:
     key, column, component = part.items(least=3, most=3)
     if isinstance(component.value, dict):
         document: Mapping[str, Any] = component.value
@@ -62,16 +62,14 @@ def _wanted(part: Part, listed: Sequence[Mapping[str, Any]]) -> WantedComponent:
 
 
 class ComponentList:
-    """The documents of a job's components, each once: most of its fragments have the same ones."""
+    """The documents of a job's components, each once, since most fragments have the same ones."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
-        self._known: dict[
-            int, tuple[Mapping[str, Any], int]
-        ] = {}  # by identity; held, so that no other comes to have it
+        self._known: dict[int, tuple[Mapping[str, Any], int]] = {}  # by identity; a reference keeps the identity unique
 
     def place_of(self, document: Mapping[str, Any]) -> int:
-        """The place of a document, at the end if it is new."""
+        """The position of a document; a new one is appended."""
         known = self._known.get(id(document))
         if known is None:
             place = self._places.setdefault(json.dumps(document, sort_keys=True), len(self._places))
@@ -85,10 +83,17 @@ class ComponentList:
 
 @dataclass(frozen=True, slots=True)
 class ComponentOutcome:
-    """One component's memo, or why there is none: ``failure`` is None exactly when the memo was written.
+    """One component's memo or its failure.
 
-    ``secs``: what the component would have taken by itself, from raw columns in memory to its Arrow column. ``path``:
-    of the memo file that holds it.
+    Attributes:
+        memo_key: The memo.
+        column: The component's fingerprint.
+        failure: None exactly when the memo was written.
+        checksum: The checksum of the column in the memo file.
+        rows: The rows of the column.
+        size_bytes: The size of the column in the memo file.
+        secs: The time of the component alone, from raw columns in memory to its Arrow column.
+        path: The memo file.
     """
 
     memo_key: str
@@ -127,7 +132,7 @@ _OUTCOME_FIELDS = tuple(one.name for one in fields(ComponentOutcome))
 
 @dataclass(frozen=True, slots=True)
 class PhaseSecs:
-    """Wall seconds that a fragment's raw columns took to be read and checked, its plan to run, and its memo file to be written."""
+    """Wall seconds of reading and checking the raw columns, running the plan, and writing the memo file."""
 
     reading: float = 0.0
     running: float = 0.0
@@ -136,11 +141,18 @@ class PhaseSecs:
 
 @dataclass(frozen=True, slots=True)
 class FragmentResult:
-    """What became of one :class:`FragmentWork`, known by its ``output``.
+    """The result of one :class:`FragmentWork`, identified by its ``output``.
 
-    ``files`` hold the memos that were written: one file at ``output`` when none failed, none when all did, several
-    where all components together would not have fitted in memory. ``raw_bytes_read``: the raw columns as they lay in
-    memory. ``operators``: what each operator took; ``phases``: where the time of the attempts went that gave a result.
+    Attributes:
+        fragment_id: The fragment.
+        output: The memo file of the work.
+        files: The written memo files: one at ``output`` if no component failed, none if all did, several if the
+            components were computed in parts.
+        rows: The events of the fragment.
+        raw_bytes_read: The size of the raw columns in memory.
+        outcomes: One for each component.
+        operators: The time of each operator.
+        phases: The time of the attempts with a result.
     """
 
     fragment_id: str
@@ -153,7 +165,7 @@ class FragmentResult:
     phases: PhaseSecs = field(default_factory=PhaseSecs)
 
     def file_of(self, outcome: ComponentOutcome) -> NewFile:
-        """The file that holds the memo of an outcome without failure."""
+        """The file with the memo of an outcome without failure."""
         return next(file for file in self.files if file.path == outcome.path)
 
     def to_document(self) -> dict[str, object]:
@@ -196,9 +208,10 @@ def _new_file(part: Part) -> NewFile:
                    part.at("size_bytes").integer())  # fmt: skip
 
 
-def merged(work: FragmentWork, parts: Sequence[FragmentResult], failures: Mapping[str, Failure]) -> FragmentResult:
-    """One result for ``work`` from those of its parts; ``failures``, by column, stand for what no part has, and over what
-    a part says of the same component."""
+def merge_results(
+    work: FragmentWork, parts: Sequence[FragmentResult], failures: Mapping[str, Failure]
+) -> FragmentResult:
+    """One result for ``work`` from those of its parts; ``failures``, by column, replace the outcomes of the parts."""
     found = {outcome.column: outcome for part in parts for outcome in part.outcomes}
     outcomes = tuple(
         ComponentOutcome(one.memo_key, one.column, failures[one.column])
@@ -214,12 +227,12 @@ def merged(work: FragmentWork, parts: Sequence[FragmentResult], failures: Mappin
         sum(part.raw_bytes_read for part in parts),
         outcomes,
         summed(measured for part in parts for measured in part.operators),
-        added(part.phases for part in parts),
+        sum_phases(part.phases for part in parts),
     )
 
 
-def added(phases: Iterable[PhaseSecs]) -> PhaseSecs:
-    """The sum of several."""
+def sum_phases(phases: Iterable[PhaseSecs]) -> PhaseSecs:
+    """The sum of several, phase by phase."""
     listed = list(phases)
     return PhaseSecs(sum(one.reading for one in listed), sum(one.running for one in listed),
                      sum(one.writing for one in listed))  # fmt: skip

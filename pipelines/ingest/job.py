@@ -35,9 +35,9 @@ from pipelines.parsing.rejects import SideFile, check_share, side_files
 from pipelines.parsing.row_order import check_file_times, first_rows_of
 from pipelines.parsing.sources import LogSource, expand_files, identify, new_sources
 from pipelines.parsing.typed_rows import ParsedBlock
-from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.elements import CreateStrings, Redistribute
 from pipelines.runners.error_documents import Document, error_document, error_from_document
-from pipelines.runners.progress import Progress, watched
+from pipelines.runners.progress import OnProgress, report_progress
 from pipelines.runners.remote import require_runnable
 from pipelines.runners.runner import RunnerOptions, run_pipeline
 from transforms.errors import HeadraceError, InputError
@@ -45,7 +45,7 @@ from transforms.graphs.encoding import digest
 
 NAMESPACE = "headrace.import_logs"
 #: The steps of the pipeline, by label. Runners key their state and their metrics by these.
-STEPS = ("Files", "Spread", "ParseLogs", "GroupByPartition", "WritePartitions")
+STEPS = ("Files", "Redistribute", "ParseLogs", "GroupByPartition", "WritePartitions")
 
 _RUN_BYTES = 256 << 20
 _LONGEST_LINE_LIMIT = 256 << 20
@@ -92,7 +92,7 @@ def utc_now() -> datetime:
 def import_logs(
     config: ImportConfig,
     runner: RunnerOptions | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     clock: Callable[[], datetime] = utc_now,
 ) -> ImportReport:
     """Import every file of ``config`` that the output does not hold yet.
@@ -150,14 +150,16 @@ class ImportJob:
     unique_by: tuple[str, ...] = ()
 
     def run(
-        self, sources: Sequence[LogSource], rejects: Sequence[str], runner: RunnerOptions, progress: Progress | None
+        self, sources: Sequence[LogSource], rejects: Sequence[str], runner: RunnerOptions, progress: OnProgress | None
     ) -> None:
         """Parse and stage everything; results and errors are left in the staging folder."""
         elements = [
             json.dumps({"index": index, "source": asdict(source), "side_file": side_file}, sort_keys=True)
             for index, (source, side_file) in enumerate(zip(sources, rejects, strict=True))
         ]
-        parsed = watched("reading logs", lambda: count_outcomes(self.staging, "source-"), len(sources), progress)
+        parsed = report_progress(
+            "reading logs", lambda: count_outcomes(self.staging, "source-"), len(sources), progress
+        )
         with parsed:
             run_pipeline(lambda pipeline: self.build(pipeline, elements), runner)
 
@@ -165,8 +167,8 @@ class ImportJob:
         """The pipeline's shape. Every element and every key is text (StrUtf8Coder: deterministic, no pickle)."""
         _ = (
             pipeline
-            | "Files" >> Texts(elements)
-            | "Spread" >> Spread()
+            | "Files" >> CreateStrings(elements)
+            | "Redistribute" >> Redistribute()
             | "ParseLogs" >> beam.ParDo(ParseLogs(self))
             | "GroupByPartition" >> beam.GroupByKey()
             | "WritePartitions" >> beam.ParDo(WritePartitions(self))

@@ -1,12 +1,12 @@
-"""Fragments computed in child processes, so that a component that explodes, stalls or crashes costs no other anything.
+"""Computing fragments in child processes with limits of memory and time.
 
     parent (any thread)                    server (one, clean)             child (one a thread)
-    memoizing.py  what to try, merging     server.py  imports once,        child.py  computes a fragment,
-    blame.py      who is at fault (pure)              forks children                 tries a sample
-    samples.py    the smallest sample                                      board.py  says which step it is in
+    memoizing.py  attempts and results     server.py  imports once,        child.py  computes a fragment,
+    bisection.py  the culprits (pure)                 forks children                 tries a sample
+    samples.py    the smallest sample
     shrink.py     delta debugging (pure)
-    processes.py  children at hand         watch.py   memory and time of a child
+    processes.py  the pool of children     watch.py   memory and time of a child
 
-Data never passes between them: a child reads the raw columns and writes the memo file itself. Whoever dies takes those
-below along, by the kernel's hand.
+A component that exhausts memory, stalls or crashes fails alone. A child reads the raw columns and writes the memo file
+itself. When a process ends, the kernel ends the processes that it started.
 """

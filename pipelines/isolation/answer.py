@@ -1,4 +1,4 @@
-"""What a child process answers: two lines, a JSON document for its parent and one that the parent passes on as it is."""
+"""The answer of a child process: two lines, a JSON document and an encoded result."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: How many lines an answer has.
+#: The number of lines of an answer.
 LINES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """``document``: what the child says. ``line``: an encoded result, without a newline; empty if none was asked for."""
+class Answer:
+    """``document`` is for the parent; ``line`` is an encoded result without a newline, empty if none was requested."""
 
     document: Mapping[str, Any] = field(default_factory=dict)
     line: bytes = b""
 
     def to_bytes(self) -> bytes:
-        """The two lines."""
+        """Encode the two lines."""
         return json.dumps(self.document).encode("utf-8") + b"\n" + self.line + b"\n"
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Answered:
+    def from_bytes(cls, content: bytes) -> Answer:
         """The inverse of :meth:`to_bytes`."""
         document, line, _ = content.split(b"\n")
         return cls(json.loads(document), line)

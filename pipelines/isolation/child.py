@@ -1,7 +1,7 @@
-"""A child process: answers one request after another, over a socket, until its parent hangs up.
+"""A child process: it answers requests over a socket until its parent closes the connection.
 
-A request is three lines of JSON: what to do, the work it is about, and the components that this names; an answer is two
-(:mod:`pipelines.isolation.answer`). The board says all the while which step of the plan the child is in.
+A request is three lines of JSON: the action, the work, and the list of components that the work refers to; an answer is
+two (:mod:`pipelines.isolation.answer`). The child writes its position to the progress cell.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any
 import pyarrow as pa
 from numba.core import event
 
-from pipelines.fragments.board import Phase, StepBoard
 from pipelines.fragments.encoded_result import EncodedResult
+from pipelines.fragments.progress_cell import Phase, ProgressCell
 from pipelines.fragments.run import PlanCache, failure_of_component, memoize_fragment
 from pipelines.fragments.work import FragmentWork
-from pipelines.isolation.answer import Answered
+from pipelines.isolation.answer import Answer
 from pipelines.isolation.shrink import rows_of
 from pipelines.runners.error_documents import error_document
 from transforms.errors import StorageError
@@ -39,29 +39,29 @@ from warehouse.tables.raw import read_raw
 
 _PR_SET_PDEATHSIG = 1
 _OUT_OF_MEMORY_SCORE = "900"
-#: Address space that is only written to in part: a stop for what one call asks for between two looks of the parent.
+#: Address space is only written to in part. This limit stops a giant request between two measurements of the parent.
 _BACKSTOP_SHARE, _BACKSTOP_BYTES = 2, 2**30
 
-#: How many of a defect's places are told.
-_PLACES = 3
+#: The number of stack frames in the text of a defect.
+_FRAMES = 3
 
 Document = Mapping[str, Any]
 
 
-def run_child(connection: socket.socket, board_fd: int, server_pid: int) -> None:
-    """Serve until the parent hangs up. For a process that was just forked and holds nothing else open."""
-    _die_with(server_pid)
+def run_child(connection: socket.socket, cell_fd: int, server_pid: int) -> None:
+    """Serve until the parent closes the connection. The process was just forked and has nothing else open."""
+    _end_with(server_pid)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with contextlib.suppress(OSError):  # a system without it, or one that does not let us
+    with contextlib.suppress(OSError):  # a system without it, or without permission
         Path("/proc/self/oom_score_adj").write_text(_OUT_OF_MEMORY_SCORE)
-    board = StepBoard.of(board_fd)
-    os.close(board_fd)
-    event.register("numba:compile", _Loading(board))
-    _Child(board).serve(connection)
+    cell = ProgressCell.open(cell_fd)
+    os.close(cell_fd)
+    event.register("numba:compile", _Loading(cell))
+    _Child(cell).serve(connection)
 
 
-def _die_with(server_pid: int) -> None:
-    """Let the kernel kill this process when the server ends, however that comes."""
+def _end_with(server_pid: int) -> None:
+    """Let the kernel kill this process when the server ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != server_pid:
@@ -69,127 +69,131 @@ def _die_with(server_pid: int) -> None:
 
 
 class _Loading(event.Listener):  # type: ignore[misc, unused-ignore]
-    """Marks on the board when numba makes machine code, or loads it: that is not the step's own time."""
+    """Writes to the cell when numba generates or loads machine code, which is not the step's own time."""
 
-    def __init__(self, board: StepBoard) -> None:
-        self._board = board
+    def __init__(self, cell: ProgressCell) -> None:
+        self._cell = cell
         self._within: list[tuple[Phase, int]] = []
 
     def on_start(self, event: object) -> None:
-        place = self._board.place
-        self._within.append((place.phase, place.step))
-        self._board.at(Phase.LOADING, place.step)
+        position = self._cell.position
+        self._within.append((position.phase, position.step))
+        self._cell.enter(Phase.LOADING, position.step)
 
     def on_end(self, event: object) -> None:
-        self._board.at(*self._within.pop())
+        self._cell.enter(*self._within.pop())
 
 
 class _Child:
-    """What the requests share: compiled plans, and the fragment that trials are made on."""
+    """The state that requests share: compiled plans, and the fragment of the trials."""
 
-    def __init__(self, board: StepBoard) -> None:
-        self._board = board
+    def __init__(self, cell: ProgressCell) -> None:
+        self._cell = cell
         self._plans = PlanCache()
-        self._second_runs = SecondRuns(self._waiting)
+        self._second_runs = SecondRuns(self._mark_loading)
         self._listed: tuple[str, Sequence[Document]] = ("[]", ())
         self._case: tuple[str, Plan, pa.Table] | None = None
-        self._actions: Mapping[str, Callable[[Document, str], Answered]] = {
+        self._actions: Mapping[str, Callable[[Document, str], Answer]] = {
             "memoize": self._memoize, "describe": self._describe, "try": self._try, "sample": self._sample,
         }  # fmt: skip
 
     def serve(self, connection: socket.socket) -> None:
-        """One answer for each request."""
+        """Answer each request."""
         with connection.makefile("rb") as requests:
             while header := requests.readline():
                 work, components = (requests.readline().decode("utf-8") for _ in range(2))
                 answer = self._answer(json.loads(header), work, components)
-                self._board.at(Phase.IDLE)
+                self._cell.enter(Phase.IDLE)
                 connection.sendall(answer.to_bytes())
 
     @contextlib.contextmanager
-    def _waiting(self) -> Iterator[None]:
-        """Marks on the board that another process computes: its start is not the step's own time."""
-        place = self._board.place
-        self._board.at(Phase.LOADING, place.step)
+    def _mark_loading(self) -> Iterator[None]:
+        """Writes to the cell that another process computes; its start is not the step's own time."""
+        position = self._cell.position
+        self._cell.enter(Phase.LOADING, position.step)
         try:
             yield
         finally:
-            self._board.at(place.phase, place.step)
+            self._cell.enter(position.phase, position.step)
 
-    def _answer(self, request: Document, text: str, components: str) -> Answered:
+    def _answer(self, request: Document, text: str, components: str) -> Answer:
         _limit_memory(request["memory_bytes"])
         try:
             if self._listed[0] != components:  # the same for all fragments of a job
                 self._listed = components, json.loads(components)
             return self._actions[request["do"]](request, text)
         except StorageError as error:
-            return Answered({"storage_error": error_document(error)})
+            return Answer({"storage_error": error_document(error)})
         except MemoryError as error:
-            return Answered({"out_of_memory": f"{type(error).__name__}: {error}"})
-        except Exception as error:  # a defect of ours, which this component or that may bring about
-            return Answered({"defect": {"error": _located(error), "traceback": traceback.format_exc()}})
+            return Answer({"out_of_memory": f"{type(error).__name__}: {error}"})
+        except Exception as error:  # a defect of Headrace, which some component may cause
+            return Answer({"defect": {"error": _describe_defect(error), "traceback": traceback.format_exc()}})
 
-    def _memoize(self, request: Document, text: str) -> Answered:
+    def _memoize(self, request: Document, text: str) -> Answer:
         storage = Storage(request["home"])
         token = SECOND_RUNS.set(self._second_runs)
         try:
-            result = memoize_fragment(storage, self._work(text), self._plans, self._board)
+            result = memoize_fragment(storage, self._work(text), self._plans, self._cell)
         finally:
             SECOND_RUNS.reset(token)
-            self._second_runs.close()  # what they have seen stays known
-        encoded = EncodedResult.of(result)
-        return Answered({"counts": encoded.counts}, encoded.line)
+            self._second_runs.close()  # their findings are kept
+        encoded = EncodedResult.encode(result)
+        return Answer({"counts": encoded.counts}, encoded.line)
 
     def _work(self, text: str) -> FragmentWork:
         return FragmentWork.from_json(text, self._listed[1])
 
-    def _describe(self, request: Document, text: str) -> Answered:
-        """The step at a place of the plan that ``memoize`` makes of the same work."""
+    def _describe(self, request: Document, text: str) -> Answer:
+        """Describe a step of the plan that ``memoize`` compiles for the same work."""
         work = self._work(text)
-        components = work.components if request["alone"] is None else work.components[request["alone"] :][:1]
-        self._board.at(Phase.COMPILING)
+        components = (
+            work.components
+            if request["single_component"] is None
+            else work.components[request["single_component"] :][:1]
+        )
+        self._cell.enter(Phase.COMPILING)
         step = self._plans.plan(components, ArtifactSource(request["home"])).describe(request["step"])
-        return Answered({"operator": step.operator, "expression": step.expression, "components": list(step.components)})
+        return Answer({"operator": step.operator, "expression": step.expression, "components": list(step.components)})
 
-    def _try(self, request: Document, text: str) -> Answered:
-        """Run the one component of the work on some events, and say how it fails, if it does. Nothing is written."""
+    def _try(self, request: Document, text: str) -> Answer:
+        """Run the one component of the work on some events; the answer has its failure, if any. Nothing is written."""
         plan, raw = self._fragment(request["home"], text)
         table = _take(raw, request["rows"])
-        for failure in plan.run(table, self._board.step, checked=True).failures.values():
+        for failure in plan.run(table, self._cell.enter_step, checked=True).failures.values():
             found = failure_of_component(failure)
-            return Answered({"failure": found.to_document(), "exceptions": list(failure.exceptions)})
-        return Answered({"failure": None})
+            return Answer({"failure": found.to_document(), "exceptions": list(failure.exceptions)})
+        return Answer({"failure": None})
 
     def _fragment(self, home: str, text: str) -> tuple[Plan, pa.Table]:
-        """The plan and raw columns, kept for the next trial."""
+        """The plan and the raw columns, cached for the next trial."""
         if self._case is None or self._case[0] != text:
             work = self._work(text)
-            self._board.at(Phase.COMPILING)
+            self._cell.enter(Phase.COMPILING)
             plan = self._plans.plan(work.components, ArtifactSource(home))
             names = sorted({column.name for column in plan.columns})
-            self._board.at(Phase.READING)
+            self._cell.enter(Phase.READING)
             self._case = text, plan, read_raw(Storage(home), work.fragment, names, coded=names)
         return self._case[1], self._case[2]
 
-    def _sample(self, request: Document, text: str) -> Answered:
-        """The events themselves, as stored: empty if they take too much room."""
+    def _sample(self, request: Document, text: str) -> Answer:
+        """The events in their stored types; empty if they are too large."""
         work = self._work(text)
         plan, _ = self._fragment(request["home"], text)
         names = sorted({column.name for column in plan.columns})
-        self._board.at(Phase.READING)
+        self._cell.enter(Phase.READING)
         events = _take(read_raw(Storage(request["home"]), work.fragment, names), request["rows"])
-        return Answered({"sample": encoded_sample(pa.table([_plain(column) for column in events.columns], names))})
+        return Answer({"sample": encoded_sample(pa.table([_plain(column) for column in events.columns], names))})
 
 
-def _located(error: Exception) -> str:
-    """An exception and its last places, the last first, on one line."""
-    frames = traceback.extract_tb(error.__traceback__)[: -_PLACES - 1 : -1]
-    places = (f"{'/'.join(Path(one.filename).parts[-2:])}:{one.lineno} in {one.name}" for one in frames)
+def _describe_defect(error: Exception) -> str:
+    """An exception and its last stack frames, the last first, on one line."""
+    frames = traceback.extract_tb(error.__traceback__)[: -_FRAMES - 1 : -1]
+    places = (f"{'/'.join(Path(one.filename).parts[-3:])}:{one.lineno} in {one.name}" for one in frames)
     return f"{type(error).__name__}: {one_line(error)}, at {', called at '.join(places)}"
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column that is stored as codes of a dictionary, without it: it may hold values of other events."""
+    """A dictionary-encoded column decoded: its dictionary may have values of other events."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
@@ -201,7 +205,7 @@ def _take(table: pa.Table, ranges: Sequence[Sequence[int]]) -> pa.Table:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """A backstop behind the parent's eyes. It counts what can be written to, which is more than what was."""
+    """Limit the address space, in addition to the parent's limit of used memory."""
     wanted = memory_bytes * _BACKSTOP_SHARE + _BACKSTOP_BYTES
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))

@@ -1,4 +1,4 @@
-"""How much memory and time a child process may take, and what this machine has to give."""
+"""The limits of a child process, and the memory of this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transforms.errors import InputError
 
-#: What a process needs that has Arrow and the kernels loaded and computes nothing large.
+#: The memory of a process with Arrow and the kernels loaded.
 LEAST_MEMORY_BYTES = 2**28
 #: The rest is for the parent, the system and its caches of files.
 _SHARE = 0.8
@@ -17,9 +17,11 @@ _SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class IsolationLimits:
-    """``memory_bytes``: what one child may hold at once, swapped out or not; 0 is its share of the machine it runs on.
+    """The limits of one child process.
 
-    ``stall_secs``: how long one step of a plan may take without ending.
+    Attributes:
+        memory_bytes: Its private memory, including swap; 0 means its share of the machine.
+        stall_secs: The time of one step of a plan.
     """
 
     memory_bytes: int = 0
@@ -27,19 +29,19 @@ class IsolationLimits:
 
     def __post_init__(self) -> None:
         if self.memory_bytes and self.memory_bytes < LEAST_MEMORY_BYTES:
-            raise InputError("a process cannot compute with so little memory", where="memory limit",
+            raise InputError("the memory limit must be large enough for a process", where="memory limit",
                              value=f"{self.memory_bytes / 1e6:g} MB",
                              allowed=f"{LEAST_MEMORY_BYTES / 1e6:.0f} MB or more, or 0 for a share of the machine")  # fmt: skip
         if not 0 < self.stall_secs < float("inf"):
             raise InputError(
-                "a step must be given some time",
+                "the stall limit must be positive and finite",
                 where="stall seconds",
                 value=self.stall_secs,
                 allowed="seconds, more than 0",
             )
 
     def on_this_machine(self, processes: int) -> IsolationLimits:
-        """The limits with 0 replaced by what ``processes`` children at once may each hold here."""
+        """The limits with 0 replaced by the share of one of ``processes`` concurrent children."""
         if self.memory_bytes:
             return self
         share = int(machine_memory_bytes() * _SHARE / max(processes, 1))
@@ -47,13 +49,13 @@ class IsolationLimits:
 
 
 def machine_memory_bytes(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """The memory of this machine, or of the container this process is in if that is less."""
+    """The memory of this machine, or of this process's container if that is less."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([physical, *_limits(cgroups, own)])
 
 
 def _limits(cgroups: Path, own: Path) -> Iterable[int]:
-    """Every limit on the way from the root of control groups to this process's own."""
+    """The limits of this process's control group and of all its parents."""
     folders = [cgroups, cgroups / "memory"]
     try:
         lines = own.read_text().splitlines()
@@ -71,6 +73,6 @@ def _limits(cgroups: Path, own: Path) -> Iterable[int]:
             try:
                 text = (folder / name).read_text().strip()
             except OSError:
-                continue  # not this version of control groups, or a level that has no limit of its own
+                continue  # another version of control groups, or a level without a limit
             if text.isdigit():
                 yield int(text)

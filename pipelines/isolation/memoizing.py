@@ -1,7 +1,7 @@
-"""One fragment memoized in child processes: nothing that a component does reaches its neighbours or this process.
+"""Memoize one fragment in child processes, so that a failing component affects no other.
 
-All components are computed together, as if there were no processes; only when a child dies are they tried apart, as
-:mod:`pipelines.isolation.blame` says, and only for a component that failed is a sample looked for.
+All components are computed together. Only if the child fails are they tried apart (:mod:`pipelines.isolation.bisection`),
+and only a failed component gets a search for its sample.
 """
 
 from __future__ import annotations
@@ -16,56 +16,53 @@ from functools import cached_property
 
 import numpy as np
 
-from pipelines.fragments.board import Phase, Place
 from pipelines.fragments.encoded_result import EncodedResult, ResultCounts, decode_line
-from pipelines.fragments.work import FragmentResult, FragmentWork, merged
-from pipelines.isolation.answer import Answered
-from pipelines.isolation.blame import Attempt, Death, after, begun
+from pipelines.fragments.progress_cell import Phase, Position
+from pipelines.fragments.work import FragmentResult, FragmentWork, merge_results
+from pipelines.isolation.answer import Answer
+from pipelines.isolation.bisection import Attempt, ProcessFailure, record_attempt, start_bisection
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.processes import ChildProcesses, Ended
-from pipelines.isolation.samples import SEARCH_SECS, Case, with_sample
+from pipelines.isolation.processes import ChildProcesses, ProcessEnd
+from pipelines.isolation.samples import SEARCH_SECS, Case, find_sample
 from pipelines.isolation.shrink import Rows
 from pipelines.runners.error_documents import error_from_document
 from warehouse.queue.failures import Failure
 
-#: What all searches for samples of one component may take in this process: over many fragments it is one defect.
+#: The time limit of all searches for samples of one component in this process: one defect fails in many fragments.
 _SECS_OF_COMPONENT = 600.0
-#: After so long no search is begun for another component of a fragment: what is whole there waits to be committed.
+#: After this time no search starts for another component of a fragment, whose finished memos wait for their commit.
 _SECS_OF_FRAGMENT = 120.0
 _DESCRIBING_TRIES = 3
 
 _LOG = logging.getLogger(__name__)
 
 
-class Notorious:
-    """What this process learned of components that failed before: whom to try apart, and how long was spent on whom.
-
-    By fingerprint. Thread-safe.
-    """
+class KnownCulprits:
+    """Culprits of earlier fragments, which are tried apart, and the time of their searches. By fingerprint. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._guilty: set[str] = set()
+        self._columns: set[str] = set()
         self._secs: defaultdict[str, float] = defaultdict(float)
 
     @property
-    def guilty(self) -> frozenset[str]:
-        """Components that took a process with them."""
+    def columns(self) -> frozenset[str]:
+        """The components that made a process fail."""
         with self._lock:
-            return frozenset(self._guilty)
+            return frozenset(self._columns)
 
-    def note(self, columns: Iterable[str]) -> None:
-        """These took a process with them."""
+    def add(self, columns: Iterable[str]) -> None:
+        """Add components that made a process fail."""
         with self._lock:
-            self._guilty.update(columns)
+            self._columns.update(columns)
 
-    def secs_left(self, column: str) -> float:
-        """What may still be spent on samples of a component."""
+    def search_secs_left(self, column: str) -> float:
+        """The time left for searches of a component's samples."""
         with self._lock:
             return _SECS_OF_COMPONENT - self._secs[column]
 
-    def spent(self, column: str, secs: float) -> None:
-        """So much was spent on a sample of a component."""
+    def add_search_secs(self, column: str, secs: float) -> None:
+        """Count the time of a search."""
         with self._lock:
             self._secs[column] += secs
 
@@ -75,148 +72,162 @@ def memoize_isolated(
     home: str,
     processes: ChildProcesses,
     limits: IsolationLimits,
-    notorious: Notorious,
+    known_culprits: KnownCulprits,
     components: str = "[]",
 ) -> EncodedResult:
-    """What :func:`~pipelines.fragments.run.memoize_fragment` gives for the work in ``text``, computed in children.
+    """Run :func:`~pipelines.fragments.run.memoize_fragment` in children, for the work in ``text``.
 
-    ``components``: the list of documents, JSON on one line, that the work names by their places.
+    A component that exceeds ``limits``, or whose process ends, fails alone, like one that raises. Failures of steps have a
+    sample. ``components`` is the JSON list of documents that the work refers to by position.
 
-    A component that passes ``limits``, or whose process ends, fails by itself, as one that raises does; failures of steps
-    of a plan carry a sample. Raises :class:`~transforms.errors.StorageError` as that does.
+    Raises:
+        StorageError: The memo file cannot be written.
     """
     run = _Run(text, home, processes, limits, components)
-    if not notorious.guilty and (result := run.at_once()) is not None:
+    if not known_culprits.columns and (result := run.run_all()) is not None:
         return result
-    course = begun([wanted.column for wanted in run.work.components], notorious.guilty)
-    while (attempt := course.attempt) is not None:
-        done, death, was_new = run.attempted(attempt)
-        course = after(course, done, death, fresh=was_new)
-    notorious.note(course.guilty)
-    if run.ends and not course.guilty:  # no failure will ever tell of it
-        _LOG.warning("%s was computed in parts or again, through no fault of a component: %s",
+    plan = start_bisection([wanted.column for wanted in run.work.components], known_culprits.columns)
+    while (attempt := plan.next_attempt) is not None:
+        done, failure, was_new = run.run_attempt(attempt)
+        plan = record_attempt(plan, done, failure, fresh=was_new)
+    known_culprits.add(plan.culprits)
+    if run.ends and not plan.culprits:  # no failure is recorded
+        _LOG.warning("%s was computed in parts or again, but no component is a culprit: %s",
                      run.work.fragment.path, "; ".join(dict.fromkeys(run.ends)))  # fmt: skip
-    return EncodedResult.of(run.result(course.guilty, notorious))
+    return EncodedResult.encode(run.result(plan.culprits, known_culprits))
 
 
 class _Run:
-    """The attempts at one fragment: what they gave, and how components died that have no result yet."""
+    """The attempts at one fragment: their results, and the failures of components without a result."""
 
     def __init__(
         self, text: str, home: str, processes: ChildProcesses, limits: IsolationLimits, components: str
     ) -> None:
         self._text, self._home, self._processes, self._limits = text, home, processes, limits
         self._components = components
-        self._first: tuple[Answered | Ended, bool] | None = None
+        self._first: tuple[Answer | ProcessEnd, bool] | None = None
         self._parts: list[FragmentResult] = []
-        self._deaths: dict[str, Failure] = {}
-        #: How attempts ended that gave no result, or not all of one.
+        self._failures: dict[str, Failure] = {}
+        #: How attempts without a whole result ended.
         self.ends: list[str] = []
 
     @cached_property
     def work(self) -> FragmentWork:
-        """What is asked; most often nobody here needs to know."""
+        """The work, decoded only if it is needed."""
         return FragmentWork.from_json(self._text, json.loads(self._components))
 
-    def at_once(self) -> EncodedResult | None:
-        """The result as the child wrote it if no component failed, else None; the course's first attempt then has the answer."""
-        self._first = self._asked(self._text, fresh=False)
+    def run_all(self) -> EncodedResult | None:
+        """The child's encoded result if no component failed, else None; the plan's first attempt then has the answer."""
+        self._first = self._ask(self._text, fresh=False)
         answer, _ = self._first
-        if isinstance(answer, Ended) or not answer.line:
+        if isinstance(answer, ProcessEnd) or not answer.line:
             return None
         counts = ResultCounts(*answer.document["counts"])
         return None if counts.components_failed else EncodedResult(answer.line, counts)
 
-    def _asked(self, text: str, *, fresh: bool) -> tuple[Answered | Ended, bool]:
-        """What a child says to ``text``, and whether it was new."""
+    def _ask(self, text: str, *, fresh: bool) -> tuple[Answer | ProcessEnd, bool]:
+        """The answer of a child, and whether the child was new."""
         with self._processes.child(self._limits, fresh=fresh) as child:
             was_new = child.is_new
             request = {"do": "memoize", "home": self._home}
             return child.ask(request, text, self._limits, self._components), was_new
 
-    def attempted(self, attempt: Attempt) -> tuple[frozenset[str], Death | None, bool]:
-        """Who has a result, how the others died, and whether the child was new."""
+    def run_attempt(self, attempt: Attempt) -> tuple[frozenset[str], ProcessFailure | None, bool]:
+        """The components with a result, the failure of the others, and whether the child was new."""
         whole = len(attempt.components) == len(self.work.components)
         text = self._text if whole else self.work.only(attempt.components).to_json()
-        answer, was_new = self._first or self._asked(text, fresh=attempt.fresh)
+        answer, was_new = self._first or self._ask(text, fresh=attempt.fresh)
         self._first = None
-        if isinstance(answer, Ended):
-            return frozenset(), self._death(attempt, text, answer), was_new
+        if isinstance(answer, ProcessEnd):
+            return frozenset(), self._record_end(attempt, text, answer), was_new
         document = answer.document
         if "storage_error" in document:
             raise error_from_document(document["storage_error"])
         if "defect" in document:
             _LOG.error("a defect of Headrace, please report it:\n%s", document["defect"]["traceback"])
             failure = Failure("defect", document["defect"]["error"])
-            self._deaths.update(dict.fromkeys(attempt.components, failure))
-            return frozenset(), Death("defect"), was_new
+            self._failures.update(dict.fromkeys(attempt.components, failure))
+            return frozenset(), ProcessFailure("defect"), was_new
         if "out_of_memory" in document:
             self.ends.append(document["out_of_memory"])
-            self._deaths.update(dict.fromkeys(attempt.components, Failure("memory", document["out_of_memory"])))
-            return frozenset(), Death("memory"), was_new
+            self._failures.update(dict.fromkeys(attempt.components, Failure("memory", document["out_of_memory"])))
+            return frozenset(), ProcessFailure("memory"), was_new
         part = decode_line(answer.line, "answer of a child process")
         self._parts.append(part)
         exhausted = {one.column: one.failure for one in part.outcomes if one.failure and one.failure.kind == "memory"}
-        self._deaths.update(exhausted)
+        self._failures.update(exhausted)
         self.ends += dict.fromkeys(failure.error for failure in exhausted.values())
-        death = Death("memory", frozenset(exhausted)) if exhausted else None
-        return frozenset(attempt.components) - exhausted.keys(), death, was_new
+        failed = ProcessFailure("memory", frozenset(exhausted)) if exhausted else None
+        return frozenset(attempt.components) - exhausted.keys(), failed, was_new
 
-    def _death(self, attempt: Attempt, text: str, ended: Ended) -> Death:
-        how = _what_happened(ended, self._limits)
+    def _record_end(self, attempt: Attempt, text: str, ended: ProcessEnd) -> ProcessFailure:
+        how = _describe_end(ended, self._limits)
         self.ends.append(how)
-        operator, expression, suspects = self._step(attempt, text, ended.place)
+        operator, expression, candidates = self._step(attempt, text, ended.position)
         failure = Failure(ended.kind, how, operator, expression)
-        self._deaths.update(dict.fromkeys(suspects or attempt.components, failure))
-        return Death(ended.kind, suspects)
+        self._failures.update(dict.fromkeys(candidates or attempt.components, failure))
+        return ProcessFailure(ended.kind, candidates)
 
-    def _step(self, attempt: Attempt, text: str, place: Place) -> tuple[str, str, frozenset[str]]:
-        """The operator and expression of a place and the components that need it, as far as that can be found out."""
-        if place.phase not in (Phase.RUNNING, Phase.LOADING):
-            return "", "", frozenset() if place.alone is None else frozenset({attempt.components[place.alone]})
-        request = {"do": "describe", "home": self._home, "step": place.step, "alone": place.alone}
+    def _step(self, attempt: Attempt, text: str, position: Position) -> tuple[str, str, frozenset[str]]:
+        """The operator and expression of a step and the components that need it; empty if unknown."""
+        if position.phase not in (Phase.RUNNING, Phase.LOADING):
+            return (
+                "",
+                "",
+                frozenset()
+                if position.single_component is None
+                else frozenset({attempt.components[position.single_component]}),
+            )
+        request = {
+            "do": "describe",
+            "home": self._home,
+            "step": position.step,
+            "single_component": position.single_component,
+        }
         for _ in range(_DESCRIBING_TRIES):
             with self._processes.child(self._limits) as child:
                 answer = child.ask(request, text, self._limits, self._components)
-            if isinstance(answer, Answered) and "operator" in answer.document:
+            if isinstance(answer, Answer) and "operator" in answer.document:
                 step = answer.document
                 return step["operator"], step["expression"], frozenset(step["components"])
         return "", "", frozenset()
 
-    def result(self, guilty: Iterable[str], notorious: Notorious) -> FragmentResult:
-        """Everything put together, each failure with its sample."""
-        result = merged(self.work, self._parts, {column: self._deaths[column] for column in guilty})
+    def result(self, culprits: Iterable[str], known_culprits: KnownCulprits) -> FragmentResult:
+        """The merged result, each failure with its sample."""
+        result = merge_results(self.work, self._parts, {column: self._failures[column] for column in culprits})
         failures: dict[str, Failure] = {}
         likely: list[Rows] = []
-        begun_at = time.monotonic()
+        started_at = time.monotonic()
         for outcome in result.outcomes:
-            if time.monotonic() - begun_at >= _SECS_OF_FRAGMENT:
+            if time.monotonic() - started_at >= _SECS_OF_FRAGMENT:
                 break
             if outcome.failure is not None and outcome.failure.operator:
-                found = self._with_sample(outcome.column, outcome.failure, notorious, likely)
+                found = self._find_sample(outcome.column, outcome.failure, known_culprits, likely)
                 failures[outcome.column] = found
                 if found.events:
                     likely.append(np.array(found.events, np.int64))
-        return merged(self.work, self._parts, {**{column: self._deaths[column] for column in guilty}, **failures})
+        return merge_results(
+            self.work, self._parts, {**{column: self._failures[column] for column in culprits}, **failures}
+        )
 
-    def _with_sample(self, column: str, failure: Failure, notorious: Notorious, likely: list[Rows]) -> Failure:
-        secs = min(SEARCH_SECS, notorious.secs_left(column))
+    def _find_sample(self, column: str, failure: Failure, known_culprits: KnownCulprits, likely: list[Rows]) -> Failure:
+        secs = min(SEARCH_SECS, known_culprits.search_secs_left(column))
         if secs <= 0:
             return failure
         case = Case(self._home, self.work.only({column}).to_json(), self.work.fragment.rows, failure)
-        begun_at = time.monotonic()
-        found = with_sample(case, self._processes, self._limits, secs, likely)
-        notorious.spent(column, time.monotonic() - begun_at)
+        started_at = time.monotonic()
+        found = find_sample(case, self._processes, self._limits, secs, likely)
+        known_culprits.add_search_secs(column, time.monotonic() - started_at)
         return found
 
 
-def _what_happened(ended: Ended, limits: IsolationLimits) -> str:
+def _describe_end(ended: ProcessEnd, limits: IsolationLimits) -> str:
     doing = {Phase.READING: "reading its columns ", Phase.COMPILING: "compiling it ", Phase.WRITING: "writing it "}
-    during = doing.get(ended.place.phase, "")
+    during = doing.get(ended.position.phase, "")
     match ended.kind:
         case "memory":
             return f"{during}needed more than {limits.memory_bytes / 1e9:.1f} GB"
         case "stalled":
             return f"{during}took more than {limits.stall_secs:g} s"
         case "lost" | "defect":
-            return f"while {during.rstrip()}, {ended.how}" if during else ended.how
+            return f"while {during.rstrip()}, {ended.description}" if during else ended.description

@@ -1,4 +1,4 @@
-"""Children at hand: started from a server, asked, watched, killed when they pass a limit, kept for the next fragment."""
+"""The pool of child processes: started by a server, killed when they exceed a limit, else kept for the next fragment."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pipelines.errors import ChildrenLost
-from pipelines.fragments.board import Place, StepBoard, new_board_file
-from pipelines.isolation.answer import LINES, Answered
-from pipelines.isolation.blame import DeathKind
+from pipelines.fragments.progress_cell import Position, ProgressCell, new_cell_file
+from pipelines.isolation.answer import LINES, Answer
+from pipelines.isolation.bisection import ProcessFailureKind
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.server import ANSWER, END, FORK, REQUEST, UNKNOWN_STATUS
 from pipelines.isolation.watch import StallClock, memory_of
 
-#: How often a child is looked at; more often once it holds half of what it may.
+#: The period of measurements of a child; the shorter one above half of its memory limit.
 _LOOK_SECS, _LOOK_SECS_LARGE = 0.05, 0.01
-#: A child that holds more than this share of its limit when it has nothing to do is let go.
+#: An idle child with more than this share of its memory limit is ended.
 _KEPT_SHARE = 0.75
-#: How long a child is kept without being weighed.
+#: The period of measurements of an idle child.
 _WEIGH_SECS = 0.5
 _SERVER_SECS = 120.0
 _SERVER_TRIES = 3
@@ -41,16 +41,22 @@ _START = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A child that gave no answer: why, and where it was. ``status``: its exit code, negative for a signal, if it is known."""
+class ProcessEnd:
+    """A child that ended without an answer.
 
-    kind: DeathKind
-    place: Place
+    Attributes:
+        kind: Why.
+        position: The last step.
+        status: The exit code, negative for a signal; ``UNKNOWN_STATUS`` if it is unknown.
+    """
+
+    kind: ProcessFailureKind
+    position: Position
     status: int = UNKNOWN_STATUS
 
     @property
-    def how(self) -> str:
-        """How a process ended that no limit was in the way of."""
+    def description(self) -> str:
+        """How the process ended, in words."""
         if self.status == UNKNOWN_STATUS:
             return "its process ended"
         if self.status >= 0:
@@ -59,19 +65,18 @@ class Ended:
         return f"its process was ended by {name}"
 
 
-class GivenUp(Exception):
-    """This process was told to end, and starts no child any more."""
+class ShuttingDown(Exception):
+    """The pool is shut down and starts no child."""
 
 
 class _ServerGone(Exception):
-    """The server does not answer; there may be another."""
+    """The server does not answer. Another one may be started."""
 
 
 def _socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Ours, and one for another process, which waits as long as it must.
+    """Two connected sockets; the one for another process blocks without a timeout.
 
-    Beam's clients of Google set a timeout for every new socket of this process; the other process would know nothing of it,
-    and take "nothing yet" for the end.
+    Beam's clients of Google set a default timeout for new sockets. The other process would take a timeout for the end.
     """
     ours, theirs = socket.socketpair()
     theirs.setblocking(True)
@@ -79,14 +84,14 @@ def _socket_pair() -> tuple[socket.socket, socket.socket]:
 
 
 class _Server:
-    """The server of children as its parent sees it. Thread-safe."""
+    """The server of children, seen from its parent. Thread-safe."""
 
     def __init__(self) -> None:
         ours, theirs = _socket_pair()
         paths = json.dumps([os.path.abspath(path) for path in sys.path])
         command = [sys.executable, "-c", _START, paths, str(theirs.fileno()), str(os.getpid())]
         try:
-            # A session of its own: a key pressed at the terminal is for the parent to deal with.
+            # A session of its own: Ctrl-C in the terminal is handled by the parent.
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()],
                                              start_new_session=True)  # fmt: skip
         except OSError:
@@ -100,22 +105,22 @@ class _Server:
 
     @property
     def pid(self) -> int:
-        """Its process's number."""
+        """The process id of the server."""
         return self._process.pid
 
-    def fork(self, connection: socket.socket, board_fd: int) -> int:
-        """The number of a new child that has ``connection``. Raises :class:`OSError` if the system has no more processes."""
-        pid = self._ask(REQUEST.pack(FORK, 0), [connection.fileno(), board_fd])
+    def fork(self, connection: socket.socket, cell_fd: int) -> int:
+        """Start a child with ``connection``; its process id. Raises :class:`OSError` if the system refuses."""
+        pid = self._ask(REQUEST.pack(FORK, 0), [connection.fileno(), cell_fd])
         if pid < 0:
             raise OSError(-pid, os.strerror(-pid))
         return pid
 
     def end(self, pid: int) -> int:
-        """Kill a child if it lives still; its exit code."""
+        """Kill a child if it still runs; its exit code."""
         try:
             return self._ask(REQUEST.pack(END, pid), [])
         except _ServerGone:
-            return UNKNOWN_STATUS  # it went with its server
+            return UNKNOWN_STATUS  # it ended with its server
 
     def _ask(self, message: bytes, fds: list[int]) -> int:
         with self._lock:
@@ -128,14 +133,14 @@ class _Server:
                         raise _ServerGone
                     answer += part
             except (OSError, _ServerGone) as error:
-                # Its answer may come yet, and would be taken for that to the next question.
+                # A late answer would be taken for that to the next request.
                 self._control.close()
                 raise _ServerGone from error
         (number,) = ANSWER.unpack(answer)
         return int(number)
 
     def close(self) -> None:
-        """Hang up: the server ends, and so do all its children."""
+        """Close the connection, which ends the server and all its children."""
         self._control.close()
         try:
             self._process.wait(timeout=5)
@@ -149,16 +154,16 @@ class Child:
 
     def __init__(self, server: _Server) -> None:
         ours, theirs = _socket_pair()
-        board_fd = new_board_file()
+        cell_fd = new_cell_file()
         try:
             with theirs:
-                self.pid = server.fork(theirs, board_fd)
-            self._board = StepBoard.of(board_fd)
+                self.pid = server.fork(theirs, cell_fd)
+            self._cell = ProgressCell.open(cell_fd)
         except BaseException:
             ours.close()
             raise
         finally:
-            os.close(board_fd)
+            os.close(cell_fd)
         self._server, self._connection = server, ours
         self._poll = select.poll()
         self._poll.register(ours, select.POLLIN)
@@ -168,23 +173,28 @@ class Child:
 
     def ask(
         self, request: Mapping[str, object], work: str, limits: IsolationLimits, components: str = "[]"
-    ) -> Answered | Ended:
-        """What the child answers, or how it ended; then it is gone. ``limits`` are of this machine; ``components``: the
-        list of documents that ``work`` names by their places.
+    ) -> Answer | ProcessEnd:
+        """The child's answer, or how it ended.
+
+        Args:
+            request: The action and its arguments.
+            work: The work on a fragment, as JSON.
+            limits: The limits, resolved for this machine.
+            components: The JSON list of documents that ``work`` refers to by position.
         """
         self.is_new = False
         header = json.dumps({**request, "memory_bytes": limits.memory_bytes})
         self._connection.settimeout(limits.stall_secs)
         try:
             self._connection.sendall(f"{header}\n{work}\n{components}\n".encode())
-            return self._watched(limits)
+            return self._await_answer(limits)
         except TimeoutError:
             return self._end("stalled")
         except OSError:
             return self._end("lost")
 
-    def _watched(self, limits: IsolationLimits) -> Answered | Ended:
-        stall = StallClock(self._board, limits.stall_secs, time.monotonic())
+    def _await_answer(self, limits: IsolationLimits) -> Answer | ProcessEnd:
+        stall = StallClock(self._cell, limits.stall_secs, time.monotonic())
         answer, lines = bytearray(), 0
         look_secs, looked = _LOOK_SECS, time.monotonic()
         while True:
@@ -195,7 +205,7 @@ class Child:
                 answer += part
                 lines += part.count(b"\n")
                 if lines == LINES:
-                    return Answered.from_bytes(bytes(answer))
+                    return Answer.from_bytes(bytes(answer))
             now = time.monotonic()
             if now - looked < look_secs:
                 continue
@@ -208,7 +218,7 @@ class Child:
             look_secs = _LOOK_SECS_LARGE if 2 * held > limits.memory_bytes else _LOOK_SECS
 
     def has_grown_beyond(self, memory_bytes: float) -> bool:
-        """Whether it holds more than that; looked at now and then."""
+        """Whether it holds more memory than that; measured from time to time."""
         now = time.monotonic()
         if now - self._weighed_at < _WEIGH_SECS:
             return False
@@ -217,24 +227,24 @@ class Child:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it ended while nobody asked it anything."""
+        """Whether it ended while it was idle."""
         return bool(self._poll.poll(0))
 
-    def _end(self, kind: DeathKind) -> Ended:
-        place = self._board.place
-        return Ended(kind, place, self.close())
+    def _end(self, kind: ProcessFailureKind) -> ProcessEnd:
+        position = self._cell.position
+        return ProcessEnd(kind, position, self.close())
 
     def close(self) -> int:
-        """Kill it if it lives still; its exit code. To be called once."""
+        """Kill it if it still runs; its exit code. To be called once."""
         self.is_ended = True
         status = self._server.end(self.pid)
         self._connection.close()
-        self._board.close()
+        self._cell.close()
         return status
 
 
 class ChildProcesses:
-    """The children of this process, started as they are needed; at most ``most`` work at a time. Thread-safe."""
+    """The children of this process, started on demand; at most ``most`` work at a time. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._places = threading.BoundedSemaphore(most)
@@ -242,50 +252,50 @@ class ChildProcesses:
         self._idle: list[Child] = []
         self._working, self._most_working = 0, 0
         self._server: _Server | None = None
-        self._given_up = False
+        self._shutting_down = False
         self.owner = os.getpid()
         self.started = 0
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The numbers of the server and of the children that wait for work."""
+        """The process ids of the server and of the idle children."""
         with self._lock:
             servers = [] if self._server is None else [self._server.pid]
             return (*servers, *(child.pid for child in self._idle))
 
     def prepare(self) -> None:
-        """Start the server now, if none is there: what it imports takes a while, which the caller need not wait for.
+        """Start the server if there is none: its imports then run while the caller does other work.
 
-        Raises :class:`ChildrenLost` when the system lets no process start.
+        Raises :class:`ChildrenLost` when the system refuses to start a process.
         """
-        self._prepared()
+        self._start_server()
 
-    def give_up(self) -> None:
-        """End every child, at work or not, and start none any more: this process was told to end.
+    def shut_down(self) -> None:
+        """End every child, and start no more: this process ends.
 
-        Whoever has work in one, or asks for one, gets :class:`GivenUp`.
+        Threads that use or request a child get :class:`ShuttingDown`.
         """
-        self._given_up = True
+        self._shutting_down = True
         self.close()
 
-    def _prepared(self) -> _Server:
+    def _start_server(self) -> _Server:
         with self._lock:
-            if self._given_up:
-                raise GivenUp
+            if self._shutting_down:
+                raise ShuttingDown
             try:
                 self._server = self._server or _Server()
             except OSError as error:
-                raise _refused(error) from error
+                raise _refusal(error) from error
             return self._server
 
     @contextmanager
     def child(self, limits: IsolationLimits, *, fresh: bool = False) -> Iterator[Child]:
-        """A child for the time of the block, ``fresh`` one that did nothing before; kept afterwards if it is well.
+        """A child for the time of the block, a new one if ``fresh``; kept afterwards if it still runs.
 
-        Raises :class:`ChildrenLost` when the system lets no process start.
+        Raises :class:`ChildrenLost` when the system refuses to start a process.
         """
-        with self._places, self._counted():
-            child = self._taken(fresh)
+        with self._places, self._count_working():
+            child = self._take(fresh)
             try:
                 yield child
             except BaseException:
@@ -296,7 +306,7 @@ class ChildProcesses:
                 self._keep(child, limits)
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _count_working(self) -> Iterator[None]:
         with self._lock:
             self._working += 1
             self._most_working = max(self._most_working, self._working)
@@ -306,25 +316,25 @@ class ChildProcesses:
             with self._lock:
                 self._working -= 1
 
-    def _taken(self, fresh: bool) -> Child:
+    def _take(self, fresh: bool) -> Child:
         while not fresh and (idle := self._take_idle()) is not None:
             if not idle.is_gone:
                 return idle
             idle.close()
         for _ in range(_SERVER_TRIES):
-            server = self._prepared()
+            server = self._start_server()
             try:
                 child = Child(server)
             except _ServerGone:
                 self._drop(server)
                 continue
             except OSError as error:
-                raise _refused(error) from error
+                raise _refusal(error) from error
             with self._lock:
                 self.started += 1
             return child
-        raise ChildrenLost("the processes that compute fragments cannot be started", value=f"{_SERVER_TRIES} tries",
-                           next_step="see what Python printed before this")  # fmt: skip
+        raise ChildrenLost("child processes cannot be started", value=f"{_SERVER_TRIES} tries",
+                           next_step="see the output of Python above")  # fmt: skip
 
     def _take_idle(self) -> Child | None:
         with self._lock:
@@ -336,7 +346,7 @@ class ChildProcesses:
             return
         with self._lock:
             self._idle.append(child)
-            # Fresh ones are asked for again and again; no more are kept than ever worked at once, the latest of them.
+            # New ones are requested repeatedly; only as many are kept as ever worked at once, the latest of them.
             surplus = self._idle[: max(0, len(self._idle) - self._most_working)]
             del self._idle[: len(surplus)]
         for one in surplus:
@@ -345,7 +355,7 @@ class ChildProcesses:
     def _drop(self, server: _Server) -> None:
         with self._lock:
             if self._server is not server:
-                return  # another thread was faster
+                return  # another thread dropped it
             self._server = None
             idle, self._idle = self._idle, []
         for child in idle:
@@ -360,8 +370,8 @@ class ChildProcesses:
             self._drop(server)
 
 
-def _refused(error: OSError) -> ChildrenLost:
-    return ChildrenLost("the system lets no process start that would compute fragments", value=str(error),
+def _refusal(error: OSError) -> ChildrenLost:
+    return ChildrenLost("the system refuses to start a child process", value=str(error),
                         next_step="raise the limit of processes or of open files")  # fmt: skip
 
 
@@ -370,10 +380,10 @@ _ours: ChildProcesses | None = None
 
 
 def child_processes() -> ChildProcesses:
-    """Those of this process: one set for all jobs and all threads, ended with the process."""
+    """The pool of this process, shared by all jobs and threads; it ends with the process."""
     global _ours
     with _LOCK:
-        if _ours is None or _ours.owner != os.getpid():  # a fork of ours has its parent's children in its memory only
+        if _ours is None or _ours.owner != os.getpid():  # a fork does not own its parent's children
             _ours = ChildProcesses(max(64, 4 * (os.cpu_count() or 1)))
             atexit.register(_close_at_exit, _ours)
         return _ours

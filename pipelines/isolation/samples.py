@@ -1,7 +1,7 @@
-"""The smallest sample of events that still makes a component fail, each trial made in a child under the same limits.
+"""The smallest sample of events that makes a component fail; every trial runs in a child under the same limits.
 
-A stall is told by the clock, so every trial that stalls takes all of its time. Such a search uses a shorter time, and what
-it finds is tried once more with the whole time before it is believed.
+A trial that stalls takes its whole time limit. Such a search uses a shorter limit, and its result is verified once with the
+full one.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.fragments.board import Phase
-from pipelines.isolation.answer import Answered
+from pipelines.fragments.progress_cell import Phase
+from pipelines.isolation.answer import Answer
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.processes import Child, ChildProcesses, Ended
-from pipelines.isolation.shrink import Budget, Rows, ranges_of, smallest
+from pipelines.isolation.processes import Child, ChildProcesses, ProcessEnd
+from pipelines.isolation.shrink import Budget, Rows, find_smallest, ranges_of
 from warehouse.queue.failures import Failure
 
-#: What one search may take, besides its first and its last trial.
+#: The limits of one search, without its first and its last trial.
 SEARCH_TRIALS, SEARCH_SECS = 1_000, 60.0
-#: A shorter time to stall: this share of the whole, but no less than so many seconds; and how many such trials are paid for.
+#: The shorter time limit: this share of the full one, and at least so many seconds; and the trials that extend the search.
 _HURRIED_SHARE, _HURRIED_SECS, _HURRIED_TRIALS = 0.05, 5.0, 20
-#: A sample of more events is no help to anybody.
+#: A larger sample is not stored.
 _MOST_EVENTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A component that fails over a fragment of ``rows``: the work on it alone, as JSON, in a warehouse."""
+    """A component that fails over a fragment of ``rows`` events; ``work`` is of this component alone, as JSON."""
 
     home: str
     work: str
@@ -40,13 +40,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class _Symptom:
-    """What must be the same for a failure to be the same one. ``failure``: all that is known of it."""
+    """A failure of a trial, comparable with others."""
 
     failure: Failure
     exceptions: tuple[str, ...] = ()
 
     def is_like(self, other: _Symptom | None) -> bool:
-        """The same kind of failure, of the same operator, by the same exceptions."""
+        """Whether kind, operator, expression and exceptions are the same."""
         return other is not None and self._key == other._key
 
     @property
@@ -55,19 +55,19 @@ class _Symptom:
         return failure.kind, failure.operator, failure.expression, self.exceptions if failure.kind == "raised" else ()
 
 
-def with_sample(
+def find_sample(
     case: Case, processes: ChildProcesses, limits: IsolationLimits, secs: float = SEARCH_SECS,
     likely: Sequence[Rows] = (),
 ) -> Failure:  # fmt: skip
-    """The case's failure with the smallest sample that was found; as it is if it does not come again by itself.
+    """The case's failure with the smallest sample found; unchanged if the component alone does not fail again.
 
-    What is said of a failure that raised is what the component says by itself: among others it may have run fused with them.
-    ``likely``: events that made other components fail, tried first. Deterministic while ``secs`` last.
+    A failure that raised is replaced by that of the component alone, which is not fused with others. ``likely`` are samples
+    of other components, tried first. Deterministic unless the search takes longer than ``secs``.
     """
     with ExitStack() as stack:
         trials = _Trials(case, processes, limits, stack)
         whole = np.arange(case.rows, dtype=np.int64)
-        symptom = trials.expected(whole) if case.rows else None
+        symptom = trials.find_symptom(whole) if case.rows else None
         if symptom is None:
             return case.failure
         budget = Budget(SEARCH_TRIALS, secs + _HURRIED_TRIALS * trials.hurry_secs)
@@ -76,14 +76,14 @@ def with_sample(
             return symptom.is_like(trials.symptom(rows))
 
         start = next((rows for rows in likely if len(rows) < case.rows and budget.spend() and fails(rows)), whole)
-        found = smallest(start, fails, budget)
+        found = find_smallest(start, fails, budget)
         sample = trials.sample(found) if len(found) <= _MOST_EVENTS and trials.confirms(found, symptom) else ""
         said = symptom.failure if case.failure.kind == "raised" else case.failure
         return replace(said, events=tuple(int(row) for row in found) if sample else (), sample=sample)
 
 
 class _Trials:
-    """Trials of one component on some of its events. They share a child while it lives."""
+    """Trials of one component on some of its events; they share a child until it ends."""
 
     def __init__(self, case: Case, processes: ChildProcesses, limits: IsolationLimits, stack: ExitStack) -> None:
         self._case, self._processes, self._limits, self._stack = case, processes, limits, stack
@@ -96,24 +96,24 @@ class _Trials:
 
     @property
     def hurry_secs(self) -> float:
-        """How long a trial takes that stalls; 0 if no stall is looked for."""
+        """The time of a trial that stalls; 0 for other failures."""
         return self._hurried.stall_secs if self._case.failure.kind == "stalled" else 0.0
 
-    def expected(self, whole: Rows) -> _Symptom | None:
-        """The symptom of all events together, to be looked for in fewer; None if it is not of the failure's kind."""
+    def find_symptom(self, whole: Rows) -> _Symptom | None:
+        """The symptom of all events together; None if its kind is not the failure's."""
         found = self.symptom(whole)
         if found is not None and found.failure.operator != self._case.failure.operator and self.hurry_secs:
-            self._hurried = self._limits  # a step before it takes long as well, and ends
+            self._hurried = self._limits  # an earlier step takes long too, and ends
             found = self.symptom(whole)
         return found if found is not None and found.failure.kind == self._case.failure.kind else None
 
     def symptom(self, rows: Rows) -> _Symptom | None:
-        """How the component fails on these events; None if it does not, or cannot be tried."""
+        """How the component fails on these events; None if it does not, or the trial is impossible."""
         request = {"do": "try", "home": self._case.home, "rows": ranges_of(rows)}
         answer = self._ask(request)
-        if isinstance(answer, Ended):
+        if isinstance(answer, ProcessEnd):
             operator, expression = self._step(answer)
-            return _Symptom(Failure(answer.kind, answer.how, operator, expression))
+            return _Symptom(Failure(answer.kind, answer.description, operator, expression))
         document = answer.document
         if "out_of_memory" in document:
             return _Symptom(Failure("memory", document["out_of_memory"]))
@@ -122,30 +122,37 @@ class _Trials:
         return _Symptom(Failure.from_document(document["failure"]), tuple(document["exceptions"]))
 
     def confirms(self, rows: Rows, symptom: _Symptom) -> bool:
-        """Whether these events still fail when they have all the time there is."""
+        """Whether these events still fail under the full time limit."""
         if self._hurried == self._limits:
             return True
         self._hurried = self._limits
         return symptom.is_like(self.symptom(rows))
 
     def sample(self, rows: Rows) -> str:
-        """The events as text; empty if they take too much room, or cannot be read any more."""
+        """The events as text; empty if they are too large or no longer readable."""
         answer = self._ask({"do": "sample", "home": self._case.home, "rows": ranges_of(rows)})
-        return str(answer.document.get("sample", "")) if isinstance(answer, Answered) else ""
+        return str(answer.document.get("sample", "")) if isinstance(answer, Answer) else ""
 
-    def _step(self, ended: Ended) -> tuple[str, str]:
+    def _step(self, ended: ProcessEnd) -> tuple[str, str]:
         """The operator and expression of the step in which a child ended."""
-        place = ended.place
-        if not place.is_timed and place.phase is not Phase.LOADING:
+        position = ended.position
+        if not position.is_timed and position.phase is not Phase.LOADING:
             return "", ""
-        key = place.step, place.alone
+        key = position.step, position.single_component
         if key not in self._steps:
-            answer = self._ask({"do": "describe", "home": self._case.home, "step": place.step, "alone": place.alone})
-            known = answer.document if isinstance(answer, Answered) else {}
+            answer = self._ask(
+                {
+                    "do": "describe",
+                    "home": self._case.home,
+                    "step": position.step,
+                    "single_component": position.single_component,
+                }
+            )
+            known = answer.document if isinstance(answer, Answer) else {}
             self._steps[key] = str(known.get("operator", "")), str(known.get("expression", ""))
         return self._steps[key]
 
-    def _ask(self, request: Mapping[str, Any]) -> Answered | Ended:
+    def _ask(self, request: Mapping[str, Any]) -> Answer | ProcessEnd:
         if self._child is None or self._child.is_ended:
             self._stack.close()
             fresh = self._case.failure.kind != "raised"

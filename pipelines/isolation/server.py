@@ -1,7 +1,7 @@
-"""The server of children: a process that imports what they need, once, and forks them when it is asked to.
+"""The server of children: a process that imports their modules once and forks them on request.
 
-It runs nothing else and starts no thread, so that forking is safe whatever its parent is: a Beam worker full of threads, a
-process that has loaded TensorFlow. It ends when its parent hangs up or is gone, and its children with it.
+It starts no thread, so forking is safe also where its parent has many threads or has loaded TensorFlow. It ends when its
+parent ends or closes the connection, and its children end with it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import time
 import traceback
 from types import ModuleType
 
-#: What is asked: fork, with a connection and a board, or end a child, by its number. What is answered: a number.
+#: The requests: fork, with a connection and a cell, or end a child by its process id. The answer is a number.
 FORK, END = b"F", b"E"
 REQUEST, ANSWER = struct.Struct("<cq"), struct.Struct("<q")
-#: In place of an exit code: nobody knows it (yet).
+#: An exit code that is not known.
 UNKNOWN_STATUS = -1000
-#: How often it looks whether its parent is still there, for a system where nobody hangs up in its stead.
+#: The period of checks that the parent runs, where the system does not close its socket.
 _LOOK_SECS = 1.0
 _END_SECS = 2.0
 
 
 def main(control_fd: int, parent_pid: int) -> None:
-    """Serve the process at the other end of ``control_fd`` until it is gone."""
+    """Serve the process at the other end of ``control_fd`` until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=control_fd)
-    run_child = _prepared()
+    run_child = _import_child()
     server = _Server(control, run_child)
     try:
         server.serve(parent_pid)
@@ -41,8 +41,8 @@ def main(control_fd: int, parent_pid: int) -> None:
         server.end_all()
 
 
-def _prepared() -> ModuleType:
-    """Everything imported that a child needs, and set apart from what the collector looks at."""
+def _import_child() -> ModuleType:
+    """Import everything that a child needs, and exclude it from garbage collection."""
     from numba.core.registry import cpu_target
 
     import transforms.kernels
@@ -52,7 +52,7 @@ def _prepared() -> ModuleType:
     for module in pkgutil.iter_modules(transforms.kernels.__path__):
         importlib.import_module(f"transforms.kernels.{module.name}")
     importlib.import_module("warehouse.files.memo_format.writing")
-    # Put off until they are first needed, by numba and by Arrow: half of a second each.
+    # Numba and Arrow load these on first use, which takes half a second each.
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
     with contextlib.suppress(ImportError):
@@ -64,7 +64,7 @@ def _prepared() -> ModuleType:
 
 
 class _Server:
-    """Its children by number, each with its exit code once it has ended."""
+    """The server's children by process id, with the exit codes of those that ended."""
 
     def __init__(self, control: socket.socket, child: ModuleType) -> None:
         self._control, self._child = control, child
@@ -76,7 +76,7 @@ class _Server:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
 
     def serve(self, parent_pid: int) -> None:
-        """Answer until the parent is gone."""
+        """Answer until the parent ends."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
@@ -103,44 +103,44 @@ class _Server:
             return False
         return True
 
-    def _fork(self, connection_fd: int, board_fd: int) -> int:
-        """The new child's number, or the negative error number if the system refuses."""
+    def _fork(self, connection_fd: int, cell_fd: int) -> int:
+        """Fork a child; its process id, or the negative error number if the system refuses."""
         server_pid = os.getpid()
         try:
             pid = os.fork()
         except OSError as error:
             pid = -(error.errno or 1)
         if pid == 0:
-            self._become_child(connection_fd, board_fd, server_pid)
+            self._become_child(connection_fd, cell_fd, server_pid)
         os.close(connection_fd)
-        os.close(board_fd)
+        os.close(cell_fd)
         if pid > 0:
             self._ended[pid] = None
         return pid
 
-    def _become_child(self, connection_fd: int, board_fd: int, server_pid: int) -> None:
+    def _become_child(self, connection_fd: int, cell_fd: int, server_pid: int) -> None:
         code = 1
         try:
-            os.setsid()  # whatever it starts is of its group, and ends with it
+            os.setsid()  # processes that it starts are of its group and end with it
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            os.dup2(2, 1)  # what a user's function prints is no part of the worker's output
-            _close_all_but(connection_fd, board_fd)
-            # Open until the very end: its end says that this one ended.
+            os.dup2(2, 1)  # output of a user's function is not the worker's output
+            _close_all_but(connection_fd, cell_fd)
+            # It stays open until the process ends, which the parent sees.
             connection = socket.socket(fileno=connection_fd)
-            self._child.run_child(connection, board_fd, server_pid)
+            self._child.run_child(connection, cell_fd, server_pid)
             code = 0
-        except SystemExit as asked:
-            code = asked.code if isinstance(asked.code, int) else 1
+        except SystemExit as exited:
+            code = exited.code if isinstance(exited.code, int) else 1
         except BrokenPipeError:
-            code = 0  # the parent hung up before it had its answer
+            code = 0  # the parent closed the connection before the answer
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(code & 0xFF)
 
     def _end(self, pid: int) -> int:
-        """Kill a child if it lives still; its exit code, negative for a signal."""
+        """Kill a child if it still runs; its exit code, negative for a signal."""
         deadline = time.monotonic() + _END_SECS
         if self._ended.get(pid, 0) is None:
             os.kill(pid, signal.SIGKILL)
@@ -159,11 +159,11 @@ class _Server:
                 found, code = os.waitpid(pid, os.WNOHANG)
                 if found:
                     self._ended[pid] = os.waitstatus_to_exitcode(code)
-                    with contextlib.suppress(ProcessLookupError, PermissionError):  # it left nobody behind
+                    with contextlib.suppress(ProcessLookupError, PermissionError):  # no process of its group is left
                         os.killpg(pid, signal.SIGKILL)
 
     def end_all(self) -> None:
-        """Kill whoever is left, and wait for them: what they used is counted with what waits for this process."""
+        """Kill all children and wait for them, so that the system adds their usage to this process's."""
         for pid, status in self._ended.items():
             if status is None:
                 os.kill(pid, signal.SIGKILL)
@@ -174,7 +174,7 @@ class _Server:
 
 
 def _close_all_but(*kept: int) -> None:
-    """Close every file but standard ones and ``kept``: what stays open in one child would keep another's from ending."""
+    """Close all files but the standard ones and ``kept``: an inherited socket would keep another child's open."""
     first = 3
     for fd in sorted(kept):
         os.closerange(first, fd)

@@ -1,7 +1,7 @@
 """Delta debugging: the smallest part of some events that still makes a component fail.
 
-Zeller and Hildebrandt's ddmin: parts, then complements of parts, of finer and finer splits. What comes out is 1-minimal:
-without any one of its events the failure is gone. Deterministic, unless the budget of seconds ends it.
+Zeller and Hildebrandt's ddmin: parts, then complements of parts, of finer and finer splits. The result is 1-minimal:
+without any one of its events the failure does not occur. Deterministic unless the time limit ends the search.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ import numpy as np
 
 #: Row numbers, ascending; int64.
 Rows = np.ndarray[Any, np.dtype[np.int64]]
-#: A trial is remembered, so that it is not made twice, if it has no more rows than this.
+#: Trials of at most this many rows are cached.
 _REMEMBERED_ROWS = 10_000
 
 
 @dataclass(slots=True)
 class Budget:
-    """Trials and seconds that a search may take; seconds run from its making."""
+    """The limits of a search; its time starts when the budget is created."""
 
     trials: int
     secs: float
     clock: Callable[[], float] = time.monotonic
-    _begun: float = field(init=False, default=0.0)
+    _started: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
-        self._begun = self.clock()
+        self._started = self.clock()
 
     def spend(self) -> bool:
-        """Take one trial; False if none is left."""
+        """Count one trial; False if none is left."""
         self.trials -= 1
         return self.trials >= 0 and self.spent_secs < self.secs
 
     @property
     def spent_secs(self) -> float:
-        """How long it has been."""
-        return self.clock() - self._begun
+        """The time since the start."""
+        return self.clock() - self._started
 
 
 class _Spent(Exception):
     """The budget is used up."""
 
 
-def smallest(rows: Rows, fails: Callable[[Rows], bool], budget: Budget) -> Rows:
-    """The smallest part found of ``rows``, which is known to fail: 1-minimal unless the budget ends the search early."""
+def find_smallest(rows: Rows, fails: Callable[[Rows], bool], budget: Budget) -> Rows:
+    """The smallest part found of ``rows``, which fail: 1-minimal unless the budget ends the search early."""
     passed: set[bytes] = set()
 
     def still_fails(part: Rows) -> bool:
@@ -92,7 +92,7 @@ def _complements(rows: Rows, parts: int) -> Iterator[Rows]:
 
 
 def ranges_of(rows: Rows) -> list[list[int]]:
-    """Ascending row numbers as [first, end) ranges: how they travel."""
+    """Ascending row numbers as [first, end) ranges, the form in requests."""
     if not len(rows):
         return []
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1

@@ -1,17 +1,17 @@
-"""How much memory a process holds, and whether it is stuck, as its parent sees it."""
+"""The memory of a process, and whether it stalls, measured by its parent."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines.fragments.board import StepBoard
+from pipelines.fragments.progress_cell import ProgressCell
 
-#: What no other process shares and no file backs, and what was swapped out of it.
+#: Private memory without files, and swap.
 _OWN = ("RssAnon:", "RssShmem:", "VmSwap:")
 
 
 def memory_of(pid: int) -> int | None:
-    """Bytes of memory that a process holds for itself; None where the system does not say, or for one that has ended."""
+    """The private memory of a process; None if the system does not report it, or the process ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -19,26 +19,26 @@ def memory_of(pid: int) -> int | None:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(_OWN))
 
 
-#: Whoever looks more seldom stood still itself, and what it looks at most likely too: a paused container, a machine asleep.
+#: After a longer gap between measurements the child probably stood still too: a paused container, a suspended machine.
 _GAP_SECS = 5.0
 
 
 class StallClock:
-    """Tells whether a child has stayed in one timed place for ``stall_secs``; a place counts from when it is first seen.
+    """Detects that a child has been at one timed position for ``stall_secs``.
 
-    Time in which nobody looked is no time that the child had.
+    Time starts when the position is first seen; gaps between measurements do not count.
     """
 
-    def __init__(self, board: StepBoard, stall_secs: float, now: float) -> None:
-        self._board, self._stall_secs = board, stall_secs
-        self._entry, self._looked, self._stayed_secs = board.entry, now, 0.0
+    def __init__(self, cell: ProgressCell, stall_secs: float, now: float) -> None:
+        self._cell, self._stall_secs = cell, stall_secs
+        self._value, self._looked, self._stayed_secs = cell.value, now, 0.0
 
     def is_stalled(self, now: float) -> bool:
-        """To be asked often, ``now`` being monotonic seconds."""
-        entry = self._board.entry
+        """Measure at ``now``, in monotonic seconds; to be called often."""
+        value = self._cell.value
         passed, self._looked = min(now - self._looked, _GAP_SECS), now
-        if entry != self._entry or not self._board.place.is_timed:
-            self._entry, self._stayed_secs = entry, 0.0
+        if value != self._value or not self._cell.position.is_timed:
+            self._value, self._stayed_secs = value, 0.0
         else:
             self._stayed_secs += passed
         return self._stayed_secs > self._stall_secs

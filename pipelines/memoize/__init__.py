@@ -1,1 +1,1 @@
-"""The memoize job: one Beam pipeline over fragments, and its results on their way to the commit."""
+"""The memoize job: a Beam pipeline over fragments, and the delivery of its results to the worker."""

@@ -1,7 +1,7 @@
-"""The results of a memoize job on their way to the process that commits them.
+"""Deliver the results of a memoize job to the process that commits them.
 
-Where that process runs the steps itself, a result is handed over in memory. A step in another process writes it to
-``jobs/<job>-<index>.json`` of the home, which the committing process lists.
+A step in the committing process delivers in memory. A step in another process writes ``jobs/<job>-<index>.json`` in the home,
+which the committing process lists.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from warehouse.files.own_files import kind_of
 from warehouse.storage.layout import JOBS
 from warehouse.storage.storage import Storage
 
-# A commit has fixed costs of some fragments, and a kill loses no more than this.
+# A commit costs as much as some fragments, and a killed worker loses this much time.
 _COLLECT_SECS = 1.0
-# A bucket bills every listing.
+# Every listing of a bucket is billed.
 _COLLECT_SECS_BUCKET = 2.0
 
 
 class JobResults:
-    """The results of a running job as they arrive, each handed out once, however often a step is tried again.
+    """The results of a running job as they arrive, each returned once, also if a step is retried.
 
     Attributes:
-        total: How many results the job has.
-        running: The job itself, which can be ended from another thread.
-        collect_secs: How long to wait between two calls of :meth:`new`.
+        total: The number of results of the job.
+        running: The job, which another thread can end.
+        collect_secs: The period of calls of :meth:`new`.
     """
 
     def __init__(self, storage: Storage, job: str, total: int, *, in_process: bool = False) -> None:
-        """``in_process``: all steps run in this process, so that nothing arrives on storage."""
+        """With ``in_process`` all steps run in this process, so no result is written to storage."""
         self._storage, self._job, self._in_process = storage, job, in_process
         self._lock = threading.Lock()
         self._put: list[tuple[str, bytes]] = []
@@ -46,12 +46,12 @@ class JobResults:
         _AWAITED[job] = self
 
     def put(self, name: str, line: bytes) -> None:
-        """Hand over the result of this name. For any thread of this process."""
+        """Add a result from any thread of this process."""
         with self._lock:
             self._put.append((name, line))
 
     def new(self) -> list[FragmentResult]:
-        """Results that came since the last call. Raises the StorageError that a step met, once no result is new."""
+        """The results since the last call. Raises the StorageError of a step if there is no new result."""
         results = []
         for name, line, where in [*self._from_files(), *self._from_memory()]:
             if name in self._seen:
@@ -82,11 +82,11 @@ class JobResults:
 
     @property
     def missing(self) -> int:
-        """How many results have not come yet."""
+        """The number of results that have not arrived."""
         return self.total - len(self._seen)
 
     def remove(self) -> None:
-        """Delete the results that came as files: what they said is in the catalog."""
+        """Delete the results that arrived as files; the catalog has their content."""
         for path in self._files:
             self._storage.delete(path)
 
@@ -94,18 +94,18 @@ class JobResults:
 _AWAITED: WeakValueDictionary[str, JobResults] = WeakValueDictionary()
 
 
-def awaited_here(job: str) -> JobResults | None:
+def local_results(job: str) -> JobResults | None:
     """The results of a job that this process waits for; None in any other process."""
     return _AWAITED.get(job)
 
 
 def deliver(storage: Storage, job: str, index: str, line: bytes) -> str:
-    """Pass a fragment's result on to the process that waits for the job; the result's name.
+    """Deliver a fragment's result to the process that waits for the job; returns its name.
 
-    The name is a function of job and fragment, so a step that is tried again delivers nothing more.
+    The name depends on job and fragment only, so a retried step delivers nothing new.
     """
     name = f"{job}-{index}"
-    results = awaited_here(job)
+    results = local_results(job)
     if results is None:
         storage.write_atomic(f"{JOBS}/{name}.json", line)
     else:

@@ -1,11 +1,10 @@
 """The memoize job: many components over many fragments, each fragment read once.
 
-    fragments of work ── Spread ── MemoizeFragments ──> results
+    fragments of work ── Redistribute ── MemoizeFragments ──> results
 
-An element is a fragment with every component that is wanted of it. One read of the raw columns, one compiled plan, one
-memo file with a column a component; then a small result, which is how the caller learns of it, whatever machine it ran on
-(:mod:`pipelines.memoize.job_results`). It happens in a child process, and a component that raises, explodes in memory, stalls or crashes costs no
-other component anything (:mod:`pipelines.isolation`).
+An element is a fragment with all its components to compute: one read of the raw columns, one compiled plan, one memo file
+with a column per component. The result is delivered to the caller (:mod:`pipelines.memoize.job_results`). A fragment is computed
+in a child process, so a component that raises, exhausts memory, stalls or crashes fails alone (:mod:`pipelines.isolation`).
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from pipelines.errors import MemoizeFailed
 from pipelines.fragments.encoded_result import ResultCounts, encode_error
 from pipelines.fragments.work import ComponentList, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.memoizing import Notorious, memoize_isolated
+from pipelines.isolation.memoizing import KnownCulprits, memoize_isolated
 from pipelines.isolation.processes import child_processes
-from pipelines.memoize.job_results import JobResults, awaited_here, deliver
+from pipelines.memoize.job_results import JobResults, deliver, local_results
 from pipelines.runners.bundle_threads import BundleThreads
-from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.elements import CreateStrings, Redistribute
 from pipelines.runners.remote import require_reach
 from pipelines.runners.runner import RunnerOptions, run_pipeline
 from pipelines.runners.running_job import JobEnded
@@ -33,8 +32,8 @@ from transforms.errors import StorageError
 from warehouse.storage.storage import Storage
 
 NAMESPACE = "headrace.memoize"
-#: The steps of the pipeline, by label. Runners key their state and their metrics by these.
-STEPS = ("Fragments", "Spread", "MemoizeFragments")
+#: The labels of the steps, the keys of runners' states and metrics.
+STEPS = ("Fragments", "Redistribute", "MemoizeFragments")
 
 
 @beam.typehints.with_input_types(str)
@@ -54,24 +53,24 @@ class MemoizeFragments(BundleThreads):
         self._counters = [Metrics.counter(NAMESPACE, name) for name in ResultCounts._fields]
 
     def setup(self) -> None:
-        """Begin to start processes, and see what this machine has for each."""
+        """Start the child processes' server, and resolve the limits for this machine."""
         child_processes().prepare()
-        # A runner that has threads of its own works on about as many fragments at once as there are processors.
+        # A runner with its own threads computes about one fragment per processor at once.
         self._resolved = self._limits.on_this_machine(max(self._threads, os.cpu_count() or 1))
-        self._notorious = Notorious()
+        self._known_culprits = KnownCulprits()
 
     def work(self, element: str) -> tuple[str, ResultCounts | None]:
-        """One fragment of work in; the name of its result, and the counts of one that is no error.
+        """Compute a fragment; the name of its result, and its counts unless it is an error.
 
-        Raises :class:`JobEnded` in a process where that was asked for.
+        Raises :class:`JobEnded` if the end of the job was requested in this process.
         """
-        awaited = awaited_here(self._job)
-        if awaited is not None and awaited.running.is_to_end:
+        awaited = local_results(self._job)
+        if awaited is not None and awaited.running.end_requested:
             raise JobEnded(self._job)
         index, _, text = element.partition(" ")
         counts: ResultCounts | None = None
         try:
-            result = memoize_isolated(text, self._home, child_processes(), self._resolved, self._notorious,
+            result = memoize_isolated(text, self._home, child_processes(), self._resolved, self._known_culprits,
                                       self._components)  # fmt: skip
             line, counts = result.line, result.counts
         except StorageError as error:
@@ -96,20 +95,20 @@ def build(
     threads: int = 1,
     limits: IsolationLimits | None = None,
 ) -> None:
-    """The pipeline's shape. Every element is text (StrUtf8Coder: deterministic, no pickle).
+    """Build the pipeline. Every element is text (StrUtf8Coder: deterministic, no pickle).
 
-    With several ``threads`` one step works on all fragments; else they are spread over the runner's workers. What the
-    components are travels once, with the step: a service takes a job of some megabytes at most.
+    With several ``threads`` one step computes all fragments, else they are redistributed to the runner's workers. The
+    components' documents are sent once, with the step, since a service limits a job to some megabytes.
     """
     listed = ComponentList()
     elements = [f"{index:06d} {work.to_json(listed)}" for index, work in enumerate(works)]
-    fragments = pipeline | "Fragments" >> Texts(elements)
+    fragments = pipeline | "Fragments" >> CreateStrings(elements)
     if threads == 1:
-        fragments = fragments | "Spread" >> Spread()
+        fragments = fragments | "Redistribute" >> Redistribute()
     _ = fragments | "MemoizeFragments" >> beam.ParDo(MemoizeFragments(home, job, listed.to_json(), threads, limits))
 
 
-#: Called with the job's results; what it returns is entered while the job runs.
+#: Called with the job's results; the returned context is active while the job runs.
 Attendance = Callable[[JobResults], AbstractContextManager[object]]
 
 
@@ -121,7 +120,7 @@ def run_memoize(
     attend: Attendance = nullcontext,
     limits: IsolationLimits | None = None,
 ) -> tuple[FragmentResult, ...]:
-    """Run the job named ``job`` (a name never used before) and return the results that ``attend`` did not take.
+    """Run the job named ``job`` (a unique name) and return the results that ``attend`` did not commit.
 
     Raises :class:`~transforms.errors.StorageError` when a memo could not be written, :class:`MemoizeFailed` when a
     fragment has no result, :class:`~transforms.errors.InputError` when the runner's workers cannot reach a fragment, and
@@ -137,7 +136,7 @@ def run_memoize(
                      job=results.running)  # fmt: skip
     last = tuple(results.new())
     if results.missing:
-        raise MemoizeFailed("a memoize job ended without all of its results", where=f"job {job}",
+        raise MemoizeFailed("every fragment of a memoize job must have a result", where=f"job {job}",
                             value=f"{results.missing} of {len(works)} fragments",
                             next_step="see the runner's log; the tasks stay queued")  # fmt: skip
     return last

@@ -1,1 +1,1 @@
-"""Beam: runners and their options, how elements enter a job, how errors travel back, jobs on Dataflow."""
+"""Beam's runners: their options, the elements of a job, the errors of workers, jobs on Dataflow."""

@@ -1,8 +1,7 @@
-"""What is Dataflow's own: the options it cannot do without, the names of its jobs, and what its errors mean.
+"""Dataflow: its required options, the names of its jobs, and its errors.
 
-Options reach Beam as they were given; nothing here stands in their place. What is added where nothing was said is
-:func:`added_flags` and :func:`job_flags`. Only the job's client speaks to Google: whoever computes a fragment reads
-and writes the bucket, no catalog.
+Given options reach Beam unchanged; :func:`default_flags` and :func:`job_flags` add those that were not given. Only the
+job's client calls Google's APIs; workers read and write the bucket and use no catalog.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipelines.errors import JobFailed, JobRefused
-from pipelines.runners.options import given_options, is_dataflow
+from pipelines.runners.options import is_dataflow, parse_options
 from transforms.errors import InputError, StorageError
 
 PAGE = "docs/dataflow.md"
@@ -27,10 +26,9 @@ _JOB_CHARACTERS = 12
 
 @dataclass(frozen=True, slots=True)
 class DataflowOptions:
-    """Those of Beam's options that matter here, empty where they were not given.
+    """The options of Beam that are used here; empty if not given.
 
-    ``image``: workers start from it, and it holds Headrace. ``private``: workers have no public address.
-    ``dry_run``: Beam would build the job and do nothing with it.
+    ``image`` is the workers' container image, with Headrace; ``private`` workers have no public address.
     """
 
     project: str = ""
@@ -47,19 +45,19 @@ class DataflowOptions:
 
     @property
     def folders(self) -> dict[str, str]:
-        """The places that the client writes to, by the option that names them."""
+        """The folders that the client writes to, by option."""
         named = {"--temp_location": self.temp_location, "--staging_location": self.staging_location}
         return {option: place for option, place in named.items() if place}
 
     @property
     def wheels_travel(self) -> bool:
-        """Whether workers get their packages with the job: without a public address they may reach no index."""
+        """Whether the job brings the workers' packages: without a public address they may reach no package index."""
         return self.private and not self.requirements_cache and not self.requirements_file
 
 
 def dataflow_options(flags: Sequence[str]) -> DataflowOptions:
-    """What ``flags`` ask for. Raises :class:`InputError` when Beam cannot read them."""
-    given = given_options("DataflowRunner", flags)
+    """Parse ``flags``. Raises :class:`InputError` for invalid ones."""
+    given = parse_options("DataflowRunner", flags)
     return DataflowOptions(
         project=given["project"] or "",
         region=given["region"] or "",
@@ -76,25 +74,25 @@ def dataflow_options(flags: Sequence[str]) -> DataflowOptions:
 
 
 def check(options: DataflowOptions) -> None:
-    """Refuse what cannot work and Beam does not, or not clearly, before anything is leased or sent.
+    """Refuse missing or invalid options before anything is leased or sent.
 
-    Beam by itself would make a bucket where no folder was named. Raises :class:`InputError`.
+    Without a folder, Beam itself would create a bucket. Raises :class:`InputError`.
     """
     _require_client()
     given = {"--project": options.project, "--region": options.region, "--temp_location": options.temp_location}
     missing = [name for name, value in given.items() if not value]
     if missing:
-        raise InputError("Dataflow needs options that were not given", where=AFTER, value=", ".join(missing),
+        raise InputError("required options of Dataflow are missing", where=AFTER, value=", ".join(missing),
                          allowed=" ".join(f"{name}={_EXAMPLES[name]}" for name in missing),
                          next_step=f"headrace work --runner DataflowRunner -- --project=... ; see {PAGE}")  # fmt: skip
     for option, place in options.folders.items():
         if not _FOLDER_OF_A_BUCKET.fullmatch(place):
-            raise InputError("not a folder in a bucket", where=option, value=place, allowed="gs://BUCKET/folder",
+            raise InputError("the option must name a folder in a bucket", where=option, value=place, allowed="gs://BUCKET/folder",
                              next_step="name a bucket that you and the workers' service account may write to")  # fmt: skip
     if options.dry_run:
-        raise InputError("a dry run leaves nothing to look at", where=AFTER, value="--dry_run=True",
+        raise InputError("--dry_run must not be given: it writes no job", where=AFTER, value="--dry_run=True",
                          allowed="--template_location=gs://BUCKET/job.json, or a file of this machine",
-                         next_step="have the job written as a template instead")  # fmt: skip
+                         next_step="write the job as a template")  # fmt: skip
 
 
 def _require_client() -> None:
@@ -105,11 +103,10 @@ def _require_client() -> None:
                          next_step="pip install 'headrace[dataflow]'") from error  # fmt: skip
 
 
-def added_flags(options: DataflowOptions) -> tuple[str, ...]:
-    """What every job of ours is given besides: each file is sent once, however many jobs need it.
+def default_flags(options: DataflowOptions) -> tuple[str, ...]:
+    """Flags of every job: each file is uploaded once, and required packages are not downloaded for every job.
 
-    What the requirements name is not fetched again for every job: see :attr:`DataflowOptions.wheels_travel`.
-    ``--requirements_cache`` decides otherwise.
+    A given ``--requirements_cache`` overrides the latter; see :attr:`DataflowOptions.wheels_travel`.
     """
     left_to_beam = options.requirements_cache or (options.private and options.requirements_file)
     return ("--enable_artifact_caching", *(() if left_to_beam else ("--requirements_cache=skip",)))
@@ -122,7 +119,7 @@ def job_flags(options: DataflowOptions, worker: str, job: str) -> tuple[str, ...
 
 
 def job_name(worker: str, job: str) -> str:
-    """A name that Dataflow takes: lower-case letters, digits and hyphens, at most 63, no two jobs alike."""
+    """A unique name in Dataflow's syntax: lower-case letters, digits and hyphens, at most 63."""
     short = _plain(job, "-")[:_JOB_CHARACTERS].strip("-")
     middle = _plain(worker, "-")[: _LONGEST - len("headrace--") - _JOB_CHARACTERS].strip("-")
     return "-".join(part for part in ("headrace", middle, short) if part)
@@ -138,7 +135,7 @@ def _plain(text: str, instead: str) -> str:
 
 
 def check_buckets(options: DataflowOptions, home: str) -> None:
-    """See that the buckets to be written to are there. Raises :class:`StorageError`, naming the option."""
+    """Raise :class:`StorageError`, with the option, if a bucket that the client writes to does not exist."""
     from warehouse.storage.gcs_client import explained_by_google, open_client, status_of
     from warehouse.storage.locations import parse_gcs
 
@@ -151,7 +148,7 @@ def check_buckets(options: DataflowOptions, home: str) -> None:
             except Exception as error:
                 if status_of(error) != 403:
                     raise
-                raise StorageError("this account may not see the bucket", where=option, value=place,
+                raise StorageError("this account has no permission to look up the bucket", where=option, value=place,
                                    allowed="roles/storage.objectUser and roles/storage.legacyBucketReader on it",
                                    next_step=f"gcloud storage buckets add-iam-policy-binding gs://{bucket} ...; "
                                    f"see {PAGE}") from error  # fmt: skip
@@ -162,11 +159,11 @@ def check_buckets(options: DataflowOptions, home: str) -> None:
 
 
 @contextlib.contextmanager
-def explained(runner: str) -> Iterator[None]:
-    """Turn what Dataflow's client says into errors of ours; other runners' errors pass.
+def translate_errors(runner: str) -> Iterator[None]:
+    """Translate exceptions of Dataflow's client; other runners' exceptions pass.
 
-    Raises :class:`JobRefused` when no job began, :class:`JobFailed` when one ended badly, :class:`StorageError` when
-    files could not be sent.
+    Raises :class:`JobRefused` when no job started, :class:`JobFailed` when it failed, :class:`StorageError` when files
+    could not be uploaded.
     """
     if not is_dataflow(runner):
         yield
@@ -179,20 +176,20 @@ def explained(runner: str) -> Iterator[None]:
     try:
         yield
     except DataflowRuntimeException as error:
-        raise JobFailed("a Dataflow job ended without success", where=f"job {error.result.job_id()}",
+        raise JobFailed("the Dataflow job failed", where=f"job {error.result.job_id()}",
                         value=str(error)[:2000], allowed="state DONE",
-                        next_step="see the job's log in the console; tasks were given back, and what was finished "
-                        "is kept") from error  # fmt: skip
+                        next_step="see the job's log in the console; its tasks were released, and finished memos "
+                        "are kept") from error  # fmt: skip
     except DataflowJobAlreadyExistsError as error:
-        raise JobRefused("a Dataflow job of this name is running", where="--job_name", value=str(error)[:500],
+        raise JobRefused("the name of a Dataflow job must not be that of a running job", where="--job_name", value=str(error)[:500],
                          allowed="a name that no running job has",
-                         next_step="leave --job_name out: each job then gets a name of its own") from error  # fmt: skip
+                         next_step="leave out --job_name: each job then has a unique name") from error  # fmt: skip
     except (GoogleAPICallError, GoogleAuthError) as error:
-        raise JobRefused("Dataflow did not take the job", where="dataflow.googleapis.com", value=str(error)[:2000],
+        raise JobRefused("Dataflow rejected the job", where="dataflow.googleapis.com", value=str(error)[:2000],
                          allowed="the API enabled, roles/dataflow.developer, and quota in the region",
-                         next_step=f"{PAGE} has the commands that set a project up") from error  # fmt: skip
+                         next_step=f"set up the project with the commands of {PAGE}") from error  # fmt: skip
     except OSError as error:
-        raise StorageError("the job's files could not be sent to the bucket", where="--staging_location",
+        raise StorageError("the job's files could not be uploaded to the bucket", where="--staging_location",
                            value=str(error)[:500], allowed="a bucket that this account may write to",
                            next_step="grant roles/storage.objectUser and roles/storage.legacyBucketReader on "
                            "it") from error  # fmt: skip

@@ -1,8 +1,7 @@
-"""How the elements of a job, texts all of them, come into a pipeline and are dealt out to its workers.
+"""Create a job's elements, which are strings, and redistribute them to its workers.
 
-Beam's own ``Create`` and ``Reshuffle`` do the same, but the one names its steps by a line of Beam's source, and the
-other carries times and panes with pickle. Here every step has a name of ours and every coder is one that any language
-reads.
+Beam's ``Create`` and ``Reshuffle`` do the same, but ``Create`` names its steps by a line of Beam's source, and
+``Reshuffle`` pickles times and panes. Here every step has a fixed name and every coder is one of all languages.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class _Emit(beam.DoFn):
 @beam.typehints.with_input_types(str)
 @beam.typehints.with_output_types(tuple[str, str])
 class _KeyByDigest(beam.DoFn):
-    """The key is a function of the element: a bundle that is tried again deals its elements out as before."""
+    """The key depends on the element only, so a retried bundle redistributes its elements as before."""
 
     def process(self, element: str) -> Iterable[tuple[str, str]]:
         yield hashlib.sha256(element.encode("utf-8")).hexdigest()[:_KEY_CHARACTERS], element
@@ -44,31 +43,31 @@ class _DropKeys(beam.DoFn):
 
 
 @beam.typehints.with_output_types(str)
-class Texts(beam.PTransform):
-    """The given texts. They travel in the pipeline itself: nothing is read while it is built, nor when it starts."""
+class CreateStrings(beam.PTransform):
+    """The given strings. They are part of the pipeline: nothing is read while it is built or started."""
 
     def __init__(self, elements: Sequence[str]) -> None:
         super().__init__()
         self._elements = elements
 
     def expand(self, pbegin: Any) -> Any:
-        """Impulse, then every text."""
+        """Impulse, then every string."""
         return pbegin | "Impulse" >> beam.Impulse() | "Emit" >> beam.ParDo(_Emit(self._elements))
 
 
 @beam.typehints.with_input_types(str)
 @beam.typehints.with_output_types(str)
-class Spread(beam.PTransform):
-    """The same texts, dealt out to all workers: what follows is not fused with what stands before.
+class Redistribute(beam.PTransform):
+    """The same strings, redistributed to all workers: the next step is not fused with the previous one.
 
-    Runners see Beam's Reshuffle by its URN, and those that deal out elements by themselves do that instead.
+    It has the URN of Beam's Reshuffle, so a runner with its own implementation of that uses it.
     """
 
     def expand(self, pcoll: Any) -> Any:
-        """Group by a key that hardly two texts share."""
+        """Group by an almost unique key."""
         keyed = pcoll | "KeyByDigest" >> beam.ParDo(_KeyByDigest())
         return keyed | "GroupByKey" >> beam.GroupByKey() | "DropKeys" >> beam.ParDo(_DropKeys())
 
     def to_runner_api_parameter(self, context: Any) -> tuple[str, None]:
-        """What runners know this step as."""
+        """The URN by which runners identify this step."""
         return common_urns.composites.RESHUFFLE.urn, None

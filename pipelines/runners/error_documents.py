@@ -1,7 +1,7 @@
-"""Errors of workers as JSON documents, and the JSON objects that hold them.
+"""Errors of workers as JSON documents.
 
-An error that a user caused is a result, not a crash: raised inside a worker it would be retried, wrapped and printed
-with Beam's own stack. So it travels as a document and is raised again, whole, where the job was started.
+An error that a user caused is a result, not a crash: raised in a worker, Beam would retry it, wrap it and print it
+with its own stack. As a document it is raised again, complete, where the job was started.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Document = Mapping[str, object]
 
 
 def read_object(content: bytes, where: str) -> dict[str, Any]:
-    """The JSON object in ``content``, which stood at ``where``. Raises :class:`DataError` for anything else."""
+    """The JSON object in ``content``, found at ``where``. Raises :class:`DataError` for anything else."""
     try:
         found = parse_document(content, "result of a worker").fields((), None).value
     except DataError as error:
@@ -36,9 +36,9 @@ _MOST_CHARACTERS = 1 << 24
 
 
 def error_from_document(document: object) -> HeadraceError:
-    """The error again, of the same class (DataError where that class is not loaded here).
+    """The error of a document, of the same class, or a DataError if that class is not loaded.
 
-    Raises :class:`DataError` for what :func:`error_document` never wrote.
+    Raises :class:`DataError` for an invalid document.
     """
     part = document_part(document, "error of a worker").fields(("kind", "what", "value", *_TEXTS))
     kinds = {kind.__name__: kind for kind in _subclasses(HeadraceError)}

@@ -1,7 +1,7 @@
-"""Options that only the Java side of a runner knows: its job server takes them from the pipeline's options.
+"""Pipeline options that only the Java side of a runner declares.
 
-A running server tells them (:func:`described`). Where Beam starts the server itself, with the job, they are these names
-of the released servers' ``FlinkPipelineOptions`` and ``SparkPipelineOptions``; the tests compare both with a server.
+A running job server lists them (:func:`fetch_server_options`). If Beam starts the server with the job, they are the names
+below, of the released ``FlinkPipelineOptions`` and ``SparkPipelineOptions``; the tests compare both with a server.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _SPARK = (
     "use_active_spark_session",
 )  # fmt: skip
 
-#: What the runner's released job server takes beside Beam's Python options.
+#: Options of the runner's released job server in addition to Beam's Python options.
 DECLARED: Mapping[str, tuple[str, ...]] = {
     "FlinkRunner": _ANY_JAVA_RUNNER + _FLINK,
     "SparkRunner": _ANY_JAVA_RUNNER + _SPARK,
 }
 
 
-def described(endpoint: str, timeout_secs: float = 30.0) -> frozenset[str]:
-    """The names of the options that the job server at ``endpoint`` (host:port) takes, asked of it.
+def fetch_server_options(endpoint: str, timeout_secs: float = 30.0) -> frozenset[str]:
+    """Request the names of the options that the job server at ``endpoint`` (host:port) accepts.
 
     Raises :class:`InputError` when no job server answers there within ``timeout_secs``.
     """
@@ -59,5 +59,5 @@ def described(endpoint: str, timeout_secs: float = 30.0) -> frozenset[str]:
         except grpc.RpcError as error:
             raise InputError("no Beam job server answers", where="--job_endpoint", value=endpoint,
                              allowed="host:port of a running job server",
-                             next_step=f"start it, or look at its log ({error.code().name})") from error  # fmt: skip
+                             next_step=f"start it, or see its log ({error.code().name})") from error  # fmt: skip
     return frozenset(option.name for option in answer.options)

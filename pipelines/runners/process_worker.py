@@ -1,9 +1,9 @@
-"""An SDK worker as a process, for runners on machines without containers: what the container's boot program is there.
+"""A Beam worker as a process, for machines without containers.
 
-A runner starts ``headrace-beam-worker --id=... --provision_endpoint=...`` (Beam's container contract), and everything
-else is asked of that endpoint: the job's options, where work comes from, where the log goes. That is what
-``--environment_type=PROCESS`` with ``process_command``, and a worker pool's ``--container_executable``, run. Packages
-are not staged: Headrace is installed on the machine. The process ends when its runner does, or is gone.
+A runner starts ``headrace-beam-worker --id=... --provision_endpoint=...`` (Beam's container contract). The endpoint
+provides the job's options and the endpoints of work and logs. ``--environment_type=PROCESS`` with ``process_command``, and a
+worker pool's ``--container_executable``, run this program. Packages are not staged: Headrace is installed on the machine.
+The process ends with its runner.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _PROVISION_SECS = 60.0
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The contract's flags that must be known before the runner is asked; it may give more."""
+    """The flags of the contract that are needed before the first request; others are ignored."""
     parser = argparse.ArgumentParser(prog="headrace-beam-worker", allow_abbrev=False,
                                      description="A Beam worker in this process; started by a runner.")  # fmt: skip
-    parser.add_argument("--id", required=True, help="the name by which the runner knows this worker")
-    parser.add_argument("--provision_endpoint", required=True, help="host:port that knows the job")
-    parser.add_argument("--control_endpoint", default="", help="host:port that hands out work")
-    parser.add_argument("--logging_endpoint", default="", help="host:port that takes the log")
+    parser.add_argument("--id", required=True, help="the runner's name for this worker")
+    parser.add_argument("--provision_endpoint", required=True, help="host:port that provides the job's options")
+    parser.add_argument("--control_endpoint", default="", help="host:port that assigns work")
+    parser.add_argument("--logging_endpoint", default="", help="host:port that receives the log")
     return parser.parse_known_args(arguments)[0]
 
 
 def worker_environment(chosen: argparse.Namespace, provided: Any) -> dict[str, str]:
-    """The variables by which Beam's worker is told what it is.
+    """The environment variables of Beam's worker.
 
-    ``provided``: the runner's ``ProvisionInfo``; endpoints among the arguments go before its own.
+    ``provided`` is the runner's ``ProvisionInfo``; endpoints among the arguments override its own.
     """
     endpoints = {
         "CONTROL_API_SERVICE_DESCRIPTOR": chosen.control_endpoint or provided.control_endpoint.url,
@@ -56,7 +56,7 @@ def worker_environment(chosen: argparse.Namespace, provided: Any) -> dict[str, s
 
 
 def provision_info(endpoint: str, worker: str) -> Any:
-    """What the runner says of the job. Raises :class:`grpc.RpcError` when it does not answer."""
+    """Request the job's options of the runner. Raises :class:`grpc.RpcError` when it does not answer."""
     with grpc.insecure_channel(endpoint) as channel:
         service = beam_provision_api_pb2_grpc.ProvisionServiceStub(channel)
         request = beam_provision_api_pb2.GetProvisionInfoRequest()
@@ -64,7 +64,7 @@ def provision_info(endpoint: str, worker: str) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Be a worker until the runner says that it is over."""
+    """Run a worker until the runner ends it."""
     chosen = parse_arguments(arguments)
     os.environ.update(worker_environment(chosen, provision_info(chosen.provision_endpoint, chosen.id)))
     sdk_worker_main.main(None)

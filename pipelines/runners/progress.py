@@ -1,4 +1,4 @@
-"""What a caller sees while a job runs."""
+"""The progress of a running job, for its caller."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: Called with how many are done, how many there are, and what is being done.
-Progress = Callable[[int, int, str], None]
+#: Called with the number done, the total, and the name of the step.
+OnProgress = Callable[[int, int, str], None]
 
 _POLL_SECS = 0.2
 
 
 @contextmanager
-def watched(step: str, count_done: Callable[[], int], total: int, progress: Progress | None) -> Iterator[None]:
-    """Report ``progress(count_done(), total, step)`` a few times a second while the block runs, and once at its end.
+def report_progress(
+    step: str, count_done: Callable[[], int], total: int, progress: OnProgress | None
+) -> Iterator[None]:
+    """Call ``progress(count_done(), total, step)`` a few times per second while the block runs, and once at its end.
 
-    Workers may run anywhere; what they share with the caller is storage, so progress is counted there.
+    Workers on other machines share only the storage with the caller, so ``count_done`` counts there.
     """
     if progress is None:
         yield

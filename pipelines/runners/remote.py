@@ -1,7 +1,7 @@
-"""What a job on other machines needs, checked before any work is taken.
+"""Check the requirements of a job on other machines before any work starts.
 
-Workers of a remote runner open the home by its name, each on its own machine. A bucket is reached from everywhere; a
-folder only where it is mounted, and never from a service or out of a container.
+Workers of a remote runner open the home by its name. A bucket is reachable from everywhere, a folder only where it is
+mounted, and never from a service or a container.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from apache_beam.options.pipeline_options_validator import PipelineOptionsValida
 from apache_beam.runners.runner import create_runner
 
 from pipelines.runners import dataflow
-from pipelines.runners.job_server import described
-from pipelines.runners.options import PORTABLE_RUNNERS, given_options, is_dataflow
+from pipelines.runners.job_server import fetch_server_options
+from pipelines.runners.options import PORTABLE_RUNNERS, is_dataflow, parse_options
 from pipelines.runners.runner import RunnerOptions, pipeline_options
 from transforms.errors import InputError
 
@@ -23,21 +23,21 @@ _LOCAL_SPARK = re.compile(r"local(\[.+\])?")
 
 
 def require_runnable(options: RunnerOptions, *places: str) -> None:
-    """Raise :class:`InputError` if a job with these options could not even start, or not reach one of ``places``.
+    """Raise :class:`InputError` if a job with these options cannot start or cannot reach one of ``places``.
 
-    ``places``: folders and ``gs://`` locations that workers read or write. Asks ``--job_endpoint``, where one is given,
-    for the options that it takes; nothing else is asked of anybody.
+    ``places`` are folders and ``gs://`` locations that workers read or write. The only request is to ``--job_endpoint``, if
+    given, for its options.
     """
     if options.runner == "DirectRunner":
         return
-    given = given_options(options.runner, options.flags)
+    given = parse_options(options.runner, options.flags)
     endpoint = str(given["job_endpoint"] or "")
     if options.runner == "PortableRunner" and not endpoint:
-        raise InputError("a portable runner is found by its job server", where="--runner PortableRunner",
+        raise InputError("PortableRunner must have a job server", where="--runner PortableRunner",
                          allowed="--job_endpoint=host:port", next_step="headrace ... --runner PortableRunner -- "
                          "--job_endpoint=host:port")  # fmt: skip
     if options.runner in PORTABLE_RUNNERS and endpoint and endpoint != "embed":
-        given_options(options.runner, options.flags, described(endpoint))
+        parse_options(options.runner, options.flags, fetch_server_options(endpoint))
     require_reach(options, *places)
     if is_dataflow(options.runner):
         dataflow.check(dataflow.dataflow_options(options.flags))
@@ -45,7 +45,7 @@ def require_runnable(options: RunnerOptions, *places: str) -> None:
 
 
 def require_reach(options: RunnerOptions, *places: str) -> None:
-    """Raise :class:`InputError` if this runner's workers cannot reach one of ``places``, whatever is mounted where."""
+    """Raise :class:`InputError` if this runner's workers cannot reach one of ``places``, independent of mounts."""
     folders = [place for place in places if "://" not in place]
     if options.runner == "DirectRunner" or not folders:
         return
@@ -53,7 +53,7 @@ def require_reach(options: RunnerOptions, *places: str) -> None:
         raise InputError("Dataflow's workers cannot reach a folder of this machine", where=f"--runner {options.runner}",
                          value=folders[0], allowed="a place in a bucket: gs://bucket/path",
                          next_step="keep home and tables in a bucket: docs/storage.md, docs/dataflow.md")  # fmt: skip
-    if in_containers(options.runner, given_options(options.runner, options.flags)):
+    if in_containers(options.runner, parse_options(options.runner, options.flags)):
         raise InputError("workers in containers cannot reach a folder of this machine",
                          where=f"--runner {options.runner}", value=folders[0],
                          allowed="a place in a bucket, or workers outside of containers",
@@ -61,7 +61,7 @@ def require_reach(options: RunnerOptions, *places: str) -> None:
 
 
 def in_containers(runner: str, given: dict[str, Any]) -> bool:
-    """Whether Beam would start this runner's workers in containers: what it does unless told, or all is on one machine."""
+    """Whether Beam would start this runner's workers in containers, its default except on one machine."""
     if runner not in PORTABLE_RUNNERS or given["environment_type"] not in (None, "DOCKER"):
         return False
     if given["environment_type"] is None and runner == "FlinkRunner":
@@ -72,7 +72,7 @@ def in_containers(runner: str, given: dict[str, Any]) -> bool:
 
 
 def _require_valid(options: RunnerOptions) -> None:
-    """Ask Beam itself what it would refuse."""
+    """Raise what Beam itself would refuse."""
     try:
         runner = create_runner(options.runner)
     except (ImportError, AttributeError, ValueError) as error:
@@ -80,6 +80,6 @@ def _require_valid(options: RunnerOptions) -> None:
                          allowed=str(error)) from error  # fmt: skip
     refusals = PipelineOptionsValidator(pipeline_options(options), runner).validate()
     if refusals:
-        raise InputError("Beam refuses the options of this runner", where=f"--runner {options.runner}",
+        raise InputError("Beam rejects the options of this runner", where=f"--runner {options.runner}",
                          value=" ".join(refusals), allowed="Beam's pipeline options for this runner",
-                         next_step="docs/runners.md names those that it needs")  # fmt: skip
+                         next_step="docs/runners.md lists the required options")  # fmt: skip

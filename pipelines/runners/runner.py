@@ -1,9 +1,9 @@
-"""How a pipeline is run: the runner, its options and its counters.
+"""Run a pipeline: the runner, its options and its counters.
 
-``DirectRunner`` means Beam's own in-process runner, ``FnApiRunner``, with one thread a core. Beam 2.77's class of that
-name first tries to download and start the Prism binary and falls back without a word; a job must not depend on what a
-network does, so the in-process runner is asked for by name. Any other runner, and every pipeline option, goes to Beam
-as given, once :mod:`pipelines.runners.options` has found it to be one of Beam's.
+``DirectRunner`` means Beam's in-process runner, ``FnApiRunner``, with one thread per core. Beam 2.77's class of that name
+first tries to download and start the Prism binary and falls back silently; a job must not depend on the network, so the
+in-process runner is requested by name. Any other runner and all pipeline options reach Beam unchanged, after the checks of
+:mod:`pipelines.runners.options`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,23 @@ from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.runners.runner import PipelineResult
 
 from pipelines.errors import RunnerFailed
-from pipelines.runners.dataflow import explained
-from pipelines.runners.options import check_runner_name, given_options
+from pipelines.runners.dataflow import translate_errors
+from pipelines.runners.options import check_runner_name, parse_options
 from pipelines.runners.running_job import RunningJob
 from transforms.errors import HeadraceError, InputError
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerOptions:
-    """Which runner, and with which of Beam's pipeline options.
+    """A runner and Beam's pipeline options.
 
-    ``workers``: threads of ``DirectRunner``; 0 means one a core. ``flags``: Beam pipeline options as a command line has
-    them, ``--name=value``, ``--name`` ``value`` or ``--name``. Raises :class:`InputError` for a runner or an option that
-    Beam does not know.
+    Attributes:
+        runner: The name of the runner.
+        workers: Threads of ``DirectRunner``; 0 means one per core.
+        flags: Beam pipeline options in command-line syntax: ``--name=value``, ``--name`` ``value`` or ``--name``.
+
+    Raises:
+        InputError: An unknown runner or option.
     """
 
     runner: str = "DirectRunner"
@@ -38,11 +42,11 @@ class RunnerOptions:
 
     def __post_init__(self) -> None:
         if not self.runner or self.workers < 0:
-            raise InputError("a runner needs a name and no negative number of workers",
+            raise InputError("a runner must have a name and 0 or more workers",
                              value=(self.runner, self.workers))  # fmt: skip
         check_runner_name(self.runner)
         if self.flags:
-            given_options(self.runner, self.flags)
+            parse_options(self.runner, self.flags)
 
     @property
     def is_in_process(self) -> bool:
@@ -51,7 +55,7 @@ class RunnerOptions:
 
     @property
     def threads(self) -> int:
-        """How many threads a step may use by itself: as many as workers in process, one where the runner has its own."""
+        """Threads of a step: as many as workers in process, one where the runner has its own workers."""
         return (self.workers or os.cpu_count() or 1) if self.is_in_process else 1
 
 
@@ -76,13 +80,22 @@ def run_pipeline(
     one_step: bool = False,
     job: RunningJob | None = None,
 ) -> PipelineResult:
-    """Build a pipeline with ``build``, run it to its end, and return Beam's result with its counters.
+    """Build a pipeline, run it to its end, and return Beam's result with its counters.
 
-    ``one_step``: the pipeline is one step that uses :attr:`RunnerOptions.threads` by itself, so the in-process runner
-    need not start workers that speak gRPC. ``job``: through which another thread can end it. A job on other machines is
-    also cancelled when waiting for it is cut short. Being told to stop is raised as it came. Raises :class:`InputError` for options that the runner refuses; what
-    the steps raised in this process; what :func:`~pipelines.runners.dataflow.explained` makes of Dataflow's errors; and
-    :class:`~pipelines.errors.RunnerFailed` when another runner gave the job up.
+    A job on other machines is cancelled when this process stops waiting for it. A signal's exception is raised unchanged.
+
+    Args:
+        build: Adds the steps to a pipeline.
+        options: The runner.
+        one_step: Whether the pipeline is one step with its own threads (:attr:`RunnerOptions.threads`), so that the
+            in-process runner needs no workers that communicate by gRPC.
+        job: The handle through which another thread can end the job.
+
+    Raises:
+        InputError: The runner refuses the options.
+        RunnerFailed: A runner other than ``DirectRunner`` failed.
+        Exception: What steps raised in this process, and the errors of
+            :func:`~pipelines.runners.dataflow.translate_errors`.
     """
     try:
         pipeline = beam.Pipeline(options=pipeline_options(options, one_step=one_step))
@@ -92,35 +105,35 @@ def run_pipeline(
     build(pipeline)
     job = job or RunningJob()
     try:
-        with explained(options.runner):
+        with translate_errors(options.runner):
             result = pipeline.run()
-            job.began(result)
+            job.record_start(result)
             try:
                 result.wait_until_finish()
-            except BaseException as error:  # also when this process is told to stop: the job would go on by itself
+            except BaseException as error:  # also at a signal: the job would go on
                 job.end(error)
                 raise
     except HeadraceError:
         raise
     except Exception as error:
-        if (told := _told_to_stop(error)) is not None:
-            raise told from None
+        if (interrupt := _interrupt_in(error)) is not None:
+            raise interrupt from None
         if options.runner == "DirectRunner":
             raise
-        raise RunnerFailed("the runner did not finish the job", where=f"--runner {options.runner}", value=str(error),
+        raise RunnerFailed("the runner failed to finish the job", where=f"--runner {options.runner}", value=str(error),
                            next_step="see the runner's log") from error  # fmt: skip
     return result
 
 
-def _told_to_stop(error: BaseException | None) -> BaseException | None:
-    """Ctrl-C or an exit that met this process while it was in a step: Beam makes an error of the step's of it."""
+def _interrupt_in(error: BaseException | None) -> BaseException | None:
+    """The Ctrl-C or exit that ended a step in this process, which Beam wraps in an error."""
     while error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
         error = error.__cause__ or error.__context__
     return error
 
 
 def counters(result: PipelineResult, namespace: str) -> dict[str, int]:
-    """The committed (where the runner commits, else attempted) counters of one namespace, by name."""
+    """The counters of one namespace by name: committed values, or attempted where the runner commits none."""
     found = result.metrics().query()["counters"]
     return {
         metric.key.metric.name: int(metric.committed if metric.committed is not None else metric.attempted)

@@ -1,4 +1,4 @@
-"""A job that is waited for in one thread and may be ended from another."""
+"""A job that one thread waits for and another may end."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class RunningJob:
-    """One job of a runner's, before it is submitted and after. Thread-safe.
+    """One job of a runner, before and after its submission. Thread-safe.
 
-    A runner on other machines goes on with a job whose client is gone; so whoever stops waiting ends it first. One in this
-    process cannot be cancelled: its steps look at :attr:`is_to_end`.
+    A runner on other machines continues a job whose client ended, so a client that stops waiting cancels it. A job in this
+    process cannot be cancelled: its steps check :attr:`end_requested`.
     """
 
     def __init__(self) -> None:
@@ -23,13 +23,13 @@ class RunningJob:
         self._why: BaseException | None = None
 
     @property
-    def is_to_end(self) -> bool:
-        """Whether somebody asked for its end."""
+    def end_requested(self) -> bool:
+        """Whether :meth:`end` was called."""
         with self._lock:
             return self._why is not None
 
-    def began(self, result: PipelineResult) -> None:
-        """The runner took the job; it is ended at once if it was to be ended meanwhile."""
+    def record_start(self, result: PipelineResult) -> None:
+        """Record that the runner accepted the job; cancel it if its end was requested before."""
         with self._lock:
             self._result = result
             why = self._why
@@ -37,7 +37,7 @@ class RunningJob:
             _cancel(result, why)
 
     def end(self, why: BaseException) -> None:
-        """Ask whoever runs the job to end it, now or when it begins. If that fails, ``why`` says so in a note."""
+        """Cancel the job, now or when it starts. If that fails, ``why`` gets a note."""
         with self._lock:
             self._why = why
             result = self._result
@@ -46,7 +46,7 @@ class RunningJob:
 
 
 class JobEnded(Exception):
-    """Somebody asked for the end of the job that this is a part of."""
+    """The end of this step's job was requested."""
 
 
 def _cancel(result: PipelineResult, why: BaseException) -> None:
@@ -55,5 +55,5 @@ def _cancel(result: PipelineResult, why: BaseException) -> None:
             _LOG.warning("cancelling the job: %s", type(why).__name__)
             result.cancel()
     except Exception as error:
-        why.add_note(f"the job may go on: it could not be cancelled: {error}")
-        _LOG.warning("the job may go on: it could not be cancelled: %s", error)
+        why.add_note(f"the job may still run: it could not be cancelled: {error}")
+        _LOG.warning("the job may still run: it could not be cancelled: %s", error)

@@ -1,1 +1,1 @@
-"""Files and packages that remote workers receive."""
+"""Packages and options that install Headrace on remote workers."""

@@ -1,6 +1,6 @@
-"""This very Headrace as a wheel: the files that run here, packed so that the same files give the same bytes.
+"""The running Headrace as a wheel; equal files give equal bytes.
 
-A wheel and not a source package: a machine that installs it compiles and downloads nothing to do so.
+A wheel, unlike a source package, installs without compiling or downloading anything.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tempfile import TemporaryDirectory
 from transforms.errors import InputError
 
 NAME = "headrace"
-ROOMS = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
+PACKAGES = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 
-#: The earliest moment that a zip file can hold: when a file was written here is nobody's business there.
+#: The earliest time in a zip file, so that the wheel is independent of modification times.
 _WRITTEN_AT = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o644 << 16
 _DESCRIPTION = ("METADATA", "entry_points.txt", "top_level.txt")
@@ -34,7 +34,7 @@ _ASK_SETUPTOOLS = "import sys, setuptools.build_meta as build; build.prepare_met
 
 @dataclass(frozen=True, slots=True)
 class OwnMetadata:
-    """What pip reads of a package: the files of its ``dist-info`` folder that describe it, by name."""
+    """The metadata files of a package's ``dist-info`` folder, by name."""
 
     files: Mapping[str, bytes]
 
@@ -45,7 +45,7 @@ class OwnMetadata:
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """What the package asks for, extras included, one requirement each."""
+        """The requirements of the package, including those of extras."""
         return tuple(self._headers.get_all("Requires-Dist", []))
 
     @property
@@ -54,21 +54,21 @@ class OwnMetadata:
 
 
 def source_folder() -> Path:
-    """The folder that the running packages lie in: a checkout, or an environment's packages."""
+    """The folder with the running packages: a checkout, or an environment's packages."""
     return Path(__file__).resolve().parents[2]
 
 
 def own_metadata(source: Path) -> OwnMetadata:
-    """What a checkout's ``setup.py`` says, where setuptools can be asked; else what was installed.
+    """The metadata of a checkout's ``setup.py`` if setuptools is installed, else of the installed package.
 
-    Raises :class:`InputError` where neither is there.
+    Raises :class:`InputError` if there is neither.
     """
     if (source / "setup.py").is_file() and find_spec("setuptools") is not None:
         return _described_by_setuptools(source)
     try:
         installed = distribution(NAME)
     except PackageNotFoundError:
-        raise InputError("this Headrace cannot be packed for other machines: nothing describes it",
+        raise InputError("Headrace cannot be packed without package metadata",
                          where=str(source), allowed="an installed headrace, or a checkout and setuptools",
                          next_step="pip install headrace, or give an image with --sdk_container_image") from None  # fmt: skip
     texts = {name: installed.read_text(name) for name in _DESCRIPTION}
@@ -83,7 +83,7 @@ def _described_by_setuptools(source: Path) -> OwnMetadata:
         if answer.returncode or len(found) != 1:
             raise InputError("setuptools cannot describe this checkout", where=str(source / "setup.py"),
                              value="\n".join(answer.stderr.strip().splitlines()[-1:]),
-                             next_step="python -m pip install -e . says why")  # fmt: skip
+                             next_step="see the output of python -m pip install -e .")  # fmt: skip
         files = {path.name: path.read_bytes() for path in found[0].iterdir() if path.name in _DESCRIPTION}
     return OwnMetadata(files)
 
@@ -105,8 +105,8 @@ def write_wheel(folder: Path, source: Path, metadata: OwnMetadata) -> Path:
 
 
 def _package_files(source: Path) -> Iterator[Path]:
-    for room in ROOMS:
-        for path in sorted((source / room).rglob("*")):
+    for package in PACKAGES:
+        for path in sorted((source / package).rglob("*")):
             inside = path.relative_to(source).parts
             if path.is_file() and "__pycache__" not in inside and not any(part.startswith(".") for part in inside):
                 yield path

@@ -1,8 +1,7 @@
-"""What a machine that runs Beam needs besides, in order to run Headrace: pinned to the versions that run here.
+"""The packages that Headrace needs on a machine with Beam, pinned to the versions of this one.
 
-Beam's image brings Beam and what Beam cannot do without; what it has besides differs from image to image. Pinned on top
-are the packages that Headrace itself asks for, Beam's or not, and what those bring that Beam does not: then kernels and
-file formats are there what they are here, and an installation needs nothing but the image and the pins.
+Beam's image has Beam and Beam's requirements; its other packages differ from image to image. Pinned are Headrace's own
+requirements, and what those require in addition to Beam, so that kernels and file formats are the same as here.
 """
 
 from __future__ import annotations
@@ -21,31 +20,31 @@ from transforms.errors import InputError
 #: The extras of Headrace that workers need; ``beam`` comes with the image.
 EXTRAS = ("gcs",)
 BEAM = Requirement("apache-beam")
-#: What Dataflow's machines run: wheels for any of these will do.
+#: Platforms of wheels that Dataflow's machines accept.
 _PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux2014_x86_64")
 
 
 def pinned_requirements(own: Iterable[str]) -> tuple[str, ...]:
-    """``name==version`` of each package that a worker needs, by name; ``own`` is what Headrace asks for, extras included.
+    """``name==version`` of each package that a worker needs, sorted; ``own`` are Headrace's requirements with extras.
 
-    Raises :class:`InputError`, naming the package, when one is not installed here.
+    Raises :class:`InputError` with the packages that are not installed here.
     """
-    asked = [wanted for wanted in map(Requirement, own) if _applies(wanted, ("", *EXTRAS))]
-    direct = {canonicalize_name(wanted.name) for wanted in asked}
-    needed = closure(asked)
-    pinned = sorted(needed.keys() - (closure([BEAM]).keys() - direct))
+    required = [wanted for wanted in map(Requirement, own) if _applies(wanted, ("", *EXTRAS))]
+    direct = {canonicalize_name(wanted.name) for wanted in required}
+    needed = resolve_closure(required)
+    pinned = sorted(needed.keys() - (resolve_closure([BEAM]).keys() - direct))
     absent = [name for name in pinned if not needed[name]]
     if absent:
-        raise InputError("packages that remote workers need are not installed here, so their versions are not known",
-                         value=", ".join(absent), allowed="what headrace[dataflow] brings",
+        raise InputError("packages of remote workers must be installed here, since their versions are pinned",
+                         value=", ".join(absent), allowed="the packages of headrace[dataflow]",
                          next_step="pip install 'headrace[dataflow]', or give an image with --sdk_container_image")  # fmt: skip
     return tuple(f"{name}=={needed[name]}" for name in pinned)
 
 
-def fetch(requirements: Path, folder: Path) -> tuple[Path, ...]:
+def download_wheels(requirements: Path, folder: Path) -> tuple[Path, ...]:
     """Download the wheels of a requirements file into ``folder``, for Dataflow's machines and this Python.
 
-    Raises :class:`InputError` with what pip says.
+    Raises :class:`InputError` with pip's message.
     """
     abi = f"cp{sys.version_info.major}{sys.version_info.minor}"
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -55,7 +54,7 @@ def fetch(requirements: Path, folder: Path) -> tuple[Path, ...]:
                "--abi=none", *for_them, "--requirement", str(requirements), "--dest", str(folder)]  # fmt: skip
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode:
-        raise InputError("the packages that workers without a public address need cannot be fetched",
+        raise InputError("wheels for workers without a public address could not be downloaded",
                          where="pip download", value="\n".join(answer.stderr.strip().splitlines()[-2:])[:500],
                          allowed="a package index that this machine reaches",
                          next_step="give an image with --sdk_container_image; or --requirements_cache=skip if the workers "
@@ -63,23 +62,23 @@ def fetch(requirements: Path, folder: Path) -> tuple[Path, ...]:
     return tuple(sorted(folder.glob("*.whl")))
 
 
-def closure(wanted: Iterable[Requirement]) -> Mapping[str, str]:
-    """``wanted`` and everything they ask for: the installed version by canonical name, empty where there is none."""
+def resolve_closure(wanted: Iterable[Requirement]) -> Mapping[str, str]:
+    """``wanted`` and all their requirements: the installed version by canonical name, empty if not installed."""
     found: dict[str, str] = {}
     met: set[tuple[str, str]] = set()
     waiting = list(wanted)
     while waiting:
-        asked = waiting.pop()
-        name = canonicalize_name(asked.name)
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
         found.setdefault(name, _version(name))
-        for extra in ("", *sorted(asked.extras)):
+        for extra in ("", *sorted(requirement.extras)):
             if found[name] and (name, extra) not in met:
                 met.add((name, extra))
-                waiting += _asked_by(name, extra)
+                waiting += _requirements_of(name, extra)
     return found
 
 
-def _asked_by(name: str, extra: str) -> Iterator[Requirement]:
+def _requirements_of(name: str, extra: str) -> Iterator[Requirement]:
     for text in distribution(name).requires or ():
         wanted = Requirement(text)
         if _applies(wanted, (extra,)):

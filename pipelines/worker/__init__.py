@@ -1,1 +1,1 @@
-"""The worker: lease tasks, run a job, commit its results."""
+"""The worker: it leases tasks, computes them in a job and commits the results."""

@@ -1,7 +1,7 @@
-"""The work of one job: its fragments and their tasks, and what becomes of each result.
+"""Commit the results of one job: its fragments, their tasks and memos.
 
-A fragment's memos are committed together; components that failed are reported; a fragment that could not be read waits until
-the job has ended, when it is known whether it is the file or this machine.
+A fragment's memos are committed together, and its failed components are reported. An unreadable fragment waits until the
+job ends, when it is known whether the fault is the file's or this machine's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from collections.abc import Callable, Sequence
 from pipelines.fragments.work import FragmentResult, FragmentWork, WantedComponent
 from pipelines.worker.progress import WorkMeter
 from pipelines.worker.report import WorkerReport
-from pipelines.worker.unreadable import UnreadFiles, has_read, is_evidence, machine_error, replaced, unread_failure
+from pipelines.worker.unreadable import (
+    ReadFailures,
+    as_changed_data,
+    counts_as_host_fault,
+    has_read,
+    host_fault_error,
+    read_failure,
+)
 from transforms.errors import StorageError
 from warehouse.catalog.catalog import chunks
 from warehouse.files.memo_file import memo_path
@@ -27,12 +34,12 @@ from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
-# A transaction has fixed costs; but the write lock is not held for long either.
+# A transaction has fixed costs, but must not hold the write lock for long.
 _COMMIT_TASKS = 1_000
 
 
 def group_by_fragment(tasks: Sequence[LeasedTask]) -> dict[str, tuple[FragmentWork, dict[str, LeasedTask]]]:
-    """The work of each fragment by its output, with its tasks by memo key. Fragments keep the order of the lease."""
+    """Work and tasks (by memo key) of each fragment, by output, in the order of the lease."""
     groups: defaultdict[tuple[str, str, str, tuple[Overlay, ...]], list[LeasedTask]] = defaultdict(list)
     for task in tasks:
         groups[task.table, task.partition, task.fragment.fragment_id, task.fragment.overlays].append(task)
@@ -46,11 +53,19 @@ def group_by_fragment(tasks: Sequence[LeasedTask]) -> dict[str, tuple[FragmentWo
     return works
 
 
-class WorkInHand:
-    """The fragments of one job that are not finished, and the results that have come.
+class JobCommitter:
+    """The unfinished fragments of one job, and the results that arrived.
 
-    Every method that writes can be called again after the catalog was away. ``unread_files``: what this worker could not read
-    before. ``between``: called after every transaction.
+    Every writing method can be called again after :data:`~pipelines.worker.catalog_retry.CATALOG_UNAVAILABLE`.
+
+    Args:
+        warehouse: The warehouse.
+        worker: The worker's name.
+        tasks: The leased tasks.
+        read_failures: The files that this worker could not read before.
+        report: Counts what is committed and fails.
+        meter: Measures the progress.
+        on_transaction: Called after every transaction.
     """
 
     def __init__(
@@ -58,13 +73,13 @@ class WorkInHand:
         warehouse: Warehouse,
         worker: str,
         tasks: Sequence[LeasedTask],
-        unread_files: UnreadFiles,
+        read_failures: ReadFailures,
         report: WorkerReport,
         meter: WorkMeter,
-        between: Callable[[], None],
+        on_transaction: Callable[[], None],
     ) -> None:
         self._warehouse, self._worker_name, self._report, self._meter = warehouse, worker, report, meter
-        self._between = between
+        self._on_transaction = on_transaction
         self._works = group_by_fragment(tasks)
         self._work_secs = {task.memo_key: task.work_secs for task in tasks}
         self._fresh: list[FragmentResult] = []
@@ -72,12 +87,12 @@ class WorkInHand:
         self._unread: list[FragmentResult] = []
         self._can_read = False
         self._fault: StorageError | None = None
-        #: What could not be read since anything was, in this job and before.
-        self.unread_files = unread_files
+        #: The files that could not be read since the last one was, in this job and before.
+        self.read_failures = read_failures
 
     @property
     def works(self) -> list[FragmentWork]:
-        """What is not finished."""
+        """The unfinished work."""
         return [work for work, _ in self._works.values()]
 
     @property
@@ -85,8 +100,8 @@ class WorkInHand:
         """The tasks that are neither committed nor reported."""
         return [task for _, tasks in self._works.values() for task in tasks.values()]
 
-    def take(self, results: Sequence[FragmentResult]) -> None:
-        """Commit or report every component that has a result by now, these and any before."""
+    def add_results(self, results: Sequence[FragmentResult]) -> None:
+        """Commit or report every component with a result, also those of earlier calls that raised."""
         self._fresh += results
         while self._fresh:
             self._sort(self._fresh[0])
@@ -94,32 +109,32 @@ class WorkInHand:
         self._commit_arrived()
 
     def _sort(self, result: FragmentResult) -> None:
-        """A fragment that could not be read waits until it is known whether this machine can read anything."""
+        """Queue a result for its commit; an unreadable fragment waits until this machine has read any file."""
         tasks = list(self._works[result.output][1].values())
-        if unread_failure(result) is not None and not over_current_data(self._warehouse, tasks):
-            self._arrived.append(replaced(result))
+        if read_failure(result) is not None and not over_current_data(self._warehouse, tasks):
+            self._arrived.append(as_changed_data(result))
         elif has_read(result):
-            self._can_read, self.unread_files = True, UnreadFiles()
+            self._can_read, self.read_failures = True, ReadFailures()
             self._arrived += [*self._unread, result]
             self._unread.clear()
-        elif unread_failure(result) is None or self._can_read or not is_evidence(tasks):
+        elif read_failure(result) is None or self._can_read or not counts_as_host_fault(tasks):
             self._arrived.append(result)
         else:
             self._unread.append(result)
 
     def end(self) -> None:
-        """The job has ended, and what waits could not be read, nor anything else. Raises StorageError if this machine is at fault.
+        """Report the fragments that could not be read. Raises StorageError if this machine is at fault.
 
-        The first file counts as a failed attempt in any case: two bad ones would end one worker after another for ever.
+        The first file counts as a failed attempt in any case; otherwise two bad files would end all workers.
         """
         if self._unread and self._fault is None:
             paths = [self._works[result.output][0].fragment.path for result in self._unread]
-            failed, files = self._unread, self.unread_files.with_more(paths)
-            if files.is_machine:
-                self._fault = machine_error(paths[0], unread_failure(failed[0]))
-                failed = [] if self.unread_files.paths else [one for one, path in zip(failed, paths, strict=True)
+            failed, files = self._unread, self.read_failures.add(paths)
+            if files.is_host_fault:
+                self._fault = host_fault_error(paths[0], read_failure(failed[0]))
+                failed = [] if self.read_failures.paths else [one for one, path in zip(failed, paths, strict=True)
                                                               if path == paths[0]]  # fmt: skip
-            self.unread_files, self._unread = files, []
+            self.read_failures, self._unread = files, []
             self._arrived += failed
         self._commit_arrived()
         if self._fault is not None:
@@ -131,10 +146,10 @@ class WorkInHand:
             self._commit(batch)
             for result in batch:
                 self._finish(result)
-            self._between()
+            self._on_transaction()
 
     def _next_batch(self) -> list[FragmentResult]:
-        """Results that are committed together: whole fragments, so that a file is in use as a whole or not at all."""
+        """Results that are committed together: whole fragments, so that no file is used in part."""
         batch: list[FragmentResult] = []
         tasks = 0
         for result in self._arrived:
@@ -145,7 +160,7 @@ class WorkInHand:
         return batch
 
     def _commit(self, batch: Sequence[FragmentResult]) -> None:
-        """Commit the memos of some fragments in one transaction."""
+        """Commit the memos of a batch in one transaction."""
         written = [
             (result, tasks, outcome)
             for result in batch
@@ -163,10 +178,10 @@ class WorkInHand:
             self._report.rows += answer * result.rows
             self._report.fenced += not answer
         if not all(answers):
-            _LOG.warning("%d memos were finished by another worker", len(answers) - sum(answers))
+            _LOG.warning("%d memos were committed by another worker", len(answers) - sum(answers))
 
     def _finish(self, result: FragmentResult) -> None:
-        """Report the components of a fragment that failed, and let the fragment go."""
+        """Report the failed components of a fragment and drop the fragment."""
         _, tasks = self._works[result.output]
         work_secs = sum(self._work_secs[outcome.memo_key] for outcome in result.outcomes)
         failed = [
@@ -179,9 +194,11 @@ class WorkInHand:
             for task, failure in chunk:
                 del tasks[task.memo_key]
                 self._report.count_failure(failure)
-            self._between()
+            self._on_transaction()
         del self._works[result.output]
         self._arrived.remove(result)
         self._report.fragments += 1
         self._report.raw_bytes_read += result.raw_bytes_read
-        self._meter.finished(len(result.outcomes), work_secs, result.rows, result.raw_bytes_read, time.monotonic())
+        self._meter.record_fragment(
+            len(result.outcomes), work_secs, result.rows, result.raw_bytes_read, time.monotonic()
+        )

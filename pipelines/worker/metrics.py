@@ -1,6 +1,6 @@
-"""What Prometheus reads of a worker and of the queue: text at ``/metrics``, on this machine only.
+"""Prometheus metrics of a worker and of the queue, at ``/metrics``, for this machine only.
 
-The queue is read when it is asked for, and at most every ``cache_secs``, more seldom where that takes long. That it cannot be read is a figure too, and stops nothing.
+The queue is read on request, at most every ``cache_secs``, and less often if a read takes long. Failed reads are counted.
 Imports ``prometheus_client`` (the extra ``metrics``).
 """
 
@@ -26,9 +26,9 @@ from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
-#: A long queue takes a while to be read, and many workers read it: each rests so many times as long as it took.
+#: Many workers read the queue, which takes long if it is long: each waits this many times the duration of a read.
 _LEAST_REST = 20
-#: Only processes of this machine are answered: the figures name clients.
+#: Only processes of this machine can connect, since the metrics name clients.
 HOST = "127.0.0.1"
 
 
@@ -39,10 +39,7 @@ class _Seen:
 
 
 class WorkerCollector(Collector):
-    """The figures of one worker, whose ``report`` it goes on writing, and of the queue of its warehouse.
-
-    ``monotonic``: the clock of the cache.
-    """
+    """The metrics of one worker, from its ``report``, and of its warehouse's queue. ``monotonic`` is the clock of the cache."""
 
     def __init__(
         self,
@@ -62,7 +59,7 @@ class WorkerCollector(Collector):
         self._unreadable = 0
 
     def collect(self) -> Iterator[Metric]:
-        """All figures; those of the queue are absent while it cannot be read."""
+        """All metrics; those of the queue are absent while it cannot be read."""
         with self._lock:
             seen = self._look()
         yield from self._worker_figures()
@@ -71,16 +68,16 @@ class WorkerCollector(Collector):
             yield from _hint_figures(seen.hint)
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing is known before it is asked for: registering reads no catalog."""
+        """No metrics, so that registering reads no catalog."""
         return iter(())
 
     def _look(self) -> _Seen | None:
-        begun = self._monotonic()
-        if begun - self._read_at < self._kept_secs:
+        started = self._monotonic()
+        if started - self._read_at < self._kept_secs:
             return self._seen
         seen = self._read()
         self._read_at = self._monotonic()
-        took_secs = self._read_at - begun
+        took_secs = self._read_at - started
         self._kept_secs = max(self._cache_secs, _LEAST_REST * took_secs) if self._cache_secs else 0.0
         return seen
 
@@ -89,7 +86,7 @@ class WorkerCollector(Collector):
             backlog = read_backlog(self._warehouse)
         except HeadraceError as error:
             self._unreadable += 1
-            _LOG.warning("the queue cannot be read for its figures: %s", error)
+            _LOG.warning("the metrics of the queue cannot be read: %s", error)
             self._seen = None
             return None
         state = FleetState(self._warehouse.clock(), backlog.workers, self._wishes)
@@ -102,13 +99,17 @@ class WorkerCollector(Collector):
         for name, what, value in (
             ("tasks_committed", "Memos that are ready by this worker's commit.", done.memos),
             ("tasks_failed", "Attempts of this worker that failed.", done.failures),
-            ("tasks_fenced", "Tasks that this worker lost to another one before it committed.", done.fenced),
+            ("tasks_fenced", "Tasks that another worker leased before this one committed.", done.fenced),
             ("rows", "Events, once for each memo that this worker committed.", done.rows),
-            ("raw_bytes_read", "Raw columns that this worker read, as they lie in memory.", done.raw_bytes_read),
+            ("raw_bytes_read", "Size in memory of the raw columns that this worker read.", done.raw_bytes_read),
             ("jobs", "Beam jobs that this worker started.", done.jobs),
-            ("job_seconds", "Seconds for which jobs of this worker ran.", done.job_secs),
-            ("catalog_busy", "Times that the catalog was locked for longer than this worker waits.", done.times_busy),
-            ("queue_unreadable", "Times that the queue could not be read for these figures.", self._unreadable),
+            ("job_seconds", "Run time of this worker's jobs, in seconds.", done.job_secs),
+            (
+                "catalog_busy",
+                "Times that the catalog was locked for longer than its timeout, or unreachable.",
+                done.times_busy,
+            ),
+            ("queue_unreadable", "Times that the queue could not be read for these metrics.", self._unreadable),
         ):
             family = CounterMetricFamily(f"headrace_{name}", what, labels=["worker"])
             family.add_metric([self._worker], value)
@@ -117,9 +118,7 @@ class WorkerCollector(Collector):
 
 def _queue_figures(backlog: Backlog) -> Iterator[Metric]:
     depth = GaugeMetricFamily("headrace_queue_tasks", "Tasks by client and state.", labels=["client", "state"])
-    oldest = GaugeMetricFamily(
-        "headrace_queue_oldest_seconds", "How long the oldest task has waited.", labels=["client"]
-    )
+    oldest = GaugeMetricFamily("headrace_queue_oldest_seconds", "Waiting time of the oldest task.", labels=["client"])
     work = GaugeMetricFamily("headrace_queue_core_seconds", "Estimated seconds of one core.", labels=["client"])
     for one in backlog.clients:
         depth.add_metric([one.client, "queued"], one.queued)
@@ -132,18 +131,20 @@ def _queue_figures(backlog: Backlog) -> Iterator[Metric]:
 
 
 def _hint_figures(hint: CapacityHint) -> Iterator[Metric]:
-    wanted = GaugeMetricFamily("headrace_client_wanted_workers", "Workers that a client's deadline asks for.",
+    wanted = GaugeMetricFamily("headrace_client_wanted_workers", "Number of workers that a client's deadline needs.",
                                labels=["client"])  # fmt: skip
     for one in hint.clients:
         wanted.add_metric([one.client], one.workers)
     yield wanted
-    yield GaugeMetricFamily("headrace_wanted_workers", "How many workers the queue is worth.", value=hint.workers)
-    yield GaugeMetricFamily("headrace_drain_seconds", "Until the queue is empty with as many.", value=hint.drain_secs)
+    yield GaugeMetricFamily("headrace_wanted_workers", "Number of workers that the queue needs.", value=hint.workers)
+    yield GaugeMetricFamily(
+        "headrace_drain_seconds", "Time until the queue is empty with that number of workers.", value=hint.drain_secs
+    )
 
 
 @contextmanager
-def serving(collector: WorkerCollector, port: int) -> Iterator[int]:
-    """Serve the figures while the block runs; yields the port, which the system chooses where ``port`` is 0.
+def serve_metrics(collector: WorkerCollector, port: int) -> Iterator[int]:
+    """Serve the metrics while the block runs; yields the port, which the system chooses if ``port`` is 0.
 
     Raises :class:`InputError` when the port is taken.
     """

@@ -1,4 +1,4 @@
-"""How far a worker is with what is queued: counted in memos, foretold in seconds."""
+"""The progress of a worker: finished memos, and the estimated remaining time in seconds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class WorkProgress:
-    """``tasks_done`` of ``tasks_total`` are computed or have failed; the total is what this worker leased and what is queued.
+    """The progress of a worker.
 
-    ``rows`` are events of finished ``fragments``, each counted once, ``raw_bytes`` the raw columns read for them, as they lie in memory.
-    ``left_secs``: how long the rest takes if it goes on so and no other worker helps; None while nothing is known.
-    ``waits_for``: tasks that it can only wait for now: others hold them, or they failed and are not due yet.
+    Attributes:
+        tasks_done: Tasks that were computed or failed.
+        tasks_total: Tasks that this worker leased, and those queued.
+        fragments: Finished fragments.
+        rows: Their events, each counted once.
+        raw_bytes: The size in memory of their raw columns.
+        left_secs: The remaining time at the present rate, without other workers; None if unknown.
+        waits_for: Tasks that are leased by other workers, or failed and not due yet.
     """
 
     tasks_done: int = 0
@@ -24,14 +29,14 @@ class WorkProgress:
     waits_for: int = 0
 
 
-#: Called after every change.
+#: Called after every change of the progress.
 OnWork = Callable[[WorkProgress], None]
 
 
 class WorkMeter:
-    """Counts work as it is leased and done. Times are monotonic seconds of the caller's clock.
+    """Measures the progress of a worker. Times are monotonic seconds of the caller's clock.
 
-    The rest is foretold by the tasks' estimated seconds of one core: what was done of them in the time that computing took.
+    The remaining time is estimated from the tasks' core seconds and from the rate at which finished ones were computed.
     """
 
     def __init__(self) -> None:
@@ -45,21 +50,21 @@ class WorkMeter:
         self._ran_secs = 0.0
         self._since: float | None = None
 
-    def leased(self, tasks: int, work_secs: float, queued: int, now: float) -> None:
-        """``tasks`` of ``work_secs`` estimated seconds are to be computed from ``now`` on; ``queued`` others wait."""
+    def record_lease(self, tasks: int, work_secs: float, queued: int, now: float) -> None:
+        """Record ``tasks`` leased at ``now``, of ``work_secs`` estimated core seconds; ``queued`` others wait."""
         self.progress = replace(self.progress, waits_for=0)
         self._open_tasks, self._open_secs = tasks, work_secs
         self._leased_tasks += tasks
         self._leased_secs += work_secs
         self._queued, self._since = queued, now
-        self._tell(now)
+        self._update(now)
 
-    def waits(self, tasks: int) -> None:
-        """Nothing can be leased, and ``tasks`` are not finished."""
+    def record_wait(self, tasks: int) -> None:
+        """Record that nothing can be leased while ``tasks`` are unfinished."""
         self.progress = replace(self.progress, waits_for=tasks)
 
-    def finished(self, tasks: int, work_secs: float, rows: int, raw_bytes: int, now: float) -> None:
-        """A fragment came back: so many of its tasks are off the queue, or have failed."""
+    def record_fragment(self, tasks: int, work_secs: float, rows: int, raw_bytes: int, now: float) -> None:
+        """Record a finished fragment with its committed and failed tasks."""
         self._open_tasks -= tasks
         self._open_secs = max(self._open_secs - work_secs, 0.0) if self._open_tasks else 0.0
         self._done_secs += work_secs
@@ -71,20 +76,20 @@ class WorkMeter:
             rows=done.rows + rows,
             raw_bytes=done.raw_bytes + raw_bytes,
         )
-        self._tell(now)
+        self._update(now)
 
-    def stopped(self, now: float) -> None:
-        """The job ended; what is open still was given back."""
+    def record_job_end(self, now: float) -> None:
+        """Record the end of the job; its open tasks were released."""
         if self._since is not None:
             self._ran_secs += now - self._since
         self._queued += self._open_tasks
         self._open_tasks, self._open_secs, self._since = 0, 0.0, None
-        self._tell(now)
+        self._update(now)
 
-    def _tell(self, now: float) -> None:
+    def _update(self, now: float) -> None:
         ran_secs = self._ran_secs + (now - self._since if self._since is not None else 0.0)
-        a_task_secs = self._leased_secs / self._leased_tasks if self._leased_tasks else 0.0
-        rest_secs = self._open_secs + self._queued * a_task_secs
+        secs_per_task = self._leased_secs / self._leased_tasks if self._leased_tasks else 0.0
+        rest_secs = self._open_secs + self._queued * secs_per_task
         total = self.progress.tasks_done + self._open_tasks + self._queued
         left = rest_secs * ran_secs / self._done_secs if self._done_secs > 0 else None
         self.progress = replace(self.progress, tasks_total=total, left_secs=left)

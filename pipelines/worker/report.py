@@ -1,4 +1,4 @@
-"""What a worker did so far, for whoever looks: the command's screen, the metrics."""
+"""The counters of a worker, for screens and metrics."""
 
 from __future__ import annotations
 
@@ -6,20 +6,28 @@ from dataclasses import dataclass, field
 
 from warehouse.queue.failures import Failure
 
-#: A worker may run for months, and meet one broken component in every fragment.
+#: A limit, since a worker may run for months with a component that fails in every fragment.
 ERRORS_KEPT = 100
 
 
 @dataclass(slots=True)
 class WorkerReport:
-    """What a worker did so far.
+    """The counters of a worker.
 
-    ``tasks`` were leased; ``memos`` of them are READY by this worker's commit, ``failures`` failed an attempt, and ``fenced``
-    were lost to another worker. ``rows`` counts events, once for each memo. ``raw_bytes_read``: raw columns, as they
-    lay in memory, once for each fragment. ``job_secs`` of ``secs`` went
-    into jobs. ``times_busy``: how often the catalog was locked for longer than its timeout, or could not be reached.
-    ``postponed``: tasks that it left in the queue, as they are to be tried again later than it cared to wait.
-    ``errors``: the first :data:`ERRORS_KEPT` different messages of the failures; the quarantine has them all.
+    Attributes:
+        tasks: Leased tasks.
+        memos: Memos that this worker committed.
+        failures: Failed attempts.
+        fenced: Tasks that another worker leased before the commit.
+        fragments: Finished fragments.
+        jobs: Started jobs.
+        rows: Events, once for each memo.
+        raw_bytes_read: The size in memory of the raw columns, once for each fragment.
+        secs: The run time.
+        job_secs: The run time of jobs.
+        times_busy: How often the catalog was locked for longer than its timeout, or unreachable.
+        postponed: Tasks left in the queue, since their next attempt is due too late.
+        errors: The first :data:`ERRORS_KEPT` distinct messages of failures; the quarantine has all.
     """
 
     tasks: int = 0
@@ -37,11 +45,11 @@ class WorkerReport:
     errors: list[str] = field(default_factory=list)
 
     def count_busy(self) -> None:
-        """The catalog could not be reached, once more."""
+        """Count a failed access to the catalog."""
         self.times_busy += 1
 
     def count_failure(self, failure: Failure) -> None:
-        """An attempt failed."""
+        """Count a failed attempt, with its message."""
         self.failures += 1
         if len(self.errors) < ERRORS_KEPT and failure.message not in self.errors:
             self.errors.append(failure.message)

@@ -1,7 +1,7 @@
-"""A job that is written and not run: the next job's template, for a person or a program to read.
+"""Write the next job as a Dataflow template, for inspection.
 
-Dataflow's client builds the very job that a worker would submit, stages its files and writes it as JSON. Nothing is
-leased for it: a template that somebody launched by hand would compute memos that no catalog knows.
+Dataflow's client builds the job that a worker would submit, stages its files and writes it as JSON. Nothing is leased: the
+results of a template launched by hand would not be committed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pipelines.fragments.work import FragmentWork
 from pipelines.memoize.pipeline import build
 from pipelines.runners.remote import require_reach
 from pipelines.runners.runner import RunnerOptions, run_pipeline
-from pipelines.staging.job_flags import for_job, ready_to_run, template_location
+from pipelines.staging.job_flags import job_options, prepare_options, template_location
 from pipelines.worker.job_committer import group_by_fragment
 from pipelines.worker.worker import WorkerConfig
 from transforms.errors import InputError
@@ -24,7 +24,7 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True, slots=True)
 class TemplateReport:
-    """What a template holds, and where it lies; nothing was written when there were no ``tasks``."""
+    """The content and location of a template; none was written if there are no ``tasks``."""
 
     location: str
     tasks: int
@@ -34,14 +34,14 @@ class TemplateReport:
 def write_template(warehouse: Warehouse, config: WorkerConfig) -> TemplateReport:
     """Write the job that a worker of this configuration would submit next to ``--template_location``.
 
-    The queue is all the while what it was. Raises :class:`InputError` when ``config`` asks for no template or the
-    runner's workers cannot reach a fragment, and what :func:`~pipelines.staging.job_flags.ready_to_run` and the runner raise.
+    The queue stays unchanged. Raises :class:`InputError` when ``config`` has no template location or the runner's workers
+    cannot reach a fragment, and what :func:`~pipelines.staging.job_flags.prepare_options` and the runner raise.
     """
     location = template_location(config.runner_options)
     if not location:
-        raise InputError("only Dataflow writes templates, where --template_location says", value=config.runner,
+        raise InputError("a job template must be for DataflowRunner and have a --template_location", value=config.runner,
                          allowed="DataflowRunner and --template_location=gs://BUCKET/job.json")  # fmt: skip
-    with ready_to_run(config.runner_options, warehouse.storage.home) as options:
+    with prepare_options(config.runner_options, warehouse.storage.home) as options:
         queue_missing(warehouse)
         tasks = lease_tasks(
             warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes, keep=False
@@ -54,7 +54,7 @@ def write_template(warehouse: Warehouse, config: WorkerConfig) -> TemplateReport
 
 def _write(options: RunnerOptions, config: WorkerConfig, home: str, works: list[FragmentWork]) -> None:
     job = uuid.uuid4().hex
-    chosen = for_job(options, config.name, job)
+    chosen = job_options(options, config.name, job)
     require_reach(chosen, home, *(work.fragment.path for work in works))
     run_pipeline(
         lambda pipeline: build(pipeline, works, home, job, chosen.threads, config.limits), chosen, one_step=True

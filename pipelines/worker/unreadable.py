@@ -1,9 +1,8 @@
-"""Raw data that could not be read: is it the file, or is it this machine? As pure functions.
+"""Distinguish an unreadable file from a machine that cannot read. Pure.
 
-One file that no disk gives back any more costs its own components an attempt, whoever meets it. A machine that lacks a
-mount, or the right to read, would cost every task that it can lease one, while others could compute them; so it is told
-apart: who could not read two files, and none between them, has the fault itself. A file that others failed at before is no
-evidence.
+A lost file fails an attempt of its own components on any machine. A machine without a mount or a permission would fail an
+attempt of every task that it leases, although others could compute them. Therefore a worker that fails to read two files,
+with no success between them, is at fault. A file with earlier failures on other machines does not count.
 """
 
 from __future__ import annotations
@@ -20,40 +19,40 @@ _EVIDENCE_FILES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadFiles:
-    """``paths``: the files that a worker could not read since it last read one."""
+class ReadFailures:
+    """The ``paths`` of the files that a worker could not read since its last success."""
 
     paths: frozenset[str] = frozenset()
 
-    def with_more(self, paths: Iterable[str]) -> UnreadFiles:
-        """These could not be read either."""
-        return UnreadFiles(self.paths | frozenset(paths))
+    def add(self, paths: Iterable[str]) -> ReadFailures:
+        """The failures with more paths."""
+        return ReadFailures(self.paths | frozenset(paths))
 
     @property
-    def is_machine(self) -> bool:
-        """Whether it is the machine that cannot read."""
+    def is_host_fault(self) -> bool:
+        """Whether the machine is at fault."""
         return len(self.paths) >= _EVIDENCE_FILES
 
 
-def unread_failure(result: FragmentResult) -> Failure | None:
-    """Why nothing of a fragment could be read; None if anything of it was, or another thing kept it from being computed."""
+def read_failure(result: FragmentResult) -> Failure | None:
+    """The failure of a fragment of which nothing could be read; None for any other fragment."""
     failures = [outcome.failure for outcome in result.outcomes]
     unread = [failure for failure in failures if failure is not None and failure.kind == "unreadable"]
     return unread[0] if unread and len(unread) == len(failures) else None
 
 
 def has_read(result: FragmentResult) -> bool:
-    """Whether the fragment's raw data was read, whatever became of it."""
+    """Whether the fragment's raw data was read."""
     return any(outcome.failure is None or not outcome.failure.is_untried for outcome in result.outcomes)
 
 
-def is_evidence(tasks: Iterable[LeasedTask]) -> bool:
-    """Whether a fragment that cannot be read says anything of the machine: nobody has failed at it before."""
+def counts_as_host_fault(tasks: Iterable[LeasedTask]) -> bool:
+    """Whether an unreadable fragment is evidence against the machine: it has no earlier failed attempt."""
     return any(task.attempt - task.losses == 1 for task in tasks)
 
 
-def replaced(result: FragmentResult) -> FragmentResult:
-    """The result of a fragment that could not be read because its table has other data by now."""
+def as_changed_data(result: FragmentResult) -> FragmentResult:
+    """The result of a fragment that could not be read because its table has changed since."""
     outcomes = tuple(
         replace(outcome, failure=replace(outcome.failure, kind="data"))
         if outcome.failure is not None and outcome.failure.kind == "unreadable"
@@ -63,8 +62,8 @@ def replaced(result: FragmentResult) -> FragmentResult:
     return replace(result, outcomes=outcomes)
 
 
-def machine_error(path: str, failure: Failure | None) -> StorageError:
-    """What to tell who started a worker whose machine cannot read: one of the files, and why."""
-    return StorageError("this machine can read none of the raw data that it was given to compute", where=path,
-                        value=failure.error if failure else None, next_step="mount the storage here or mend its permissions, then start "
-                        "the worker again; its tasks were given back untried")  # fmt: skip
+def host_fault_error(path: str, failure: Failure | None) -> StorageError:
+    """The error of a worker whose machine cannot read: one of the files, and the reason."""
+    return StorageError("raw files cannot be read on this machine", where=path,
+                        value=failure.error if failure else None, next_step="mount the storage or fix its permissions, then start "
+                        "the worker again; its tasks were released and not attempted")  # fmt: skip

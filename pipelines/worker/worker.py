@@ -1,9 +1,8 @@
-"""The worker: lease tasks, compute them in one Beam job, commit what came out, again.
+"""The worker's loop: lease tasks, compute them in one Beam job, commit the results.
 
-What to do next is decided by :func:`~pipelines.worker.machine.decide`, a pure function; the loop around it does the reading and writing. While
-a job runs, one attendant thread commits results as they arrive and keeps the leases alive, so that a worker killed
-in the middle loses only the fragments that were not finished. A commit shows the fence of its lease: a worker that
-was thought lost, and is not, is told so and changes nothing.
+:func:`~pipelines.worker.state_machine.decide` determines the next step; this module does the I/O. While a job runs, an
+attendant thread commits results as they arrive and sends heartbeats, so that a killed worker loses only unfinished
+fragments. A commit has the fencing token of its lease: that of an expired lease is rejected and changes nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from pipelines.isolation.processes import child_processes
 from pipelines.memoize.job_results import JobResults, remove_abandoned_results
 from pipelines.memoize.pipeline import run_memoize
 from pipelines.runners.runner import RunnerOptions
-from pipelines.staging.job_flags import for_job, ready_to_run, refuse_template
-from pipelines.worker.job_committer import WorkInHand
-from pipelines.worker.machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
-from pipelines.worker.patience import AWAY, PATIENCE_SECS, Patience
+from pipelines.staging.job_flags import job_options, prepare_options, refuse_template
+from pipelines.worker.catalog_retry import CATALOG_RETRY_SECS, CATALOG_UNAVAILABLE, CatalogRetry
+from pipelines.worker.job_committer import JobCommitter
 from pipelines.worker.progress import OnWork, WorkMeter
 from pipelines.worker.report import WorkerReport
-from pipelines.worker.unreadable import UnreadFiles
+from pipelines.worker.state_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide, heartbeat_secs
+from pipelines.worker.unreadable import ReadFailures
 from transforms.errors import InputError
 from warehouse.matching.submit import queue_missing
 from warehouse.queue.depths import queued_tasks, unfinished_tasks
@@ -40,20 +39,27 @@ from warehouse.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
-# Who works until nothing is left does not wait longer for a task to be tried again.
+# Until idle, a worker does not wait longer than this for the next attempt of a task.
 _SOON_SECS = 30.0
-# Far longer than any result waits for the worker that asked for it.
+# Far longer than a running job needs its results.
 _ABANDONED_SECS = 7 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """``batch_tasks``, ``batch_bytes``: lease up to this many tasks at a time, which read and write about so much. Starting a
-    job costs most of a second; but what is leased is not shared with other workers, nor overtaken by more urgent tasks.
+    """The configuration of a worker.
 
-    ``runner``, ``runner_workers`` and ``runner_flags`` are those of :class:`~pipelines.runners.runner.RunnerOptions`.
-    ``poll_secs``: how long to wait before asking an empty queue again. ``catalog_patience_secs``: how long to wait for a catalog that
-    cannot be reached, such as a database that is restarted. ``limits``: what one process that computes may take.
+    Attributes:
+        name: The worker's name.
+        runner: The Beam runner (:class:`~pipelines.runners.runner.RunnerOptions`).
+        batch_tasks: Tasks to lease at once. A job takes about a second to start; but leased tasks are not shared with
+            other workers, nor preceded by more urgent ones.
+        batch_bytes: Bytes that the tasks of a batch read and write.
+        runner_workers: The runner's threads; 0 means one per core.
+        runner_flags: Beam pipeline options.
+        poll_secs: The wait after an empty lease.
+        catalog_retry_secs: The time limit of retries while the catalog is unavailable, such as in a restart.
+        limits: The limits of a child process.
     """
 
     name: str
@@ -63,22 +69,22 @@ class WorkerConfig:
     runner_workers: int = 0
     runner_flags: tuple[str, ...] = ()
     poll_secs: float = 0.5
-    catalog_patience_secs: float = PATIENCE_SECS
+    catalog_retry_secs: float = CATALOG_RETRY_SECS
     limits: IsolationLimits = field(default_factory=IsolationLimits)
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise InputError("a worker needs a name", value=self.name)
+            raise InputError("a worker must have a name", value=self.name)
         BatchBudget(self.batch_bytes, self.batch_tasks)
-        if not self.poll_secs > 0 or not self.catalog_patience_secs >= 0:
-            raise InputError("a worker waits some time before it asks again",
-                             value=(self.poll_secs, self.catalog_patience_secs),
-                             allowed="poll_secs > 0, catalog_patience_secs >= 0")  # fmt: skip
-        _ = self.runner_options  # refuses what Beam does not know
+        if not self.poll_secs > 0 or not self.catalog_retry_secs >= 0:
+            raise InputError("poll_secs must be positive and catalog_retry_secs must not be negative",
+                             value=(self.poll_secs, self.catalog_retry_secs),
+                             allowed="poll_secs > 0, catalog_retry_secs >= 0")  # fmt: skip
+        _ = self.runner_options  # raises for options that Beam does not have
 
     @property
     def runner_options(self) -> RunnerOptions:
-        """How its jobs are run."""
+        """The runner and its options."""
         return RunnerOptions(self.runner, self.runner_workers, self.runner_flags)
 
 
@@ -92,27 +98,36 @@ def run_worker(
     on_step: Callable[[Instruction], None] | None = None,
     report: WorkerReport | None = None,
 ) -> WorkerReport:
-    """Work until ``stop`` is set or, with ``until_idle``, until no task is leased, nor queued and due soon.
+    """Work until ``stop`` is set or, with ``until_idle``, until no task is leased, or queued and due soon.
 
-    Before each lease, what live models miss because their table grew is queued: nobody has to submit them again.
+    Before each lease, the memos that live models miss in new partitions are queued. A component that fails, or whose raw
+    data is unreadable, is reported to the queue and affects no other.
 
-    ``progress`` is told how far it is; ``report`` is kept up to date for who looks meanwhile. A component that fails is
-    reported to the queue and costs nothing else, and so are the components over raw data that cannot be read. Raises
-    :class:`InputError`, before anything is leased, for a runner that could not start or not reach the home; and
-    :class:`~transforms.errors.StorageError` when memos cannot be written (a full disk), or when this machine can read no raw
-    data at all (:mod:`pipelines.worker.unreadable`); its tasks are given back untried.
+    Args:
+        warehouse: The warehouse.
+        config: The configuration.
+        until_idle: Whether to stop when no task is left.
+        progress: Called after every change of the progress.
+        stop: Requests a stop when it is set.
+        on_step: Called with every step of the loop.
+        report: Counters to update while the worker runs.
+
+    Raises:
+        InputError: The runner cannot start or cannot reach the home; nothing was leased.
+        StorageError: Memos cannot be written (a full disk), or this machine can read no raw data
+            (:mod:`pipelines.worker.unreadable`); its tasks are released and not attempted.
     """
     refuse_template(config.runner_options)
-    with ready_to_run(config.runner_options, warehouse.storage.home) as options:
+    with prepare_options(config.runner_options, warehouse.storage.home) as options:
         if config.runner == "DirectRunner":
             child_processes().prepare()
-        kept, asked = WorkerReport() if report is None else report, stop or threading.Event()
-        patience = Patience(config.catalog_patience_secs, asked, kept.count_busy, random.random)
-        worker = _Worker(warehouse, config, options, progress, kept, patience)
+        counters, stop = WorkerReport() if report is None else report, stop or threading.Event()
+        catalog_retry = CatalogRetry(config.catalog_retry_secs, stop, counters.count_busy, random.random)
+        worker = _Worker(warehouse, config, options, progress, counters, catalog_retry)
         try:
-            return _work(worker, warehouse, config, until_idle, asked, on_step, patience)
+            return _work(worker, warehouse, config, until_idle, stop, on_step, catalog_retry)
         finally:
-            worker.give_back()
+            worker.release()
 
 
 def _work(
@@ -122,25 +137,25 @@ def _work(
     until_idle: bool,
     stop: threading.Event,
     on_step: Callable[[Instruction], None] | None,
-    patience: Patience,
+    catalog_retry: CatalogRetry,
 ) -> WorkerReport:
-    def leased() -> tuple[LeasedTask, ...]:
+    def lease() -> tuple[LeasedTask, ...]:
         queue_missing(warehouse)
         return lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
 
-    remove_abandoned_results(warehouse.storage, patience.call(warehouse.clock) - _ABANDONED_SECS)
-    begun = time.monotonic()
+    remove_abandoned_results(warehouse.storage, catalog_retry.call(warehouse.clock) - _ABANDONED_SECS)
+    started = time.monotonic()
     queue_was_empty = False
     while True:
-        unfinished = patience.call(lambda: unfinished_tasks(warehouse, _SOON_SECS)) if queue_was_empty else 0
-        state = WorkerState(len(worker.in_hand), queue_was_empty, unfinished, until_idle, stop.is_set())
+        unfinished = catalog_retry.call(lambda: unfinished_tasks(warehouse, _SOON_SECS)) if queue_was_empty else 0
+        state = WorkerState(len(worker.leased), queue_was_empty, unfinished, until_idle, stop.is_set())
         instruction = decide(state)
         if on_step is not None:
             on_step(instruction)
         match instruction:
             case Lease():
-                worker.in_hand = patience.call(leased)
-                queue_was_empty = not worker.in_hand
+                worker.leased = catalog_retry.call(lease)
+                queue_was_empty = not worker.leased
             case Run():
                 worker.run()
             case Sleep():
@@ -149,14 +164,14 @@ def _work(
                 queue_was_empty = False
             case Stop(why):
                 _LOG.info("worker %s stops: %s", config.name, why)
-                worker.report.secs = time.monotonic() - begun
+                worker.report.secs = time.monotonic() - started
                 if until_idle and not stop.is_set():
-                    worker.report.postponed = patience.call(lambda: unfinished_tasks(warehouse))
+                    worker.report.postponed = catalog_retry.call(lambda: unfinished_tasks(warehouse))
                 return worker.report
 
 
 class _Worker:
-    """The tasks in hand, what became of those before, and the reading and writing that a job needs."""
+    """The leased tasks, the counters of earlier ones, and the I/O of a job."""
 
     def __init__(
         self,
@@ -165,64 +180,66 @@ class _Worker:
         options: RunnerOptions,
         progress: OnWork | None,
         report: WorkerReport,
-        patience: Patience,
+        catalog_retry: CatalogRetry,
     ) -> None:
         self._warehouse, self._config, self._options, self._progress = warehouse, config, options, progress
-        self._patience = patience
+        self._catalog_retry = catalog_retry
         self._meter = WorkMeter()
-        self._beat_at = 0.0
-        self._unread_files = UnreadFiles()
-        self.in_hand: tuple[LeasedTask, ...] = ()
+        self._heartbeat_at = 0.0
+        self._read_failures = ReadFailures()
+        self.leased: tuple[LeasedTask, ...] = ()
         self.report = report
 
     def run(self) -> None:
-        """Compute the tasks in hand and commit them. Whatever goes wrong, tasks still owned are given back."""
-        tasks = self.in_hand
-        hand = WorkInHand(self._warehouse, self._config.name, tasks, self._unread_files, self.report, self._meter,
-                          lambda: self._after_transaction(hand))  # fmt: skip
+        """Compute the leased tasks and commit their memos. Tasks that are still open at the end are released."""
+        tasks = self.leased
+        committer = JobCommitter(self._warehouse, self._config.name, tasks, self._read_failures, self.report, self._meter,
+                          lambda: self._after_transaction(committer))  # fmt: skip
         self.report.tasks += len(tasks)
         self.report.jobs += 1
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             work_secs = sum(task.work_secs for task in tasks)
-            self._meter.leased(len(tasks), work_secs, self._queued(), time.monotonic())
-            self._tell()
+            self._meter.record_lease(len(tasks), work_secs, self._queued(), time.monotonic())
+            self._report_progress()
             home, job = self._warehouse.storage.home, uuid.uuid4().hex
-            options = for_job(self._options, self._config.name, job)
-            run_memoize(hand.works, home, job, options, partial(self._attended, hand), self._config.limits)
+            options = job_options(self._options, self._config.name, job)
+            run_memoize(committer.works, home, job, options, partial(self._attend_job, committer), self._config.limits)
         finally:
-            self.report.job_secs += time.monotonic() - begun
-            self._unread_files = hand.unread_files
-            self.in_hand = tuple(hand.open_tasks)
-            self.give_back()
-            self._meter.stopped(time.monotonic())
+            self.report.job_secs += time.monotonic() - started
+            self._read_failures = committer.read_failures
+            self.leased = tuple(committer.open_tasks)
+            self.release()
+            self._meter.record_job_end(time.monotonic())
 
-    def give_back(self) -> None:
-        """Release what is in hand, untried. Where the catalog is away, their leases run out instead."""
-        held, self.in_hand = self.in_hand, ()
+    def release(self) -> None:
+        """Release the leased tasks, not attempted. While the catalog is unavailable, their leases expire instead."""
+        held, self.leased = self.leased, ()
         try:
             if held:
                 release_tasks(self._warehouse, held)
-        except AWAY as error:
-            _LOG.warning("%d tasks cannot be given back, and come back when their leases run out: %s", len(held), error)
+        except CATALOG_UNAVAILABLE as error:
+            _LOG.warning(
+                "%d tasks cannot be released; they are queued again when their leases expire: %s", len(held), error
+            )
 
     def wait_for(self, tasks: int) -> None:
-        """Tell that there is nothing to do but to wait for ``tasks`` tasks."""
-        self._meter.waits(tasks)
-        self._tell()
+        """Report that the worker only waits for ``tasks`` tasks."""
+        self._meter.record_wait(tasks)
+        self._report_progress()
 
     @contextmanager
-    def _attended(self, hand: WorkInHand, results: JobResults) -> Iterator[None]:
-        """While the job runs: commit what arrives, and keep the leases of the rest."""
+    def _attend_job(self, committer: JobCommitter, results: JobResults) -> Iterator[None]:
+        """Commit results while the job runs, and send heartbeats for the rest."""
         done = threading.Event()
         failures: list[BaseException] = []
 
         def attend() -> None:
             try:
-                self._attend(hand, results, done)
+                self._attend(committer, results, done)
             except BaseException as error:  # raised again where the job was started
                 failures.append(error)
-                results.running.end(error)  # nobody keeps the leases of what it computes
+                results.running.end(error)  # its leases are no longer renewed
 
         thread = threading.Thread(target=attend, name=f"attendant of {self._config.name}", daemon=True)
         thread.start()
@@ -236,49 +253,49 @@ class _Worker:
             if failures:
                 raise failures[0]
             try:
-                self._take_rest(hand, results, patiently=finished)
+                self._add_rest(committer, results, retry=finished)
             finally:
                 results.remove()
 
-    def _take_rest(self, hand: WorkInHand, results: JobResults, *, patiently: bool) -> None:
-        """What is left when the job has ended. Whoever leaves by an error, or was told to stop, does not wait besides."""
-        if patiently:
-            self._patience.call(lambda: hand.take(results.new()))
-            self._patience.call(hand.end)
+    def _add_rest(self, committer: JobCommitter, results: JobResults, *, retry: bool) -> None:
+        """Commit the last results of an ended job. After an error or a signal the catalog is not retried."""
+        if retry:
+            self._catalog_retry.call(lambda: committer.add_results(results.new()))
+            self._catalog_retry.call(committer.end)
             return
         try:
-            hand.take(results.new())
-        except AWAY as error:
-            _LOG.warning("what the job finished last is lost, and will be computed again: %s", error)
+            committer.add_results(results.new())
+        except CATALOG_UNAVAILABLE as error:
+            _LOG.warning("the last results of the job are lost and will be computed again: %s", error)
 
-    def _attend(self, hand: WorkInHand, results: JobResults, done: threading.Event) -> None:
-        self._beat_at = time.monotonic() + self._beat_secs
-        while not done.wait(min(results.collect_secs, self._beat_secs)):
+    def _attend(self, committer: JobCommitter, results: JobResults, done: threading.Event) -> None:
+        self._heartbeat_at = time.monotonic() + self._heartbeat_secs
+        while not done.wait(min(results.collect_secs, self._heartbeat_secs)):
             try:
-                self._beat_if_due(hand)
-                hand.take(results.new())
-            except AWAY as error:
+                self._send_heartbeat_if_due(committer)
+                committer.add_results(results.new())
+            except CATALOG_UNAVAILABLE as error:
                 self.report.count_busy()
-                _LOG.warning("the catalog is busy; trying again: %s", error)
+                _LOG.warning("the catalog is unavailable; trying again: %s", error)
 
     @property
-    def _beat_secs(self) -> float:
-        return beat_secs(self._warehouse.config.lease_secs)
+    def _heartbeat_secs(self) -> float:
+        return heartbeat_secs(self._warehouse.config.lease_secs)
 
-    def _beat_if_due(self, hand: WorkInHand) -> None:
-        if time.monotonic() >= self._beat_at:
-            heartbeat(self._warehouse, hand.open_tasks)
-            self._beat_at = time.monotonic() + self._beat_secs
+    def _send_heartbeat_if_due(self, committer: JobCommitter) -> None:
+        if time.monotonic() >= self._heartbeat_at:
+            heartbeat(self._warehouse, committer.open_tasks)
+            self._heartbeat_at = time.monotonic() + self._heartbeat_secs
 
-    def _after_transaction(self, hand: WorkInHand) -> None:
-        self._tell()
-        self._beat_if_due(hand)
+    def _after_transaction(self, committer: JobCommitter) -> None:
+        self._report_progress()
+        self._send_heartbeat_if_due(committer)
 
     def _queued(self) -> int:
         if self._progress is None:
-            return 0  # nobody asks how long the rest takes
-        return self._patience.call(lambda: queued_tasks(self._warehouse))
+            return 0  # the remaining time is not needed
+        return self._catalog_retry.call(lambda: queued_tasks(self._warehouse))
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._progress is not None:
             self._progress(self._meter.progress)

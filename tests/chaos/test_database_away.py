@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.worker.machine import Instruction, Lease
+from pipelines.worker.state_machine import Instruction, Lease
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.chaos.scene import config_of, models, write_log
 from tests.support.postgresql import running
@@ -44,6 +44,6 @@ def test_a_worker_that_is_not_patient_says_what_is_wrong(tmp_path: Path) -> None
     with running() as server, Warehouse.open(config_of(str(tmp_path / "home"), server.database())) as warehouse:
         register_table(warehouse, "log", str(log))
         submit_model(warehouse, models(4)[0])
-        config = WorkerConfig("hasty", runner_workers=1, catalog_patience_secs=0)
+        config = WorkerConfig("hasty", runner_workers=1, catalog_retry_secs=0)
         with pytest.raises(Busy, match="no connection"):
             run_worker(warehouse, config, until_idle=True, on_step=lambda _: server.stop())

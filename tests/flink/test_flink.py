@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.memoize.job_results import JobResults
 from pipelines.memoize.pipeline import NAMESPACE, build
-from pipelines.runners.job_server import DECLARED, described
+from pipelines.runners.job_server import DECLARED, fetch_server_options
 from pipelines.runners.remote import require_runnable
 from pipelines.runners.runner import RunnerOptions, counters, run_pipeline
 from tests.conftest import ROOT
@@ -43,7 +43,7 @@ def test_a_running_job_server_counts_what_was_computed(tmp_path: Path, flink: Fl
         require_runnable(options, str(tmp_path / "home"))
         result = run_pipeline(lambda pipeline: build(pipeline, works, str(tmp_path / "home"), "job"), options)
         counted = counters(result, NAMESPACE)
-        assert set(DECLARED["FlinkRunner"]) <= described(endpoint)
+        assert set(DECLARED["FlinkRunner"]) <= fetch_server_options(endpoint)
     assert (counted["fragments"], counted["rows"], counted["memos"], counted["components_failed"]) == (6, 300, 24, 0)
     found = JobResults(Storage(str(tmp_path / "home")), "job", 6).new()
     assert counted["raw_bytes_read"] == sum(result.raw_bytes_read for result in found)

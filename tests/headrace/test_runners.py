@@ -36,7 +36,7 @@ def test_nothing_is_taken_from_the_queue_for_a_command_that_is_mistyped(cli, sub
         (["--runner", "DataflowRunner", "--", "--project=p"], ["cannot reach a folder", "gs://bucket/path"]),
         (["--runner", "FlinkRunner", "--", "--flink_master=h:1"], ["in containers", "--environment_type=PROCESS"]),
         (["--runner", "PortableRunner"], ["--job_endpoint=host:port"]),
-        (["stray"], ["not a Beam pipeline option", "'stray'"]),
+        (["stray"], ["a Beam pipeline option must start with --", "'stray'"]),
     ]:
         error = cli("work", "--until-idle", *words, status=2).err
         assert all(part in error for part in said), error

@@ -1,4 +1,4 @@
-"""Workers in virtual time. What each does next, :func:`pipelines.worker.machine.decide` says, as in production."""
+"""Workers in virtual time. What each does next, :func:`pipelines.worker.state_machine.decide` says, as in production."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pipelines.worker.machine import Lease, Run, Sleep, Stop, WorkerState, beat_secs, decide
-from pipelines.worker.patience import PATIENCE_SECS, patience_backoff
+from pipelines.worker.catalog_retry import CATALOG_RETRY_SECS, catalog_backoff
+from pipelines.worker.state_machine import Lease, Run, Sleep, Stop, WorkerState, decide, heartbeat_secs
 from tests.simulation.event_loop import EventLoop
 from tests.simulation.faults import Faults, moments
 from tests.simulation.memory_queue import MemoryQueue
@@ -33,7 +33,7 @@ class FleetConfig:
     poll_secs: float = 5.0
     start_secs: float = 0.0
     until_idle: bool = True
-    catalog_patience_secs: float = PATIENCE_SECS
+    catalog_retry_secs: float = CATALOG_RETRY_SECS
 
 
 DEFAULT_FLEET = FleetConfig()
@@ -61,9 +61,9 @@ class SimWorker:
     life: int = 0
     alive: bool = True
     paused_until: float = 0.0
-    stop_asked: bool = False
+    stop_requested: bool = False
     queue_was_empty: bool = False
-    in_hand: tuple[Grant, ...] = ()
+    leased: tuple[Grant, ...] = ()
     open: dict[int, Grant] = field(default_factory=dict)
     pending: int = 0
     job: int = 0
@@ -98,7 +98,7 @@ class Fleet:
     ) -> None:
         self._loop, self._queue, self._referee = loop, queue, referee
         self._config, self._faults, self._draw = config, faults, draw
-        self._patience = patience_backoff(config.catalog_patience_secs)
+        self._catalog_retry = catalog_backoff(config.catalog_retry_secs)
         self._raised: defaultdict[int, int] = defaultdict(int)
         self._begun = loop.now
         self.workers: list[SimWorker] = []
@@ -107,7 +107,7 @@ class Fleet:
     @property
     def active(self) -> list[SimWorker]:
         """Workers whose machine is paid for, and who are not about to end."""
-        return [worker for worker in self.workers if worker.until is None and not worker.stop_asked]
+        return [worker for worker in self.workers if worker.until is None and not worker.stop_requested]
 
     def start(self, count: int) -> None:
         """Ask for more machines."""
@@ -121,7 +121,7 @@ class Fleet:
     def ask_to_stop(self, count: int) -> None:
         """Workers that are drawn end once they have finished what they hold."""
         for worker in self._draw.sample(self.active, count):
-            worker.stop_asked = True
+            worker.stop_requested = True
 
     def inject(self) -> None:
         """Let the faults happen that :class:`~tests.simulation.faults.Faults` asks for."""
@@ -152,7 +152,7 @@ class Fleet:
         """The process is gone with all it knew; somebody starts another one in its place."""
         worker.life += 1
         worker.alive = False
-        worker.in_hand, worker.open, worker.pending = (), {}, 0
+        worker.leased, worker.open, worker.pending = (), {}, 0
         self._later(worker, self._faults.restart_secs, self._come_back)
 
     def _come_back(self, worker: SimWorker) -> None:
@@ -181,7 +181,7 @@ class Fleet:
         wait_secs = TRANSACTION_BACKOFF.next_wait_secs(asked.attempt, passed_secs, draw)
         again = replace(asked, attempt=asked.attempt + 1)
         if wait_secs is None:
-            wait_secs = self._patience.next_wait_secs(asked.tries, passed_secs, draw)
+            wait_secs = self._catalog_retry.next_wait_secs(asked.tries, passed_secs, draw)
             again = replace(asked, attempt=1, tries=asked.tries + 1)
         if wait_secs is None:
             self.counts.crashes += 1
@@ -194,8 +194,8 @@ class Fleet:
 
     def _step(self, worker: SimWorker) -> None:
         unfinished = self._queue.unfinished if worker.queue_was_empty else 0
-        held, empty = len(worker.in_hand), worker.queue_was_empty
-        match decide(WorkerState(held, empty, unfinished, self._config.until_idle, worker.stop_asked)):
+        held, empty = len(worker.leased), worker.queue_was_empty
+        match decide(WorkerState(held, empty, unfinished, self._config.until_idle, worker.stop_requested)):
             case Lease():
                 self._ask_catalog(worker, self._lease)
             case Run():
@@ -210,19 +210,19 @@ class Fleet:
         self.counts.leases += 1
         clock = self._clock(worker)
         name = f"{worker.name}-{self.counts.leases}"
-        worker.in_hand = self._queue.lease(clock, name, self._config.budget)
-        self._referee.granted(worker.in_hand, clock)
-        worker.queue_was_empty = not worker.in_hand
+        worker.leased = self._queue.lease(clock, name, self._config.budget)
+        self._referee.granted(worker.leased, clock)
+        worker.queue_was_empty = not worker.leased
         self._later(worker, self._config.call_secs, self._step)
 
     def _run(self, worker: SimWorker) -> None:
         """Start a job: fragments in the order of the lease, each on the thread that is free first."""
         self.counts.jobs += 1
         groups: defaultdict[int, list[Grant]] = defaultdict(list)
-        for grant in worker.in_hand:
+        for grant in worker.leased:
             groups[grant.task.fragment].append(grant)
-        worker.open = {grant.task.task_id: grant for grant in worker.in_hand}
-        worker.in_hand, worker.pending, worker.job = (), len(groups), self.counts.jobs
+        worker.open = {grant.task.task_id: grant for grant in worker.leased}
+        worker.leased, worker.pending, worker.job = (), len(groups), self.counts.jobs
         free = [self._config.job_start_secs] * self._config.threads
         for grants in groups.values():
             secs = sum(grant.task.true_secs for grant in grants) * worker.slowdown
@@ -267,4 +267,4 @@ class Fleet:
                 self._referee.beaten(asked, self._queue.beat(clock, asked), clock)
                 self._beat_later(worker)
 
-        self._later(worker, beat_secs(self._queue.lease_secs), lambda one: self._ask_catalog(one, beat))
+        self._later(worker, heartbeat_secs(self._queue.lease_secs), lambda one: self._ask_catalog(one, beat))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.memoize.pipeline import NAMESPACE, build
-from pipelines.runners.job_server import DECLARED, described
+from pipelines.runners.job_server import DECLARED, fetch_server_options
 from pipelines.runners.remote import require_runnable
 from pipelines.runners.runner import RunnerOptions, counters, run_pipeline
 from tests.conftest import ROOT
@@ -36,7 +36,7 @@ def test_a_running_job_server_counts_what_was_computed(tmp_path: Path) -> None:
         require_runnable(options, str(tmp_path / "home"))
         result = run_pipeline(lambda pipeline: build(pipeline, works, str(tmp_path / "home"), "job"), options)
         counted = counters(result, NAMESPACE)
-        assert set(DECLARED["SparkRunner"]) - described(endpoint) == NEWER_THAN_THE_SERVER
+        assert set(DECLARED["SparkRunner"]) - fetch_server_options(endpoint) == NEWER_THAN_THE_SERVER
     assert (counted["fragments"], counted["rows"], counted["memos"], counted["components_failed"]) == (6, 300, 24, 0)
 
 

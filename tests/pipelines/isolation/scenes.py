@@ -18,7 +18,7 @@ import transforms.expressions.expression as hr
 from pipelines.fragments.encoded_result import decode_line
 from pipelines.fragments.work import ComponentOutcome, FragmentResult, FragmentWork
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.memoizing import Notorious, memoize_isolated
+from pipelines.isolation.memoizing import KnownCulprits, memoize_isolated
 from pipelines.isolation.processes import ChildProcesses
 from pipelines.worker.job_committer import group_by_fragment
 from tests.pipelines.scenes import fill, open_home
@@ -151,10 +151,12 @@ def leased(folder: Path, model: Model, hours: int = 1, rows: int = ROWS) -> tupl
 
 
 def isolated(
-    work: FragmentWork, home: str, processes: ChildProcesses, limits: IsolationLimits, notorious: Notorious
+    work: FragmentWork, home: str, processes: ChildProcesses, limits: IsolationLimits, known_culprits: KnownCulprits
 ) -> FragmentResult:
     """One fragment's result as whoever commits it reads it."""
-    return decode_line(memoize_isolated(work.to_json(), home, processes, limits, notorious).line, "a child's answer")
+    return decode_line(
+        memoize_isolated(work.to_json(), home, processes, limits, known_culprits).line, "a child's answer"
+    )
 
 
 def memoized(
@@ -167,7 +169,7 @@ def memoized(
     """One fragment's result, and its outcomes by the names of the inputs."""
     model = made(inputs)
     home, (work,) = leased(folder, model, rows=rows)
-    result = isolated(work, home, processes, limits, Notorious())
+    result = isolated(work, home, processes, limits, KnownCulprits())
     fingerprints = {item.fingerprint: name for name, item in model.inputs.items()}
     return result, {fingerprints[outcome.column]: outcome for outcome in result.outcomes}
 

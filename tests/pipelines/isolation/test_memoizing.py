@@ -15,7 +15,7 @@ from pipelines.fragments.run import PlanCache, memoize_fragment
 from pipelines.fragments.work import ComponentOutcome, FragmentWork
 from pipelines.isolation import memoizing
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.memoizing import Notorious
+from pipelines.isolation.memoizing import KnownCulprits
 from pipelines.isolation.processes import ChildProcesses
 from tests.pipelines.isolation import scenes
 from tests.pipelines.isolation.scenes import (
@@ -150,7 +150,7 @@ def test_a_sample_makes_the_component_fail_by_itself(tmp_path: Path, processes: 
     """What is kept is enough to see the failure again, far from the data."""
     model = made({**healthy(), "bad": scenes.dislikes_the_pair(MOOD)})
     home, (work,) = leased(tmp_path, model)
-    result = isolated(work, home, processes, LIMITS, Notorious())
+    result = isolated(work, home, processes, LIMITS, KnownCulprits())
     ((wanted, outcome),) = ((one, found) for one, found in zip(work.components, result.outcomes, strict=True)
                             if found.failure is not None)  # fmt: skip
     assert outcome.failure is not None
@@ -215,15 +215,13 @@ def _columns(tmp_path: Path, outcome: ComponentOutcome, checksum: str) -> list[p
     return list(read_memo_file(storage, outcome.path, [outcome.column], checksum).values())
 
 
-def test_components_that_were_guilty_once_do_not_hold_up_their_neighbours_again(
-    tmp_path: Path, processes: ChildProcesses
-) -> None:
+def test_known_culprits_do_not_delay_the_other_components_again(tmp_path: Path, processes: ChildProcesses) -> None:
     model = made({**healthy(), "bad": scenes.quits(MOOD)})
     home, works = leased(tmp_path, model, hours=2)
-    notorious = Notorious()
-    isolated(works[0], home, processes, LIMITS, notorious)
-    assert notorious.guilty == {model.inputs["bad"].fingerprint}
-    results = [isolated(work, home, processes, LIMITS, notorious) for work in works[1:]]
+    known_culprits = KnownCulprits()
+    isolated(works[0], home, processes, LIMITS, known_culprits)
+    assert known_culprits.columns == {model.inputs["bad"].fingerprint}
+    results = [isolated(work, home, processes, LIMITS, known_culprits) for work in works[1:]]
     assert [sum(one.failure is not None for one in result.outcomes) for result in results] == [1]
     assert [len(result.files) for result in results] == [1]
 
@@ -245,7 +243,7 @@ def test_changed_data_fails_without_a_sample(tmp_path: Path, processes: ChildPro
     model = made(healthy())
     home, (work,) = leased(tmp_path, model)
     Path(work.fragment.path).write_bytes(b"not what it was")
-    result = isolated(work, home, processes, LIMITS, Notorious())
+    result = isolated(work, home, processes, LIMITS, KnownCulprits())
     failures = [outcome.failure for outcome in result.outcomes]
     assert {failure.kind for failure in failures if failure} == {"data"}
     assert all(failure is not None and failure.sample == "" for failure in failures)
@@ -255,7 +253,7 @@ def test_a_disk_that_refuses_is_an_error_here(tmp_path: Path, processes: ChildPr
     home, (work,) = leased(tmp_path, made(healthy()))
     (tmp_path / "home" / "memos").write_text("a file where the folder should be")
     with pytest.raises(StorageError, match="memos"):
-        isolated(work, home, processes, LIMITS, Notorious())
+        isolated(work, home, processes, LIMITS, KnownCulprits())
 
 
 def test_a_defect_that_one_component_brings_about_is_its_failure_alone(
@@ -307,7 +305,7 @@ def test_a_defect_over_every_component_fails_them_all_and_nobody_else(
     home, (work,) = leased(tmp_path, made(healthy()))
     unspelled = tuple(one._replace(memo_key="é") for one in work.components)  # a key is hexadecimal
     broken = FragmentWork(work.fragment, unspelled, work.output)
-    result = isolated(broken, home, processes, LIMITS, Notorious())
+    result = isolated(broken, home, processes, LIMITS, KnownCulprits())
     failures = [outcome.failure for outcome in result.outcomes]
     assert [failure.kind for failure in failures if failure] == ["defect"] * len(work.components)
     assert all(failure is not None and "UnicodeEncodeError" in failure.error for failure in failures)

@@ -19,12 +19,12 @@ import pytest
 
 import transforms.expressions.expression as hr
 from pipelines.errors import ChildrenLost
-from pipelines.fragments.board import Phase, Place
+from pipelines.fragments.progress_cell import Phase, Position
 from pipelines.fragments.run import PlanCache, memoize_fragment
 from pipelines.fragments.work import FragmentResult, FragmentWork
-from pipelines.isolation.answer import Answered
-from pipelines.isolation.memoizing import Notorious
-from pipelines.isolation.processes import ChildProcesses, Ended, child_processes
+from pipelines.isolation.answer import Answer
+from pipelines.isolation.memoizing import KnownCulprits
+from pipelines.isolation.processes import ChildProcesses, ProcessEnd, child_processes
 from pipelines.isolation.server import UNKNOWN_STATUS
 from tests.pipelines.isolation.scenes import (
     LIMITS,
@@ -52,7 +52,7 @@ def pid_of(processes: ChildProcesses) -> int:
 def test_a_child_is_kept_for_the_next_who_asks(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as first:
         assert first.is_new
-        assert isinstance(first.ask(NOTHING, "{}", LIMITS), Answered)
+        assert isinstance(first.ask(NOTHING, "{}", LIMITS), Answer)
     with own_processes.child(LIMITS) as again, own_processes.child(LIMITS) as other:
         assert again.pid == first.pid
         assert not again.is_new
@@ -72,7 +72,7 @@ def test_a_child_outlives_a_timeout_that_its_parent_has_for_all_sockets(
     time.sleep(0.2)
     with own_processes.child(LIMITS) as again:
         assert again.pid == first.pid
-        assert isinstance(again.ask(NOTHING, "{}", LIMITS), Answered)
+        assert isinstance(again.ask(NOTHING, "{}", LIMITS), Answer)
 
 
 def test_fresh_children_do_not_pile_up(own_processes: ChildProcesses) -> None:
@@ -80,7 +80,7 @@ def test_fresh_children_do_not_pile_up(own_processes: ChildProcesses) -> None:
     for _ in range(4):
         with own_processes.child(LIMITS, fresh=True) as child:
             started.append(child.pid)
-            assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answered)
+            assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answer)
     assert own_processes.running[1:] == (started[-1],), "no more wait than ever worked at once"
     assert eventually(lambda: not any(is_running(pid) for pid in started[:-1]))
     assert pid_of(own_processes) == started[-1]
@@ -94,7 +94,7 @@ def test_an_answer_that_came_too_late_is_not_taken_for_the_next(own_processes: C
         assert child.close() == UNKNOWN_STATUS, "nobody answers"
         os.kill(server, signal.SIGCONT)
     with own_processes.child(LIMITS) as other:
-        assert isinstance(other.ask(NOTHING, "{}", LIMITS), Answered)
+        assert isinstance(other.ask(NOTHING, "{}", LIMITS), Answer)
         assert is_running(other.pid)
     assert server not in own_processes.running
 
@@ -105,7 +105,7 @@ def test_a_child_that_was_killed_while_it_waited_is_not_handed_out(own_processes
     assert eventually(lambda: not is_running(pid))
     with own_processes.child(LIMITS) as child:
         assert child.pid != pid
-        assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answered)
+        assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answer)
 
 
 def test_how_a_child_ended_is_known(own_processes: ChildProcesses) -> None:
@@ -116,9 +116,9 @@ def test_how_a_child_ended_is_known(own_processes: ChildProcesses) -> None:
             timer.start()
             threading.Timer(0.3, os.kill, (child.pid, signal.SIGCONT)).start() if number != signal.SIGKILL else None
             ended = child.ask(NOTHING, "{}", LIMITS)
-        assert isinstance(ended, Ended)
-        assert (ended.kind, ended.status, ended.place) == ("lost", -number, Place(Phase.IDLE))
-        assert said in ended.how
+        assert isinstance(ended, ProcessEnd)
+        assert (ended.kind, ended.status, ended.position) == ("lost", -number, Position(Phase.IDLE))
+        assert said in ended.description
 
 
 def test_children_leave_nothing_behind(own_processes: ChildProcesses) -> None:
@@ -128,7 +128,7 @@ def test_children_leave_nothing_behind(own_processes: ChildProcesses) -> None:
     for _ in range(20):
         with own_processes.child(LIMITS, fresh=True) as child:
             os.kill(child.pid, signal.SIGKILL)
-            assert isinstance(child.ask(NOTHING, "{}", LIMITS), Ended)
+            assert isinstance(child.ask(NOTHING, "{}", LIMITS), ProcessEnd)
     assert eventually(lambda: (open_files(), open_files(server)) == before)
     assert eventually(lambda: len(descendants(server)) == 1), "the one that waits; no zombies"
 
@@ -142,7 +142,7 @@ def test_a_child_holds_no_file_but_its_own(own_processes: ChildProcesses) -> Non
                  for fd in fds if int(fd) > 2]  # fmt: skip
     sockets = [link for link in links if link.startswith("socket:")]
     assert len(set(sockets)) == 2, "each its own end of a connection"
-    assert sorted(links) == sorted([*sockets, *["/memfd:headrace-board (deleted)"] * 2])
+    assert sorted(links) == sorted([*sockets, *["/memfd:headrace-progress (deleted)"] * 2])
 
 
 def test_a_large_child_is_let_go(own_processes: ChildProcesses) -> None:
@@ -180,17 +180,17 @@ def test_a_system_that_refuses_processes_is_one_error(
     own_processes: ChildProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with pytest.raises(ChildrenLost, match="lets no process start"):
+    with pytest.raises(ChildrenLost, match="refuses to start a child process"):
         own_processes.prepare()
 
 
 def test_a_defect_in_a_child_is_an_answer(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as child:
         answer = child.ask(NOTHING, "{}", LIMITS)
-        assert isinstance(answer, Answered)
+        assert isinstance(answer, Answer)
         assert answer.document["defect"]["error"].startswith("KeyError")
         assert "Traceback" in answer.document["defect"]["traceback"]
-        assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answered), "it goes on"
+        assert isinstance(child.ask(NOTHING, "{}", LIMITS), Answer), "it goes on"
 
 
 def test_a_fork_of_this_process_has_children_of_its_own() -> None:
@@ -210,7 +210,7 @@ PARENT = """
 import sys, threading, time
 from pathlib import Path
 from pipelines.isolation.limits import IsolationLimits
-from pipelines.isolation.memoizing import Notorious, memoize_isolated
+from pipelines.isolation.memoizing import KnownCulprits, memoize_isolated
 from pipelines.isolation.processes import child_processes
 from tests.pipelines.isolation import scenes
 import transforms.expressions.expression as hr
@@ -218,7 +218,7 @@ home, (work,) = scenes.leased(Path(sys.argv[1]), scenes.made({"bad": getattr(sce
 with child_processes().child(scenes.LIMITS):
     pass  # one that waits, beside the one that works
 limits = IsolationLimits(stall_secs=3600.0).on_this_machine(1)
-run = lambda: memoize_isolated(work.to_json(), home, child_processes(), limits, Notorious())
+run = lambda: memoize_isolated(work.to_json(), home, child_processes(), limits, KnownCulprits())
 threading.Thread(target=run).start()
 time.sleep(3600)
 """
@@ -311,13 +311,13 @@ def test_kills_from_outside_change_no_memo(
 ) -> None:
     home, works, expected = slow_works
     content = {file.path: (Path(home) / file.path).read_bytes() for result in expected for file in result.files}
-    # Two kills in a row may split a fragment's file; four cannot make a component guilty that is found so after five.
+    # Two kills in a row may split a fragment's file; four cannot make a culprit, which takes five.
     with Killer(own_processes, 4, seed) as killer, ThreadPoolExecutor(2) as threads:
         results = list(threads.map(
-            lambda work: isolated(work, home, own_processes, LIMITS, Notorious()), works
+            lambda work: isolated(work, home, own_processes, LIMITS, KnownCulprits()), works
         ))  # fmt: skip
     assert killer.killed > 0, "nobody was killed"
-    told = [record.message for record in caplog.records if "through no fault of a component" in record.message]
+    told = [record.message for record in caplog.records if "no component is a culprit" in record.message]
     assert any("its process was ended by SIGKILL" in message for message in told)
     assert sums(results) == sums(expected)
     whole = {file.path for result in results for file in result.files if len(result.files) == 1}

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.isolation.shrink import Budget, Rows, ranges_of, rows_of, smallest
+from pipelines.isolation.shrink import Budget, Rows, find_smallest, ranges_of, rows_of
 
 
 def unlimited() -> Budget:
@@ -31,9 +31,9 @@ class Needs:
 @given(st.integers(1, 300), st.data())
 def test_exactly_the_rows_that_are_needed_together_are_found(rows: int, data: st.DataObject) -> None:
     needed = data.draw(st.frozensets(st.integers(0, rows - 1), min_size=1, max_size=5))
-    found = smallest(all_of(rows), Needs(*needed), unlimited())
+    found = find_smallest(all_of(rows), Needs(*needed), unlimited())
     assert found.tolist() == sorted(needed)
-    assert found.tolist() == smallest(all_of(rows), Needs(*needed), unlimited()).tolist(), "deterministic"
+    assert found.tolist() == find_smallest(all_of(rows), Needs(*needed), unlimited()).tolist(), "deterministic"
 
 
 @given(st.integers(1, 60), st.integers(0, 2**30), st.integers(1, 6))
@@ -44,25 +44,25 @@ def test_what_is_found_fails_and_does_not_without_any_one_row(rows: int, seed: i
     def fails(part: Rows) -> bool:
         return int(weights[part].sum()) % modulus == int(weights.sum()) % modulus and len(part) > 0
 
-    found = smallest(all_of(rows), fails, unlimited())
+    found = find_smallest(all_of(rows), fails, unlimited())
     assert fails(found)
     assert len(found) == 1 or not any(fails(np.delete(found, at)) for at in range(len(found)))
 
 
 def test_one_row_of_a_million_is_found_in_few_trials() -> None:
     one = Needs(777_777)
-    assert smallest(all_of(1_000_000), one, unlimited()).tolist() == [777_777]
+    assert find_smallest(all_of(1_000_000), one, unlimited()).tolist() == [777_777]
     assert one.asked <= 2 * 21
 
 
 def test_the_budget_ends_the_search_with_what_was_found_so_far() -> None:
     needed = Needs(3, 900)
-    found = smallest(all_of(1_000), needed, Budget(9, 1e9))
+    found = find_smallest(all_of(1_000), needed, Budget(9, 1e9))
     assert needed.asked == 9
     assert 2 < len(found) < 1_000
     assert needed(found)
     now = iter(range(100))
-    slow = smallest(all_of(1_000), Needs(3), Budget(10**9, 4.5, clock=lambda: float(next(now))))
+    slow = find_smallest(all_of(1_000), Needs(3), Budget(10**9, 4.5, clock=lambda: float(next(now))))
     assert 1 < len(slow) < 1_000
 
 

@@ -9,52 +9,52 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fragments.board import Phase, Place, StepBoard, new_board_file
+from pipelines.fragments.progress_cell import Phase, Position, ProgressCell, new_cell_file
 from pipelines.isolation.limits import LEAST_MEMORY_BYTES, IsolationLimits, machine_memory_bytes
 from pipelines.isolation.watch import StallClock, memory_of
 from transforms.errors import InputError
 
 
 def test_a_place_is_read_as_it_was_written() -> None:
-    fd = new_board_file()
-    child, parent = StepBoard.of(fd), StepBoard.of(fd)
+    fd = new_cell_file()
+    child, parent = ProgressCell.open(fd), ProgressCell.open(fd)
     os.close(fd)
-    assert parent.place == Place(Phase.IDLE)
-    child.step(7)
-    assert parent.place == Place(Phase.RUNNING, 7, None)
-    child.alone(3)
-    child.at(Phase.COMPILING)
-    assert parent.place == Place(Phase.COMPILING, 0, 3)
-    child.alone(None)
-    child.step(10**9)
-    assert parent.place == Place(Phase.RUNNING, 2**20 - 1, None), "more steps than any plan has"
-    for board in (child, parent):
-        board.close()
+    assert parent.position == Position(Phase.IDLE)
+    child.enter_step(7)
+    assert parent.position == Position(Phase.RUNNING, 7, None)
+    child.select_component(3)
+    child.enter(Phase.COMPILING)
+    assert parent.position == Position(Phase.COMPILING, 0, 3)
+    child.select_component(None)
+    child.enter_step(10**9)
+    assert parent.position == Position(Phase.RUNNING, 2**20 - 1, None), "more steps than any plan has"
+    for cell in (child, parent):
+        cell.close()
 
 
-def test_every_entry_is_another_even_of_the_same_place() -> None:
-    board = StepBoard()
-    entries = set()
+def test_every_write_changes_the_value() -> None:
+    cell = ProgressCell()
+    values = set()
     for _ in range(1000):
-        board.step(5)
-        entries.add(board.entry)
-    assert len(entries) == 1000
+        cell.enter_step(5)
+        values.add(cell.value)
+    assert len(values) == 1000
 
 
 def test_a_stall_is_staying_in_one_step_of_a_plan() -> None:
-    board = StepBoard()
-    clock = StallClock(board, 10.0, now=0.0)
-    board.step(1)
+    cell = ProgressCell()
+    clock = StallClock(cell, 10.0, now=0.0)
+    cell.enter_step(1)
     assert not any(clock.is_stalled(secs) for secs in range(10))
-    board.step(2)
+    cell.enter_step(2)
     assert not any(clock.is_stalled(secs) for secs in range(10, 21)), "from 10, when the second step was first seen"
     assert clock.is_stalled(20.1)
 
 
 def test_time_in_which_nobody_looked_does_not_count() -> None:
-    board = StepBoard()
-    board.step(1)
-    clock = StallClock(board, 10.0, now=0.0)
+    cell = ProgressCell()
+    cell.enter_step(1)
+    clock = StallClock(cell, 10.0, now=0.0)
     assert not clock.is_stalled(1.0)
     assert not clock.is_stalled(1e6), "both stood still"
     assert not clock.is_stalled(1e6 + 4)
@@ -63,11 +63,11 @@ def test_time_in_which_nobody_looked_does_not_count() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.IDLE, Phase.READING, Phase.LOADING, Phase.WRITING])
 def test_what_waits_for_others_is_not_held_to_a_time(phase: Phase) -> None:
-    board = StepBoard()
-    board.at(phase)
-    clock = StallClock(board, 10.0, now=0.0)
+    cell = ProgressCell()
+    cell.enter(phase)
+    clock = StallClock(cell, 10.0, now=0.0)
     assert not clock.is_stalled(1e6)
-    board.at(Phase.COMPILING)
+    cell.enter(Phase.COMPILING)
     assert not any(clock.is_stalled(1e6 + secs) for secs in range(1, 12))
     assert clock.is_stalled(1e6 + 12)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pipelines.ingest.job import ImportJob
 from pipelines.memoize.pipeline import build
-from pipelines.runners.elements import Spread, Texts
+from pipelines.runners.elements import CreateStrings, Redistribute
 from pipelines.runners.runner import RunnerOptions, counters, pipeline_options, run_pipeline
 from tests.pipelines.logs import log_schema
 from tests.pipelines.scenes import REPOSITORY
@@ -36,17 +36,25 @@ def import_logs(pipeline: beam.Pipeline) -> None:
     ImportJob(log_schema(), "time", Path("/no/such/staging"), Path("/no/such/output"), "id").build(pipeline, ["{}"])
 
 
-SPREAD = ["Spread", "Spread/KeyByDigest", "Spread/GroupByKey", "Spread/DropKeys"]
+REDISTRIBUTE = ["Redistribute", "Redistribute/KeyByDigest", "Redistribute/GroupByKey", "Redistribute/DropKeys"]
 STEP_NAMES = {
-    memoize_on_workers: ["Fragments", "Fragments/Impulse", "Fragments/Emit", *SPREAD, "MemoizeFragments"],
+    memoize_on_workers: ["Fragments", "Fragments/Impulse", "Fragments/Emit", *REDISTRIBUTE, "MemoizeFragments"],
     memoize_in_threads: ["Fragments", "Fragments/Impulse", "Fragments/Emit", "MemoizeFragments"],
-    import_logs: ["Files", "Files/Impulse", "Files/Emit", *SPREAD, "ParseLogs", "GroupByPartition", "WritePartitions"],
+    import_logs: [
+        "Files",
+        "Files/Impulse",
+        "Files/Emit",
+        *REDISTRIBUTE,
+        "ParseLogs",
+        "GroupByPartition",
+        "WritePartitions",
+    ],
 }
 #: By the step that gives them. Any language's SDK has these coders, and each gives equal elements equal bytes.
 CODERS = {
     "Fragments/Impulse": "bytes", "Fragments/Emit": "string_utf8", "Files/Impulse": "bytes", "Files/Emit": "string_utf8",
-    "Spread/KeyByDigest": "kv<string_utf8, string_utf8>", "Spread/GroupByKey": "kv<string_utf8, iterable<string_utf8>>",
-    "Spread/DropKeys": "string_utf8", "MemoizeFragments": "string_utf8", "ParseLogs": "kv<string_utf8, string_utf8>",
+    "Redistribute/KeyByDigest": "kv<string_utf8, string_utf8>", "Redistribute/GroupByKey": "kv<string_utf8, iterable<string_utf8>>",
+    "Redistribute/DropKeys": "string_utf8", "MemoizeFragments": "string_utf8", "ParseLogs": "kv<string_utf8, string_utf8>",
     "GroupByPartition": "kv<string_utf8, iterable<string_utf8>>", "WritePartitions": "string_utf8",
 }  # fmt: skip
 
@@ -103,7 +111,7 @@ def test_every_step_says_what_it_takes_and_gives(graph: Build) -> None:
 def test_runners_may_deal_out_elements_by_themselves() -> None:
     components, _ = as_given_to_a_runner(memoize_on_workers)
     urns = {step.unique_name: step.spec.urn for step in components.transforms.values()}
-    assert urns["Spread"] == common_urns.composites.RESHUFFLE.urn
+    assert urns["Redistribute"] == common_urns.composites.RESHUFFLE.urn
 
 
 @settings(max_examples=15)
@@ -123,7 +131,12 @@ class _Kept(beam.DoFn):
 
 
 def _flow(pipeline: beam.Pipeline, texts: list[str]) -> None:
-    _ = pipeline | "Texts" >> Texts(texts) | "Spread" >> Spread() | "Keep" >> beam.ParDo(_Kept())
+    _ = (
+        pipeline
+        | "CreateStrings" >> CreateStrings(texts)
+        | "Redistribute" >> Redistribute()
+        | "Keep" >> beam.ParDo(_Kept())
+    )
 
 
 BUILDER = """
@@ -177,4 +190,4 @@ class _Counted(beam.DoFn):
 
 
 def _flow_counted(pipeline: beam.Pipeline, count: int) -> None:
-    _ = pipeline | "Texts" >> Texts([str(n) for n in range(count)]) | "Count" >> beam.ParDo(_Counted())
+    _ = pipeline | "CreateStrings" >> CreateStrings([str(n) for n in range(count)]) | "Count" >> beam.ParDo(_Counted())

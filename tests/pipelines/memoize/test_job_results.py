@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.fragments.encoded_result import EncodedResult, ResultCounts, decode_line, encode_error
 from pipelines.fragments.work import ComponentOutcome, FragmentResult, PhaseSecs
-from pipelines.memoize.job_results import JobResults, awaited_here, deliver
+from pipelines.memoize.job_results import JobResults, deliver, local_results
 from transforms.errors import DataError, StorageError
 from transforms.execution.operator_costs import OperatorWork
 from warehouse.files.column_files import NewFile
@@ -25,7 +25,7 @@ RESULT = FragmentResult(
     (ComponentOutcome("k", "c", None, "s", 5, 10, 0.1, "memos/x"), ComponentOutcome("l", "d", FAILURE)),
     (OperatorWork("length", 1, 5, 0.25),), PhaseSecs(0.5, 0.25, 0.125),
 )  # fmt: skip
-LINE = EncodedResult.of(RESULT).line
+LINE = EncodedResult.encode(RESULT).line
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def storage(tmp_path: Path) -> Storage:
 
 
 def test_a_result_is_one_line_with_its_counts_beside_it() -> None:
-    encoded = EncodedResult.of(RESULT)
+    encoded = EncodedResult.encode(RESULT)
     assert encoded.counts == ResultCounts(rows=5, raw_bytes_read=100, memos=1, components_failed=1)
     assert b"\n" not in encoded.line
     assert decode_line(encoded.line, "here") == RESULT
@@ -53,7 +53,7 @@ def test_what_is_no_result_is_refused(line: bytes) -> None:
 
 def test_a_result_of_this_process_is_handed_over_in_memory(tmp_path: Path, job: str) -> None:
     results = JobResults(storage(tmp_path), job, 2, in_process=True)
-    assert awaited_here(job) is results
+    assert local_results(job) is results
     threads = [threading.Thread(target=deliver, args=(storage(tmp_path), job, f"00000{n}", LINE)) for n in range(2)]
     for thread in threads:
         thread.start()
@@ -65,7 +65,7 @@ def test_a_result_of_this_process_is_handed_over_in_memory(tmp_path: Path, job: 
 
 
 def test_a_result_of_another_process_is_a_file_until_it_is_removed(tmp_path: Path, job: str) -> None:
-    assert awaited_here(job) is None
+    assert local_results(job) is None
     assert deliver(storage(tmp_path), job, "000000", LINE) == f"{job}-000000"
     deliver(storage(tmp_path), "other", "000001", LINE)
     results = JobResults(storage(tmp_path), job, 2)
@@ -90,7 +90,7 @@ def test_a_step_that_is_tried_again_gives_its_result_once(tmp_path: Path, job: s
 def test_an_error_is_raised_once_no_result_is_new(tmp_path: Path, job: str) -> None:
     results = JobResults(storage(tmp_path), job, 2, in_process=True)
     deliver(storage(tmp_path), job, "000000", encode_error(StorageError("the disk is full", where="memos")))
-    deliver(storage(tmp_path), job, "000001", EncodedResult.of(replace(RESULT, rows=6)).line)
+    deliver(storage(tmp_path), job, "000001", EncodedResult.encode(replace(RESULT, rows=6)).line)
     assert [result.rows for result in results.new()] == [6]
     for _ in range(2):
         with pytest.raises(StorageError, match="the disk is full"):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pipelines.runners.dataflow import (
     DataflowOptions,
-    added_flags,
     check,
     dataflow_options,
+    default_flags,
     job_flags,
     job_name,
     label_value,
@@ -56,15 +56,15 @@ def test_a_given_name_is_kept_and_given_labels_are_added_to() -> None:
 
 def test_packages_are_fetched_by_workers_or_travel_with_the_job() -> None:
     usual, private = DataflowOptions(), DataflowOptions(private=True)
-    assert "--requirements_cache=skip" in added_flags(usual)
-    assert "--requirements_cache=skip" in added_flags(private)
+    assert "--requirements_cache=skip" in default_flags(usual)
+    assert "--requirements_cache=skip" in default_flags(private)
     assert (usual.wheels_travel, private.wheels_travel) == (False, True)
 
 
 @pytest.mark.parametrize("said", [{"requirements_cache": "/var/cache/pip"}, {"requirements_file": "mine.txt"}])
 def test_what_the_user_says_about_packages_is_left_to_beam(said: dict[str, str]) -> None:
     private = DataflowOptions(private=True, **said)
-    assert "--requirements_cache=skip" not in added_flags(private)
+    assert "--requirements_cache=skip" not in default_flags(private)
     assert not private.wheels_travel
 
 
@@ -79,7 +79,7 @@ def test_options_are_read_as_beam_reads_them() -> None:
 @pytest.mark.parametrize("missing", range(3))
 def test_each_option_that_is_needed_is_asked_for(missing: int) -> None:
     given = [flag for at, flag in enumerate(GIVEN) if at != missing]
-    with pytest.raises(InputError, match="options that were not given") as caught:
+    with pytest.raises(InputError, match="required options of Dataflow are missing") as caught:
         check(dataflow_options(given))
     name = GIVEN[missing].partition("=")[0]
     assert caught.value.value == name
@@ -96,12 +96,12 @@ def test_all_that_is_missing_is_said_at_once() -> None:
 @pytest.mark.parametrize("place", ["/tmp", "gs://bucket", "gs:///folder", "s3://bucket/tmp", "gs://Bucket/tmp"])
 @pytest.mark.parametrize("option", ["temp_location", "staging_location"])
 def test_what_is_no_folder_of_a_bucket_is_refused(option: str, place: str) -> None:
-    with pytest.raises(InputError, match="not a folder in a bucket") as caught:
+    with pytest.raises(InputError, match="must name a folder in a bucket") as caught:
         check(dataflow_options([*GIVEN, f"--{option}={place}"]))
     assert (caught.value.where, caught.value.value) == (f"--{option}", place)
 
 
 def test_a_dry_run_is_refused_for_a_template() -> None:
-    with pytest.raises(InputError, match="nothing to look at") as caught:
+    with pytest.raises(InputError, match="--dry_run must not be given") as caught:
         check(dataflow_options([*GIVEN, "--dry_run=True"]))
     assert "--template_location" in caught.value.allowed

@@ -64,7 +64,7 @@ def test_a_job_that_fails_is_one_error_and_its_tasks_are_given_back(cloud: Cloud
     cloud.service.on_job = lambda job: cloud.service.fail(job, text)
     with cloud.open() as warehouse:
         tasks = cloud.fill(warehouse)
-        with pytest.raises(JobFailed, match="without success") as caught:
+        with pytest.raises(JobFailed, match="the Dataflow job failed") as caught:
             run_worker(warehouse, cloud.worker(cloud.here), until_idle=True)
         assert queued(warehouse) == [(tasks, 0)]
     assert caught.value.where == "job job-1"
@@ -94,7 +94,7 @@ def test_a_project_that_may_not_run_jobs_is_one_error(cloud: Cloud) -> None:
     cloud.service.refusal = (403, "Dataflow API has not been used in project my-project before or it is disabled")
     with cloud.open() as warehouse:
         tasks = cloud.fill(warehouse)
-        with pytest.raises(JobRefused, match="did not take the job") as caught:
+        with pytest.raises(JobRefused, match="Dataflow rejected the job") as caught:
             run_worker(warehouse, cloud.worker(cloud.here), until_idle=True)
         assert queued(warehouse) == [(tasks, 0)]
     assert "API has not been used" in str(caught.value.value)
@@ -122,7 +122,7 @@ def test_the_command_refuses_in_one_message(cloud: Cloud, capsys: pytest.Capture
     command = ["work", "--until-idle", "--runner", "DataflowRunner"]
     assert run([*command, "--", "--project=my-project"]) == 2
     assert capsys.readouterr().err.endswith(
-        "error: Dataflow needs options that were not given\n"
+        "error: required options of Dataflow are missing\n"
         "  where:   the options after --\n"
         "  value:   '--region, --temp_location'\n"
         "  allowed: --region=europe-west4 --temp_location=gs://BUCKET/tmp\n"
@@ -133,4 +133,4 @@ def test_the_command_refuses_in_one_message(cloud: Cloud, capsys: pytest.Capture
     assert run([*command, "--", "--project=my-project", "--num_workers=many"]) == 2
     assert "invalid int value" in capsys.readouterr().err
     assert run([*command, "surplus"]) == 2
-    assert "not a Beam pipeline option" in capsys.readouterr().err
+    assert "a Beam pipeline option must start with --" in capsys.readouterr().err

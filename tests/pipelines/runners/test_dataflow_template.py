@@ -173,9 +173,9 @@ def test_an_empty_queue_gives_no_template(cloud: Cloud, location: str) -> None:
 def test_a_worker_does_not_take_a_template_for_work(cloud: Cloud, location: str) -> None:
     with cloud.open() as warehouse:
         tasks = cloud.fill(warehouse)
-        with pytest.raises(InputError, match="a template runs nothing"):
+        with pytest.raises(InputError, match="--template_location must not be given"):
             run_worker(warehouse, cloud.worker(location), until_idle=True)
-        with pytest.raises(InputError, match="only Dataflow writes templates"):
+        with pytest.raises(InputError, match="a job template must be for DataflowRunner"):
             write_template(warehouse, WorkerConfig("worker"))
         assert queued(warehouse) == [(tasks, 0)]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.staging.own_wheel import ROOMS
+from pipelines.staging.own_wheel import PACKAGES
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.runners.dataflow_scenes import Cloud
 from tests.pipelines.scenes import REPOSITORY, fill, memo_values, open_home
@@ -139,7 +139,7 @@ def test_the_staged_package_computes_in_an_empty_environment_what_is_computed_he
     assert {path.removeprefix(str(tmp_path / "local")): content for path, content in ours.items()} == {
         path.removeprefix(str(tmp_path / "downloaded")): content for path, content in theirs.items()
     }
-    own = {name: place for name, place in modules.items() if name.partition(".")[0] in ROOMS}
+    own = {name: place for name, place in modules.items() if name.partition(".")[0] in PACKAGES}
     assert "pipelines.memoize.pipeline" in own
     assert children[0] >= 1, "fragments are computed in child processes there too"
     assert all(place.startswith(str(machine.folder)) for place in own.values())

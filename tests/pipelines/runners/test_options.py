@@ -11,8 +11,8 @@ import pytest
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from pipelines.errors import RunnerFailed
-from pipelines.runners.job_server import described
-from pipelines.runners.options import RUNNERS, given_options
+from pipelines.runners.job_server import fetch_server_options
+from pipelines.runners.options import RUNNERS, parse_options
 from pipelines.runners.remote import require_reach, require_runnable
 from pipelines.runners.runner import RunnerOptions, pipeline_options, run_pipeline
 from pipelines.worker.worker import WorkerConfig, run_worker
@@ -44,7 +44,7 @@ def test_an_unknown_runner_is_one_error_with_the_nearest_names() -> None:
 def test_options_are_taken_as_a_command_line_has_them() -> None:
     flags = ("--flink_master=host:8081", "--parallelism", "4", "--flink_submit_uber_jar", "--experiments=a",
              "--experiments", "b", "--number_of_execution_retries", "3", "--object_reuse")  # fmt: skip
-    given = given_options("FlinkRunner", flags)
+    given = parse_options("FlinkRunner", flags)
     assert (given["flink_master"], given["parallelism"], given["flink_submit_uber_jar"]) == ("host:8081", 4, True)
     assert given["experiments"] == ["a", "b"]
     built = pipeline_options(RunnerOptions("FlinkRunner", flags=flags)).get_all_options(retain_unknown_options=True)
@@ -113,18 +113,18 @@ def test_a_folder_is_refused_where_workers_cannot_see_it(runner: str, flags: tup
 
 
 def test_dataflow_is_not_asked_before_it_has_what_it_needs() -> None:
-    with pytest.raises(InputError, match="Dataflow needs options") as caught:
+    with pytest.raises(InputError, match="required options of Dataflow are missing") as caught:
         require_runnable(RunnerOptions("DataflowRunner"), BUCKET)
     assert caught.value.value == "--project, --region, --temp_location"
 
 
 def test_beam_itself_is_asked_before_work_is_taken() -> None:
-    with pytest.raises(InputError, match="Beam refuses") as caught:
+    with pytest.raises(InputError, match="Beam rejects") as caught:
         require_runnable(RunnerOptions("FlinkRunner", flags=("--environment_type=PROCESS",)), BUCKET)
     assert "process_command" in str(caught.value.value)
     with pytest.raises(InputError, match="cannot load"):
         require_runnable(RunnerOptions("no.such.Runner"), BUCKET)
-    with pytest.raises(InputError, match="found by its job server"):
+    with pytest.raises(InputError, match="PortableRunner must have a job server"):
         require_runnable(RunnerOptions("PortableRunner"), BUCKET)
 
 
@@ -155,7 +155,7 @@ def test_a_running_server_declares_options_of_its_own(job_server: str) -> None:
 
 def test_a_job_that_the_runner_gives_up_is_one_error(job_server: str) -> None:
     options = RunnerOptions("PortableRunner", flags=("--job_endpoint", job_server, "--environment_type=LOOPBACK"))
-    with pytest.raises(RunnerFailed, match="did not finish") as caught:
+    with pytest.raises(RunnerFailed, match="failed to finish") as caught:
         run_pipeline(lambda pipeline: None, options)
     assert "UNIMPLEMENTED" in str(caught.value.value)
 
@@ -165,5 +165,5 @@ def test_a_server_that_does_not_answer_is_one_error() -> None:
         silent.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(InputError, match="no Beam job server answers") as caught:
-            described(endpoint, timeout_secs=0.5)
+            fetch_server_options(endpoint, timeout_secs=0.5)
     assert caught.value.value == endpoint

@@ -21,7 +21,7 @@ class Job(PipelineResult):  # type: ignore[misc]
 
 def test_a_job_is_ended_from_the_moment_it_has_begun() -> None:
     running, job = RunningJob(), Job()
-    running.began(job)
+    running.record_start(job)
     assert job.cancelled == 0
     running.end(KeyboardInterrupt())
     assert job.cancelled == 1
@@ -30,20 +30,20 @@ def test_a_job_is_ended_from_the_moment_it_has_begun() -> None:
 def test_a_job_that_was_to_be_ended_before_it_began_is_ended_as_it_begins() -> None:
     running, job = RunningJob(), Job()
     running.end(KeyboardInterrupt())
-    running.began(job)
+    running.record_start(job)
     assert job.cancelled == 1
 
 
 @pytest.mark.parametrize("state", [PipelineState.DONE, PipelineState.FAILED, PipelineState.CANCELLED])
 def test_what_has_ended_is_left_alone(state: str) -> None:
     running, job = RunningJob(), Job(state)
-    running.began(job)
+    running.record_start(job)
     running.end(KeyboardInterrupt())
     assert job.cancelled == 0
 
 
 def test_the_reason_says_that_the_job_may_go_on() -> None:
     running, why = RunningJob(), ValueError("enough")
-    running.began(Job(refusal="nobody answers"))
+    running.record_start(Job(refusal="nobody answers"))
     running.end(why)
-    assert why.__notes__ == ["the job may go on: it could not be cancelled: nobody answers"]
+    assert why.__notes__ == ["the job may still run: it could not be cancelled: nobody answers"]

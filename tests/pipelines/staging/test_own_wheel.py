@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.staging import own_wheel
-from pipelines.staging.own_wheel import ROOMS, OwnMetadata, own_metadata, source_folder, write_wheel
+from pipelines.staging.own_wheel import PACKAGES, OwnMetadata, own_metadata, source_folder, write_wheel
 from tests.pipelines.scenes import REPOSITORY
 from transforms.errors import InputError
 
@@ -49,7 +49,7 @@ def test_it_holds_what_runs_here_and_nothing_else(tmp_path: Path, metadata: OwnM
             if not name.startswith("headrace-"):
                 assert archive.read(name) == (REPOSITORY / name).read_bytes(), name
     there = {name for name in names if name.endswith(".py")}
-    here = {str(path.relative_to(REPOSITORY)) for room in ROOMS for path in (REPOSITORY / room).rglob("*.py")}
+    here = {str(path.relative_to(REPOSITORY)) for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py")}
     assert there == here
     assert "transforms/operators/public_suffix_list.dat" in names
     assert not [name for name in names if "__pycache__" in name or name.startswith(("tests", "benchmarks", "."))]
@@ -81,7 +81,7 @@ def test_an_installed_headrace_packs_itself_into_the_same_bytes(tmp_path: Path, 
 
 def test_what_nothing_describes_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_wheel, "NAME", "headrace-that-nobody-installed")
-    with pytest.raises(InputError, match="nothing describes it") as caught:
+    with pytest.raises(InputError, match="cannot be packed without package metadata") as caught:
         own_metadata(tmp_path)
     assert caught.value.where == str(tmp_path)
     assert "--sdk_container_image" in caught.value.next_step

@@ -7,7 +7,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from pipelines.staging.own_wheel import own_metadata, source_folder
-from pipelines.staging.requirements import closure, fetch, pinned_requirements
+from pipelines.staging.requirements import download_wheels, pinned_requirements, resolve_closure
 from transforms.errors import InputError
 
 
@@ -39,12 +39,12 @@ def test_what_beam_does_not_bring_is_pinned_and_what_we_ask_for_ourselves(packag
 def test_extras_are_followed_and_circles_end(packages: Path) -> None:
     install(packages, "circle", 'round[more]; extra == "on"')
     install(packages, "round", "circle", 'ours-alone; extra == "more"')
-    assert closure([Requirement("circle")]) == {"circle": "1.5"}
-    assert set(closure([Requirement("circle[on]")])) == {"circle", "round", "ours-alone"}
+    assert resolve_closure([Requirement("circle")]) == {"circle": "1.5"}
+    assert set(resolve_closure([Requirement("circle[on]")])) == {"circle", "round", "ours-alone"}
 
 
 def test_a_package_that_is_not_here_has_no_version_to_pin(packages: Path) -> None:
-    with pytest.raises(InputError, match="not installed here") as caught:
+    with pytest.raises(InputError, match="must be installed here") as caught:
         pinned_requirements(["pinned-by-us", "nowhere-at-all>=2"])
     assert caught.value.value == "nowhere-at-all"
     assert "headrace[dataflow]" in caught.value.next_step
@@ -59,7 +59,7 @@ def test_the_pins_are_what_runs_here() -> None:
 
 def test_packages_that_cannot_be_fetched_are_one_error(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("numba===no.such.version\n")
-    with pytest.raises(InputError, match="cannot be fetched") as caught:
-        fetch(tmp_path / "requirements.txt", tmp_path)
+    with pytest.raises(InputError, match="could not be downloaded") as caught:
+        download_wheels(tmp_path / "requirements.txt", tmp_path)
     assert "no.such.version" in str(caught.value.value)
     assert "--sdk_container_image" in caught.value.next_step

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.worker.machine import Instruction, Stop
-from pipelines.worker.metrics import WorkerCollector, serving
+from pipelines.worker.metrics import WorkerCollector, serve_metrics
 from pipelines.worker.report import WorkerReport
+from pipelines.worker.state_machine import Instruction, Stop
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import fill, model, open_home, write_log
 from tests.support.processes import PATIENCE_SECS
@@ -45,7 +45,7 @@ def collector(warehouse: Warehouse, report: WorkerReport, cache_secs: float = 0.
 def test_a_worker_and_the_queue_are_seen_from_outside(tmp_path: Path, warehouse: Warehouse) -> None:
     queued = fill(warehouse, write_log(tmp_path / "log"), model(), model("other", "shopping", buckets=200))
     report, me = WorkerReport(), (("worker", "w"),)
-    with serving(collector(warehouse, report), 0) as port:
+    with serve_metrics(collector(warehouse, report), 0) as port:
         before = read(port)
         assert before["headrace_queue_tasks", (("client", "search"), ("state", "queued"))] == 12
         assert before["headrace_queue_tasks", (("client", "shopping"), ("state", "queued"))] == 12
@@ -67,7 +67,7 @@ def test_it_can_be_read_while_a_worker_works(tmp_path: Path, warehouse: Warehous
     fill(warehouse, write_log(tmp_path / "log"))
     report, steps, stop = WorkerReport(), list[Instruction](), threading.Event()
     config = WorkerConfig("w", runner_workers=1, poll_secs=0.01)
-    with serving(collector(warehouse, report), 0) as port:
+    with serve_metrics(collector(warehouse, report), 0) as port:
         arguments = {"until_idle": False, "stop": stop, "on_step": steps.append, "report": report}
         worker = threading.Thread(target=run_worker, args=(warehouse, config), kwargs=arguments)
         worker.start()
@@ -75,7 +75,7 @@ def test_it_can_be_read_while_a_worker_works(tmp_path: Path, warehouse: Warehous
             assert worker.is_alive()
         stop.set()
         worker.join()
-    assert steps[-1] == Stop("asked to")
+    assert steps[-1] == Stop("stop requested")
 
 
 def test_a_queue_that_cannot_be_read_stops_nothing(tmp_path: Path, warehouse: Warehouse) -> None:
@@ -84,7 +84,7 @@ def test_a_queue_that_cannot_be_read_stops_nothing(tmp_path: Path, warehouse: Wa
     (tmp_path / "home" / "catalog.db").rename(tmp_path / "away.db")
     (tmp_path / "home" / "catalog.db").write_bytes(b"no database, and longer than a header of one is" * 100)
     report = WorkerReport(memos=7)
-    with serving(collector(warehouse, report), 0) as port:
+    with serve_metrics(collector(warehouse, report), 0) as port:
         found = read(port)
         assert found["headrace_queue_unreadable_total", (("worker", "w"),)] == 1
         assert found["headrace_tasks_committed_total", (("worker", "w"),)] == 7
@@ -130,8 +130,8 @@ def test_a_long_queue_is_read_more_seldom(tmp_path: Path, warehouse: Warehouse) 
 
 def test_a_taken_port_is_refused(warehouse: Warehouse) -> None:
     with (
-        serving(collector(warehouse, WorkerReport()), 0) as port,
+        serve_metrics(collector(warehouse, WorkerReport()), 0) as port,
         pytest.raises(InputError, match="port"),
-        serving(collector(warehouse, WorkerReport()), port),
+        serve_metrics(collector(warehouse, WorkerReport()), port),
     ):
         pass

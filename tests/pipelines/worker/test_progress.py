@@ -8,41 +8,41 @@ from pipelines.worker.progress import WorkMeter, WorkProgress
 def test_nothing_is_foretold_before_something_is_done() -> None:
     meter = WorkMeter()
     assert meter.progress == WorkProgress()
-    meter.leased(tasks=10, work_secs=20.0, queued=5, now=100.0)
+    meter.record_lease(tasks=10, work_secs=20.0, queued=5, now=100.0)
     assert meter.progress == WorkProgress(tasks_total=15)
 
 
 def test_the_rest_takes_as_long_as_what_was_done_by_its_estimate() -> None:
     meter = WorkMeter()
-    meter.leased(tasks=10, work_secs=20.0, queued=5, now=100.0)
-    meter.finished(tasks=4, work_secs=8.0, rows=50, raw_bytes=700, now=104.0)
+    meter.record_lease(tasks=10, work_secs=20.0, queued=5, now=100.0)
+    meter.record_fragment(tasks=4, work_secs=8.0, rows=50, raw_bytes=700, now=104.0)
     # 8 estimated seconds took 4; 12 are leased, and 5 queued tasks of 2 each.
     assert meter.progress == WorkProgress(4, 15, 1, 50, 700, pytest.approx(11.0))
-    meter.finished(tasks=6, work_secs=12.0, rows=50, raw_bytes=700, now=110.0)
+    meter.record_fragment(tasks=6, work_secs=12.0, rows=50, raw_bytes=700, now=110.0)
     assert meter.progress == WorkProgress(10, 15, 2, 100, 1400, pytest.approx(5.0))
 
 
 def test_waiting_between_jobs_is_no_work() -> None:
     meter = WorkMeter()
-    meter.leased(tasks=1, work_secs=2.0, queued=1, now=0.0)
-    meter.finished(tasks=1, work_secs=2.0, rows=1, raw_bytes=1, now=4.0)
-    meter.stopped(now=4.0)
-    meter.leased(tasks=1, work_secs=2.0, queued=0, now=1000.0)
+    meter.record_lease(tasks=1, work_secs=2.0, queued=1, now=0.0)
+    meter.record_fragment(tasks=1, work_secs=2.0, rows=1, raw_bytes=1, now=4.0)
+    meter.record_job_end(now=4.0)
+    meter.record_lease(tasks=1, work_secs=2.0, queued=0, now=1000.0)
     assert meter.progress.left_secs == pytest.approx(4.0)
 
 
 def test_what_is_given_back_is_queued_again() -> None:
     meter = WorkMeter()
-    meter.leased(tasks=3, work_secs=3.0, queued=1, now=0.0)
-    meter.finished(tasks=1, work_secs=1.0, rows=1, raw_bytes=1, now=1.0)
-    meter.stopped(now=1.0)
+    meter.record_lease(tasks=3, work_secs=3.0, queued=1, now=0.0)
+    meter.record_fragment(tasks=1, work_secs=1.0, rows=1, raw_bytes=1, now=1.0)
+    meter.record_job_end(now=1.0)
     assert (meter.progress.tasks_done, meter.progress.tasks_total) == (1, 4)
     assert meter.progress.left_secs == pytest.approx(3.0)
 
 
 def test_waiting_ends_with_the_next_lease() -> None:
     meter = WorkMeter()
-    meter.waits(7)
+    meter.record_wait(7)
     assert meter.progress == WorkProgress(waits_for=7)
-    meter.leased(tasks=7, work_secs=1.0, queued=0, now=0.0)
+    meter.record_lease(tasks=7, work_secs=1.0, queued=0, now=0.0)
     assert meter.progress == WorkProgress(tasks_total=7)

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import func, select
 
-from pipelines.worker.machine import Instruction, Run
 from pipelines.worker.report import WorkerReport
-from pipelines.worker.unreadable import UnreadFiles
+from pipelines.worker.state_machine import Instruction, Run
+from pipelines.worker.unreadable import ReadFailures
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import fill, memos, write_log
 from tests.warehouse.scenes import FREE_READS
@@ -105,7 +105,7 @@ def ends_and_gives_back(warehouse: Warehouse, log: Path, batch: int) -> None:
     with pytest.raises(StorageError) as caught:
         work(warehouse, WorkerConfig("blind", runner_workers=1, batch_tasks=batch))
     assert caught.value.where.startswith(str(log))
-    assert "can read none of the raw data" in caught.value.what
+    assert "raw files cannot be read" in caught.value.what
     assert "mount" in caught.value.next_step
     assert states(warehouse) == {"PENDING": 3 * COMPONENTS}
     assert failed_as(warehouse) == {"unreadable": COMPONENTS}, "no more than one file's"
@@ -149,10 +149,10 @@ def test_what_a_table_has_replaced_says_nothing_of_the_machine(warehouse: Wareho
 
 
 def test_one_file_is_no_evidence_against_a_machine() -> None:
-    once = UnreadFiles().with_more(["a"])
-    assert not once.is_machine
-    assert not once.with_more(["a"]).is_machine
-    assert once.with_more(["b"]).is_machine
+    once = ReadFailures().add(["a"])
+    assert not once.is_host_fault
+    assert not once.add(["a"]).is_host_fault
+    assert once.add(["b"]).is_host_fault
 
 
 def test_who_works_until_nothing_is_left_does_not_wait_for_minutes(tmp_path: Path) -> None:

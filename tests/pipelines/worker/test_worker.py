@@ -20,9 +20,9 @@ import sqlalchemy as sa
 
 import transforms.expressions.expression as hr
 from pipelines.memoize.pipeline import MemoizeFragments
-from pipelines.worker.machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from pipelines.worker.progress import WorkProgress
 from pipelines.worker.report import ERRORS_KEPT, WorkerReport
+from pipelines.worker.state_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide
 from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.scenes import (
     REPOSITORY,
@@ -65,18 +65,18 @@ def states(warehouse: Warehouse) -> set[object]:
 
 
 def test_every_state_has_one_instruction() -> None:
-    for in_hand, empty, unfinished, until_idle, stop in product(
+    for leased, empty, unfinished, until_idle, stop in product(
         (0, 2), (False, True), (0, 3), (False, True), (False, True)
     ):
-        instruction = decide(WorkerState(in_hand, empty, unfinished, until_idle, stop))
-        if in_hand:
+        instruction = decide(WorkerState(leased, empty, unfinished, until_idle, stop))
+        if leased:
             assert instruction == Run()
         elif stop:
-            assert instruction == Stop("asked to")
+            assert instruction == Stop("stop requested")
         elif not empty:
             assert instruction == Lease()
         elif until_idle and not unfinished:
-            assert instruction == Stop("nothing is left to do")
+            assert instruction == Stop("no task is left")
         else:
             assert instruction == Sleep()
 
@@ -87,7 +87,7 @@ def test_a_worker_empties_the_queue_in_one_job(tmp_path: Path, warehouse: Wareho
     seen: list[WorkProgress] = []
     report = run_worker(warehouse, CONFIG, until_idle=True, on_step=steps.append, progress=seen.append)
     assert queued == 21
-    assert steps == [Lease(), Run(), Lease(), Stop("nothing is left to do")]
+    assert steps == [Lease(), Run(), Lease(), Stop("no task is left")]
     assert (report.tasks, report.memos, report.failures, report.fenced) == (21, 21, 0, 0)
     assert (report.fragments, report.jobs, report.rows) == (3, 1, 21 * 50)
     raw = pq.read_table(tmp_path / "log" / "date=2026-01-01" / "hour=00", columns=["query", "title", "price"])

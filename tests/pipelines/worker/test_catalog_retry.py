@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pipelines.worker.patience import Patience
+from pipelines.worker.catalog_retry import CatalogRetry
 from transforms.errors import InputError
 from warehouse.errors import CatalogLost, CommitInDoubt
 
@@ -38,41 +38,41 @@ class Stop(threading.Event):
         return self.is_set()
 
 
-def patience(stop: Stop, secs: float, told: list[int]) -> Patience:
-    return Patience(secs, stop, lambda: told.append(1), lambda: 0.0, lambda: stop.now)
+def catalog_retry(stop: Stop, secs: float, retries: list[int]) -> CatalogRetry:
+    return CatalogRetry(secs, stop, lambda: retries.append(1), lambda: 0.0, lambda: stop.now)
 
 
 def test_what_comes_back_is_waited_for_ever_longer() -> None:
-    stop, told = Stop(), list[int]()
-    assert patience(stop, 600, told).call(Catalog(7)) == "here"
+    stop, retries = Stop(), list[int]()
+    assert catalog_retry(stop, 600, retries).call(Catalog(7)) == "here"
     assert stop.waits == [0.25, 0.5, 1.0, 2.0, 4.0, 7.5, 7.5]
-    assert len(told) == 7
+    assert len(retries) == 7
 
 
-def test_patience_ends() -> None:
+def test_the_retry_ends() -> None:
     stop, catalog = Stop(), Catalog(10**9)
     with pytest.raises(CatalogLost):
-        patience(stop, 20, []).call(catalog)
+        catalog_retry(stop, 20, []).call(catalog)
     assert stop.now == pytest.approx(20)
     with pytest.raises(CatalogLost):
-        patience(Stop(), 0, []).call(catalog := Catalog(1))
+        catalog_retry(Stop(), 0, []).call(catalog := Catalog(1))
     assert catalog.asked == 1
 
 
 def test_a_commit_in_doubt_is_asked_for_again() -> None:
-    assert patience(Stop(), 600, []).call(Catalog(1, CommitInDoubt("it broke meanwhile"))) == "here"
+    assert catalog_retry(Stop(), 600, []).call(Catalog(1, CommitInDoubt("it broke meanwhile"))) == "here"
 
 
 def test_who_is_asked_to_stop_does_not_wait() -> None:
     stop = Stop()
     stop.set()
     with pytest.raises(CatalogLost):
-        patience(stop, 600, []).call(Catalog(1))
+        catalog_retry(stop, 600, []).call(Catalog(1))
     assert stop.waits == []
 
 
 def test_other_errors_are_raised_at_once() -> None:
     catalog = Catalog(1, InputError("no such table"))
     with pytest.raises(InputError):
-        patience(Stop(), 600, []).call(catalog)
+        catalog_retry(Stop(), 600, []).call(catalog)
     assert catalog.asked == 1
