@@ -89,7 +89,7 @@ def test_equal_terms_are_added_up_before_memory_grows(monkeypatch: pytest.Monkey
 
 
 def test_a_label_that_is_no_class_and_a_range_without_terms() -> None:
-    with pytest.raises(DataError, match="a label is a class"):
+    with pytest.raises(DataError, match="a label must be a class"):
         accumulated("labelled_vocabulary_ids", [(["a"], -1, None)])
     empty = accumulated("labelled_vocabulary_ids", [])
     assert len(empty.extract(params("labelled_vocabulary_ids"))) == 0
