@@ -19,7 +19,7 @@ from pipelines.log_schemas.schema import LogSchema, PartitionBy
 from pipelines.outputs.partitions import content_id, parquet_bytes, split_by_partition
 from pipelines.outputs.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.parsing.log import parse_whole_log
-from pipelines.parsing.rejects import check_share, count_reasons, rejects_document, side_files
+from pipelines.parsing.rejects import check_share, count_reasons, reject_file_paths, rejects_document
 from pipelines.parsing.sources import LogSource, expand_files, identify
 from pipelines.runners.progress import Progress
 from transforms.graphs.encoding import digest
@@ -70,7 +70,7 @@ def read_log(paths: Sequence[str], schema: LogSchema, rejects: str, options: For
     with ThreadPoolExecutor(_threads()) as pool:
         parsed = pool.map(lambda path: parse_whole_log(path, schema), paths)
         for done, (block, source, side_file) in enumerate(
-            zip(parsed, sources, side_files(sources, Path(rejects)), strict=True), start=1
+            zip(parsed, sources, reject_file_paths(sources, Path(rejects)), strict=True), start=1
         ):
             tables.append(block.table)
             reasons.update(count_reasons(block.rejects))

@@ -32,7 +32,7 @@ from pipelines.outputs.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.parsing.blocks import LONGEST_LINE_BYTES
 from pipelines.parsing.log import parse_log
 from pipelines.parsing.parquet import ParquetLog
-from pipelines.parsing.rejects import SideFile, check_share, side_files
+from pipelines.parsing.rejects import RejectFile, check_share, reject_file_paths
 from pipelines.parsing.row_order import check_file_times, first_rows_of
 from pipelines.parsing.sources import LogSource, expand_files, identify, new_sources
 from pipelines.parsing.typed_rows import ParsedBlock
@@ -132,7 +132,7 @@ def import_logs(
                 schema, config.time_column, staging, ledger.output, import_id, config.longest_line_bytes, first_rows,
                 config.unique_by,
             )  # fmt: skip
-            job.run(sources, side_files(sources, Path(config.rejects)), runner, progress)
+            job.run(sources, reject_file_paths(sources, Path(config.rejects)), runner, progress)
             return _publish(job, config, sources, len(every) - len(sources), ledger)
         except BaseException:
             if not (ledger.folder / f"{import_id}.pending.json").exists():
@@ -187,7 +187,7 @@ class ImportJob:
         outcome: dict[str, object] = {"name": source.name}
         parts: list[tuple[str, str]] = []
         try:
-            rows, side = 0, SideFile(entry["side_file"], source.path)
+            rows, side = 0, RejectFile(entry["side_file"], source.path)
             notes: Counter[str] = Counter()
             first_row = self.first_rows[index] if self.first_rows else 0
             for run, table in enumerate(self._runs(source.path, side, notes, first_row)):
@@ -201,7 +201,7 @@ class ImportJob:
         write_outcome(self.staging, f"source-{index:06d}", outcome)
         return parts
 
-    def _runs(self, path: str, side: SideFile, notes: Counter[str], first_row: int) -> Iterator[pa.Table]:
+    def _runs(self, path: str, side: RejectFile, notes: Counter[str], first_row: int) -> Iterator[pa.Table]:
         """A file's rows in pieces of bounded memory; rejects go to ``side``, counts of changed values to ``notes``."""
         tables: list[pa.Table] = []
         held_bytes = 0

@@ -16,7 +16,7 @@ from pipelines.inference.text_encoding import decoded_lines
 from pipelines.log_schemas.columns import LogColumn, LogFormat, TimeUnit
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.log import parse_log
-from pipelines.parsing.rejects import SideFile, check_share, side_files
+from pipelines.parsing.rejects import RejectFile, check_share, reject_file_paths
 from pipelines.parsing.sources import expand_files, identify
 from transforms.errors import InputError
 from transforms.types import ColumnType, Dense, DType, Ragged
@@ -61,10 +61,10 @@ def read_text_rows(
     sources = identify(expand_files(files))
     tables = [schema.arrow_schema.empty_table()]
     reasons: Counter[str] = Counter()
-    places = side_files(sources, Path(rejects)) if rejects else [""] * len(sources)
+    places = reject_file_paths(sources, Path(rejects)) if rejects else [""] * len(sources)
     written = []
     for source, place in zip(sources, places, strict=True):
-        side = SideFile(place, source.path)
+        side = RejectFile(place, source.path)
         for block in parse_log(source.path, schema):
             side.add(block.rejects)
             tables.append(block.table)

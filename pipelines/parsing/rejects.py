@@ -71,7 +71,7 @@ def printable(raw: bytes) -> str:
     return escape_bytes(raw[:RAW_BYTES]).decode("utf-8", "backslashreplace")[:_RAW_CHARACTERS]
 
 
-class SideFile:
+class RejectFile:
     """The rejected rows of one log file, spooled as they are found and written at the end."""
 
     def __init__(self, path: str, log: str) -> None:
@@ -128,7 +128,7 @@ def check_share(rows: int, reasons: Mapping[str, int], max_share: float, where: 
     )
 
 
-def side_files(sources: Sequence[LogSource], folder: Path) -> list[str]:
+def reject_file_paths(sources: Sequence[LogSource], folder: Path) -> list[str]:
     """The path of each log's reject file: ``<file>.jsonl``, with a part of the hash where files share a name."""
     make_folder(folder)
     names = Counter(source.name for source in sources)
