@@ -1,9 +1,9 @@
-"""How many rows a second go through the transforms: Headrace, tf.Transform, Polars and DuckDB, from one Parquet file.
+"""Throughput of the transforms from one Parquet file: Headrace, tf.Transform, Polars and DuckDB, in rows per second.
 
 The work is the paper's example graph (unigrams of texts A and B, their intersection, joined with the unigrams of text
 C, hashed) and 26 hashed categoricals. Every side reads the same file and writes all 27 columns as Arrow files.
 tf.Transform's columns must equal Headrace's bit for bit. Polars and DuckDB have other hash functions, so their tokens
-are compared before hashing, and their ids by how many each row has and how many are distinct.
+are compared before hashing, and their ids by number per row and number of distinct ids.
 
     python -m benchmarks.transform_throughput [--rows N] [--rounds R] [--sides NAME ...]
 """
@@ -92,7 +92,7 @@ def duckdb_query() -> str:
 
 
 def differing_tokens(source: Path) -> list[str]:
-    """Row groups in which Polars' or DuckDB's tokens are not Headrace's, whatever their order."""
+    """The row groups in which the tokens of Polars or DuckDB differ from Headrace's, ignoring order."""
     import duckdb
     import polars as pl
 
@@ -118,7 +118,7 @@ SIDES = {
     "headrace on Beam": lambda source, target: run_on_beam(components(), source, target),
     "tf.Transform": partial(run_tft, preprocess, (*TEXTS, *IDS)),
 }
-#: Which sides are compared: in process, and on Beam's DirectRunner.
+#: The sides that are compared: in process, and on Beam's DirectRunner.
 COMPARED = (("headrace", "polars", "duckdb"), ("headrace on Beam", "tf.Transform"))
 
 
