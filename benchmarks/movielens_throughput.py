@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from benchmarks.support.harness import THREADS, Side, afresh, machine, measure, table
+from benchmarks.support.harness import THREADS, Side, machine, measure, run_cleanly, table
 from benchmarks.support.ours import run_in_process, run_on_beam
 from benchmarks.support.rivals import differing_counts, differing_from_tft, read, run_duckdb, run_polars, run_tft
 from transforms.expressions.expression import cross, text
@@ -158,7 +158,9 @@ def main() -> int:
               f"{source.stat().st_size / 1e6:.0f} MB of Parquet; {machine()}, {THREADS} threads")  # fmt: skip
         sides = [
             Side(
-                side, partial(afresh, run, source, folder / side), partial(afresh, run, small, folder / f"{side}-small")
+                side,
+                partial(run_cleanly, run, source, folder / side),
+                partial(run_cleanly, run, small, folder / f"{side}-small"),
             )
             for side, run in SIDES.items()
         ]

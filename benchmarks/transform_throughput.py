@@ -24,7 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.support.harness import THREADS, Side, afresh, machine, measure, table
+from benchmarks.support.harness import THREADS, Side, machine, measure, run_cleanly, table
 from benchmarks.support.ours import run_in_process, run_on_beam
 from benchmarks.support.rivals import differing_counts, differing_from_tft, read, run_duckdb, run_polars, run_tft
 from benchmarks.support.search_log import IDS, TEXTS, generate
@@ -138,7 +138,9 @@ def main() -> int:
         print(f"{options.rows:,} rows, {source.stat().st_size / 1e6:.0f} MB of Parquet; {machine()}, {THREADS} threads")
         sides = [
             Side(
-                side, partial(afresh, run, source, folder / side), partial(afresh, run, small, folder / f"{side}-small")
+                side,
+                partial(run_cleanly, run, source, folder / side),
+                partial(run_cleanly, run, small, folder / f"{side}-small"),
             )
             for side, run in SIDES.items()
             if side in options.sides

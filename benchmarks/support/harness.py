@@ -55,7 +55,7 @@ def measure(sides: Sequence[Side], rounds: int, report: Callable[[str], None] = 
     return tuple(Measured(name, tuple(values)) for name, values in secs.items())
 
 
-def afresh(run: Callable[[Path, Path], None], source: Path, target: Path) -> None:
+def run_cleanly(run: Callable[[Path, Path], None], source: Path, target: Path) -> None:
     """Remove ``target``, then call ``run(source, target)``."""
     shutil.rmtree(target, ignore_errors=True)
     target.unlink(missing_ok=True)
