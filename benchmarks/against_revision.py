@@ -32,7 +32,7 @@ from benchmarks.support.harness import machine
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGES = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 #: Modules that held ``read_fragment``, the newest first.
-READERS = ("warehouse.reading.reader", "warehouse.reading.reader")
+READERS = ("warehouse.reading.reader", "warehouse.reader")
 
 #: Values by measure and column: ``{("submitting", "CPU s"): 3.36}``.
 Figures = dict[tuple[str, str], float]
