@@ -1,11 +1,11 @@
-"""The engine's inner loops over flat buffers. Nothing here knows specs, features by name or TensorFlow.
+"""The engine's inner loops over flat buffers, without specs, names or TensorFlow.
 
 All tables live in one flat float32 buffer. Feature ``f`` looks up table ``table_of[f]``; table ``t`` has
 ``vocabulary[t]`` rows of ``dims[t]`` values that begin at ``weight_base[t]`` (their Adagrad slots at ``slot_base[t]``)
 and row counters that begin at ``row_base[t]``. A batch is ``ids`` with ``offsets[f, b]:offsets[f, b + 1]`` the bag of
 feature ``f`` and event ``b``; the activations of feature ``f`` are the columns from ``column[f]`` on.
 
-Row states: 0 never read, 1 initialised, 2 updated at least once. Only rows in state 2 differ from what the seed says.
+Row states: 0 never read, 1 initialised, 2 updated at least once. Only rows in state 2 differ from their initial values.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def initialise_missing(
     keys: Array, kinds: Array, init_a: Array, init_b: Array, slot_start: Array, optimizer: Array,
     weights: Array, slots: Array, row_state: Array,
 ) -> None:  # fmt: skip
-    """Give every row of a (checked) batch that was never read its initial weights and slots."""
+    """Initialise the weights and slots of every row of a (checked) batch that was never read."""
     features, ends = offsets.shape
     for f in range(features):
         t = table_of[f]
@@ -116,9 +116,9 @@ def initialise_missing(
 
 @compiled
 def shares_of(id_weights: Array, offsets: Array, table_of: Array, is_mean: Array) -> Array:
-    """What each id of a weighted batch counts for: its weight, of a mean divided by the sum of its bag's weights.
+    """The share of each id of a weighted batch: its weight; for a mean divided by the sum of its bag's weights.
 
-    A bag whose weights sum to 0 has no mean: its ids count for 0, as in TensorFlow's ``embedding_lookup_sparse``.
+    Ids of a mean whose weights sum to 0 have share 0, as in TensorFlow's ``embedding_lookup_sparse``.
     """
     shares = id_weights.copy()
     features, ends = offsets.shape
@@ -181,7 +181,7 @@ def sum_gradients(
 ) -> int:  # fmt: skip
     """Sum the gradients of one table's rows over all their occurrences: features, events and ids in order.
 
-    ``place`` (one int32 a row, all zero before and after the whole step) maps a row to 1 + its position in ``rows``
+    ``place`` (one int32 per row, all zero before and after the whole step) maps a row to 1 + its position in ``rows``
     and ``sums``. Returns the number of distinct rows.
     """
     distinct = 0

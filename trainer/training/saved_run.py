@@ -1,4 +1,4 @@
-"""A run as its newest intact checkpoint holds it: typed values, every one checked, before TensorFlow is loaded."""
+"""Read a run from its newest intact checkpoint as checked values, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class SavedRun:
-    """What :func:`trainer.training.run_state.snapshot` gave, read back.
+    """A run read from a checkpoint, the inverse of :func:`trainer.training.run_state.snapshot`.
 
     Attributes:
         path: the checkpoint's folder.
-        identity: what the run was started with.
-        progress: where it stood.
-        counts: how often events were trained; None if the run does not count them.
+        identity: the run's identity.
+        progress: the run's progress.
+        counts: the counts of trained events; None if the run does not count them.
         arrays: weights, slots and random state, by name.
-        head: the model's task; earlier releases had one only.
+        head: the model's task; earlier releases had only one.
     """
 
     path: Path
@@ -55,7 +55,7 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     progress = Progress.read(field)
     position = DataPosition.read(field.at("position"))
     if position != DataPosition(checkpoint.epochs_done, identity.data_digest):
-        raise TornCheckpoint("a checkpoint must stand at its own epoch and data, got another position",
+        raise TornCheckpoint("a checkpoint's position must be that of its own epoch and data",
                              where=field.at("position").place, value=position)  # fmt: skip
     arrays = dict(checkpoint.arrays)
     uneven = arrays.pop(LEDGER, None)

@@ -148,7 +148,7 @@ def test_a_torn_checkpoint_is_passed_over_and_its_epoch_trained_again(tmp_path):
 
 
 def test_no_partitions_are_nothing_to_train_on(tmp_path):
-    with pytest.raises(ConfigError, match="nothing to train on"):
+    with pytest.raises(ConfigError, match="a partition to train on"):
         train(replace(Synthetic(1, 10).solution, partitions=()), pytest.fail, config(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
