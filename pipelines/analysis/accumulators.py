@@ -57,7 +57,7 @@ def new_accumulator(operator: str) -> Accumulator:
     return _ACCUMULATORS[operator]()
 
 
-def merged(analysis: Analysis, contributions: Iterable[pa.RecordBatch]) -> pa.Array:
+def merge_contributions(analysis: Analysis, contributions: Iterable[pa.RecordBatch]) -> pa.Array:
     """Merge the contributions of an analysis, in the order of the partitions, into its result: terms or float64 numbers.
 
     Raises :class:`DataError` if the range has no value that the operator accepts.

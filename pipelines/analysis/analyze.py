@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
-from pipelines.analysis.accumulators import merged
+from pipelines.analysis.accumulators import merge_contributions
 from pipelines.analysis.contributions import known_contributions, read_contribution
 from pipelines.analysis.passes import run_passes
 from pipelines.analysis.values import Part, PartitionWork
@@ -149,7 +149,9 @@ def missing_work(storage: Storage, missing: Sequence[PlacedAnalysis]) -> list[Pa
 def _keep(storage: Storage, placed: PlacedAnalysis) -> tuple[str, int]:
     """Write the artifact of an analysis whose contributions are all stored."""
     try:
-        values = merged(placed.analysis, (read_contribution(storage, one.contribution) for one in placed.partitions))
+        values = merge_contributions(
+            placed.analysis, (read_contribution(storage, one.contribution) for one in placed.partitions)
+        )
     except DataError as error:
         error.where = error.where or placed.describe()
         raise

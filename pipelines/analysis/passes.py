@@ -18,7 +18,7 @@ import apache_beam as beam
 
 from pipelines.analysis.accumulators import new_accumulator
 from pipelines.analysis.contributions import write_contribution
-from pipelines.analysis.values import PartitionWork, batches
+from pipelines.analysis.values import PartitionWork, read_batches
 from pipelines.fragments.work import ComponentList
 from pipelines.runners.bundle_threads import BundleThreads
 from pipelines.runners.elements import Spread, Texts
@@ -129,7 +129,7 @@ class AnalyzePartitions(BundleThreads):
 def analyze_partition(home: str, work: PartitionWork) -> None:
     """Read a partition once and store its contributions to its analyses."""
     accumulators = [new_accumulator(part.operator) for part in work.parts]
-    for batch in batches(home, work):
+    for batch in read_batches(home, work):
         for accumulator, values in zip(accumulators, batch, strict=True):
             accumulator.add(values)
     storage = Storage(home)

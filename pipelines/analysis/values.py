@@ -126,7 +126,7 @@ class _Reading:
     columns: tuple[_Columns, ...]
 
 
-def batches(home: str, work: PartitionWork) -> Iterator[tuple[Batch, ...]]:
+def read_batches(home: str, work: PartitionWork) -> Iterator[tuple[Batch, ...]]:
     """The batches of a partition in order: a tuple with one batch per part, all of the same events.
 
     The bounds of batches do not depend on the fragments. Raises the errors of :func:`warehouse.tables.raw.read_raw`, and

@@ -24,8 +24,8 @@ import numpy as np
 from trainer.checkpoints.manifest import (
     MANIFEST,
     STATE,
+    CheckpointFile,
     Manifest,
-    StoredFile,
     array_file,
     canonical_json,
     parse_json,
@@ -116,9 +116,9 @@ class _HashedFile:
         return self._file.write(view)
 
 
-def _write_hashed(path: Path, sha256: hashlib._Hash, save: Callable[[_HashedFile], object]) -> StoredFile:
+def _write_hashed(path: Path, sha256: hashlib._Hash, save: Callable[[_HashedFile], object]) -> CheckpointFile:
     size_bytes = write_new_file(path, lambda file: save(_HashedFile(file, sha256)), permissions=0o644)
-    return StoredFile(size_bytes, sha256.hexdigest())
+    return CheckpointFile(size_bytes, sha256.hexdigest())
 
 
 def _publish(temporary: Path, place: Path) -> None:
@@ -242,7 +242,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(path, manifest.epochs_done, parse_json(state, str(path / STATE)), arrays)
 
 
-def _read_verified(path: Path, stored: StoredFile, sha256: hashlib._Hash) -> bytes:
+def _read_verified(path: Path, stored: CheckpointFile, sha256: hashlib._Hash) -> bytes:
     """The bytes of a file, verified with the manifest."""
     data = _read_file(path, expected_bytes=stored.size_bytes)
     sha256.update(data)

@@ -27,7 +27,7 @@ STATE = "state.json"
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
+class CheckpointFile:
     """The size of a file and the digest of its purpose and bytes (:func:`purpose_digest`)."""
 
     size_bytes: int
@@ -38,7 +38,7 @@ class StoredFile:
         return {"size_bytes": self.size_bytes, "sha256": self.sha256}
 
     @classmethod
-    def read(cls, field: DocumentField) -> StoredFile:
+    def read(cls, field: DocumentField) -> CheckpointFile:
         """The entry at ``field``."""
         return cls(field.at("size_bytes").count(), field.at("sha256").text())
 
@@ -55,8 +55,8 @@ class Manifest:
     """
 
     epochs_done: int
-    state: StoredFile
-    arrays: tuple[tuple[str, StoredFile], ...]
+    state: CheckpointFile
+    arrays: tuple[tuple[str, CheckpointFile], ...]
     format: str = FORMAT
 
     def to_bytes(self) -> bytes:
@@ -85,10 +85,10 @@ class Manifest:
         form = document.at("format").text()
         if form not in READABLE:
             raise _other_format(form, where)
-        arrays = tuple((item.at("name").text(), StoredFile.read(item)) for item in document.at("arrays").items())
+        arrays = tuple((item.at("name").text(), CheckpointFile.read(item)) for item in document.at("arrays").items())
         if len(dict(arrays)) != len(arrays):
             raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
-        return cls(document.at("epochs_done").count(), StoredFile.read(document.at("state")), arrays, form)
+        return cls(document.at("epochs_done").count(), CheckpointFile.read(document.at("state")), arrays, form)
 
 
 def array_file(position: int) -> str:

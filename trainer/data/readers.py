@@ -313,7 +313,7 @@ def _where(key: str) -> str:
     return f"fragment {key}"
 
 
-def batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, batch_rows: int) -> Iterator[Batch]:
+def make_batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, batch_rows: int) -> Iterator[Batch]:
     """The fragments' events in order, ``batch_rows`` at a time, across fragments; only the last batch may be shorter."""
     pieces: list[tuple[DecodedFragment, int, int]] = []
     filled = 0

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from trainer.config import TrainConfig
-from trainer.data.readers import ReadFragment, batches, decode, fragment_stream
+from trainer.data.readers import ReadFragment, decode, fragment_stream, make_batches
 from trainer.model.inputs import lay_out
 from trainer.model.metrics import AnyScores
 from trainer.runs.identity import RunIdentity, check_inputs, identity_of, in_time_order
 from trainer.training.loop import fragment_refs
-from trainer.training.run_state import Progress, Weights, build_weights
+from trainer.training.run_state import RunProgress, Weights, build_weights
 from trainer.training.saved_run import read_newest_run
 from transforms.errors import NotFound
 from warehouse.solution.solution import ReadSolution
@@ -31,7 +31,7 @@ class Trained:
 
     config: TrainConfig
     identity: RunIdentity
-    progress: Progress
+    progress: RunProgress
     checkpoint: str
     weights: Weights
 
@@ -44,7 +44,9 @@ class Trained:
         """
         layout = self.weights.layout
         decoded = decode(table, layout, "given to predict", labelled=False)
-        parts = [self.weights.predict(batch) for batch in batches([decoded], layout, batch_rows=self.config.batch_rows)]
+        parts = [
+            self.weights.predict(batch) for batch in make_batches([decoded], layout, batch_rows=self.config.batch_rows)
+        ]
         head = self.weights.head
         none = np.zeros((0, head.width) if head.width > 1 else 0, np.float32)
         return head.predictions(np.concatenate([none, *parts]))
@@ -62,7 +64,7 @@ class Trained:
         refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
         stream = fragment_stream(refs, read, layout, ahead=self.config.prefetch_fragments, head=head)
         with closing(stream):  # type: ignore[type-var]
-            for batch in batches(stream, layout, batch_rows=self.config.batch_rows):
+            for batch in make_batches(stream, layout, batch_rows=self.config.batch_rows):
                 collector.add(batch.labels[: batch.rows], self.weights.predict(batch))
                 done += batch.rows
                 if progress:

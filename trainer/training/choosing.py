@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trainer.config import TrainConfig
-from trainer.data.readers import DecodedFragment, ReadFragment, batches, decode, take_events
+from trainer.data.readers import DecodedFragment, ReadFragment, decode, make_batches, take_events
 from trainer.errors import BadLabel, ConfigError
 from trainer.model.dense_scaling import scaling_of
 from trainer.model.heads import Head, LabelFigures, head_of
@@ -142,9 +142,9 @@ def _try(
     labels = np.concatenate([part.labels for part in newer])
     best: Trial | None = None
     for number in range(1, config.passes + 1):
-        for batch in batches(older, layout, batch_rows=config.batch_rows):
+        for batch in make_batches(older, layout, batch_rows=config.batch_rows):
             weights.train(batch)
-        logits = [weights.predict(batch) for batch in batches(newer, layout, batch_rows=config.batch_rows)]
+        logits = [weights.predict(batch) for batch in make_batches(newer, layout, batch_rows=config.batch_rows)]
         losses = event_losses(head, labels, np.concatenate(logits))
         losses = np.where(np.isfinite(losses), losses, 1e6)
         if best is not None and losses.mean() >= best.losses.mean():

@@ -22,7 +22,7 @@ from trainer.data.due_events import DueEvents
 from trainer.data.label_scan import TrainableEvents, scan_labels
 from trainer.data.late_data import NOTHING_LATE, LateData, TrainedLabels, count_late, late_segment, visits_of
 from trainer.data.ledger import Ledger, LedgerSummary
-from trainer.data.readers import DecodedFragment, FragmentRef, ReadFragment, batches, fragment_stream
+from trainer.data.readers import DecodedFragment, FragmentRef, ReadFragment, fragment_stream, make_batches
 from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, RunMismatch
 from trainer.model.heads import Head, head_of
 from trainer.model.inputs import InputLayout, lay_out
@@ -31,7 +31,7 @@ from trainer.runs.data_changes import DataChanges, compare_data
 from trainer.runs.epochs import Epoch, Segments, plan_epochs
 from trainer.runs.identity import RunIdentity, check_options, identity_of, in_time_order
 from trainer.runs.lock import run_lock
-from trainer.training.run_state import EpochScores, Progress, build_weights, snapshot, trained_partitions
+from trainer.training.run_state import EpochScores, RunProgress, build_weights, snapshot, trained_partitions
 from trainer.training.saved_run import SavedRun, read_newest_run
 from transforms.errors import listed
 from warehouse.solution.solution import ReadSolution
@@ -184,7 +184,7 @@ class _Run:
         refs = [ref for refs in self._fragments.values() for ref in refs]
         self._ledger = Ledger({ref.key: ref.fragment.rows for ref in refs}) if self._config.count_events else None
         changes = DataChanges()
-        self._progress = Progress(segments=(tuple(self._fragments),))
+        self._progress = RunProgress(segments=(tuple(self._fragments),))
         if saved:
             changes = self._take_over(saved, accept)
         head = saved.head if saved else head_of(self._solution.target)
@@ -336,7 +336,7 @@ class _Run:
         collector = self._weights.head.collector()
         decoded: Iterator[DecodedFragment] = islice(stream, len(self._refs([epoch])))
         due = decoded if self._due is None else self._due.select(decoded, epoch.pass_number)
-        for batch in batches(due, self._layout, batch_rows=self._config.batch_rows):
+        for batch in make_batches(due, self._layout, batch_rows=self._config.batch_rows):
             logits = self._weights.train(batch)
             if not np.isfinite(logits).all():
                 raise NonFiniteLoss(

@@ -56,7 +56,7 @@ class EpochScores:
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """The progress of a run: optimizer ``step``, epochs done, planned segments, scores of past epochs.
 
     ``planned_rows``: the events of each partition when it was planned; its epochs do not change when it grows.
@@ -69,7 +69,7 @@ class Progress:
     planned_rows: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, field: DocumentField) -> Progress:
+    def read(cls, field: DocumentField) -> RunProgress:
         """The progress at ``field``, a checkpoint's document. Raises :class:`TornCheckpoint` if its parts disagree."""
         position = DataPosition.read(field.at("position"))
         segments = tuple(item.texts() for item in field.at("segments").items())
@@ -178,7 +178,7 @@ def linear_features(layout: InputLayout, config: TrainConfig, head: Head) -> tup
 
 
 def snapshot(
-    identity: RunIdentity, progress: Progress, weights: Weights, ledger: Ledger | None
+    identity: RunIdentity, progress: RunProgress, weights: Weights, ledger: Ledger | None
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The document and arrays of a checkpoint."""
     arrays = weights.arrays()

@@ -17,7 +17,7 @@ from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY, Head
 from trainer.runs.epochs import DataPosition
 from trainer.runs.identity import RunIdentity
-from trainer.training.run_state import LEDGER, Progress
+from trainer.training.run_state import LEDGER, RunProgress
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,7 +37,7 @@ class SavedRun:
 
     path: Path
     identity: RunIdentity
-    progress: Progress
+    progress: RunProgress
     counts: SavedCounts | None
     arrays: Mapping[str, Array]
     head: Head = BINARY
@@ -52,7 +52,7 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     """The typed content of a checkpoint. Raises :class:`TornCheckpoint` naming the place of what does not fit."""
     field = DocumentField(checkpoint.document, str(checkpoint.path / STATE))
     identity = RunIdentity.read(field.at("identity"))
-    progress = Progress.read(field)
+    progress = RunProgress.read(field)
     position = DataPosition.read(field.at("position"))
     if position != DataPosition(checkpoint.epochs_done, identity.data_digest):
         raise TornCheckpoint("a checkpoint's position must be that of its own epoch and data",

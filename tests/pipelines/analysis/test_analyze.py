@@ -24,7 +24,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 import transforms.expressions.expression as hr
 from pipelines.analysis.analyze import Analyzed, analyze_model
 from pipelines.analysis.contributions import known_contributions, read_contribution
-from pipelines.analysis.values import BATCH_EVENTS, Part, PartitionWork, batches
+from pipelines.analysis.values import BATCH_EVENTS, Part, PartitionWork, read_batches
 from pipelines.fragments.work import ComponentList
 from pipelines.runners.runner import RunnerOptions
 from tests.pipelines.analysis.tf_transform import vocabularies
@@ -327,6 +327,6 @@ def test_batches_do_not_depend_on_fragments(tmp_path: Path) -> None:
             work = PartitionWork("p", manifest.fragments, (Part("c", "vocabulary_ids", expression),))
             listed = ComponentList()
             assert PartitionWork.from_json(work.to_json(listed), listed.to_json()) == work
-            seen.append([batch.lists for (batch,) in batches(warehouse.storage.home, work)])
+            seen.append([batch.lists for (batch,) in read_batches(warehouse.storage.home, work)])
     assert [len(lists) for lists in seen[0]] == [BATCH_EVENTS, BATCH_EVENTS, len(table) - 2 * BATCH_EVENTS]
     assert seen[0] == seen[1]

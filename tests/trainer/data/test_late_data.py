@@ -18,8 +18,8 @@ from trainer.checkpoints.manifest import (
     MANIFEST,
     READABLE,
     STATE,
+    CheckpointFile,
     Manifest,
-    StoredFile,
     array_file,
     canonical_json,
     purpose_digest,
@@ -280,10 +280,10 @@ def as_an_older_release(checkpoint) -> None:
     manifest = Manifest.from_bytes((checkpoint / MANIFEST).read_bytes(), MANIFEST)
     (checkpoint / STATE).write_bytes(canonical_json(document))
 
-    def stored(file, *purpose: str) -> StoredFile:
+    def stored(file, *purpose: str) -> CheckpointFile:
         data, digest = file.read_bytes(), purpose_digest(*purpose, form=READABLE[1])
         digest.update(data)
-        return StoredFile(len(data), digest.hexdigest())
+        return CheckpointFile(len(data), digest.hexdigest())
 
     arrays = tuple(
         (name, stored(checkpoint / array_file(k), "array", name)) for k, (name, _) in enumerate(manifest.arrays)

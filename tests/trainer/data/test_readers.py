@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainer.synthetic import TYPES, Synthetic, config, fragment_table
-from trainer.data.readers import batches, decode, fragment_stream
+from trainer.data.readers import decode, fragment_stream, make_batches
 from trainer.errors import BadFeature, BadLabel
 from trainer.model.heads import Head
 from trainer.model.inputs import TypedInput, lay_out
@@ -45,7 +45,7 @@ def events_in(batch):
 def test_batches_hold_every_event_in_order(sizes, batch_rows, cut):
     tables = [fragment_table(k, size + cut).slice(cut) for k, size in enumerate(sizes)]  # slices have Arrow offsets
     decoded = [decode(table, LAYOUT, str(k)) for k, table in enumerate(tables)]
-    found = list(batches(decoded, LAYOUT, batch_rows=batch_rows))
+    found = list(make_batches(decoded, LAYOUT, batch_rows=batch_rows))
     assert [event for batch in found for event in events_in(batch)] == [e for table in tables for e in events_of(table)]
     assert [batch.rows for batch in found[:-1]] == [batch_rows] * len(found[:-1])
     places = [(span.key, row) for batch in found for span in batch.spans for row in range(span.start, span.stop)]
@@ -53,7 +53,7 @@ def test_batches_hold_every_event_in_order(sizes, batch_rows, cut):
 
 
 def test_padding_is_empty_and_weighs_nothing():
-    (batch,) = batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
+    (batch,) = make_batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
     assert batch.rows == 3
     assert list(batch.weights) == [1, 1, 1, 0, 0, 0, 0, 0]
     assert not batch.dense[3:].any()
@@ -118,7 +118,7 @@ def test_lists_that_do_not_follow_one_another_are_refused(offsets):
 
 def test_batches_say_the_bounds_of_their_ids():
     """So that no engine looks at every id of every batch again."""
-    (batch,) = batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
+    (batch,) = make_batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
     assert batch.ids.bounds == tuple(feature.table.vocabulary_size for feature in LAYOUT.features)
     for f, bound in enumerate(batch.ids.bounds):
         ids = batch.ids.ids[batch.ids.offsets[f, 0] : batch.ids.offsets[f, -1]]
@@ -143,9 +143,9 @@ def test_events_without_a_label_are_left_out_and_counted(missing):
     )
     decoded = decode(table.set_column(table.column_names.index("__label__"), "__label__", label), LAYOUT, "f")
     assert (decoded.rows, decoded.unlabelled) == (30 - sum(missing), sum(missing))
-    found = [event for batch in batches([decoded], LAYOUT, batch_rows=7) for event in events_in(batch)]
+    found = [event for batch in make_batches([decoded], LAYOUT, batch_rows=7) for event in events_in(batch)]
     assert found == [event for event, gone in zip(events_of(table), missing, strict=True) if not gone]
-    places = np.concatenate([np.zeros(0, int), *(np.arange(30)[s.events] for b in batches([decoded], LAYOUT, batch_rows=7) for s in b.spans)])  # fmt: skip
+    places = np.concatenate([np.zeros(0, int), *(np.arange(30)[s.events] for b in make_batches([decoded], LAYOUT, batch_rows=7) for s in b.spans)])  # fmt: skip
     assert places.tolist() == [row for row, gone in enumerate(missing) if not gone]
 
 
@@ -226,7 +226,7 @@ def test_a_model_may_have_only_one_kind_of_input():
     table = fragment_table(0, 5)
     for types in ({"words": Ragged(DType.INT64, 500)}, {"price": Dense(DType.FLOAT32)}):
         layout = lay_out([TypedInput(name, kind) for name, kind in types.items()], config("run"))
-        (batch,) = batches([decode(table, layout, "f")], layout, batch_rows=8)
+        (batch,) = make_batches([decode(table, layout, "f")], layout, batch_rows=8)
         assert batch.dense.shape == (8, len(layout.dense))
         assert batch.ids.offsets.shape == (len(layout.embedded), 9)
 
@@ -260,7 +260,7 @@ def test_weights_and_vectors_come_with_their_events(batch_rows):
     decoded = [decode(table, RICH_LAYOUT, str(k)) for k, table in enumerate(tables)]
     rows = [row for table in tables for row in table.to_pylist()]
     found = []
-    for batch in batches(decoded, RICH_LAYOUT, batch_rows=batch_rows):
+    for batch in make_batches(decoded, RICH_LAYOUT, batch_rows=batch_rows):
         ids, at = batch.ids, batch.ids.offsets
         for b in range(batch.rows):
             bags = [slice(at[f, b], at[f, b + 1]) for f in range(3)]
@@ -282,7 +282,7 @@ def test_weights_and_vectors_come_with_their_events(batch_rows):
 
 
 def test_ids_without_weights_carry_none():
-    (batch,) = batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
+    (batch,) = make_batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
     assert batch.ids.weights is None
 
 
