@@ -137,7 +137,7 @@ def measure_starts(trees: Sequence[Path], starts: int) -> list[list[Figures]]:
     return found
 
 
-def in_turns(run: Callable[[Path], Figures], trees: Sequence[Path], rounds: int) -> list[list[Figures]]:
+def run_alternately(run: Callable[[Path], Figures], trees: Sequence[Path], rounds: int) -> list[list[Figures]]:
     """The figures of each tree, one per round."""
     turns = [[run(tree) for tree in trees] for _ in range(rounds)]
     return [list(one) for one in zip(*turns, strict=True)]
@@ -160,7 +160,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 @contextmanager
-def checked_out(revision: str) -> Iterator[Path]:
+def checkout(revision: str) -> Iterator[Path]:
     """A temporary git worktree of ``revision``."""
     with tempfile.TemporaryDirectory(prefix="headrace-revision-") as folder:
         tree = Path(folder) / "tree"
@@ -195,7 +195,7 @@ def check_imports(tree: Path) -> None:
 
 def compare(revision: str, names: Sequence[str], rounds: int, starts: int, quick: bool) -> None:
     """Print the figures of both sides for each measurement."""
-    with checked_out(revision) as tree:
+    with checkout(revision) as tree:
         trees = (tree, REPOSITORY)
         for one in trees:
             check_imports(one)
@@ -203,7 +203,7 @@ def compare(revision: str, names: Sequence[str], rounds: int, starts: int, quick
             if name == IMPORT_TIME:
                 theirs, ours = measure_starts(trees, starts)
             else:
-                theirs, ours = in_turns(partial(run_script, name, quick=quick), trees, rounds)
+                theirs, ours = run_alternately(partial(run_script, name, quick=quick), trees, rounds)
             print(f"\n{name}, {len(ours)} rounds\n{table(theirs, ours, revision)}", flush=True)
 
 

@@ -70,7 +70,7 @@ class Stopwatch:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TimeTaken:
     """Wall seconds, and CPU seconds of all threads and children."""
 
     wall: float
@@ -90,9 +90,9 @@ class Figures:
     fragments: int
     memos: int
     threads: int
-    worker: Taken
+    worker: TimeTaken
     inside: dict[str, float]
-    bare: tuple[Taken, Taken]
+    bare: tuple[TimeTaken, TimeTaken]
 
     @property
     def outside_share(self) -> float:
@@ -110,11 +110,11 @@ class Figures:
         return 1 - sum(one.cpu for one in self.bare) / len(self.bare) / self.worker.cpu
 
 
-def taken(work: Callable[[], object]) -> Taken:
+def measure_time(work: Callable[[], object]) -> TimeTaken:
     """The time of ``work`` in this process and its descendants."""
     wall, cpu = time.perf_counter(), cpu_secs()
     work()
-    return Taken(time.perf_counter() - wall, cpu_secs() - cpu)
+    return TimeTaken(time.perf_counter() - wall, cpu_secs() - cpu)
 
 
 def models() -> list[Model]:
@@ -134,11 +134,11 @@ def measure(folder: Path, rows: int, hours: int) -> Figures:
         for model in models():
             submit_model(warehouse, model, table=TABLE)
         works = _works(warehouse)
-        bare = [taken(partial(_bare, warehouse.storage, works))]
+        bare = [measure_time(partial(_bare, warehouse.storage, works))]
         watch, reports = Stopwatch(), []
         with watch.on_memoizing():
-            worker = taken(lambda: reports.append(run_worker(warehouse, WorkerConfig("bench"), until_idle=True)))
-        bare.append(taken(partial(_bare, warehouse.storage, works)))
+            worker = measure_time(lambda: reports.append(run_worker(warehouse, WorkerConfig("bench"), until_idle=True)))
+        bare.append(measure_time(partial(_bare, warehouse.storage, works)))
     (report,) = reports
     assert not report.failures, report.errors
     inside = {what: secs / THREADS for what, secs in watch.secs.items()}
