@@ -54,7 +54,7 @@ def find_files(source: str, pattern: str, format_name: str) -> tuple[str, ...]:
     if os.path.isdir(source):
         found = sorted(str(path) for path in Path(source).glob(pattern))
         if not found:
-            raise UnknownFormat(f"no {format_name} log must be in the folder", where=source, allowed=f"files named {pattern}",
+            raise UnknownFormat(f"the folder must hold files of the {format_name} log", where=source, allowed=f"files named {pattern}",
                                 next_step="check the path and the format's name")  # fmt: skip
         return tuple(found)
     return expand_files([source])

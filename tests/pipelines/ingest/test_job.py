@@ -102,7 +102,7 @@ def test_an_imported_file_that_grew_is_refused(tmp_path: Path) -> None:
     run(configure(tmp_path))
     with (tmp_path / "logs" / "b.tsv").open("a") as file:
         file.write(tsv_line(9, 3))
-    with pytest.raises(DataError, match="changed") as caught:
+    with pytest.raises(DataError, match="must not change") as caught:
         run(configure(tmp_path))
     assert caught.value.where == str(tmp_path / "logs" / "b.tsv")
 
