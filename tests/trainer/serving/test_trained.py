@@ -81,7 +81,7 @@ def test_a_torn_checkpoint_falls_back_to_the_one_before(run_dir, tmp_path):
 
 
 def test_nothing_trained_is_not_found(tmp_path):
-    with pytest.raises(NotFound, match="no checkpoint"):
+    with pytest.raises(NotFound, match="must hold a checkpoint"):
         load_trained(str(tmp_path))
 
 
