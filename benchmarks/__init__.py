@@ -1,1 +1,1 @@
-"""The measurements that README and docs quote: ``python -m benchmarks.many_models``, from the repository's root."""
+"""Benchmarks whose figures README and docs quote; run one as ``python -m benchmarks.many_models`` in the root folder."""

@@ -1,11 +1,12 @@
-"""The same measurements on two revisions: the working tree, and another revision beside it, in turns.
+"""Compare the benchmarks of the working tree with those of another revision, in alternating runs.
 
     python -m benchmarks.against_revision REVISION [--only many_models catalog_scale direct_runner_overhead import_time]
                                           [--rounds 3] [--starts 15] [--quick]
 
-REVISION is checked out into a temporary git worktree, and each side runs the scripts of its own tree on its own packages. Sides
-take turns within a round. A figure is the median over the rounds; the ratio, working tree to REVISION, is taken within each
-round, and then its median: what slows a whole round down leaves it alone. ``import_time`` starts Python ``--starts`` times.
+REVISION is checked out into a temporary git worktree, and each side runs the scripts of its own tree on its own packages.
+The sides alternate within a round. A figure is the median over the rounds. The ratio, working tree to REVISION, is the
+median of the ratios within rounds, so that a slow round does not affect it. ``import_time`` starts Python ``--starts``
+times.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ from pathlib import Path
 from benchmarks.support.harness import machine
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-ROOMS = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
+PACKAGES = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
 #: Modules that held ``read_fragment``, the newest first.
-READERS = ("warehouse.reading.reader", "warehouse.reading.reader")
+READERS = ("warehouse.reading.reader", "warehouse.reader")
 
-#: Values by what they measure and their column: ``{("submitting", "CPU s"): 3.36}``.
+#: Values by measure and column: ``{("submitting", "CPU s"): 3.36}``.
 Figures = dict[tuple[str, str], float]
 
 
 @dataclass(frozen=True)
 class Script:
-    """A script of ``benchmarks/`` that prints a line a measure.
+    """A script of ``benchmarks/`` that prints one line per measure.
 
     Attributes:
-        options: what it is started with.
-        small: what it is started with for ``--quick``.
-        line: a printed figure: what is measured, then the values of ``columns``.
-        columns: what its values are.
+        options: its options.
+        small: its options for ``--quick``.
+        line: the pattern of a printed line: the measure, then the values of ``columns``.
+        columns: the names of the values.
     """
 
     options: tuple[str, ...]
@@ -73,7 +74,7 @@ MEASUREMENTS = (*SCRIPTS, IMPORT_TIME)
 
 
 def figures_of(script: Script, printed: str) -> Figures:
-    """The figures of a script's output. A measure printed twice, for two databases, say, is numbered."""
+    """The figures of a script's output. A measure that is printed twice, such as for two databases, is numbered."""
     found: Figures = {}
     seen: Counter[str] = Counter()
     for line in printed.splitlines():
@@ -88,7 +89,7 @@ def figures_of(script: Script, printed: str) -> Figures:
 
 
 def run_script(name: str, tree: Path, quick: bool) -> Figures:
-    """Run a script of ``tree``, whatever form of start its docstring names; a target that is missed is no failure."""
+    """Run a script of ``tree`` and return its figures; a missed target is no failure."""
     script = SCRIPTS[name]
     command = [sys.executable, "-m", f"benchmarks.{name}", *(script.small if quick else script.options)]
     done = subprocess.run(command, cwd=tree, env=_environment(tree), capture_output=True, text=True, check=False)
@@ -101,7 +102,7 @@ def run_script(name: str, tree: Path, quick: bool) -> Figures:
 
 
 def start_commands(tree: Path) -> dict[str, list[str]]:
-    """What is started to measure imports, on the modules of ``tree``."""
+    """The commands that measure imports, on the modules of ``tree``."""
     reader = next(name for name in READERS if (tree / f"{name.replace('.', '/')}.py").is_file())
     return {
         "python alone": ["-c", "pass"],
@@ -122,7 +123,7 @@ def start_secs(tree: Path, arguments: Sequence[str]) -> tuple[float, float]:
 
 
 def measure_starts(trees: Sequence[Path], starts: int) -> list[list[Figures]]:
-    """Figures of each tree, one a start; the first start of each, which writes bytecode, is not measured."""
+    """The figures of each tree, one per start; the first start, which writes bytecode, is not measured."""
     commands = [start_commands(tree) for tree in trees]
     found: list[list[Figures]] = [[] for _ in trees]
     for number in range(starts + 1):
@@ -136,14 +137,14 @@ def measure_starts(trees: Sequence[Path], starts: int) -> list[list[Figures]]:
     return found
 
 
-def in_turns(run: Callable[[Path], Figures], trees: Sequence[Path], rounds: int) -> list[list[Figures]]:
-    """Figures of each tree, one a round."""
+def run_alternately(run: Callable[[Path], Figures], trees: Sequence[Path], rounds: int) -> list[list[Figures]]:
+    """The figures of each tree, one per round."""
     turns = [[run(tree) for tree in trees] for _ in range(rounds)]
     return [list(one) for one in zip(*turns, strict=True)]
 
 
 def table(theirs: Sequence[Figures], ours: Sequence[Figures], revision: str) -> str:
-    """Both sides' medians and the ratio of the working tree to ``revision``, a line a figure."""
+    """Both sides' medians and the ratio of the working tree to ``revision``, one line per figure."""
     lines = [f"{'what':<50} {'':<7} {revision[:12]:>12} {'working tree':>12} {'ratio':>6}"]
     for key in dict.fromkeys(key for figures in (*theirs, *ours) for key in figures):
         pairs = [(one.get(key), other.get(key)) for one, other in zip(theirs, ours, strict=True)]
@@ -159,13 +160,13 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 @contextmanager
-def checked_out(revision: str) -> Iterator[Path]:
+def checkout(revision: str) -> Iterator[Path]:
     """A temporary git worktree of ``revision``."""
     with tempfile.TemporaryDirectory(prefix="headrace-revision-") as folder:
         tree = Path(folder) / "tree"
         _git("worktree", "add", "--quiet", "--detach", str(tree), revision)
         try:
-            # A folder without it is a namespace, which any regular package of that name on the path would hide.
+            # A folder without it is a namespace package, which any regular package of that name would hide.
             (tree / "benchmarks" / "__init__.py").touch()
             yield tree
         finally:
@@ -183,8 +184,9 @@ def _environment(tree: Path) -> Mapping[str, str]:
 
 
 def check_imports(tree: Path) -> None:
-    """Exit unless processes that are started for ``tree`` import its own packages."""
-    program = f"import benchmarks, {', '.join(ROOMS)}; print(*(room.__path__[0] for room in (benchmarks, {', '.join(ROOMS)})))"
+    """Exit unless processes for ``tree`` import its own packages."""
+    names = f"benchmarks, {', '.join(PACKAGES)}"
+    program = f"import {names}; print(*(package.__path__[0] for package in ({names})))"
     done = subprocess.run([sys.executable, "-c", program], cwd=tree, env=_environment(tree), capture_output=True, text=True, check=True)  # fmt: skip
     foreign = [path for path in done.stdout.split() if not Path(path).is_relative_to(tree)]
     if foreign:
@@ -192,8 +194,8 @@ def check_imports(tree: Path) -> None:
 
 
 def compare(revision: str, names: Sequence[str], rounds: int, starts: int, quick: bool) -> None:
-    """Print what each measurement found on both sides."""
-    with checked_out(revision) as tree:
+    """Print the figures of both sides for each measurement."""
+    with checkout(revision) as tree:
         trees = (tree, REPOSITORY)
         for one in trees:
             check_imports(one)
@@ -201,12 +203,12 @@ def compare(revision: str, names: Sequence[str], rounds: int, starts: int, quick
             if name == IMPORT_TIME:
                 theirs, ours = measure_starts(trees, starts)
             else:
-                theirs, ours = in_turns(partial(run_script, name, quick=quick), trees, rounds)
+                theirs, ours = run_alternately(partial(run_script, name, quick=quick), trees, rounds)
             print(f"\n{name}, {len(ours)} rounds\n{table(theirs, ours, revision)}", flush=True)
 
 
 def main() -> int:
-    """Measure both sides; which of them is good enough is for the reader to say."""
+    """Measure both sides and print their figures, without a verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("revision", metavar="REVISION")
     parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS))

@@ -1,11 +1,11 @@
-"""How long full passes take, and how much memory: many analyses of many partitions, here and by tf.Transform itself.
+"""Time and memory of full passes: many analyses of many partitions, in Headrace and in tf.Transform.
 
     python -m benchmarks.analysis [--partitions N] [--analyses N] [--rows N] [--without-tf-transform]
 
-The log is made up: text, integers, numbers and a label, an hourly partition a file. Each side runs in a process of its own
-and reports its peak, and the seconds of all its threads: on a machine that does other things too these compare. tf.Transform gets the same rows as one dataset (``AnalyzeDataset``); what it finds is compared:
-vocabularies and extremes must be equal, means and deviations to 12 digits, and boundaries must be within 0.0002 of each
-other in rank.
+The log is generated: text, integers, numbers and a label, one file per hourly partition. Each side runs in its own process
+and reports its peak memory and the CPU seconds of all threads, which are comparable on a loaded machine. tf.Transform gets
+the same rows as one dataset (``AnalyzeDataset``). Results are compared: vocabularies and extremes must be equal, means and
+deviations equal to 12 digits, and boundaries within 0.0002 in rank.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ def _side(side: str, folder: str, options: argparse.Namespace) -> dict[str, Any]
 
 
 def column(position: int) -> str:
-    """The column of an analysis: every kind in turn, over columns of its own."""
+    """The column of an analysis: each kind in turn, over its own columns."""
     return f"{_KINDS[position % len(_KINDS)]}{position}"
 
 
 def write_log(root: Path, partitions: int, rows: int) -> None:
-    """Hourly partitions of equal size; twenty columns and a label."""
+    """Write hourly partitions of equal size with twenty columns and a label."""
     random = np.random.default_rng(11)
     terms = pa.array([f"term {i:05d}" for i in range(_TERMS)])
     for hour in range(partitions):
@@ -158,7 +158,7 @@ def _tf_transform(folder: Path, analyses: int, partitions: int) -> dict[str, Any
             else:
                 outputs[name] = tf.stack([tft.min(values), tft.max(values)])
         events = tf.shape(inputs["clicked"])[:1]
-        # tf.Transform has no outputs of float64; 17 digits are all of one.
+        # tf.Transform has no outputs of float64; 17 digits represent one exactly.
         texts = {name: tf.strings.as_string(value, precision=17, scientific=True) for name, value in outputs.items()}
         return {name: tf.repeat(tf.reshape(value, [1, -1]), events, axis=0) for name, value in texts.items()} | {
             "clicked": inputs["clicked"]
@@ -181,7 +181,7 @@ def _tf_transform(folder: Path, analyses: int, partitions: int) -> dict[str, Any
     output = tft.TFTransformOutput(str(folder / "out"))
     example = {name: tf.constant([b"" if item == pa.binary() else 0], tf.as_dtype(item.to_pandas_dtype()))
                for name, item in types.items()}  # fmt: skip
-    # transform_raw_features would cast float64 to float32 on the way.
+    # transform_raw_features would cast float64 to float32.
     loader = saved_transform_io_v2.SavedModelLoader(output.transform_savedmodel_dir)
     transformed = loader.apply_transform_model(example)
     found = {
@@ -193,7 +193,7 @@ def _tf_transform(folder: Path, analyses: int, partitions: int) -> dict[str, Any
 
 
 def _listed(batch: pa.RecordBatch, types: dict[str, pa.DataType]) -> pa.RecordBatch:
-    """What tf.Transform takes as rows: lists of one value."""
+    """The rows for tf.Transform: lists of one value."""
     offsets = np.arange(len(batch) + 1, dtype=np.int32)
     return pa.record_batch(
         {name: pa.ListArray.from_arrays(offsets, batch[name].cast(item)) for name, item in types.items()}

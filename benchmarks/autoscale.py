@@ -1,12 +1,12 @@
-"""What `headrace work --autoscale-hint` is worth: a day with a tenfold surge in one hour, simulated under four fleets.
+"""Simulate a day with a tenfold surge in one hour: `headrace work --autoscale-hint` and three other fleets.
 
     python -m benchmarks.autoscale [--small] [--seed N]
 
-The hint decides every minute, and knows the queue but not the future; the estimates it sees are off by up to half. Beside it:
-a fleet of the size that the whole day needs on average, one of the size that the surge needs, and the hours that no fleet can
-do without (every thread computing all the time, no job to start).
+The hint is updated every minute from the queue; its estimates are wrong by up to half. It is compared with a fixed fleet of
+the day's mean need, a fixed fleet of the surge's need, and the minimum of worker-hours (every thread always computes, jobs
+start at once).
 
-The target: no deadline is missed, and at most a quarter more worker-hours are paid than are needed.
+Target: no deadline is missed, and at most 25 % more worker-hours are paid than needed.
 """
 
 from __future__ import annotations

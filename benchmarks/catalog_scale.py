@@ -1,11 +1,12 @@
-"""How long submitting, solving and searching take against big catalogs, beside their targets.
+"""Time of submitting, solving and searching with large catalogs, compared with targets.
 
     python -m benchmarks.catalog_scale [--database sqlite|postgresql|both] [--keep FOLDER] [--submissions 40] [--small]
                                        [--components N]
 
-The catalogs are made first (``benchmarks/support/catalogs.py``): PostgreSQL with 1 M components and 20 M memos over the table
-``events``, SQLite with 100,000 and 2 M; both besides a table of 8,760 hourly partitions and the memos of one model over it.
-``--keep`` keeps them for another run. A submission is timed from the model object to the answer, commit included.
+The catalogs are made first (``benchmarks/support/catalogs.py``): PostgreSQL with 1 M components and 20 M memos over the
+table ``events``, SQLite with 100,000 and 2 M; both also with a table of 8,760 hourly partitions and the memos of one model
+over it. ``--keep`` keeps them for another run. A submission is timed from the model object to the answer, including the
+commit.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ from warehouse.tables.manifests import current_fragments
 
 SIZES = {"postgresql": Size(1_000_000), "sqlite": Size(100_000)}
 SMALL = Size(600, fragments=4, real=300, hours=48, inputs=50, in_file=60, waiting=5)
-#: How many of a model's inputs nobody asked for before, by the paper's average.
+#: The share of a model's inputs that are new, by the paper's average.
 NEW = 0.05
 FILES = 10
 TARGET_SUBMIT_SECS, TARGET_SOLVE_SECS, TARGET_SEARCH_SECS = 0.250, 3.0, 0.200
-#: A read solution may take this many times the memory of the manifest it is about: each fragment once more, and the files.
+#: The most memory of a read solution, as a multiple of its manifest: each fragment once more, and the files.
 TARGET_MEMORY = 3.0
 
 
@@ -93,13 +94,13 @@ def timed(warehouse: Warehouse, runs: Sequence[Callable[[], object]]) -> Timed:
 
 
 class Report:
-    """Prints a line a measure, and remembers whether a target was missed."""
+    """Prints one line per measure and records missed targets."""
 
     def __init__(self) -> None:
         self.missed: list[str] = []
 
     def line(self, what: str, found: Timed, target_secs: float | None, by: str = "p99") -> None:
-        """``target_secs``: None for what is printed for comparison only."""
+        """Print a measure; ``target_secs``: None if it has no target."""
         judged = found.p99_secs if by == "p99" else found.median_secs
         verdict = (
             ""
@@ -119,7 +120,7 @@ class Report:
 
 
 def measure(url: str, home: Path, size: Size, submissions: int, report: Report) -> None:
-    """Everything, against one catalog."""
+    """Measure with one catalog."""
     with Warehouse.open(WarehouseConfig(str(home), url)) as warehouse:
         _submissions(warehouse, size, submissions, report)
         _long_tables(warehouse, size, report)
@@ -148,7 +149,7 @@ def _submissions(warehouse: Warehouse, size: Size, count: int, report: Report) -
         "all new": models("fresh", 1.0)[: count // 8 + 2],
     }
     gc.collect()
-    gc.freeze()  # what was built for the measurement is nobody's garbage
+    gc.freeze()  # excludes the objects of the benchmark from garbage collection
     for kind, target in (("5 % new", True), ("all known", True), ("all new", False)):
         first, *rest = kinds[kind]
         submit_model(warehouse, first)  # connections and compiled statements
@@ -167,7 +168,7 @@ def _submit(warehouse: Warehouse, one: Model, answers: list[Submission]) -> None
 
 
 def _long_tables(warehouse: Warehouse, size: Size, report: Report) -> None:
-    """Over every hour, without queueing: how submitting grows with a table's partitions."""
+    """Submit over every hour without queueing: the cost by a table's partitions."""
     run = int(time.time())
     long = [model(f"long_{run}_{number}", size.year_inputs[number:], HOURS) for number in range(3)]
     runs = [partial(submit_model, warehouse, one, policy="none") for one in long]
@@ -212,7 +213,7 @@ def _fragments(warehouse: Warehouse) -> object:
 
 
 def _held_bytes(make: Callable[[], object]) -> tuple[int, int]:
-    """What the value takes, and the most that was taken while it was made."""
+    """The bytes of the value, and the peak while it was made."""
     gc.collect()
     tracemalloc.start()
     value = make()
@@ -234,13 +235,13 @@ def _searches(warehouse: Warehouse, report: Report) -> None:
 
 
 def main() -> int:
-    """Measure, and fail when a target is missed (never with ``--small``)."""
+    """Measure; the exit status is 1 if a target is missed (never with ``--small``)."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--database", choices=(*DATABASES, "both"), default="both")
-    parser.add_argument("--keep", type=Path, help="a folder where the catalogs stay for another run")
+    parser.add_argument("--keep", type=Path, help="a folder that keeps the catalogs for another run")
     parser.add_argument("--submissions", type=int, default=40)
-    parser.add_argument("--small", action="store_true", help="catalogs of seconds: says that the script works, no more")
-    parser.add_argument("--components", type=int, help="another number of them than the targets are for")
+    parser.add_argument("--small", action="store_true", help="tiny catalogs, to test the script")
+    parser.add_argument("--components", type=int, help="number of components, instead of that of the targets")
     options = parser.parse_args()
     report = Report()
     print(machine())

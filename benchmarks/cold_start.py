@@ -1,9 +1,9 @@
-"""How long a new process takes to its first transform: with the kernels compiled before, and never before on this machine.
+"""Time from starting Python to the first transform, with compiled kernels and without.
 
     python -m benchmarks.cold_start [--rounds R]
 
 Seconds from starting Python to the end of the first run of the search log's components (transform_throughput.py) over
-1,000 rows, imports included. Kernels are kept in a folder of their own here, empty for the first process.
+1,000 rows, including imports. Kernels are cached in a separate folder, which is empty for the first process.
 """
 
 from __future__ import annotations

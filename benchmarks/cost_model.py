@@ -1,11 +1,11 @@
-"""The constants of the cost model: CPU seconds a stored byte for reading and writing, and a column's fixed seconds.
+"""Measure the constants of the cost model: CPU seconds per stored byte for reading and writing, and per column.
 
     python -m benchmarks.cost_model [--rows 300000]
 
-A generated search log is registered, and the components of transform_throughput.py are computed over it and written to one memo
-file, as a worker does. Reading is what a read solution does, checksums checked; bytes are those on disk. Each figure is the least
-CPU time of the passes. The fixed part is told apart by doing the same with a hundredth of the rows. `warehouse/planning/rates.py` quotes what
-this prints.
+A generated search log is registered, and the components of transform_throughput.py are computed over it and written to one
+memo file, as a worker does. Reading is that of a read solution, with checksums; bytes are those on disk. Each figure is the
+least CPU time of the passes. The fixed part is separated by a second measurement with 1 % of the rows.
+`warehouse/planning/rates.py` quotes the figures.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def cpu_secs(work: Callable[[], object]) -> float:
 
 
 def measured(folder: Path, rows: int) -> dict[str, tuple[float, int, int]]:
-    """By what is done: CPU seconds, bytes on disk, columns."""
+    """CPU seconds, bytes on disk and columns, by kind of work."""
     (folder / "log" / "date=2026-01-01").mkdir(parents=True)
     source = folder / "log" / "date=2026-01-01" / "part.parquet"
     generate(source, rows)
@@ -79,7 +79,7 @@ def measured(folder: Path, rows: int) -> dict[str, tuple[float, int, int]]:
 
 
 def main() -> None:
-    """Measure with all rows and with few, and print what is left of each when the other is told apart."""
+    """Measure with all rows and with few, and print the seconds per byte and per column."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rows", type=int, default=300_000)
     options = parser.parse_args()
@@ -87,13 +87,13 @@ def main() -> None:
     keep_freed_memory()
     with tempfile.TemporaryDirectory() as name:
         large, small = (measured(Path(name) / str(rows), rows) for rows in (options.rows, options.rows // 100))
-    print(f"{'work':20} {'bytes':>12} {'columns':>8} {'secs a byte':>12} {'secs a column':>14} {'fixed':>6}")
+    print(f"{'work':20} {'bytes':>12} {'columns':>8} {'secs per byte':>13} {'secs per column':>15} {'fixed':>6}")
     for work, (secs, size_bytes, columns) in large.items():
         few_secs, few_bytes, _ = small[work]
         a_byte = (secs - few_secs) / (size_bytes - few_bytes)
         a_column = max(few_secs - a_byte * few_bytes, 0.0) / columns
         fixed = a_column * columns / secs
-        print(f"{work:20} {size_bytes:12,} {columns:8} {a_byte:12.2e} {a_column:14.2e} {fixed:6.1%}")
+        print(f"{work:20} {size_bytes:12,} {columns:8} {a_byte:13.2e} {a_column:15.2e} {fixed:6.1%}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What training gives without any option, beside scikit-learn's logistic regression on the same inputs.
+"""Quality of training with default options, compared with scikit-learn's logistic regression on the same inputs.
 
     python -m benchmarks.default_quality [--data FOLDER] [--log NAME ...]
 
-For each log: partitions in time order, the last share of them tests. Headrace trains with no option set and is measured
-on the test partitions. LogisticRegression has its defaults and gets what Headrace's inputs give: a column for every hashed
-id, standardised numbers. Normalized entropy is the log loss divided by that of the test events' own mean rate, which
-only the test knows; "train rate" is what predicting the training range's rate has. ``--data`` holds the public logs.
+The last share of each log's partitions, in time order, is the test set. Headrace trains without options and is evaluated on
+the test set. LogisticRegression has default options and the same inputs: a column for every hashed id, standardised
+numbers. Normalized entropy is the log loss divided by that of the test events' own mean rate; "train rate" is that of
+predicting the training range's rate. ``--data`` holds the public logs.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _rival(
         ids = sp.hstack([ids, sp.csr_matrix(scaler.transform(dense))]).tocsr()
         test_ids = sp.hstack([test_ids, sp.csr_matrix(scaler.transform(test_dense))]).tocsr()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it stops after its default number of iterations
+        warnings.simplefilter("ignore")  # of the default limit of iterations
         fitted = LogisticRegression().fit(ids, labels)
     return test_labels, fitted.predict_proba(test_ids)[:, 1]
 
@@ -124,7 +124,7 @@ def _matrix(layout: InputLayout, parts: Sequence[DecodedFragment]) -> tuple[Any,
 
 
 def main() -> int:
-    """Measure and print; the exit status is 1 where Headrace is behind logistic regression or the training rate."""
+    """Measure and print; the exit status is 1 if Headrace is worse than logistic regression or the training rate."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of the public logs: globo/, ml1m/, criteo/, obd/")
     parser.add_argument("--log", action="append", help="only this log; may be repeated")

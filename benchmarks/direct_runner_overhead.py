@@ -1,11 +1,11 @@
-"""DirectRunner: how much of a worker's wall time is neither kernels nor reading and writing files, over 10 M rows.
+"""Overhead of DirectRunner: the share of a worker's wall time outside of kernels and file access, over 10 M rows.
 
     python -m benchmarks.direct_runner_overhead [--rows 10000000] [--hours 12] [--small]
 
-The three models of `examples/search_ads.py` over the sample log, memoized by one worker from the first lease until nothing is left.
-What its children spend in kernels, in reading raw columns (digests checked) and in writing memo files (synced) they measure
-themselves; the rest of the wall time is queue, catalog, Beam, and threads and children that wait. Then the same calls are made by as many bare
-threads, without queue, catalog and Beam: what the worker takes longer than that is the overhead, measured another way.
+One worker memoizes the three models of `examples/search_ads.py` over the sample log, from the first lease until the queue
+is empty. Its children measure their time in kernels, in reading raw columns (with digests) and in writing memo files
+(synced); the rest of the wall time is queue, catalog, Beam, and waiting threads and children. Then equally many bare threads
+make the same calls, without queue, catalog and Beam: the additional time of the worker is a second measure of the overhead.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ TABLE = "search_log"
 
 
 class Stopwatch:
-    """Seconds of wall time by what is done, summed over children."""
+    """Wall seconds by kind of work, summed over children."""
 
     def __init__(self) -> None:
         self.secs: defaultdict[str, float] = defaultdict(float)
 
     @contextmanager
     def on_memoizing(self) -> Iterator[None]:
-        """Add up what the results of this process's jobs say."""
+        """Add up the figures in the results of this process's jobs."""
         new = JobResults.new
 
         def noted(results: JobResults) -> list[FragmentResult]:
@@ -70,7 +70,7 @@ class Stopwatch:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TimeTaken:
     """Wall seconds, and CPU seconds of all threads and children."""
 
     wall: float
@@ -79,50 +79,52 @@ class Taken:
 
 @dataclass(frozen=True)
 class Figures:
-    """``inside``: wall seconds by what was done, summed over ``threads`` children and divided by their number.
+    """The figures of one measurement.
 
-    ``bare``: the same calls without the worker, before it and after it.
+    Attributes:
+        inside: wall seconds by kind of work, averaged over ``threads`` children.
+        bare: the same calls without the worker, before it and after it.
     """
 
     rows: int
     fragments: int
     memos: int
     threads: int
-    worker: Taken
+    worker: TimeTaken
     inside: dict[str, float]
-    bare: tuple[Taken, Taken]
+    bare: tuple[TimeTaken, TimeTaken]
 
     @property
     def outside_share(self) -> float:
-        """Of the worker's wall time, the part in which a thread, on average, did none of it."""
+        """The share of the worker's wall time in which an average thread did none of this work."""
         return 1 - sum(self.inside.values()) / self.worker.wall
 
     @property
     def longer_share(self) -> float:
-        """Of the worker's wall time, what bare threads would not have taken."""
+        """The share of the worker's wall time beyond that of bare threads."""
         return 1 - sum(one.wall for one in self.bare) / len(self.bare) / self.worker.wall
 
     @property
     def more_cpu_share(self) -> float:
-        """Of the worker's CPU time, what bare threads would not have taken."""
+        """The share of the worker's CPU time beyond that of bare threads."""
         return 1 - sum(one.cpu for one in self.bare) / len(self.bare) / self.worker.cpu
 
 
-def taken(work: Callable[[], object]) -> Taken:
-    """What ``work`` takes in this process and those below it."""
+def measure_time(work: Callable[[], object]) -> TimeTaken:
+    """The time of ``work`` in this process and its descendants."""
     wall, cpu = time.perf_counter(), cpu_secs()
     work()
-    return Taken(time.perf_counter() - wall, cpu_secs() - cpu)
+    return TimeTaken(time.perf_counter() - wall, cpu_secs() - cpu)
 
 
 def models() -> list[Model]:
-    """Those of the example."""
+    """The models of the example."""
     found = runpy.run_path(str(REPOSITORY / "examples" / "search_ads.py"))
     return [value for value in found.values() if isinstance(value, Model)]
 
 
 def measure(folder: Path, rows: int, hours: int) -> Figures:
-    """The worker, then the bare threads, over a log that is written under ``folder``."""
+    """Measure the worker, then the bare threads, over a log that is written under ``folder``."""
     log = folder / "log"
     write_sample_log(log, SampleLogConfig(hours=hours, mean_rows_per_hour=rows // hours), late=False)
     keep_freed_memory()
@@ -132,11 +134,11 @@ def measure(folder: Path, rows: int, hours: int) -> Figures:
         for model in models():
             submit_model(warehouse, model, table=TABLE)
         works = _works(warehouse)
-        bare = [taken(partial(_bare, warehouse.storage, works))]
+        bare = [measure_time(partial(_bare, warehouse.storage, works))]
         watch, reports = Stopwatch(), []
         with watch.on_memoizing():
-            worker = taken(lambda: reports.append(run_worker(warehouse, WorkerConfig("bench"), until_idle=True)))
-        bare.append(taken(partial(_bare, warehouse.storage, works)))
+            worker = measure_time(lambda: reports.append(run_worker(warehouse, WorkerConfig("bench"), until_idle=True)))
+        bare.append(measure_time(partial(_bare, warehouse.storage, works)))
     (report,) = reports
     assert not report.failures, report.errors
     inside = {what: secs / THREADS for what, secs in watch.secs.items()}
@@ -145,7 +147,7 @@ def measure(folder: Path, rows: int, hours: int) -> Figures:
 
 
 def _warm_up(folder: Path) -> None:
-    """Beam is imported and kernels are compiled before anything is measured."""
+    """Import Beam and compile kernels before the measurement."""
     write_sample_log(folder / "few", SampleLogConfig(hours=2, mean_rows_per_hour=500), late=False)
     with Warehouse.open(WarehouseConfig(str(folder / "few_home"))) as warehouse:
         register_table(warehouse, TABLE, str(folder / "few"))
@@ -155,7 +157,7 @@ def _warm_up(folder: Path) -> None:
 
 
 def _works(warehouse: Warehouse) -> list[FragmentWork]:
-    """What the worker is about to be leased."""
+    """The work that the worker will lease."""
     tasks = lease_tasks(warehouse, "bench", limit=10**6)
     works = [work for work, _ in group_by_fragment(tasks).values()]
     release_tasks(warehouse, tasks)
@@ -163,7 +165,7 @@ def _works(warehouse: Warehouse) -> list[FragmentWork]:
 
 
 def _bare(storage: Storage, works: Sequence[FragmentWork]) -> None:
-    """Read, run, write, and nothing else, with as many threads as the runner has."""
+    """Read, run and write, with as many threads as the runner has."""
     plans: dict[tuple[str, ...], Plan] = {}
     for work in works:
         key = tuple(wanted.column for wanted in work.components)
@@ -183,7 +185,7 @@ def _bare(storage: Storage, works: Sequence[FragmentWork]) -> None:
 
 
 def show(it: Figures) -> bool:
-    """Print both measures; whether the target is met."""
+    """Print both measures; return whether the target is met."""
     print(f"{it.rows:,} rows in {it.fragments} fragments, {it.memos:,} memos, {it.threads} threads")
     print(f"{'what':<52} {'wall s':>9} {'share':>8} {'CPU s':>9}")
     whole = it.worker.wall
@@ -199,11 +201,11 @@ def show(it: Figures) -> bool:
 
 
 def main() -> int:
-    """Measure, and fail when the target is missed (never with ``--small``)."""
+    """Measure; the exit status is 1 if the target is missed (never with ``--small``)."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000, help="about")
     parser.add_argument("--hours", type=int, default=48)
-    parser.add_argument("--small", action="store_true", help="a few rows: says that the script works, no more")
+    parser.add_argument("--small", action="store_true", help="few rows, to test the script")
     options = parser.parse_args()
     rows, hours = (4_000, 4) if options.small else (options.rows, options.hours)
     print(machine())

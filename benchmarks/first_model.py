@@ -1,8 +1,8 @@
-"""From a raw log to a first trained model, as docs/your-own-log.md has it: each command a process of its own, and its time.
+"""Time of each command from a raw log to a first trained model, as in docs/your-own-log.md.
 
     python -m benchmarks.first_model [--rows 100000]
 
-Prints for CSV, TSV, JSON lines and Parquet the seconds of each command and of all, with compiled kernels kept from before.
+Prints the seconds of each command and their sum for CSV, TSV, JSON lines and Parquet, with compiled kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.support.own_log_page import chapter
 from tests.support.own_logs import write_coupons, write_installs, write_installs_tsv, write_news
 
-#: Format to the chapter of the page, the model's name, the log's name, and what writes it.
+#: Format to the chapter of the page, the model's name, the log's name, and its writer.
 FORMATS: Mapping[str, tuple[str, str, str, Callable[..., None]]] = {
     "CSV": ("CSV and TSV", "coupons", "coupons.csv", write_coupons),
     "TSV": ("CSV and TSV", "installs", "installs.tsv", write_installs_tsv),
@@ -34,7 +34,7 @@ def plan(name: str) -> tuple[str, str, list[tuple[str, ...]]]:
     title, model, log, _ = FORMATS[name]
     found = chapter(title)
     source, commands = found.model, list(found.commands)
-    if name == "TSV":  # the page's CSV chapter, on another log and its model
+    if name == "TSV":  # the page's CSV chapter with another log and model
         source = chapter("Parquet").model
         commands = [
             tuple(word.replace("coupons.csv", log).replace("coupons", model) for word in words) for words in commands
@@ -44,7 +44,7 @@ def plan(name: str) -> tuple[str, str, list[tuple[str, ...]]]:
 
 
 def run(name: str, rows: int) -> float:
-    """Run a format's commands in a new folder; the seconds of all."""
+    """Run a format's commands in a new folder; return their seconds."""
     model, source, commands = plan(name)
     with tempfile.TemporaryDirectory(prefix="headrace-first-model-") as folder:
         _, _, log, write = FORMATS[name]
@@ -71,7 +71,7 @@ def run(name: str, rows: int) -> float:
 
 
 def main() -> None:
-    """Every format, one after the other."""
+    """Measure every format."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     rows = parser.parse_args().rows

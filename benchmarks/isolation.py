@@ -1,10 +1,10 @@
-"""What it costs that fragments are computed in child processes, beside computing them in this process.
+"""Overhead of computing fragments in child processes, compared with computing them in this process.
 
     python -m benchmarks.isolation [--small] [--rounds R]
 
-The same work both ways, on as many threads as there are cores: many small fragments, then a few large ones, four components
-each, memo files written and compared to the byte. Then the time from starting Python to the first memo, Beam imported as a
-worker does.
+Both sides do the same work with one thread per core: many small fragments, then a few large ones, four components each.
+Memo files are written and compared byte for byte. Then the time from starting Python to the first memo is measured,
+including the import of Beam.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def model() -> Model:
 
 
 def prepared(folder: Path, fragments: int, rows: int, made: Model) -> tuple[str, list[FragmentWork]]:
-    """A home whose log has so many fragments of so many rows, and the work that the model makes of it."""
+    """A home with a log of ``fragments`` fragments of ``rows`` rows, and the model's work on it."""
     for number in range(fragments):
         part = (
             folder
@@ -93,7 +93,7 @@ def prepared(folder: Path, fragments: int, rows: int, made: Model) -> tuple[str,
 
 
 def in_process(home: str, works: Sequence[FragmentWork]) -> Callable[[], object]:
-    """All of the work, in threads of this process."""
+    """A function that does all work in threads of this process."""
     plans, storage = PlanCache(), Storage(home)
 
     def run() -> None:
@@ -104,7 +104,7 @@ def in_process(home: str, works: Sequence[FragmentWork]) -> Callable[[], object]
 
 
 def isolated(home: str, works: Sequence[FragmentWork]) -> Callable[[], object]:
-    """The same, in children, a thread watching each."""
+    """A function that does all work in child processes."""
     limits, texts = IsolationLimits().on_this_machine(THREADS), [work.to_json() for work in works]
 
     def run() -> None:
@@ -123,7 +123,7 @@ def memos(home: str) -> dict[str, bytes]:
 
 
 def compare(fragments: int, rows: int, rounds: int) -> None:
-    """Both sides over the same fragments, and the difference for one of them."""
+    """Measure both sides over the same fragments, and print the difference per fragment."""
     with tempfile.TemporaryDirectory() as name:
         home, works = prepared(Path(name), fragments, rows, model())
         alone, beside = in_process(home, works), isolated(home, works)
@@ -137,16 +137,16 @@ def compare(fragments: int, rows: int, rounds: int) -> None:
 
 
 def show(what: str, plain: Measured, apart: Measured, fragments: int) -> None:
-    """The best round of each side, since what else runs on a machine only adds; and the median ratio within rounds."""
+    """Print the best round of each side, which other load affects least, and the median ratio within rounds."""
     ratio = statistics.median(theirs / ours for theirs, ours in zip(apart.secs, plain.secs, strict=True))
     ours, theirs = min(plain.secs), min(apart.secs)
     print(f"{what}: in process {ours:.2f} s ({fragments / ours:.1f} fragments/s), isolated {theirs:.2f} s "
-          f"({fragments / theirs:.1f} fragments/s): {theirs / ours:.2f}x, {(theirs - ours) / fragments * 1000:+.2f} ms a "
+          f"({fragments / theirs:.1f} fragments/s): {theirs / ours:.2f}x, {(theirs - ours) / fragments * 1000:+.2f} ms per "
           f"fragment; median of the rounds' ratios {ratio:.2f}x")  # fmt: skip
 
 
 def first_memo(rounds: int) -> None:
-    """Seconds of a new process that imports Beam and writes one memo file, both ways in turn."""
+    """Print the seconds of a new process that imports Beam and writes one memo file, for both sides."""
     secs: dict[str, list[float]] = {"in process": [], "isolated": []}
     with tempfile.TemporaryDirectory() as name:
         home, (work,) = prepared(Path(name), 1, 2_000, model())
@@ -166,7 +166,7 @@ def first_memo(rounds: int) -> None:
 def main() -> int:
     """Measure everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="a quick look, on little data")
+    parser.add_argument("--small", action="store_true", help="little data, to test the script")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     print(machine())

@@ -1,9 +1,9 @@
-"""How long the kernels take against reading the same columns from Parquet: CPU seconds of one thread.
+"""CPU seconds of the kernels compared with reading the same columns from Parquet, in one thread.
 
     python -m benchmarks.kernels_and_reading [--rows N] [--log ml1m_joined.tsv.gz]
 
-The work is that of transform_throughput.py and, with ``--log`` or on its generated log, of movielens_throughput.py. Both
-halves of each row group are timed one after the other, best of five passes; kernels include the conversion to Arrow.
+The work is that of transform_throughput.py and movielens_throughput.py (``--log`` or its generated log). Reading and kernels
+of each row group are timed separately, best of five passes; kernels include the conversion to Arrow.
 """
 
 from __future__ import annotations

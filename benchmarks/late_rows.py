@@ -1,10 +1,10 @@
-"""What 1 % late rows cost: the rows that are computed again, beside what coarser bookkeeping would compute.
+"""Cost of 1 % late rows: the rows computed again, compared with whole partitions and whole tables.
 
     python -m benchmarks.late_rows [--rows 4000000] [--hours 48] [--late 0.01]
 
-A table of hourly partitions is memoized for a model of four inputs; then late rows of all hours are appended, a label
-column is overlaid, one raw column is corrected in one partition, and events are retracted. After each change a real
-worker runs until nothing is left; what it computed is counted in values (rows x components).
+A table of hourly partitions is memoized for a model of four inputs. Then late rows of all hours are appended, a label
+column is overlaid, a raw column is corrected in one partition, and events are deleted. After each change a worker runs
+until the queue is empty; its work is counted in values (rows x components).
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def model() -> Model:
 
 
 def computed(warehouse: Warehouse) -> tuple[int, float]:
-    """Let a worker run until nothing is left; the values it computed, and its seconds."""
+    """Run a worker until the queue is empty; return its computed values and its seconds."""
     begun = time.perf_counter()
     report = run_worker(warehouse, WorkerConfig("bench"), until_idle=True)
     return report.rows, time.perf_counter() - begun
 
 
 def show(what: str, done: Change, found: tuple[int, float], inputs: int, total: int, touched: int) -> None:
-    """One line for a change: what was computed, what the touched partitions and everything would have been."""
+    """Print one line for a change: computed values, and those of the touched partitions and of the table."""
     values, secs = found
     promised = sum(one.rows for one in done.recompute)
     assert values == promised, (values, promised)
@@ -119,7 +119,7 @@ def main() -> None:
             show("a price fixed in one hour", done, computed(warehouse), inputs, total, per_hour + late_per_hour)
 
             done = delete_rows(warehouse, "log", where=[("user_id", "77")], why="asked for")
-            show("one user retracted", done, computed(warehouse), inputs, total, total)
+            show("one user deleted", done, computed(warehouse), inputs, total, total)
 
 
 if __name__ == "__main__":

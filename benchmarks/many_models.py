@@ -1,15 +1,15 @@
-"""What sharing saves: 22 models with 95 % of their inputs in common, shared against each model transforming for itself.
+"""Savings by sharing memos: 22 models with 95 % common inputs, shared and each transforming its own inputs.
 
     python -m benchmarks.many_models [--logs sample globo] [--rows 300000] [--hours 24] [--partition-by hour] [--globo FOLDER]
         [--small]
 
-CPU seconds, user and system, of whole processes and their children. *For itself* is the reader that trainers use over raw
-columns alone: one compiled plan a model, nothing memoized. *Shared* is all submissions, one worker process
-(`headrace work --until-idle`: catalog, queue, Beam, kernels, memo files), and then the same reader over what is memoized.
-What every model reads is the same both ways and is compared for one fragment, bit for bit. Nobody trains here.
+Figures are CPU seconds, user and system, of whole processes and their children. *For itself* is the trainers' reader over
+raw columns: one compiled plan per model, no memos. *Shared* is all submissions, one worker process
+(`headrace work --until-idle`: catalog, queue, Beam, kernels, memo files), and then the same reader with memos. Both sides
+read the same values, which are compared for one fragment bit for bit. No model is trained.
 
-Beside the ratio: what the sharing costs beyond computing everything once, against the sum of what all models cost by themselves.
-Both sides' kernels are compiled before; plans are compiled within what is measured.
+The second figure is the cost of sharing beyond computing everything once, relative to the sum of all models by themselves.
+Kernels are compiled before the measurement; plans are compiled during it.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 TARGET_RATIO = 7.5
 TARGET_OVERHEAD = 0.04
 GLOBO = REPOSITORY.parent / "shared" / "data" / "globo"
-#: Reading a memo costs nothing: every input is loaded, whatever computing it would cost.
+#: Rates with free reads: every input is loaded, even if computing it is cheaper.
 LOAD_ALL = Rates(memo_read_secs=0.0, memo_column_secs=0.0)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What all models' reading cost, and how their inputs were obtained: (input, fragment) pairs."""
+    """The cost of reading for all models, and the counts of loaded and computed (input, fragment) pairs."""
 
     secs: float
     loaded: int
@@ -69,8 +69,8 @@ class Reading:
 class Figures:
     """CPU seconds over all models and all rows. ``submits`` to ``reading`` are the shared side.
 
-    ``computation``: reading the raw columns and running one plan of all components, nothing else; ``start``: a worker that finds
-    nothing to do; both are within ``worker``.
+    ``computation``: reading the raw columns and running one plan of all components; ``start``: a worker with an empty
+    queue; both are parts of ``worker``.
     """
 
     models: int
@@ -93,12 +93,12 @@ class Figures:
         return sum(self.own)
 
     def ratio(self, reading: Reading) -> float:
-        """How many times the shared side's CPU seconds a model costs by itself."""
+        """The CPU seconds of models by themselves, divided by those of the shared side."""
         return self.own_sum / (self.submits + self.worker + reading.secs)
 
     @property
     def overhead(self) -> float:
-        """What sharing costs beyond one computation, as a share of what the models cost by themselves."""
+        """The cost of sharing beyond one computation, as a share of the cost of models by themselves."""
         return (self.submits + self.worker - self.computation) / self.own_sum
 
 
@@ -110,7 +110,7 @@ def cpu_secs(work: Callable[[], object]) -> float:
 
 
 def worker_secs(home: Path) -> float:
-    """CPU seconds of a worker process and its children, from its first instruction to its end."""
+    """CPU seconds of a worker process and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "headrace", "work", "--until-idle", "--home", str(home)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
@@ -122,7 +122,7 @@ def worker_secs(home: Path) -> float:
 
 
 def measure(fleet: Fleet, log: Path, folder: Path, count: int = MODELS, share: float = SHARED) -> Figures:
-    """Both sides over a log of Parquet files."""
+    """Measure both sides over a log of Parquet files."""
     models = fleet.models(count, share)
     keep_freed_memory()
     with Warehouse.open(WarehouseConfig(str(folder / "alone"))) as alone:
@@ -153,7 +153,7 @@ def measure(fleet: Fleet, log: Path, folder: Path, count: int = MODELS, share: f
 
 
 def _warm_up(warehouse: Warehouse, models: Sequence[Model], solution: ReadSolution) -> None:
-    """Kernels that this machine never compiled are compiled now, for this process and for the worker's."""
+    """Compile missing kernels, for this process and the worker."""
     fragment = next(iter(solution.fragments))
     roots = _roots(models)
     plan = compile_plan(roots)
@@ -171,7 +171,7 @@ def _read(warehouse: Warehouse, solution: ReadSolution) -> None:
 
 
 def _read_raw(warehouse: Warehouse, table: str, models: Sequence[Model]) -> None:
-    """What of a model's own cost is reading raw columns and checking their digests."""
+    """Read the raw columns of all models with digests, a part of the cost of models by themselves."""
     names = [column.name for column in compile_plan(_roots(models)).columns]
     with warehouse.catalog.read() as connection:
         placed = current_fragments(connection, table)
@@ -190,7 +190,7 @@ def _compute_once(warehouse: Warehouse, table: str, models: Sequence[Model]) -> 
 
 
 def _reading(home: Path, models: Sequence[Model], rates: Rates) -> tuple[Reading, list[ReadSolution]]:
-    """What it costs to solve for every model and to read all it reads."""
+    """The cost of solving and reading for every model, and the read solutions."""
     solutions: list[ReadSolution] = []
     with Warehouse.open(WarehouseConfig(str(home), rates=rates)) as warehouse:
         secs = cpu_secs(lambda: solutions.extend(read_solution(warehouse, model.name) for model in models))
@@ -200,7 +200,7 @@ def _reading(home: Path, models: Sequence[Model], rates: Rates) -> tuple[Reading
 
 
 def _check_equal(folder: Path, alone: ReadSolution, shared: ReadSolution) -> None:
-    """Both sides read the same values."""
+    """Exit unless both sides read the same values."""
     from warehouse.storage.storage import Storage
 
     tables = [read_fragment(Storage(str(folder / home)), solution, next(iter(solution.fragments)))
@@ -220,7 +220,7 @@ def _memos(home: Path) -> int:
 
 
 def show(name: str, it: Figures) -> bool:
-    """Print all figures of a log; whether both targets are met."""
+    """Print all figures of a log; return whether both targets are met."""
 
     def line(what: str, secs: float, note: str = "") -> None:
         print(
@@ -262,14 +262,14 @@ def globo(folder: Path, source: Path, hours: int, partition_by: PartitionBy = "h
 
 
 def main() -> int:
-    """Measure, and fail when a target is missed (never with ``--small``)."""
+    """Measure; the exit status is 1 if a target is missed (never with ``--small``)."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", nargs="+", choices=("sample", "globo"), default=["sample", "globo"])
     parser.add_argument("--rows", type=int, default=300_000, help="of the sample log, about")
     parser.add_argument("--hours", type=int, default=24, help="of Globo's log")
     parser.add_argument("--partition-by", choices=get_args(PartitionBy), default="hour", help="of Globo's log")
     parser.add_argument("--globo", type=Path, default=GLOBO, help="the folder of clicks_hour_*.csv.gz")
-    parser.add_argument("--small", action="store_true", help="a few rows: says that the script works, no more")
+    parser.add_argument("--small", action="store_true", help="few rows, to test the script")
     options = parser.parse_args()
     rows, hours = (2_000, 3) if options.small else (options.rows, options.hours)
     print(machine())

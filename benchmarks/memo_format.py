@@ -1,12 +1,11 @@
-"""Which file format for memos? Writing, reading all columns, reading one of 50, and size, for several formats.
+"""Compare file formats for memos: writing, reading all columns, reading one of 50, and size.
 
     python -m benchmarks.memo_format [--rows 250000] [--repeat 5] [--small]
 
-The columns are what memos are: ragged hashed ids, some of them of the same lengths, dense hashed ids, dense small ids, floats.
-CPU seconds of this process, all threads; sides run in turn, so that a slow moment of the machine hits all of them, and the best
-of the repeats counts. Every side is read back and compared, in its original type, and written twice and compared byte for byte.
-Files of changes and memo files are verified when they are read, and are on disk for good (fsync) when writing ends; the others
-are neither.
+The columns are typical memos: ragged hashed ids, some of equal lengths, dense hashed ids, dense small ids, floats. Figures
+are CPU seconds of this process, all threads. Sides alternate, so that a slow moment affects all of them, and the best of the
+repeats counts. Every file is read back and compared in its original type, and written twice and compared byte for byte.
+Files of changes and memo files are verified when read and synced (fsync) when written; the others are neither.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ COLUMNS = 50
 
 
 def memo_columns(rows: int, seed: int = 7) -> pa.Table:
-    """50 columns: 25 ragged ids (0-8 a row, five of the same lengths, Zipf over 1 M buckets), 10 dense ids, 5 small ids, 10 float32."""
+    """50 columns: 25 ragged ids (0-8 per row, Zipf over 1 M buckets, five of equal lengths), 10 dense, 5 small ids, 10 float32."""
     rng = np.random.default_rng(seed)
     columns: dict[str, pa.Array] = {}
     for i in range(25):
@@ -55,14 +54,14 @@ def memo_columns(rows: int, seed: int = 7) -> pa.Table:
 
 
 def _ids(rng: np.random.Generator, count: int, buckets: int) -> np.ndarray:
-    """Zipf-distributed ids whose order says nothing, as a hash leaves them."""
+    """Zipf-distributed ids in random order, like hashes."""
     return (rng.zipf(1.2, count).astype(np.uint64) * np.uint64(11400714819323198485) % np.uint64(buckets)).astype(
         np.int64
     )
 
 
 def narrowed(table: pa.Table) -> pa.Table:
-    """Integers stored in the fewest bytes that hold every value of the column."""
+    """The table with integers in the fewest bytes that hold every value of the column."""
     return pa.table({name: _narrow(table.column(name).combine_chunks()) for name in table.column_names})
 
 
@@ -136,12 +135,12 @@ def memo_side(
 
 
 def read_memo(storage: Storage, file: MemoFile, names: Sequence[str]) -> dict[str, pa.Array]:
-    """The columns, verified by the file's one checksum."""
+    """The columns, verified by the file's checksum."""
     return read_memo_file(storage, file.path, names, file.checksum)
 
 
 def read_change(storage: Storage, file: MemoFile, names: Sequence[str]) -> dict[str, pa.Array]:
-    """The columns, verified by the digest of each one's values."""
+    """The columns, verified by the digest of each column."""
     return read_arrow_columns(storage, file.path, {name: file.columns[name].checksum for name in names})
 
 
@@ -149,7 +148,7 @@ PLAIN = {"use_dictionary": False, "write_statistics": False}
 
 
 def sides() -> list[Side]:
-    """Every format that is compared."""
+    """The formats that are compared."""
 
     def fitted(table: pa.Table) -> dict[str, str]:
         return {
@@ -176,7 +175,7 @@ def sides() -> list[Side]:
 
 @dataclass
 class Figures:
-    """CPU seconds, the least of all turns."""
+    """CPU seconds, the least of all repeats."""
 
     write_secs: float = float("inf")
     read_secs: float = float("inf")
@@ -189,12 +188,12 @@ ONES = ("ragged_3", "dense_3", "float_3")
 
 
 def measure(table: pa.Table, folder: str, repeat: int) -> dict[str, Figures]:
-    """Each side in turn, ``repeat`` times; one column is the mean of a ragged, a dense and a float column."""
+    """Measure the sides alternately, ``repeat`` times; one column is the mean of a ragged, a dense and a float column."""
     every = sides()
     found = {side.name: Figures() for side in every}
     schemas = [pa.schema([table.schema.field(name)]) for name in ONES]
     few = memo_columns(2_000)
-    for side in every:  # unmeasured: kernels that were never compiled are compiled
+    for side in every:  # unmeasured: compiles missing kernels
         side.write(few, os.path.join(folder, "few.memo"))
         side.read(os.path.join(folder, "few.memo"), few.column_names, few.schema)
     for turn in range(repeat):
@@ -223,7 +222,7 @@ def cpu_secs(work: Callable[[], pa.Table]) -> tuple[float, pa.Table]:
 def _check(side: Side, table: pa.Table, read: pa.Table, folder: str, figures: Figures) -> None:
     for name in table.column_names:
         if not read.column(name).equals(table.column(name)):
-            raise SystemExit(f"{side.name} does not give back column {name}")
+            raise SystemExit(f"{side.name} must read column {name} as it was written")
     again = os.path.join(folder, "again.memo")
     side.write(table, again)
     figures.same_bytes = Path(again).read_bytes() == Path(folder, "0.memo").read_bytes()
@@ -233,7 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=250_000)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--small", action="store_true", help="a few rows, once: says that the script works, no more")
+    parser.add_argument("--small", action="store_true", help="few rows, once, to test the script")
     options = parser.parse_args()
     rows, repeat = (2_000, 1) if options.small else (options.rows, options.repeat)
     table = memo_columns(rows)

@@ -1,10 +1,10 @@
-"""How long the cheapest plan takes: the decision of a submission, over merged DAGs of four shapes.
+"""Time of the cheapest plan, the decision of a submission, over merged DAGs of four shapes.
 
     python -m benchmarks.minimum_cut [--nodes 10000] [--rounds 1]
 
-Both sides build the same network from the same DAG and give the same plan, which is checked. What is compared are ratios within
-a round. A chain is 5,000 nodes deep at most. The sides are warmed up on a small DAG first; what compiling costs a process that finds
-nothing compiled is printed apart.
+Headrace's solver and networkx build the same network from the same DAG, and their plans must be equal. Ratios are taken
+within a round. A chain is at most 5,000 nodes deep. Both are warmed up on a small DAG first; the time of compiling kernels is
+printed separately.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEEPEST = 5_000
 
 
 def sides(shape: str, nodes: int, reuse: float) -> tuple[list[Side], dict[str, CheapestPlan]]:
-    """Both solvers over one DAG, and where they leave their plans."""
+    """Both solvers over one DAG, and the dictionary of their plans."""
     dag, wanted = random_dag(shape, nodes, 1)
     small, small_wanted = random_dag(shape, 1_000, 1)
     plans: dict[str, CheapestPlan] = {}
@@ -38,7 +38,7 @@ def sides(shape: str, nodes: int, reuse: float) -> tuple[list[Side], dict[str, C
 
 
 def main() -> None:
-    """Print a line for each shape, with one request and with several."""
+    """Print one line per shape, with one request and with several."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=1)

@@ -1,16 +1,16 @@
-"""Hit rate over a simulated year of model churn, week by week, and what each matching policy gets of the same year.
+"""Cache hit ratio over a simulated year of model churn, by week and by admission policy.
 
     python -m benchmarks.model_churn [--days 365] [--seed 5] [--policies all adaptive none] [--small]
 
-Models are cloned, edited by one feature and retired, and new hours of data arrive every day (`benchmarks/support/churn.py` says what is
-assumed). The catalog is real (SQLite), and so are registering, submitting, queueing, leasing, committing, retiring and solving;
-memo files are pretended: their bytes, and the seconds that they and reading would take, are what the cost model estimates of
-components that nobody measured. Each file of the log holds a few rows and counts as an hour of a million.
+Models are cloned, edited by one feature and retired, and new hours of data arrive every day (`benchmarks/support/churn.py`
+states the assumptions). The catalog is real (SQLite), as are registering, submitting, queueing, leasing, committing,
+retiring and solving. Memo files are simulated: their bytes, and the seconds of computing and reading, are estimates of the
+cost model. Each file of the log holds a few rows and counts as an hour of a million.
 
-A *request* is one input of a model over one fragment, asked once: of the new data by every live model, of all data that is kept by a
-model that is new. It is a *hit* when it is loaded and was not computed for it: of the requests for one memo the first has it computed, and
-counts as a miss; what no memo is kept of is a miss each time. *Recomputed* are the CPU seconds of computing inputs while reading them,
-*computed* those of computing and writing memos.
+A *request* is one input of a model over one fragment: of new data by every live model, and of all kept data by a new model.
+It is a *hit* if the memo is loaded and was computed for an earlier request; the first request of a memo is a miss, and a
+request without a memo is always a miss. *Recomputed* are the CPU seconds of computing inputs while reading, *computed*
+those of computing and writing memos.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ TABLE = "events"
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY_SECS = 86_400.0
 POLICIES = ("all", "adaptive", "none")
-#: What an hour of the log is taken to hold.
+#: The assumed rows of an hour of the log.
 HOUR_ROWS, HOUR_BYTES = 1_000_000, 200_000_000
-#: On how many days all live models' reading is priced: every so many. It is the same work each day.
+#: The interval in days at which the reading of all live models is priced; the work is the same each day.
 PRICED_DAYS = 28
 
 
 class Estimates:
-    """What the cost model says of components that nobody measured: CPU seconds and bytes a row."""
+    """The cost model's estimates for unmeasured components: CPU seconds and bytes per row."""
 
     def __init__(self) -> None:
         self.costs = CostModel(fragment_rows=HOUR_ROWS)
@@ -87,11 +87,11 @@ class Estimates:
         return self._roots[task.fingerprint]
 
     def alone_secs(self, root: Node) -> float:
-        """Computing one component from raw columns in memory."""
+        """Seconds of computing one component from raw columns in memory."""
         return self._compute_secs([root])
 
     def together_secs(self, roots: Sequence[Node]) -> float:
-        """Reading raw columns once, computing every node once, writing all memos."""
+        """Seconds of reading raw columns once, computing every node once and writing all memos."""
         key = frozenset(root.identity for root in roots)
         if key not in self._together:
             costs = [self.costs.node_cost(root, ready=False, keepable=True) for root in roots]
@@ -105,7 +105,7 @@ class Estimates:
         return self._together[key]
 
     def load_secs(self, root: Node) -> float:
-        """Reading the memo back."""
+        """Seconds of reading the memo."""
         return self.costs.node_cost(root, ready=True, keepable=False).load_secs or 0.0
 
     def _compute_secs(self, roots: Sequence[Node]) -> float:
@@ -115,7 +115,7 @@ class Estimates:
 
 @dataclass(slots=True)
 class Week:
-    """What was asked within a week. ``requests`` and ``hits`` are (input, fragment) pairs."""
+    """The requests of a week. ``requests`` and ``hits`` are (input, fragment) pairs."""
 
     requests: int = 0
     hits: int = 0
@@ -145,7 +145,7 @@ class Outcome:
 
     @property
     def total_secs(self) -> float:
-        """All CPU seconds, and those that storing was worth at list prices."""
+        """All CPU seconds, and the cost of storage at list prices in CPU seconds."""
         stored = self.byte_months * LIST_PRICES.storage_secs(30.0)
         return self.computed_secs + self.recomputed_secs + self.loading_secs + stored
 
@@ -218,7 +218,7 @@ class Year:
             return current_fragments(connection, TABLE, START + timedelta(days=number), None)
 
     def _drop_day(self, number: int) -> None:
-        """The log of a day is deleted, and what was memoized of it: whatever reads the table does not see it any more."""
+        """Delete the log of a day and its memos."""
         if number >= 0:
             day = f"date={START + timedelta(days=number):%Y-%m-%d}"
             shutil.rmtree(self.log / day)
@@ -235,7 +235,7 @@ class Year:
         self._price([born.name], 1, None)
 
     def _work(self) -> dict[str, int]:
-        """Do all tasks, in pretence; how often each component was computed."""
+        """Simulate all tasks; return how often each component was computed."""
         counted: defaultdict[str, int] = defaultdict(int)
         while tasks := lease_tasks(self.warehouse, "worker", limit=5_000):
             written = []
@@ -249,7 +249,7 @@ class Year:
         return dict(counted)
 
     def _written(self, group: Sequence[LeasedTask]) -> list[MemoWritten]:
-        """The file that a worker would have written, and its memos. Computing them together costs each node once."""
+        """The memos of the file that a worker would write. Computing them together costs each node once."""
         first, rows = group[0], group[0].fragment.rows
         roots = [self.estimates.root(task) for task in group]
         self.outcome.computed_secs += self.estimates.together_secs(roots) * rows
@@ -264,7 +264,7 @@ class Year:
     def _count(
         self, models: Mapping[str, Model], fragments: tuple[PlacedFragment, ...], computed: Mapping[str, int]
     ) -> None:
-        """Count requests and hits, now that everything that is kept is computed."""
+        """Count requests and hits, after all kept memos are computed."""
         week = self.outcome.weeks[-1]
         wanted = {item.fingerprint: item.component for one in models.values() for item in one.inputs.values()}
         if not wanted:
@@ -279,7 +279,7 @@ class Year:
         week.hits -= sum(times for fingerprint, times in computed.items() if fingerprint in wanted)
 
     def _price(self, names: Iterable[str], days: int, begin: datetime | None) -> None:
-        """What the models' reading from ``begin`` on costs, on so many such days."""
+        """Add the cost of the models' reading from ``begin`` on, times ``days``."""
         for name in names:
             solution = read_solution(self.warehouse, name, start=begin)
             graph = MergedGraph(tuple(item.component for item in self.live[name].inputs.values()))
@@ -292,7 +292,7 @@ class Year:
                 self.outcome.recomputed_secs += (whole - loads[fragment.plan]) * fragment.rows * days
 
     def _note_reads(self, number: int) -> None:
-        """Every live model trained on the day's data; the catalog learns of it."""
+        """Record in the catalog that every live model was trained on the day's data."""
         begin = (START + timedelta(days=number)).timestamp()
         rows = self.config.hours_a_day * HOUR_ROWS
         of = schema.models.c
@@ -319,7 +319,7 @@ def _by_fragment(tasks: Sequence[LeasedTask]) -> list[list[LeasedTask]]:
 
 
 def _write_hour(log: Path, day: int, hour: int) -> None:
-    """A file of a few rows; no two hours hold the same."""
+    """Write a file of a few rows, different for every hour."""
     at = START + timedelta(days=day, hours=hour)
     folder = log / f"date={at:%Y-%m-%d}" / f"hour={at:%H}"
     folder.mkdir(parents=True)
@@ -330,20 +330,20 @@ def _write_hour(log: Path, day: int, hour: int) -> None:
 
 
 def simulate(config: ChurnConfig, policy: str, folder: Path) -> Outcome:
-    """The whole history under one policy, in a home of its own."""
+    """Simulate the whole history under one policy, in its own home."""
     folder.mkdir(parents=True)
     return Year(config, policy, folder).run(churn(config))
 
 
 def simulate_all(config: ChurnConfig, policies: Sequence[str], folder: Path) -> list[Outcome]:
-    """Every policy in a process of its own, as many at a time as there are cores."""
+    """Simulate every policy in its own process, as many at a time as there are cores."""
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         futures = [pool.submit(simulate, config, policy, folder / policy) for policy in policies]
         return [future.result() for future in futures]
 
 
 def show(config: ChurnConfig, outcomes: Sequence[Outcome]) -> bool:
-    """Print the weeks and the table by policy; whether the target is met by the policy that keeps all."""
+    """Print the weeks and the table by policy; return whether the policy that keeps all meets the target."""
     print(f"{config.days} days, {config.hours_a_day} new hours a day; {config.live} live models of {config.inputs} inputs, "
           f"{config.births_a_day} born and retired a day; at the end {_readers(config):.1f} models read a component")  # fmt: skip
     print("\nhit rate by week")
@@ -377,14 +377,12 @@ def _readers(config: ChurnConfig) -> float:
 
 
 def main() -> int:
-    """Simulate, and fail when the target is missed (never with ``--small``)."""
+    """Simulate; the exit status is 1 if the target is missed (never with ``--small``)."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
-    parser.add_argument(
-        "--small", action="store_true", help="some models for two weeks: says that the script works, no more"
-    )
+    parser.add_argument("--small", action="store_true", help="few models for two weeks, to test the script")
     options = parser.parse_args()
     config = ChurnConfig(seed=options.seed, days=options.days)
     if options.small:

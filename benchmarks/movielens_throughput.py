@@ -1,4 +1,4 @@
-"""The same on a log of films: tokens and 2-grams of titles, genres, users, crosses, all hashed into buckets.
+"""Throughput of the transforms on a log of films: tokens and 2-grams of titles, genres, users, crosses, all hashed.
 
     python -m benchmarks.movielens_throughput [--log ml1m_joined.tsv.gz] [--rounds R]
 
@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from benchmarks.support.harness import THREADS, Side, afresh, machine, measure, table
+from benchmarks.support.harness import THREADS, Side, machine, measure, run_cleanly, table
 from benchmarks.support.ours import run_in_process, run_on_beam
 from benchmarks.support.rivals import differing_counts, differing_from_tft, read, run_duckdb, run_polars, run_tft
 from transforms.expressions.expression import cross, text
@@ -42,7 +42,7 @@ GROUP_ROWS = 131_072
 
 
 def from_log(log: Path, target: Path) -> None:
-    """The log as Parquet, every column text."""
+    """Write the log as Parquet, every column as text."""
     options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, pa.string()), include_columns=COLUMNS)
     parse = pyarrow.csv.ParseOptions(delimiter="\t", quote_char=False)
     with pa.input_stream(str(log), compression="gzip" if log.suffix == ".gz" else None) as lines:
@@ -52,7 +52,7 @@ def from_log(log: Path, target: Path) -> None:
 
 
 def generate(target: Path, rows: int, seed: int = 20) -> None:
-    """A log of that shape: 3,700 films of one to six words and one to four genres, 6,000 users."""
+    """Write a log of that shape: 3,700 films of one to six words and one to four genres, 6,000 users."""
     source = np.random.default_rng(seed)
     words = [np.base_repr(i * 7919 + 40, 36).capitalize() for i in range(5_000)]
     genres = [f"Genre{i}" for i in range(18)]
@@ -158,7 +158,9 @@ def main() -> int:
               f"{source.stat().st_size / 1e6:.0f} MB of Parquet; {machine()}, {THREADS} threads")  # fmt: skip
         sides = [
             Side(
-                side, partial(afresh, run, source, folder / side), partial(afresh, run, small, folder / f"{side}-small")
+                side,
+                partial(run_cleanly, run, source, folder / side),
+                partial(run_cleanly, run, small, folder / f"{side}-small"),
             )
             for side, run in SIDES.items()
         ]

@@ -1,11 +1,11 @@
-"""How much memory one fragment takes: the peak of a process that reads, computes and writes it, against its Arrow bytes.
+"""Peak memory of a process that reads, computes and writes one fragment, relative to its Arrow bytes.
 
     python -m benchmarks.peak_memory [--rows N]
 
-The fragment is a file of the search log, the components those of transform_throughput.py. The process does what a worker
-does with a fragment, all row groups at once: reads and verifies it, computes, writes the memo file, and reports its peak.
-What it had taken before (the interpreter, libraries, kernels and a first fragment of 1,000 rows) is subtracted. Arrow bytes are those of the raw columns
-as plain, uncompressed Arrow arrays.
+The fragment is a file of the search log, the components those of transform_throughput.py. The process handles the fragment
+as a worker does, all row groups at once: it reads and verifies it, computes, writes the memo file, and reports its peak. The
+memory before (interpreter, libraries, kernels, a first fragment of 1,000 rows) is subtracted. Arrow bytes are those of the
+raw columns as plain, uncompressed Arrow arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from warehouse.warehouse import Warehouse
 
 
 def main() -> int:
-    """Generate, run in a process of its own, report."""
+    """Generate the log, measure in a separate process, report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--in-folder", type=Path, help=argparse.SUPPRESS)

@@ -1,11 +1,11 @@
-"""Raw bytes read for 100 components over one partition, against one plain read of the same columns and 100 separate reads.
+"""Raw bytes read for 100 components over one partition, compared with one plain read and with 100 separate reads.
 
     python -m benchmarks.raw_bytes_read [--rows 300000] [--components 100] [--small]
 
-A partition of the sample log, on time and late files, is registered and a model of 100 inputs submitted; what a worker would do
-with its lease is done here, with a storage that notes every byte range that anybody reads of a raw file. So a column chunk that
-is read twice counts twice. Beside it, what the operating system says was read (``/proc/self/io``), by the same work on the
-plain storage. The plain read is pyarrow's own, of the union of the columns.
+A partition of the sample log, with on-time and late files, is registered and a model of 100 inputs is submitted. The work of
+a worker's lease is done with a storage that records every byte range read from a raw file, so a column chunk that is read
+twice counts twice. The operating system's count (``/proc/self/io``) of the same work on the plain storage is printed too. The
+plain read is pyarrow's, of the union of the columns.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ from warehouse import Warehouse, WarehouseConfig, lease_tasks, register_table, s
 from warehouse.storage.storage import Storage
 
 TARGET = 1.0
-#: How far the operating system's count may be off: it also counts what Python reads to run.
+#: The tolerance of the operating system's count, which includes Python's own reads.
 _NOISE_BYTES = 65_536
 
 
 class CountingStorage(Storage):
-    """A storage that notes the ranges that are read of files outside its home: the raw ones."""
+    """A storage that records the byte ranges read from raw files, which are outside its home."""
 
     def __init__(self, home: str) -> None:
         super().__init__(home)
         self.ranges: Counter[tuple[str, int, int]] = Counter()
 
     def open_input(self, path: str) -> Any:
-        """The file, opened for random reads; a raw one with every read noted."""
+        """Open a file for random reads; reads of a raw file are recorded."""
         if not path.startswith("/") or path.startswith(self.root):
             return super().open_input(path)
         return pa.PythonFile(_Noted(path, self.ranges), mode="r")
 
     @property
     def read_bytes_in_all(self) -> int:
-        """Bytes that were read, as often as they were."""
+        """All bytes read, with repetitions."""
         return sum(size * times for (_, _, size), times in self.ranges.items())
 
     @property
     def bytes_again(self) -> int:
-        """Bytes that had been read before."""
+        """Bytes read again."""
         total = 0
         for path in {path for path, _, _ in self.ranges}:
             end = 0
@@ -71,7 +71,7 @@ class CountingStorage(Storage):
 
 
 class _Noted(io.RawIOBase):
-    """A local file whose reads are noted."""
+    """A local file whose reads are recorded."""
 
     def __init__(self, path: str, ranges: Counter[tuple[str, int, int]]) -> None:
         self._path, self._ranges = path, ranges
@@ -103,10 +103,10 @@ class _Noted(io.RawIOBase):
 
 @dataclass(frozen=True)
 class Figures:
-    """Bytes read of the raw files of one partition, by who read them.
+    """Bytes read from the raw files of one partition, by reader.
 
-    ``chunks``: the union's column chunks as they lie in the files. ``plain_again`` and ``together_again``: bytes that had been
-    read before: Arrow reads the last 64 KB of a file for its footer, whatever else lies there.
+    ``chunks``: stored bytes of the union's column chunks. ``plain_again`` and ``together_again``: bytes read again, since
+    Arrow reads the last 64 KB of a file for its footer.
     """
 
     components: int
@@ -128,7 +128,7 @@ class Figures:
 
 
 def measure(folder: Path, rows: int, components: int) -> Figures:
-    """All three ways over the hour of the log that was written under ``folder``."""
+    """Measure the three readers over one hour of the log under ``folder``."""
     config = SampleLogConfig(hours=1, mean_rows_per_hour=rows, late_share=0.05)
     for late in (False, True):
         write_sample_log(folder / "log", config, late=late)
@@ -164,7 +164,7 @@ def measure(folder: Path, rows: int, components: int) -> Figures:
 
 
 def _model(components: int) -> Model:
-    """A model of the fleet, its own ideas carried on to as many inputs as asked for."""
+    """A model of the fleet with ``components`` inputs."""
     fleet = search_fleet()
     made = Model("wide", client="bench", label="clicked", table="search_log")
     for name, expression in islice(fleet.shared.items(), components):
@@ -180,7 +180,7 @@ def _columns(work: FragmentWork) -> set[str]:
 
 
 def _only(work: FragmentWork, index: int) -> FragmentWork:
-    """The work of one component by itself."""
+    """The work of one component."""
     output = work.output.replace(".memo", f"-{index}.memo")
     return FragmentWork(work.fragment, (work.components[index],), output)
 
@@ -218,7 +218,7 @@ def _counters() -> Mapping[str, int]:
 
 
 def show(it: Figures) -> bool:
-    """Print all sides; whether the target is met."""
+    """Print all sides; return whether the target is met."""
     print(f"{it.components} components of {it.columns} columns over one partition: {it.rows:,} rows, "
           f"{it.file_bytes:,} bytes of Parquet, {it.chunks:,} of them chunks of those columns")  # fmt: skip
     print(f"{'read by':<44} {'bytes':>14} {'x plain':>9}")
@@ -243,11 +243,11 @@ def show(it: Figures) -> bool:
 
 
 def main() -> int:
-    """Measure, and fail when a byte is read twice."""
+    """Measure; the exit status is 1 if a byte is read twice."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--components", type=int, default=100)
-    parser.add_argument("--small", action="store_true", help="a few rows")
+    parser.add_argument("--small", action="store_true", help="few rows, to test the script")
     options = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory(prefix="headrace-bytes-") as folder:

@@ -1,9 +1,10 @@
-"""What sharing saves: 100 components with shared prefixes in one plan, against the sum of each alone.
+"""Savings by common subexpressions: 100 components in one plan, compared with the sum of each alone.
 
     python -m benchmarks.shared_components [--rows N]
 
-The components are what several models make of three texts, a category and two numbers: the same words lowered, paired,
-intersected and hashed into tables of different sizes. CPU seconds of one thread over a batch in memory, best of five.
+The components are typical of several models over three texts, a category and two numbers: the same words lowered, paired,
+intersected and hashed into tables of different sizes. Figures are CPU seconds of one thread over a batch in memory, best of
+five.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ COUNT = 100
 
 
 def components() -> dict[str, Node]:
-    """A hundred model inputs: every model has its own table sizes, and its own few features beside the common ones."""
+    """A hundred model inputs: every model has its own table sizes and a few features of its own."""
     query, title, category = (text(name).lower().unigrams() for name in ("query", "title", "category"))
     common = [
         concat(query & title, category),
@@ -53,7 +54,7 @@ def components() -> dict[str, Node]:
 
 
 def cpu_secs(wanted: Mapping[str, Node], batch: pa.Table) -> float:
-    """The least of five runs."""
+    """CPU seconds, the least of five runs."""
     plan = compile_plan(wanted)
     taken = []
     for _ in range(5):

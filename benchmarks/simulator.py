@@ -1,9 +1,9 @@
-"""A thousand workers and a hundred thousand tasks, with injected failures, in virtual time.
+"""Simulate a thousand workers and a hundred thousand tasks with injected failures, in virtual time.
 
     python -m benchmarks.simulator [--small] [--seed N] [--workers W] [--tasks T]
 
-The queue and the workers decide by production's own functions; a referee with a ledger of its own checks every event and
-ends the run at the first one that breaks a rule. Printed: what became of every task, and what the run took.
+The queue and the workers use the product's decision functions; a referee with its own ledger checks every event and ends the
+run at the first violation. The script prints the outcomes of the tasks and the time of the run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from warehouse.scheduling.batching import BatchBudget
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--small", action="store_true", help="a hundredth of it")
+    options.add_argument("--small", action="store_true", help="1 %% of the size")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--workers", type=int, default=1000)
     options.add_argument("--tasks", type=int, default=100_000)
@@ -33,7 +33,7 @@ def main() -> None:
     tasks = with_bad_tasks(made, draw, flaky=count // 100, poison=count // 1000, killers=max(1, count // 5000))
     faults = Faults(kills=workers // 10, pauses=workers // 20, clock_jumps=workers // 20, skew_secs=2.0, slow_share=0.05,
                     outages=((60.0, 20.0),))  # fmt: skip
-    gc.freeze()  # the tasks stay: looking for garbage among them takes time
+    gc.freeze()  # excludes the tasks from garbage collection
     begun, cpu_begun = time.perf_counter(), time.process_time()
     found = simulate(tasks, workers, seed=given.seed, fleet=FleetConfig(budget=BatchBudget(1e9)), faults=faults)
     secs, cpu_secs = time.perf_counter() - begun, time.process_time() - cpu_begun

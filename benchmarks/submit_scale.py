@@ -1,12 +1,11 @@
-"""How long describing a model takes to become canonical components and fingerprints, and how that grows with its nodes.
+"""Time of canonical forms and fingerprints of a model, by its number of nodes.
 
     python -m benchmarks.submit_scale [--inputs 1000] [--nodes 10000] [--outputs 400]
 
-Inputs share prefixes, as the inputs of real models do. Timed is what ``model.input`` does beyond building the expression:
-the canonical form and the fingerprint of every input, on one core, best of five. Then the same for one chain of an
-associative operation, ``c0 | c1 | ...`` and the least of columns nested in each other; for a model whose inputs all read one
-long prefix; and the seconds that ``hr.from_preprocessing_fn`` takes for one function of many outputs, best of two. Beside
-the seconds stand counters of work, which are the same on every machine.
+Inputs share prefixes, as in real models. The canonical form and the fingerprint of every input are timed, without building
+the expressions, on one core, best of five. Then the same for one chain of an associative operation, ``c0 | c1 | ...`` and
+nested minima of columns; for a model whose inputs all read one long prefix; and for ``hr.from_preprocessing_fn`` with one
+function of many outputs, best of two. Counters of work, which are equal on every machine, are printed too.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def canonical_secs(built: dict[str, Expr]) -> float:
 
 
 def chain(op: str, count: int) -> Expr:
-    """``c0 | c1 | ...`` or nested least values of ``count`` columns, each in brackets with all before it."""
+    """``c0 | c1 | ...`` or nested minima of ``count`` columns, nested to the left."""
     columns = [boolean(f"c{i}") if op == "or" else int64(f"c{i}") for i in range(count)]
     found = columns[0]
     for column in columns[1:]:
@@ -70,7 +69,7 @@ def chain(op: str, count: int) -> Expr:
 
 
 def shared_prefix(inputs: int, steps: int) -> dict[str, Expr]:
-    """Inputs that all read one long calculation."""
+    """Inputs that all read one long chain of operations."""
     value = float32("x")
     for step in range(steps):
         value = value.log1p() + float(step)
@@ -78,7 +77,7 @@ def shared_prefix(inputs: int, steps: int) -> dict[str, Expr]:
 
 
 def traced_secs(outputs: int) -> float:
-    """Seconds to trace one preprocessing_fn of many outputs and take it apart."""
+    """Seconds to trace one preprocessing_fn of many outputs and convert it."""
     import tensorflow as tf
 
     from transforms.twins.preprocessing import from_preprocessing_fn
@@ -95,7 +94,7 @@ def traced_secs(outputs: int) -> float:
 
 
 def measure_chains() -> None:
-    """Print how chains of one associative operation grow."""
+    """Print the times of chains of one associative operation."""
     print(f"\n{'chain':>8} {'nodes':>8} {'secs':>8} {'us a node':>10} {'visited':>8} {'encoded':>8}")
     for op in ("or", "minimum"):
         for count in (1_250, 2_500, 5_000, 10_000):
@@ -110,7 +109,7 @@ def measure_chains() -> None:
 
 
 def measure_outputs(outputs: int) -> None:
-    """Print how models of many inputs over one prefix, and functions of many outputs, grow."""
+    """Print the times of models with many inputs over one prefix, and of functions with many outputs."""
     print(f"\n{'what':>16} {'outputs':>8} {'secs':>8} {'ms each':>10}")
     for factor in (0.25, 0.5, 1):
         count = int(outputs * factor)
@@ -125,7 +124,7 @@ def measure_outputs(outputs: int) -> None:
 
 
 def main() -> int:
-    """Measure the model asked for, and a half and a double of it; then chains and many outputs."""
+    """Measure a model of the given size, half of it and twice of it; then chains and many outputs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=1_000)
     parser.add_argument("--nodes", type=int, default=10_000)

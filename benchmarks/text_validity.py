@@ -1,11 +1,11 @@
-"""What it costs to check text, offsets and codes where they enter, against all that a worker does with a fragment.
+"""Cost of checking the text, offsets and codes of input columns, relative to all work on a fragment.
 
     python -m benchmarks.text_validity [--logs sample globo movielens] [--rows 500000] [--hours 24] [--data FOLDER] [--small]
 
-CPU seconds in one process and one thread: reading a fragment's raw columns, checking their digests, running the plan of
-all components of the log's example models, and writing the memo file, as a worker's child does; and within the same run
-the seconds of the door (:func:`transforms.kernels.text_validity.check_array`). Beside it what the door costs over the raw columns
-as plain text, where no dictionary saves it work.
+Figures are CPU seconds of one process and one thread: reading a fragment's raw columns, checking their digests, running the
+plan of all components of the log's example models, and writing the memo file, as a worker's child does; and within the same
+run the seconds of the check (:func:`transforms.kernels.text_validity.check_array`). The check is also measured over the raw
+columns as plain text, without dictionaries.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ TARGET = 0.03
 
 
 @dataclass
-class Door:
-    """The door, with the CPU seconds that are spent in it."""
+class TimedCheck:
+    """The check, with the CPU seconds spent in it."""
 
     check: Callable[[Any], None]
     secs: float = 0.0
@@ -79,7 +79,7 @@ def work_on(fragment: Fragment, components: dict[str, Any]) -> FragmentWork:
 
 
 def measure(name: str, log: Path, folder: Path) -> float:
-    """Print the figures of one log; the door's share of a worker's time."""
+    """Print the figures of one log; return the check's share of a worker's time."""
     components = components_of(name)
     with Warehouse.open(WarehouseConfig(str(folder / "home"), read_threads=1)) as warehouse:
         register_table(warehouse, "log", str(log))
@@ -87,13 +87,13 @@ def measure(name: str, log: Path, folder: Path) -> float:
             works = [work_on(placed.fragment, components) for placed in current_fragments(connection, "log")]
         plans = PlanCache()
         memoize_fragment(warehouse.storage, works[0], plans)
-        door = text_validity.check_array = Door(text_validity.check_array)
+        check = text_validity.check_array = TimedCheck(text_validity.check_array)
         begun = time.process_time()
         for work in works:
             failed = [one.failure for one in memoize_fragment(warehouse.storage, work, plans).outcomes if one.failure]
             assert not failed, failed
-        whole_secs, door_secs = time.process_time() - begun, door.secs
-        text_validity.check_array = door.check
+        whole_secs, check_secs = time.process_time() - begun, check.secs
+        text_validity.check_array = check.check
         names = sorted({column.name for column in plans.plan(works[0].components).columns})
         plain_secs, size_bytes = 0.0, 0
         for work in works:
@@ -104,16 +104,16 @@ def measure(name: str, log: Path, folder: Path) -> float:
             plain_secs += time.process_time() - begun
             size_bytes += raw.nbytes
     rows = sum(work.fragment.rows for work in works)
-    share = door_secs / whole_secs
+    share = check_secs / whole_secs
     print(f"{name}: {rows:,} rows in {len(works)} fragments, {len(names)} columns, {len(components)} components: "
-          f"{whole_secs / rows * 1e9:.0f} ns a row, of it the door {door_secs / rows * 1e9:.1f} ns, {share:.2%}, "
+          f"{whole_secs / rows * 1e9:.0f} ns per row, of it the check {check_secs / rows * 1e9:.1f} ns, {share:.2%}, "
           f"target at most {TARGET:.0%}: {'ok' if share <= TARGET else 'missed'}; "
-          f"over plain text {plain_secs / rows * 1e9:.1f} ns a row, {size_bytes / plain_secs / 1e9:.1f} GB/s")  # fmt: skip
+          f"over plain text {plain_secs / rows * 1e9:.1f} ns per row, {size_bytes / plain_secs / 1e9:.1f} GB/s")  # fmt: skip
     return share
 
 
 def main() -> int:
-    """Measure, and fail when the target is missed (never with ``--small``)."""
+    """Measure; the exit status is 1 if the target is missed (never with ``--small``)."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", nargs="+", choices=tuple(EXAMPLES), default=list(EXAMPLES))
     parser.add_argument("--rows", type=int, default=500_000, help="of the sample log, about")
@@ -121,7 +121,7 @@ def main() -> int:
         "--hours", type=int, default=24, help="of Globo's log; a hundred times as many users of MovieLens"
     )
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of globo/ and ml1m/")
-    parser.add_argument("--small", action="store_true", help="a few rows: says that the script works, no more")
+    parser.add_argument("--small", action="store_true", help="few rows, to test the script")
     options = parser.parse_args()
     rows, hours = (2_400, 2) if options.small else (options.rows, options.hours)
     print(machine())
@@ -131,7 +131,7 @@ def main() -> int:
         if name in SOURCES and not (options.data / SOURCES[name]).is_dir():
             print(f"{name}: skipped, it is not at {options.data / SOURCES[name]}; give --data FOLDER")
             continue
-        with tempfile.TemporaryDirectory(prefix="headrace-door-") as made:
+        with tempfile.TemporaryDirectory(prefix="headrace-check-") as made:
             folder = Path(made)
             met &= measure(name, log_of(name, folder, rows, hours, options.data), folder) <= TARGET
     return 0 if met or options.small else 1

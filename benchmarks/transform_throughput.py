@@ -1,9 +1,9 @@
-"""How many rows a second go through the transforms: Headrace, tf.Transform, Polars and DuckDB, from one Parquet file.
+"""Throughput of the transforms from one Parquet file: Headrace, tf.Transform, Polars and DuckDB, in rows per second.
 
 The work is the paper's example graph (unigrams of texts A and B, their intersection, joined with the unigrams of text
 C, hashed) and 26 hashed categoricals. Every side reads the same file and writes all 27 columns as Arrow files.
 tf.Transform's columns must equal Headrace's bit for bit. Polars and DuckDB have other hash functions, so their tokens
-are compared before hashing, and their ids by how many each row has and how many are distinct.
+are compared before hashing, and their ids by number per row and number of distinct ids.
 
     python -m benchmarks.transform_throughput [--rows N] [--rounds R] [--sides NAME ...]
 """
@@ -24,7 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.support.harness import THREADS, Side, afresh, machine, measure, table
+from benchmarks.support.harness import THREADS, Side, machine, measure, run_cleanly, table
 from benchmarks.support.ours import run_in_process, run_on_beam
 from benchmarks.support.rivals import differing_counts, differing_from_tft, read, run_duckdb, run_polars, run_tft
 from benchmarks.support.search_log import IDS, TEXTS, generate
@@ -92,7 +92,7 @@ def duckdb_query() -> str:
 
 
 def differing_tokens(source: Path) -> list[str]:
-    """Row groups in which Polars' or DuckDB's tokens are not Headrace's, whatever their order."""
+    """The row groups in which the tokens of Polars or DuckDB differ from Headrace's, ignoring order."""
     import duckdb
     import polars as pl
 
@@ -118,7 +118,7 @@ SIDES = {
     "headrace on Beam": lambda source, target: run_on_beam(components(), source, target),
     "tf.Transform": partial(run_tft, preprocess, (*TEXTS, *IDS)),
 }
-#: Which sides are compared: in process, and on Beam's DirectRunner.
+#: The sides that are compared: in process, and on Beam's DirectRunner.
 COMPARED = (("headrace", "polars", "duckdb"), ("headrace on Beam", "tf.Transform"))
 
 
@@ -138,7 +138,9 @@ def main() -> int:
         print(f"{options.rows:,} rows, {source.stat().st_size / 1e6:.0f} MB of Parquet; {machine()}, {THREADS} threads")
         sides = [
             Side(
-                side, partial(afresh, run, source, folder / side), partial(afresh, run, small, folder / f"{side}-small")
+                side,
+                partial(run_cleanly, run, source, folder / side),
+                partial(run_cleanly, run, small, folder / f"{side}-small"),
             )
             for side, run in SIDES.items()
             if side in options.sides

@@ -13,6 +13,17 @@ from transforms.errors import DataError, InputError, StorageError
 class LogSchemaError(InputError):
     """A schema file is missing, is not JSON, or describes a log that cannot be read."""
 
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        value: object = None,
+        allowed: str = "",
+        next_step: str = "correct the schema file; docs/importing.md lists its entries",
+    ) -> None:
+        super().__init__(what, where=where, value=value, allowed=allowed, next_step=next_step)
+
 
 class UnknownFormat(InputError):
     """A log format, or a log of a format, that cannot be read."""

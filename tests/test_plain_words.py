@@ -49,8 +49,8 @@ _IDIOM = re.compile(rf"\b(?:{'|'.join(IDIOMS)})\b".replace(" ", r"(?:[ \t]+|[ \t
 ALLOWED = {
     "transforms": 32,
     "warehouse": 144,
-    "pipelines": 11,
-    "trainer": 17,
+    "pipelines": 0,
+    "trainer": 0,
     "headrace": 39,
     "docs": 0,
     "docs/architecture.md": 5,

@@ -1,4 +1,4 @@
-"""How one training run is configured: one frozen value, validated once."""
+"""The configuration of one training run: one frozen value, validated once."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ _POSITIVE_RATES = (
     "linear_initial_accumulator",
 )
 
-#: A logit of a rate that no log has: about 1e-13.
+#: The logit of a rate of about 1e-13, below that of any log.
 _MOST_BIAS = 30
 
 #: Kind, mean and deviation of one dense number.
 DenseScale = tuple[str, float, float]
 SCALE_KINDS = ("plain", "log")
 
-#: A field with this metadata may differ between the run that wrote a checkpoint and the run that continues it,
-#: because it does not touch a single weight.
+#: A field with this metadata does not affect weights, so it may change when a run continues from a checkpoint.
 MAY_CHANGE: Mapping[str, bool] = MappingProxyType({"may_change": True})
 
 
@@ -44,29 +43,33 @@ def _no_overrides() -> Mapping[str, Any]:
 class TrainConfig:
     """Options of one run. Two runs with equal options, data and machine give bit-identical weights if ``deterministic``.
 
-    ``run_dir``: where checkpoints and the lock live; one process trains in it at a time.
-    ``batch_rows``: events an optimizer step. The last batch of an epoch may be shorter.
-    ``dim``: embedding width of every input, and the width in which the model takes dot products. ``dims`` overrides it
-    by input name; such an input is projected to ``dim``. ``combiner``/``combiners``: "sum" or "mean" of a bag's rows.
-    ``tables``: input name to table name, for inputs that share one table (default: a table of its own, by its name).
-    ``embedding_initial_accumulator``: what Adagrad's slots start from, > 0. Gradients are those of the *mean* loss of a
-    batch, hence small; start low. ``embedding_initial_stddev``: rows start from a normal of this deviation, cut at two; rows
-    that are rare stay near their start, which is noise to the model, so keep it small too.
-    ``bottom_mlp``/``top_mlp``: hidden sizes; the bottom tower ends in ``dim``, the top one in one logit.
-    ``dropout``: between the layers of the top tower, in [0, 1). Its random state is part of the checkpoint. With dropout,
-    progressive validation costs a second forward pass.
-    ``deep``/``linear``: the parts of the model, at least one: the towers over embeddings, and a logistic regression over
-    the same inputs (a weight for every id and every number). ``linear_initial_accumulator`` is what Adagrad's slots of the
-    linear part start from, in squared gradients of *one* event.
-    ``initial_bias``: the logit that an event without any known input has at first.
-    ``dense_scaling``: by dense input, for each of its numbers a kind ("plain" or "log"), a mean and a deviation; the model
-    sees (f(x) - mean) / deviation, at most 8 either way. An input that is not named is taken as it is.
-    ``events_per_epoch``: an epoch is whole partitions in time order until they hold so many events, and ends in a checkpoint;
-    0: ``partitions_per_epoch`` of them.
-    ``passes``: how often the whole range is trained, at most 255.
-    ``threads``: TensorFlow's compute threads, part of what determinism means.
-    ``count_events``: keep a count for every event of how often it was trained (1 byte an event).
-    ``chosen``: option name to the reason for its value, for the options that :mod:`trainer.training.choices` chose.
+    Attributes:
+        run_dir: the folder of checkpoints and lock; one process at a time trains in it.
+        batch_rows: events per optimizer step; the last batch of an epoch may be shorter.
+        dim: embedding width of every input, and the width of the model's dot products.
+        dims: widths by input name; such an input is projected to ``dim``.
+        combiner, combiners: "sum" or "mean" of a bag's rows, for all inputs and by input name.
+        tables: input name to table name, for inputs that share a table; the default is a table per input.
+        embedding_initial_accumulator: initial value of Adagrad's slots, > 0; low, since gradients of a batch's *mean*
+            loss are small.
+        embedding_initial_stddev: rows start from a normal of this deviation, truncated at two deviations; small, since
+            rare rows stay near their start, which is noise.
+        bottom_mlp, top_mlp: hidden sizes; the bottom tower ends in ``dim``, the top tower in the logits.
+        dropout: between the layers of the top tower, in [0, 1). Its random state is part of the checkpoint. With
+            dropout, progressive validation needs a second forward pass.
+        deep, linear: the parts of the model, at least one: the towers over embeddings, and a linear model over the same
+            inputs (a weight for every id and every number).
+        linear_initial_accumulator: initial value of Adagrad's slots of the linear part, in squared gradients of *one*
+            event.
+        initial_bias: the initial logit of an event without any known input.
+        dense_scaling: by dense input, for each of its numbers a kind ("plain" or "log"), a mean and a deviation; the
+            model's input is (f(x) - mean) / deviation, clipped to [-8, 8]. Other inputs are not scaled.
+        events_per_epoch: an epoch is whole partitions in time order until they hold this many events; 0:
+            ``partitions_per_epoch`` partitions. Every epoch ends in a checkpoint.
+        passes: how often the whole range is trained, at most 255.
+        threads: TensorFlow's compute threads, which affect the bits of the weights.
+        count_events: count how often every event was trained (1 byte per event).
+        chosen: option name to the reason for its value, for options that :mod:`trainer.training.choices` chose.
     """
 
     run_dir: str = field(metadata=MAY_CHANGE)
@@ -144,10 +147,10 @@ class TrainConfig:
             if not isinstance(getattr(self, name), bool):
                 _refuse(name, getattr(self, name), "true or false")
         if not (self.deep or self.linear):
-            _refuse("deep", False, "true, or linear true: a model needs one of its parts")
+            _refuse("deep", False, "true unless linear is true")
         for name, reason in self.chosen.items():
             if not isinstance(reason, str):
-                _refuse(f"chosen[{name!r}]", reason, "the reason, a text")
+                _refuse(f"chosen[{name!r}]", reason, "a text, the reason")
 
     def _check_rates(self) -> None:
         for name in _POSITIVE_RATES:
@@ -160,7 +163,7 @@ class TrainConfig:
             _refuse("initial_bias", self.initial_bias, f"a number in [-{_MOST_BIAS}, {_MOST_BIAS}]")
 
     def to_document(self) -> dict[str, object]:
-        """Every option that decides weights, as a JSON object; what may change between runs is left out."""
+        """The options that affect weights, as a JSON object."""
         return {
             option.name: _plain(getattr(self, option.name))
             for option in dataclasses.fields(self)
@@ -169,11 +172,11 @@ class TrainConfig:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], *, run_dir: str) -> TrainConfig:
-        """The configuration of a document. Raises :class:`ConfigError` for an option that does not exist."""
+        """The configuration of a document. Raises :class:`ConfigError` for an unknown option."""
         known = {option.name for option in dataclasses.fields(cls)}
         for name in document:
             if name not in known:
-                raise ConfigError("unknown training option", value=name, allowed=nearest(name, known))
+                raise ConfigError("a training option must be a known one", value=name, allowed=nearest(name, known))
         return cls(**{**document, "run_dir": run_dir})
 
 
@@ -191,13 +194,13 @@ def _scales(name: str, scales: object) -> tuple[DenseScale, ...]:
     checked: list[DenseScale] = []
     for scale in scales:
         if not isinstance(scale, (list, tuple)) or len(scale) != 3:
-            _refuse(where, scale, "[kind, mean, deviation]")
+            _refuse(where, scale, "a list of [kind, mean, deviation]")
         kind, mean, deviation = scale
         _check_choice(where, kind, SCALE_KINDS)
         if not _is_real(mean) or not math.isfinite(mean):
-            _refuse(where, mean, "a finite mean")
+            _refuse(where, mean, "a list of scales with finite means")
         if not _is_real(deviation) or not 0 < deviation < math.inf:
-            _refuse(where, deviation, "a finite deviation > 0")
+            _refuse(where, deviation, "a list of scales with finite deviations > 0")
         checked.append((kind, float(mean), float(deviation)))
     return tuple(checked)
 
@@ -213,8 +216,9 @@ def _check_count(name: str, value: object, *, least: int = 1, most: int = 2**31 
 
 def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        _refuse(name, value, ", ".join(allowed))
+        _refuse(name, value, f"one of {', '.join(allowed)}")
 
 
 def _refuse(name: str, value: object, allowed: str) -> NoReturn:
-    raise ConfigError("a training option is out of range", where=name, value=value, allowed=allowed)
+    raise ConfigError(f"{name} must be {allowed}", where=name, value=value, allowed=allowed,
+                      next_step="correct this training option")  # fmt: skip

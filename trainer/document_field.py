@@ -1,4 +1,4 @@
-"""Typed access to a JSON document that was read from a file: every misfit is a torn checkpoint that names its place."""
+"""Typed access to the JSON documents of a checkpoint; errors name the place of a bad value."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class DocumentField:
     """One value of a JSON document. Each method raises :class:`TornCheckpoint` for a value of another kind.
 
     Attributes:
-        value: what :func:`json.loads` gave.
-        place: where it stands, such as ``state.json: history[2].scores``.
+        value: the result of :func:`json.loads`.
+        place: its place, such as ``state.json: history[2].scores``.
     """
 
     value: object

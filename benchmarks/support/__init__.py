@@ -1,1 +1,1 @@
-"""What several measurements share: logs, fleets of models, catalogs, rivals, and the loop that times sides in turn."""
+"""Libraries of the benchmarks: logs, fleets of models, catalogs, other systems, and the timing of sides."""

@@ -1,4 +1,4 @@
-"""Load rows into a catalog by the fastest way that its database has; indexes are built once all rows are there."""
+"""Load rows into a catalog by the database's fastest way; indexes are built after the rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Row = Sequence[Any]
 
 
 class Loader(Protocol):
-    """One open load. ``key_order``: the clause that makes inserting many rows with a ``memo_key`` cheap, or nothing."""
+    """One open load. ``key_order``: an ORDER BY clause that makes inserting many rows with a ``memo_key`` cheap, or ""."""
 
     key_order: str
 
@@ -23,13 +23,13 @@ class Loader(Protocol):
 
 
 def loading(url: str) -> AbstractContextManager[Loader]:
-    """Load into the catalog at a URL; its schema is there and its tables are empty."""
+    """Load into the catalog at a URL, which has the schema and empty tables."""
     return _loading_sqlite(url.removeprefix("sqlite:///")) if url.startswith("sqlite:") else _loading_postgresql(url)
 
 
 @contextmanager
 def _loading_sqlite(path: str) -> Iterator[Loader]:
-    """Load into a SQLite file that nobody else has open. A load that fails leaves the file useless."""
+    """Load into a SQLite file that no other process has open. A failed load leaves the file unusable."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for pragma in ("journal_mode=OFF", "synchronous=OFF", "foreign_keys=OFF", "cache_size=-2000000"):
             connection.execute(f"PRAGMA {pragma}")
@@ -43,7 +43,7 @@ def _loading_sqlite(path: str) -> Iterator[Loader]:
         for _, statement in later:
             connection.execute(statement)
         if wrong := connection.execute("PRAGMA foreign_key_check").fetchone():
-            raise AssertionError(f"a row refers to nothing: {wrong}")
+            raise AssertionError(f"references of rows must exist, got {wrong}")
         connection.execute("PRAGMA journal_mode=WAL")
 
 
@@ -63,7 +63,7 @@ class _SqliteLoader:
 
 @contextmanager
 def _loading_postgresql(url: str) -> Iterator[Loader]:
-    """Load into a PostgreSQL database that nobody else uses. A load that fails leaves it useless."""
+    """Load into a PostgreSQL database without other connections. A failed load leaves it unusable."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
@@ -87,7 +87,7 @@ class _PostgresLoader:
         names = ", ".join(f'"{name}"' for name in columns)
         with self._connection.transaction(), self._connection.cursor() as cursor:
             if table not in self._loaded:
-                cursor.execute(f'TRUNCATE "{table}"')  # what is loaded in the same transaction needs no log
+                cursor.execute(f'TRUNCATE "{table}"')  # rows loaded in the same transaction need no log
                 self._loaded.add(table)
             with cursor.copy(f'COPY "{table}" ({names}) FROM STDIN') as copy:
                 for row in rows:
@@ -107,7 +107,7 @@ SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid) FROM pg_index
 JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'public' AND NOT EXISTS (SELECT 1 FROM pg_constraint WHERE conindid = i.indexrelid)
 """
-#: The numbers that the database gives next come after those that were loaded.
+#: Set the sequences to continue after the loaded numbers.
 _COUNTERS = """
 DO $$ DECLARE c record; BEGIN
 FOR c IN SELECT table_name, column_name, pg_get_serial_sequence(quote_ident(table_name), column_name) AS sequence
@@ -120,7 +120,7 @@ END LOOP; END $$
 
 
 def _take_indexes(connection: Any) -> list[str]:
-    """Drop every index and constraint; returns the statements that make them again, keys before what refers to them."""
+    """Drop every index and constraint; return the statements that create them again, keys before foreign keys."""
     constraints = connection.execute(_PG_CONSTRAINTS).fetchall()
     indexes = connection.execute(_PG_INDEXES).fetchall()
     for name, table, _ in reversed(constraints):

@@ -1,14 +1,14 @@
-"""Big catalogs, made in minutes: what years of submissions and workers would have written, loaded in bulk.
+"""Generate large catalogs in minutes, like years of submissions and workers, by bulk loading.
 
     python -m benchmarks.support.catalogs --database sqlite --components 100000 --keep FOLDER
 
-makes one, keeps it, and prints what its tables take.
+makes one, keeps it, and prints the sizes of its tables.
 
-Two tables are measured. ``events`` has some fragments; every component of the catalog is memoized over each, some
-hundreds a file, as workers write them. ``hours`` has an hour a partition; one model's inputs are memoized over it, in files
-whose column sets changed a few times, with a few inputs missing in some months. Part of the components are real: their
-fingerprints, documents, columns and memo keys are what the product computes; the others repeat the documents of real ones
-under made-up fingerprints.
+There are two tables. ``events`` has a few fragments; every component of the catalog is memoized over each, some hundreds per
+file, as workers write them. ``hours`` has hourly partitions; one model's inputs are memoized over it, in files whose column
+sets changed a few times, with a few inputs missing in some months. Some of the components are real: their fingerprints,
+documents, columns and memo keys are computed by the product. The others repeat the documents of real ones with made-up
+fingerprints.
 """
 
 from __future__ import annotations
@@ -54,11 +54,14 @@ _NEVER = ("never_seen", "this component was never computed over this data")
 
 @dataclass(frozen=True)
 class Size:
-    """How big a catalog is.
+    """The size of a catalog.
 
-    ``components`` are memoized over each of ``fragments`` of the table ``events``; about ``real`` of them are real ones. The
-    table ``hours`` has ``hours`` partitions, its model ``inputs`` inputs. ``in_file`` components lie in one file.
-    ``waiting`` components of ``events`` are queued and not computed.
+    Attributes:
+        components: components that are memoized over each of ``fragments`` fragments of the table ``events``.
+        real: about how many of them are real.
+        hours: partitions of the table ``hours``, whose model has ``inputs`` inputs.
+        in_file: components per file.
+        waiting: components of ``events`` that are queued and not computed.
     """
 
     components: int
@@ -76,7 +79,7 @@ class Size:
 
     @cached_property
     def real_sets(self) -> tuple[range, ...]:
-        """The numbers of the components of the sets that are real, set by set; they stand evenly among the others."""
+        """The numbers of the components of the real sets, set by set, evenly spread among the others."""
         step = max(1, self.sets * self.in_file // max(self.real, 1))
         return tuple(self.members(number) for number in range(0, self.sets, step))
 
@@ -96,7 +99,7 @@ class Size:
 
     @property
     def unknown(self) -> int:
-        """The first number of components that the catalog does not know."""
+        """The first number of a component that is not in the catalog."""
         return self.waiting_inputs.stop
 
 
@@ -113,7 +116,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Known:
-    """A real component as the catalog keeps it."""
+    """A real component as stored in the catalog."""
 
     fingerprint: str
     shape: str
@@ -136,7 +139,7 @@ class _Held:
 
 
 def fill(loader: Loader, size: Size) -> None:
-    """Load a catalog of this size into an empty one."""
+    """Fill an empty catalog to this size."""
     _Filling(loader, size).fill()
 
 
@@ -212,12 +215,12 @@ class _Filling:
         return self.fingerprint(number), shape, like.expression, like.document, float(BEGAN_AT + number)
 
     def _models(self) -> None:
-        """A model a set: it brought the components of that set, and reads some of the sets before."""
+        """One model per set: it introduced the components of that set, and reads some earlier sets."""
         inputs = [self._inputs(number) for number in range(self.size.sets)]
         listed = [(f"model_{number}", _CLIENTS[number % len(_CLIENTS)], EVENTS, read, "all", _made_up("model", number))
                   for number, read in enumerate(inputs)]  # fmt: skip
         year = model(YEAR, self.size.year_inputs, HOURS)
-        # What misses over hours is computed when it is read.
+        # Inputs without a memo over hours are computed when they are read.
         listed.append(
             (YEAR, _CLIENTS[0], HOURS, self.size.year_inputs, "none", model_digest(year, HOURS, year.inputs.values()))
         )
@@ -265,7 +268,7 @@ class _Filling:
 
     @cached_property
     def _eras(self) -> list[list[list[int]]]:
-        """Which components lay in which file of ``hours``, two months at a time; every second time a twentieth is missing."""
+        """The components of each file of ``hours``, by two months; a twentieth is missing in every second period."""
         numbers = list(self.size.year_inputs)
         rare = set(numbers[::20])
         eras = []
@@ -427,7 +430,7 @@ DATABASES = ("sqlite", "postgresql")
 def made(database: str, size: Size, folder: Path) -> Iterator[tuple[str, Path]]:
     """The catalog's URL and the warehouse's home; the catalog is made unless ``folder`` holds it from an earlier run.
 
-    PostgreSQL's server runs for the time of the ``with`` statement.
+    PostgreSQL's server runs during the ``with`` statement.
     """
     place = folder / f"{database}-{size.components}-{size.hours}"
     ready = place / "ready.json"
@@ -470,7 +473,7 @@ _LARGE = (schema.memos, schema.tasks, schema.components, schema.component_subgra
 
 
 def describe(url: str) -> None:
-    """Print the rows of the large tables, and the bytes they take with their indexes."""
+    """Print the rows of the large tables, and their bytes with indexes."""
     catalog = Catalog.open(url)
     with catalog.read() as connection:
         dialect = connection.dialect.name
@@ -479,7 +482,7 @@ def describe(url: str) -> None:
             rows = connection.execute(select(func.count()).select_from(table)).scalar_one()
             each = used[table.name] / max(rows, 1)
             print(
-                f"  {table.name:<20} {rows:12,} rows {used[table.name] / 1e6:9.1f} MB, {each:6.0f} bytes a row with indexes"
+                f"  {table.name:<20} {rows:12,} rows {used[table.name] / 1e6:9.1f} MB, {each:6.0f} bytes per row with indexes"
             )
     catalog.close()
 

@@ -1,11 +1,11 @@
-"""A made-up history of models: cloned, edited by one feature, retired. Pure and seeded.
+"""A simulated history of models: cloned, edited by one feature, retired. Pure and seeded.
 
-What is known of the paper's models is two averages: 22 models read a component, and 95 % of what a model asks for is there
-already. The rest is assumed, and chosen so that those averages come out:
+The paper states two averages: 22 models read a component, and 95 % of a model's components exist already. The other
+parameters are assumptions that lead to these averages:
 
-* a team's models are clones of the model in production, some of any other live one, each with one input replaced;
-* a model in so many is twice as different: somebody tried two ideas at once;
-* now and then the newest clone goes to production; the oldest experiment is retired for each one born.
+* a team's models are clones of the model in production, or of any other live one, each with one input replaced;
+* some clones have two inputs replaced;
+* at intervals the newest clone goes to production; the oldest experiment is retired for each new one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ChurnConfig:
-    """``live`` models of ``inputs`` each at any time, after the first day. ``births_a_day`` of them are new, and as many retired.
+    """Parameters of a history.
 
-    ``from_production``: the part of clones that are made of the model in production; ``two_edits``: the part of clones with
-    two inputs replaced; ``launch_days``: how often a clone goes to production. ``hours_a_day``: partitions that arrive;
-    the log of the last ``kept_days`` is kept, and a new model reads all of it.
+    Attributes:
+        live: the number of live models, each of ``inputs`` inputs.
+        births_a_day: new models per day; as many are retired.
+        from_production: the share of clones of the model in production.
+        two_edits: the share of clones with two inputs replaced.
+        launch_days: the days between clones that go to production.
+        hours_a_day: new partitions per day.
+        kept_days: the days of the log that are kept; a new model reads all of them.
     """
 
     seed: int = 5
@@ -38,7 +43,7 @@ class ChurnConfig:
 
 @dataclass(frozen=True, slots=True)
 class Born:
-    """A model that is submitted, by the numbers of its components."""
+    """A new model, by the numbers of its components."""
 
     name: str
     components: tuple[int, ...]
@@ -46,7 +51,7 @@ class Born:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What happens on a day, after its data came."""
+    """The events of a day, after its data arrived."""
 
     born: tuple[Born, ...]
     retired: tuple[str, ...]
@@ -73,14 +78,14 @@ class _Team:
         return made
 
     def retire(self) -> str:
-        """The oldest one that is not in production."""
+        """Remove the oldest model that is not in production, and return it."""
         oldest = next(model for model in self.live if model is not self.production)
         self.live.remove(oldest)
         return oldest.name
 
 
 def churn(config: ChurnConfig) -> tuple[Day, ...]:
-    """The days in order; the first one has all the models that are live at first."""
+    """The days in order; the first one has all initial models."""
     team = _Team(random.Random(config.seed), unused=config.inputs)
     team.production = Born("model_00000", tuple(range(config.inputs)))
     team.live.append(team.production)
@@ -95,6 +100,6 @@ def churn(config: ChurnConfig) -> tuple[Day, ...]:
 
 
 def readers_a_component(live: Sequence[Born]) -> float:
-    """How many of the models read a component of theirs, on average over the components."""
+    """The mean number of models that read a component."""
     components = {number for model in live for number in model.components}
     return sum(len(model.components) for model in live) / len(components)

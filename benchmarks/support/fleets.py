@@ -1,7 +1,7 @@
-"""Fleets of models over one log: what teams that train on the same data ask for, most of it the same.
+"""Fleets of models over one log, with mostly equal inputs.
 
-Every model has the inputs of its log that all have, and a few of its own: an idea, or a shared input with other
-settings. In the paper a component is read by 22 models on average, and 95 % of a model's components by others too.
+Every model has the shared inputs of its log and a few of its own: an idea, or a shared input with other settings. In the
+paper a component is read by 22 models on average, and 95 % of a model's components are read by others too.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Expressions = Mapping[str, Expr]
 
 @dataclass(frozen=True)
 class Fleet:
-    """``shared``: the inputs that every model has. ``ideas``: what one has by itself; two numbers never give the same."""
+    """``shared``: the inputs of every model. ``ideas``: functions from a number to an input of one model, all distinct."""
 
     table: str
     shared: Expressions
     ideas: Sequence[Callable[[int], Expr]]
 
     def models(self, count: int = MODELS, share: float = SHARED) -> tuple[Model, ...]:
-        """``count`` models that have ``share`` of their inputs in common, and no other."""
+        """``count`` models with exactly ``share`` of their inputs in common."""
         own = round(len(self.shared) * (1 - share) / share)
         return tuple(self._model(number, own) for number in range(count))
 
@@ -60,7 +60,7 @@ _age_step = _age.bucketize([18, 25, 35, 45, 55, 65])
 
 
 def _words() -> dict[str, Expr]:
-    """What the texts say: words, pairs of neighbours, what query and title share."""
+    """Inputs of texts: words, 2-grams, the intersection of query and title."""
     tokens = {
         "query_words": _q,
         "title_words": _t,
@@ -83,7 +83,7 @@ def _words() -> dict[str, Expr]:
 
 
 def _word_crosses() -> dict[str, Expr]:
-    """Words with where, when, to whom and by whom they were shown; and every word of a query with every word of a title."""
+    """Crosses of words with place, time, user and advertiser, and of query words with title words."""
     contexts = {
         "device": _device,
         "country": _country,
@@ -158,7 +158,7 @@ def _numbers() -> dict[str, Expr]:
 
 
 def _search_ideas() -> list[Callable[[int], Expr]]:
-    """A new cross, a shared input with another table size, words chosen otherwise, a number scaled otherwise."""
+    """A new cross, a shared input with another table size, another choice of words, another scale of a number."""
     return [
         lambda n: cross(_q, _t.head(2 + n % 3), _country, buckets=1_000_000 + n),
         lambda n: (_q & _t).hash_buckets(100_000 + n),
@@ -214,7 +214,7 @@ def _news_crosses() -> dict[str, Expr]:
 
 
 def _news_histories() -> dict[str, Expr]:
-    """What was read before: as it is, in pairs, and crossed with the candidate and with the moment."""
+    """Inputs of the history: items, pairs, crosses with the candidate and with the time."""
     built = {
         "history": _history.hash_buckets(100_000),
         "history_start": _history.head(4).hash_buckets(100_000),

@@ -1,8 +1,7 @@
-"""Side-by-side measurements: every side does the whole job, in turn, several times over.
+"""Compare sides that each do the whole job, alternately, in several rounds.
 
-Sides run one after another within a round, so that a machine that slows down slows all of them; what is compared are
-ratios within a round. Every side runs once on a small input first, unmeasured: imports,
-compilation and caches of the file system are nobody's advantage.
+Sides alternate within a round, so that a slow moment affects all of them, and ratios are taken within a round. Every side
+runs once on a small input first, unmeasured, so that imports, compilation and file system caches do not count.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: As many as every side may use.
+#: The threads of every side.
 THREADS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One contender. ``run`` does the measured job; ``warm_up`` the same on a small input."""
+    """One side. ``run`` does the measured job; ``warm_up`` the same on a small input."""
 
     name: str
     run: Callable[[], object]
@@ -31,7 +30,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Wall-clock seconds of one side, a figure a round."""
+    """Wall-clock seconds of one side, one per round."""
 
     name: str
     secs: tuple[float, ...]
@@ -43,7 +42,7 @@ class Measured:
 
 
 def measure(sides: Sequence[Side], rounds: int, report: Callable[[str], None] = print) -> tuple[Measured, ...]:
-    """Run all sides in turn, ``rounds`` times."""
+    """Run all sides alternately, ``rounds`` times."""
     for side in sides:
         side.warm_up()
     secs: dict[str, list[float]] = {side.name: [] for side in sides}
@@ -56,18 +55,18 @@ def measure(sides: Sequence[Side], rounds: int, report: Callable[[str], None] = 
     return tuple(Measured(name, tuple(values)) for name, values in secs.items())
 
 
-def afresh(run: Callable[[Path, Path], None], source: Path, target: Path) -> None:
-    """``run(source, target)`` with nothing at ``target``."""
+def run_cleanly(run: Callable[[Path, Path], None], source: Path, target: Path) -> None:
+    """Remove ``target``, then call ``run(source, target)``."""
     shutil.rmtree(target, ignore_errors=True)
     target.unlink(missing_ok=True)
     run(source, target)
 
 
 def table(measured: Sequence[Measured], rows: int) -> str:
-    """Rows per second of every side, and how many times as fast as it the first side is.
+    """Rows per second of every side, and the speed of the first side relative to it.
 
-    Seconds are medians over the rounds. Ratios are taken within each round, and then their median: what slows a whole
-    round down leaves them alone.
+    Seconds are medians over the rounds. Ratios are medians of the ratios within rounds, so that a slow round does not
+    affect them.
     """
     width = max(len(side.name) for side in measured)
     first = measured[0]
@@ -86,19 +85,18 @@ def _ratio(first: Measured, other: Measured) -> str:
 
 
 def machine() -> str:
-    """What the figures were taken on; figures of different machines do not compare."""
+    """The machine of the figures; figures of different machines are not comparable."""
     return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
 def peak_bytes() -> int:
-    """The most memory this process ever held; unlike ``ru_maxrss`` without what its parent held. Linux only."""
+    """The peak memory of this process; unlike ``ru_maxrss`` without that of its parent. Linux only."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def cpu_secs() -> float:
-    """CPU seconds of this process and of every process below it, user and system, since they began; ended ones that
-    were waited for below count too. On Linux."""
+    """CPU seconds, user and system, of this process and its descendants, including ended ones that were waited for. Linux only."""
     tick = os.sysconf("SC_CLK_TCK")
     below = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in _descendants(os.getpid())]
     return time.process_time() + sum(sum(map(int, fields[11:15])) for fields in below) / tick

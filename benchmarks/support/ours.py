@@ -1,4 +1,4 @@
-"""Headrace's side of the measurements: one compiled plan over the row groups of a Parquet file, with threads or on Beam."""
+"""Headrace's side of throughput benchmarks: one compiled plan over the row groups of a Parquet file, in threads or on Beam."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transforms.graphs.graph import Node, component_document, component_from_doc
 
 
 def run_in_process(components: Mapping[str, Node], source: Path, target: Path) -> None:
-    """Row groups are read, computed and handed to the writer by as many threads as there are cores."""
+    """Read and compute row groups in one thread per core, and write them in order."""
     keep_freed_memory()
     groups = RowGroups(source, compile_plan(components))
     with ThreadPoolExecutor(THREADS) as pool:
@@ -25,7 +25,7 @@ def run_in_process(components: Mapping[str, Node], source: Path, target: Path) -
 
 
 def run_on_beam(components: Mapping[str, Node], source: Path, target: Path) -> None:
-    """The same on Beam's DirectRunner, in the shape of the memoize job: a row group an element, a file an element."""
+    """The same on Beam's DirectRunner, in the shape of the memoize job: one row group and one file per element."""
     import apache_beam as beam
 
     from pipelines.runners.runner import RunnerOptions, run_pipeline
@@ -83,7 +83,7 @@ class RowGroups:
 
 
 def _dictionary_columns(group: pq.RowGroupMetaData) -> list[str]:
-    """Text columns that take so few bytes a value that they must be stored as codes of a small dictionary."""
+    """Text columns with so few bytes per value that they must be stored as codes of a small dictionary."""
     columns = (group.column(i) for i in range(group.num_columns))
     return [
         column.path_in_schema

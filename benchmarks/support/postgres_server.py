@@ -1,4 +1,4 @@
-"""A PostgreSQL server for measurements: in a folder of its own, reached by a socket, as durable as one is by default."""
+"""A PostgreSQL server for benchmarks: in its own folder, reached by a socket, with default durability."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.support.postgresql import find_programs
 
 USER = DATABASE = "headrace"
 _START_SECS = 120.0
-#: What anybody would set on a machine of some gigabytes. Durability is left as it comes: fsync and synchronous_commit on.
+#: Common settings for a machine of some gigabytes. Durability is the default: fsync and synchronous_commit are on.
 _SETTINGS = {"listen_addresses": "", "shared_buffers": "2GB", "max_wal_size": "4GB", "wal_level": "minimal",
              "max_wal_senders": "0", "random_page_cost": "1.1", "jit": "off"}  # fmt: skip
-#: For a load that is made anew when it fails.
+#: Settings for a load that is repeated if it fails.
 _LOADING = {**_SETTINGS, "fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 
 
 @contextmanager
 def serving(folder: Path, *, loading: bool = False) -> Iterator[str]:
-    """The URL of a database of a server whose data lie in ``folder``; both are made when they are absent."""
+    """The URL of a database of a server with its data in ``folder``; both are created if absent."""
     programs, owner = find_programs(), _unprivileged()
     data = folder / "data"
     if not data.exists():
@@ -46,7 +46,7 @@ def serving(folder: Path, *, loading: bool = False) -> Iterator[str]:
                 connection.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0")
         yield f"postgresql://{USER}@/{DATABASE}?host={folder}"
     finally:
-        server.terminate()  # waits for nobody, and writes everything down
+        server.terminate()  # fast shutdown: disconnects clients and writes all data
         server.wait()
     if loading:
         subprocess.run(["sync"], check=True)
@@ -77,7 +77,7 @@ def _run(*command: object, **options: Any) -> None:
 
 
 def _unprivileged() -> dict[str, Any]:
-    """Who the server runs as, for :mod:`subprocess`: postgres refuses to be root."""
+    """The user of the server, for :mod:`subprocess`: postgres refuses to run as root."""
     if os.geteuid() != 0:
         return {}
     known = {entry.pw_name: entry for entry in pwd.getpwall()}

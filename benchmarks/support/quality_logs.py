@@ -1,7 +1,7 @@
-"""Logs for measuring what default options give: four public ones, and two that are made up here.
+"""Logs for measuring the quality of default options: four public ones, and two generated ones.
 
-The made-up ones are what newcomers bring: a small log of app-install ads with a rare label, and a log of coupons with
-numbers as they are (prices in cents, seconds) and ids that hardly repeat.
+The generated ones are typical first logs: a small log of app-install ads with a rare label, and a log of coupons with
+unscaled numbers (prices in cents, seconds) and rarely repeated ids.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Columns = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class QualityLog:
-    """One log: ``write(folder)`` writes its table, ``model()`` gives what is trained; the last ``test_share`` tests."""
+    """One log: ``write(folder)`` writes its table, ``model()`` is the trained model; the last ``test_share`` is the test set."""
 
     name: str
     write: Callable[[Path], object]
@@ -39,7 +39,7 @@ class QualityLog:
 
 
 def public_logs(data: Path) -> tuple[QualityLog, ...]:
-    """The four logs under ``data``; of the two large ones a slice of some 200,000 rows."""
+    """The four logs under ``data``; slices of about 200,000 rows of the two large ones."""
 
     def log(name: str, source: Path, model: str, limit: int | None = None, share: float = 0.2) -> QualityLog:
         return QualityLog(
@@ -61,7 +61,7 @@ def public_logs(data: Path) -> tuple[QualityLog, ...]:
 
 
 def write_hours(folder: Path, times: np.ndarray, columns: Columns) -> None:
-    """Events in hourly partitions; ``times`` are seconds since :data:`START`, ascending."""
+    """Write events into hourly partitions; ``times`` are seconds since :data:`START`, ascending."""
     at = int(START.timestamp() * 1e6) + (times * 1e6).astype(np.int64)
     table = pa.table({"time": pa.array(at, pa.timestamp("us", tz="UTC")), **columns})
     hours = (times // 3600).astype(np.int64)
@@ -77,7 +77,7 @@ def _draw(odds: np.ndarray, source: np.random.Generator) -> pa.Array:
 
 
 def write_installs(folder: Path, rows: int = 5_000, seed: int = 3) -> None:
-    """App-install ads: one in fifty impressions installs, by publisher, country, device and hour."""
+    """Write app-install ads: one in fifty impressions leads to an install, by publisher, country, device and hour."""
     source = np.random.default_rng(seed)
     times = np.sort(source.random(rows)) * 3600 * 48
     publisher = np.minimum(source.zipf(1.3, rows), 300)
@@ -101,7 +101,7 @@ def write_installs(folder: Path, rows: int = 5_000, seed: int = 3) -> None:
 
 
 def installs_model() -> Model:
-    """Ids hashed, numbers as they are."""
+    """A model with hashed ids and unscaled numbers."""
     made = Model("install_rate", client="apps", label="installed")
     for name, buckets in (("publisher", 1_000), ("country", 200), ("device", 1_000)):
         made.input(name, text(name).hash_buckets(buckets))
@@ -113,7 +113,7 @@ def installs_model() -> Model:
 
 
 def write_coupons(folder: Path, rows: int = 40_000, seed: int = 4) -> None:
-    """Coupons: prices in cents, seconds of validity, users and coupons that are mostly seen a few times."""
+    """Write coupons: prices in cents, seconds of validity, users and coupons with few events each."""
     source = np.random.default_rng(seed)
     times = np.sort(source.random(rows)) * 3600 * 96
     users, coupons = 15_000, 4_000
@@ -142,7 +142,7 @@ def write_coupons(folder: Path, rows: int = 40_000, seed: int = 4) -> None:
 
 
 def coupons_model() -> Model:
-    """Ids hashed into many buckets, numbers as they are."""
+    """A model with ids hashed into many buckets and unscaled numbers."""
     made = Model("purchase_rate", client="coupons", label="bought")
     for name, buckets in (("user", 50_000), ("coupon", 20_000), ("genre", 100), ("area", 100)):
         made.input(name, text(name).hash_buckets(buckets))

@@ -1,6 +1,6 @@
-"""The other sides of the measurements: tf.Transform on Beam, Polars and DuckDB, each given what it does best.
+"""The other sides of throughput benchmarks: tf.Transform on Beam, Polars and DuckDB, each in its fastest form.
 
-All columns are text. tf.Transform's batches carry a row number, so that they can be put back in order.
+All columns are text. tf.Transform's batches carry a row number to restore their order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.support.harness import THREADS
 if TYPE_CHECKING:
     import polars as pl
 
-#: Carried through tf.Transform untouched.
+#: Passed through tf.Transform unchanged.
 ROW = "row"
 #: On two cores the fastest of in_memory and multi_threading, with batches of 4,096 to 131,072 rows, by a small margin.
 TFT_MODE, TFT_WORKERS, TFT_BATCH_ROWS = "multi_threading", THREADS, 32_768
@@ -31,7 +31,7 @@ TFT_MODE, TFT_WORKERS, TFT_BATCH_ROWS = "multi_threading", THREADS, 32_768
 def run_tft(
     preprocess: Callable[[dict[str, Any]], dict[str, Any]], names: Sequence[str], source: Path, target: Path
 ) -> None:
-    """AnalyzeAndTransformDataset on the DirectRunner, record batches in and out, a row group an element."""
+    """Run AnalyzeAndTransformDataset on the DirectRunner over record batches, one row group per element."""
     import apache_beam as beam
     import tensorflow_transform.beam as tft_beam
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -79,7 +79,7 @@ def _tft_batches(source: str, names: Sequence[str], group: int) -> Iterator[pa.R
 
 
 def _as_lists(array: pa.Array) -> pa.Array:
-    """Every value as a list of one, the layout that TFXIO reads dense columns from; a null as the empty text."""
+    """Every value as a list of one, TFXIO's layout of dense columns; a null as the empty text."""
     filled = pc.fill_null(array, "") if array.null_count else array
     return pa.ListArray.from_arrays(np.arange(len(array) + 1, dtype=np.int32), filled.view(pa.binary()))
 
@@ -93,14 +93,14 @@ def _write_tft_batch(folder: str, element: tuple[pa.RecordBatch, dict[str, Any]]
 
 
 def run_polars(expressions: Callable[[], Sequence[pl.Expr]], source: Path, target: Path) -> None:
-    """One lazy query, with all its threads, into its streaming sink."""
+    """Run one lazy query with all threads into a streaming sink."""
     import polars as pl
 
     pl.scan_parquet(source).select(*expressions()).sink_ipc(target, compression="uncompressed")
 
 
 def run_duckdb(query: str, source: Path, target: Path) -> None:
-    """One query with all its threads, streamed as record batches into an Arrow file. ``query`` reads from ``log``."""
+    """Run one query with all threads, streamed as record batches into an Arrow file. ``query`` reads from ``log``."""
     import duckdb
 
     with duckdb.connect(config={"threads": THREADS, "preserve_insertion_order": True}) as connection:
@@ -112,7 +112,7 @@ def run_duckdb(query: str, source: Path, target: Path) -> None:
 
 
 def read(path: Path) -> pa.Table:
-    """An Arrow file."""
+    """Read an Arrow file."""
     with pa.OSFile(str(path)) as file:
         return pa.ipc.open_file(file).read_all()
 
@@ -134,14 +134,14 @@ def _same(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> bool:
 
 
 def differing_counts(ours: pa.Table, theirs: pa.Table) -> list[str]:
-    """The columns in which another hash function's ids differ in how many each row has, or in how many are distinct.
+    """The columns whose ids, by another hash function, differ in number per row or in number of distinct ids.
 
-    Two hash functions collide differently, so distinct ids may differ by what 1,000,000 buckets make of it.
+    Two hash functions collide differently, so the number of distinct ids may differ by the collisions of 1,000,000 buckets.
     """
     differing = []
     for name in ours.column_names:
         if _lengths(ours[name]) != _lengths(theirs[name]):
-            differing.append(f"values a row of {name}")
+            differing.append(f"values per row of {name}")
         mine, other = (len(pc.unique(_flat(table[name]))) for table in (ours, theirs))
         if abs(mine - other) > 0.02 * mine + 10:
             differing.append(f"distinct ids of {name}: {mine} and {other}")

@@ -1,4 +1,4 @@
-"""Components and models for the measurements of big catalogs: any number of distinct ones, of a few families."""
+"""Components and models for benchmarks of large catalogs: any number of distinct ones, of a few families."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = (
 
 
 def expression(number: int) -> Expr:
-    """The component of this number, 4 to 12 operations; no two are equal. Prefixes are shared, as those of real models are."""
+    """The component of this number, 4 to 12 operations; all are distinct and share prefixes, as in real models."""
     a, b = (text(f"t{i}").lower().unigrams() for i in (number % TEXTS, number * 7 // 4 % TEXTS))
     match number % 5:
         case 0:
@@ -44,7 +44,7 @@ def model(name: str, numbers: Iterable[int], table: str, client: str = "bench") 
 
 
 def choose(known: Sequence[range], inputs: int, files: int, seed: int) -> list[int]:
-    """``inputs`` numbers out of ``files`` of the groups ``known``, in equal parts: what a variation of some models reads."""
+    """Choose ``inputs`` numbers from ``files`` of the groups ``known``, in equal parts, like a variation of some models."""
     rng = random.Random(seed)
     groups = rng.sample(known, min(files, len(known)))
     chosen = [number for group in groups for number in rng.sample(group, min(len(group), -(-inputs // len(groups))))]

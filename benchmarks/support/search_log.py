@@ -1,4 +1,4 @@
-"""A log of search ads for measurements: texts over a Zipf vocabulary, titles that share words with queries, 26 categoricals."""
+"""A log of search ads for benchmarks: texts over a Zipf vocabulary, titles that share words with queries, 26 categoricals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUP_ROWS = 131_072
 
 
 def generate(path: Path, rows: int, seed: int = 20) -> None:
-    """Write a Parquet file of ``rows`` events, some values null; the same for the same ``seed``."""
+    """Write a Parquet file of ``rows`` events with some nulls; equal seeds give equal files."""
     source = np.random.default_rng(seed)
     words = np.array([f"{'aeiou'[i % 5]}{np.base_repr(i * 7919 + 40, 36).lower()}" for i in range(50_000)])
     writer = None

@@ -1,6 +1,6 @@
-"""Full passes over stated ranges of partitions, a partition at a time, none of them twice.
+"""Analyses of full-pass operators over ranges of partitions, one partition at a time, none of them twice.
 
-``passes`` reads what is missing in one Beam job; ``accumulators`` says what an operator keeps of a partition and how that is
-merged (``terms``, ``labels``, ``moments``, ``quantiles``, ``extremes``); ``contributions`` stores it, and ``analyze`` does it
-all for models. The outcomes are tf.Transform's: tests hold them against it.
+``analyze`` runs the analyses of a model. ``passes`` reads the missing partitions in one Beam job, ``accumulators`` holds
+an accumulator per operator (``terms``, ``labels``, ``moments``, ``quantiles``, ``extremes``), and ``contributions`` stores
+their states. Tests compare the results with those of tf.Transform.
 """

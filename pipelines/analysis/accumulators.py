@@ -1,8 +1,8 @@
-"""An accumulator a kind of analysis: what it keeps of a partition, and how what partitions contributed is put together.
+"""Accumulators of full-pass operators: one per operator, with state, merge and result.
 
 A partition's *contribution* is an accumulator's state. Contributions are merged in the order of the partitions, in one
-process: the last bits of means and quantiles depend on that order. So the same contributions give the same bits, on any
-number of workers. tf.Transform's analyzers are what the outcomes are tested against.
+process, since the last bits of means and quantiles depend on the order. So the same contributions give the same bits for
+any number of workers. Tests compare the results with tf.Transform's analyzers.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from transforms.operators.full_pass import VOCABULARIES
 
 
 class Accumulator(Protocol):
-    """What is known of the events seen so far."""
+    """The state of one analysis."""
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch of events of one partition."""
+        """Add a batch of events of one partition."""
 
     def contribution(self) -> pa.RecordBatch:
-        """All that was taken in, to be kept."""
+        """The state, to be stored."""
 
     def merge(self, contribution: pa.RecordBatch) -> None:
-        """Take in what a later partition contributed."""
+        """Merge the contribution of a later partition."""
 
     def extract(self, params: Mapping[str, Scalar]) -> pa.Array:
-        """The outcome, for the operator's parameters; empty where there was nothing to find."""
+        """The result for the operator's parameters; empty if there is none."""
 
 
 _ACCUMULATORS: Mapping[str, Callable[[], Accumulator]] = {
@@ -53,14 +53,14 @@ _ACCUMULATORS: Mapping[str, Callable[[], Accumulator]] = {
 
 
 def new_accumulator(operator: str) -> Accumulator:
-    """An accumulator for a full-pass operator that has seen nothing."""
+    """An empty accumulator for a full-pass operator."""
     return _ACCUMULATORS[operator]()
 
 
-def merged(analysis: Analysis, contributions: Iterable[pa.RecordBatch]) -> pa.Array:
-    """What an analysis finds, from what its partitions contributed, in their order: terms, or float64 numbers.
+def merge_contributions(analysis: Analysis, contributions: Iterable[pa.RecordBatch]) -> pa.Array:
+    """Merge the contributions of an analysis, in the order of the partitions, into its result: terms or float64 numbers.
 
-    Raises :class:`DataError` if there is nothing to find: no value in the range, or none that the operator can work with.
+    Raises :class:`DataError` if the range has no value that the operator accepts.
     """
     accumulator = new_accumulator(analysis.operator)
     for contribution in contributions:
@@ -69,11 +69,11 @@ def merged(analysis: Analysis, contributions: Iterable[pa.RecordBatch]) -> pa.Ar
     if analysis.operator in VOCABULARIES:
         return _terms(found)
     if not len(found):
-        raise DataError("no finite number is in the range of an analysis", next_step="widen the range")
+        raise DataError("the range of an analysis must hold a finite number", next_step="widen the range")
     return found
 
 
 def _terms(found: pa.Array) -> pa.Array:
     if not len(found):
-        raise DataError("no term is left for the vocabulary", next_step="lower min_frequency, or widen the range")
+        raise DataError("a vocabulary must have at least one term", next_step="lower min_frequency, or widen the range")
     return found.cast(pa.string())

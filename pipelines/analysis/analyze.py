@@ -1,4 +1,4 @@
-"""Analyze what models need: find what is missing, read only the partitions that are new, keep what is found."""
+"""Run the missing analyses of a model: read only partitions without contributions, and write the artifacts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
-from pipelines.analysis.accumulators import merged
+from pipelines.analysis.accumulators import merge_contributions
 from pipelines.analysis.contributions import known_contributions, read_contribution
 from pipelines.analysis.passes import run_passes
 from pipelines.analysis.values import Part, PartitionWork
@@ -29,10 +29,10 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True, slots=True)
 class Analyzed:
-    """One analysis that was made.
+    """One finished analysis.
 
-    ``partitions_read`` of the range were read now, with ``fragments_read`` and ``rows_read``; what the others contributed
-    was known. ``size``: values of the artifact. ``secs``: wall-clock of the job that this analysis was part of.
+    ``partitions_read``, ``fragments_read`` and ``rows_read`` count what was read; the other partitions had contributions.
+    ``size``: values of the artifact. ``secs``: wall-clock time of the job with this analysis.
     """
 
     operator: str
@@ -56,10 +56,10 @@ def analyze_model(
     options: RunnerOptions | None = None,
     progress: OnProgress | None = None,
 ) -> tuple[Analyzed, ...]:
-    """Make every analysis that ``model`` needs and that is not known yet; nothing if all are known.
+    """Run every missing analysis of ``model``.
 
-    An analysis over the outcome of another one comes after it. Raises what a submission raises for a wrong model,
-    :class:`DataError` for a range without values, and what reading raw data raises.
+    An analysis over the result of another one runs after it. Raises the errors of a submission for a wrong model,
+    :class:`DataError` for a range without values, and the errors of reading raw data.
     """
     name = table or model.table or ""
     with warehouse.catalog.read() as connection:
@@ -79,7 +79,7 @@ def analyze_model(
 def _make_all(
     warehouse: Warehouse, missing: Sequence[PlacedAnalysis], options: RunnerOptions | None, progress: OnProgress | None
 ) -> list[Analyzed]:
-    """The operators' analyses, then those of whole preprocessing functions, one after the other."""
+    """Run the analyses of operators, then those of whole preprocessing functions, one by one."""
     whole = [placed for placed in missing if isinstance(placed.analysis, PreprocessingAnalysis)]
     own = [placed for placed in missing if not isinstance(placed.analysis, PreprocessingAnalysis)]
     made = _make(warehouse, own, options, progress) if own else []
@@ -89,9 +89,9 @@ def _make_all(
 def _make_whole(
     warehouse: Warehouse, placed: PlacedAnalysis, options: RunnerOptions | None, progress: OnProgress | None
 ) -> Analyzed:
-    """The analysis of a preprocessing_fn, which tf.Transform runs over all partitions of its range."""
+    """Run the analysis of a preprocessing_fn, by tf.Transform over all partitions of its range."""
     begun = time.monotonic()
-    from pipelines.analysis.preprocessing import preprocessing_graphs  # loads TensorFlow, which operators need not
+    from pipelines.analysis.preprocessing import preprocessing_graphs  # loads TensorFlow, which operators do not need
 
     graphs = preprocessing_graphs(placed, warehouse.storage, options, progress)
     while True:
@@ -119,13 +119,13 @@ def _make(
             action = partial(record_written, storage=storage, placed=placed, artifact=artifact, secs=secs,
                              now=warehouse.clock())  # fmt: skip
             if warehouse.catalog.run(action, idempotent=True):
-                break  # else a collection of garbage took the artifact in between, and it is written again
+                break  # otherwise a garbage collection deleted the artifact in between: write it again
         made.append(_report(placed, read, artifact, size, secs))
     return made
 
 
 def missing_work(storage: Storage, missing: Sequence[PlacedAnalysis]) -> list[PartitionWork]:
-    """The partitions that have to be read, in time order, each once for all analyses that need it."""
+    """The partitions to read, in time order, each once for all its analyses."""
     parts: dict[tuple[str, tuple[str, ...]], dict[str, Part]] = {}
     sources: dict[tuple[str, tuple[str, ...]], PartitionData] = {}
     known = known_contributions(storage, (one.contribution for placed in missing for one in placed.partitions))
@@ -147,9 +147,11 @@ def missing_work(storage: Storage, missing: Sequence[PlacedAnalysis]) -> list[Pa
 
 
 def _keep(storage: Storage, placed: PlacedAnalysis) -> tuple[str, int]:
-    """The artifact of an analysis whose partitions are all known, written."""
+    """Write the artifact of an analysis whose contributions are all stored."""
     try:
-        values = merged(placed.analysis, (read_contribution(storage, one.contribution) for one in placed.partitions))
+        values = merge_contributions(
+            placed.analysis, (read_contribution(storage, one.contribution) for one in placed.partitions)
+        )
     except DataError as error:
         error.where = error.where or placed.describe()
         raise

@@ -1,4 +1,4 @@
-"""What an accumulator sees of a batch of events."""
+"""A batch of events for an accumulator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class Batch(NamedTuple):
-    """The values of one analysis in a batch, a list an event.
+    """The values of one analysis in a batch, one list per event.
 
     Attributes:
         lists: Terms of their own type, or finite float64 numbers; no nulls among the items.
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
         return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
 
     def weighed(self) -> Batch:
-        """The events that have a label and a weight, as far as the analysis asks for them."""
+        """The events with a label and a weight, where the analysis has them."""
         if self.label is None and self.weight is None:
             return self
         kept = np.ones(len(self.lists), np.bool_)

@@ -1,8 +1,8 @@
-"""What partitions contributed to analyses, kept between them under ``<home>/analysis``.
+"""Store the contributions of partitions to analyses under ``<home>/analysis``.
 
-A contribution is known by the operator, the analysed expressions and the digests of the data they read, so it is used
-exactly when all of these are equal. It is one small file that starts with the digest of the rest. A file that is torn,
-by a power cut say, is as good as none: its partition is read again. So these files are not forced to disk one by one.
+A contribution is identified by the operator, the analysed expressions and the digests of the data that they read. It is
+one small file that starts with the digest of its content. A torn file, for example after a power cut, is ignored and its
+partition is read again, so these files are not synced to disk one by one.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _FORMAT = 2
 
 @cache
 def _folder() -> str:
-    """Quantiles are read again only by the library that wrote them."""
+    """The folder; its name holds the library's version, since only the same version reads a sketch."""
     return f"{ANALYSIS}/sums-{_FORMAT}-{version('tfx-bsl')}"
 
 
 def contribution_path(contribution: str) -> str:
-    """Where a contribution lies, relative to the home."""
+    """The path of a contribution, relative to the home."""
     return f"{_folder()}/{contribution[0]}/{contribution}.arrow"
 
 
 def write_contribution(storage: Storage, contribution: str, batch: pa.RecordBatch) -> None:
-    """Publish a contribution, whole or not at all."""
+    """Publish a contribution atomically."""
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, batch.schema, options=ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_batch(batch)
@@ -45,7 +45,7 @@ def write_contribution(storage: Storage, contribution: str, batch: pa.RecordBatc
 
 
 def read_contribution(storage: Storage, contribution: str) -> pa.RecordBatch:
-    """A contribution, verified. Raises :class:`DataError` if it is not there, or not whole."""
+    """A verified contribution. Raises :class:`DataError` if it is missing or torn."""
     path = contribution_path(contribution)
     content = memoryview(storage.read_bytes(path))
     body = content[_DIGEST_BYTES:]
@@ -61,7 +61,7 @@ def read_contribution(storage: Storage, contribution: str) -> pa.RecordBatch:
 
 
 def known_contributions(storage: Storage, contributions: Iterable[str]) -> set[str]:
-    """Those of the contributions that are kept, whole."""
+    """The contributions that are stored and intact."""
     paths = {contribution_path(contribution): contribution for contribution in contributions}
     absent = set(storage.missing(list(paths)))
     return {
@@ -78,5 +78,5 @@ def _is_whole(storage: Storage, contribution: str) -> bool:
 
 
 def _not_whole(path: str) -> DataError:
-    return DataError("what a partition contributed to an analysis must be whole until it is merged, and was damaged",
+    return DataError("a contribution to an analysis must be intact until it is merged",
                      where=path, next_step="analyze again: the partition is read again")  # fmt: skip

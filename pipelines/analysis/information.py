@@ -1,7 +1,7 @@
-"""Mutual information of a term and a label, by the formulas of ``tft.vocabulary``, step by step in the same precision.
+"""Mutual information of a term and a label, by the formulas and the precision of ``tft.vocabulary``.
 
-tf.Transform keeps the share of each label among a term's events as float32. Equal counts must give equal information, and
-ties are broken by the term, so these roundings are part of the order.
+tf.Transform stores the share of each label among a term's events as float32. Equal counts must give equal information,
+and ties are broken by the term, so this rounding affects the order.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LEAST_SHARE = 1e-6
-#: What ``min_diff_from_avg`` is chosen between, and for how many events.
+#: The bounds of the default ``min_diff_from_avg``, and their numbers of events.
 _LEAST_DIFFERENCE, _GREATEST_DIFFERENCE = 2, 25
 _FEW_EVENTS, _MANY_EVENTS = 10_000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class LabelShares:
-    """Events, by label: of those in which a term occurs, or of all.
+    """The labels of the events with a term, or of all events.
 
     Attributes:
-        events: How many they are.
+        events: The number of events.
         shares: The share of each label in their weight, float32.
         mean_weight: Their mean weight, float32; 1 without weights.
     """
@@ -36,7 +36,7 @@ class LabelShares:
 
     @property
     def weight(self) -> float:
-        """Their weight in all."""
+        """The total weight."""
         return self.events * float(self.mean_weight)
 
 
@@ -48,19 +48,19 @@ def label_shares(events: int, weights: NDArray[np.float64]) -> LabelShares:
 
 
 def recommended_difference(weight: float) -> int:
-    """``min_diff_from_avg`` where it is not given: from 2 for 10,000 events to 25 for a million."""
+    """The default ``min_diff_from_avg``: from 2 for 10,000 events to 25 for a million."""
     grown = (weight - _FEW_EVENTS) / (_MANY_EVENTS - _FEW_EVENTS) * (_GREATEST_DIFFERENCE - _LEAST_DIFFERENCE)
     return int(min(_GREATEST_DIFFERENCE, max(_LEAST_DIFFERENCE, grown + _LEAST_DIFFERENCE)))
 
 
 def mutual_information(found: LabelShares, everything: LabelShares, adjusted: bool, least_difference: float) -> float:
-    """The mutual information of a term with the label, in bits times weight; ``adjusted``: less what chance would give.
+    """The mutual information of a term with the label, in bits times weight; ``adjusted``: minus its expected value.
 
-    A label whose weight beside the term differs from the expected one by less than ``least_difference`` counts as 0.
+    A label whose weight with the term differs from the expected weight by less than ``least_difference`` counts as 0.
     """
     n, x = everything.weight, found.weight
     if round(x) == round(n):
-        return 0.0  # a constant says nothing
+        return 0.0  # a constant has no information
     by_label = (everything.shares * everything.mean_weight).astype(np.float64) * everything.events
     clipped = np.clip(found.shares, np.float32(_LEAST_SHARE), np.float32(1 - _LEAST_SHARE))
     together = (clipped * found.mean_weight).astype(np.float64) * found.events
@@ -82,7 +82,7 @@ def _partial_information(joint: float, x: float, y: float, n: float) -> float:
 
 @lru_cache(maxsize=1 << 16)
 def _expected_information(n: float, x: float, y: float) -> float:
-    """What chance gives of one term and one label: the mean over the hypergeometric distribution."""
+    """The expected information of one term and one label: the mean over the hypergeometric distribution."""
     if x == 0:
         return 0.0
     coefficient = -math.log2(x) - math.log2(y) + math.log2(n)
@@ -95,7 +95,7 @@ def _expected_information(n: float, x: float, y: float) -> float:
 
 
 def _hypergeometric(n: float, x: float, y: float) -> Iterator[tuple[int, float]]:
-    """Each count of events with the term and the label, and its probability, the denominator brought up step by step."""
+    """Each count of events with the term and the label, and its probability, computed iteratively."""
     start, end = round(max(0, x + y - n)), round(min(x, y))
     numerator = _log_factorial(x) + _log_factorial(y) + _log_factorial(n - x) + _log_factorial(n - y)
     denominator = (

@@ -1,4 +1,4 @@
-"""Terms beside a label: counted together, and ranked by what they say about it."""
+"""Count terms by label, and rank them by mutual information."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from transforms.operators.declaration import Scalar
 
 _LABEL, _COUNT, _WEIGHT = "label", "count", "weight"
 _LABELS_MAX = 1000
-#: Counts of so many terms and labels are spread out at once.
+#: The most counts of terms and labels that are expanded at once.
 _CELLS = 1 << 20
 
 
 class LabelledAccumulator:
-    """How many events have a term and a label, and what they weigh. Rows without a term are all events of a label."""
+    """The events with each term and label, and their weights. Rows without a term hold all events of a label."""
 
     def __init__(self, *, weighted: bool = False) -> None:
         fields = {TERM: pa.binary(), _LABEL: pa.int64(), _COUNT: pa.int64()}
@@ -30,7 +30,7 @@ class LabelledAccumulator:
         self._sums = TermSums([TERM, _LABEL], self._schema.names[2:])
 
     def add(self, batch: Batch) -> None:
-        """A batch of terms, each once an event. Raises :class:`DataError` for a label that is no class."""
+        """Add a batch of terms, each once per event. Raises :class:`DataError` for a label that is not a class."""
         batch = batch.weighed()
         labels = _classes(batch)
         weights = None if batch.weight is None else batch.weight.to_numpy()
@@ -54,15 +54,15 @@ class LabelledAccumulator:
         return pa.record_batch(columns, schema=self._schema)
 
     def contribution(self) -> pa.RecordBatch:
-        """Every term and label that met, by term."""
+        """Every pair of term and label, sorted by term."""
         return by_term(self._whole())
 
     def merge(self, contribution: pa.RecordBatch) -> None:
-        """What a later partition contributed."""
+        """Merge the contribution of a later partition."""
         self._sums.add(contribution)
 
     def extract(self, params: Mapping[str, Scalar]) -> pa.Array:
-        """Terms by falling information about the label, then by falling bytes: the order of ``tft.vocabulary``."""
+        """Terms by descending information, then by descending bytes: the order of ``tft.vocabulary``."""
         whole = by_term(self._whole())
         of_all = whole.filter(pc.is_null(whole[TERM]))
         if not of_all.num_rows:
@@ -82,8 +82,8 @@ def _classes(batch: Batch) -> NDArray[np.int64]:
     assert batch.label is not None, "an analysis by label has a label"
     labels: NDArray[np.int64] = batch.label.to_numpy()
     if len(labels) and not 0 <= labels.min() <= labels.max() <= _LABELS_MAX:
-        raise DataError("a label is a class", value={"min": int(labels.min()), "max": int(labels.max())},
-                        allowed=f"0 to {_LABELS_MAX}")  # fmt: skip
+        raise DataError("a label must be a class", value={"min": int(labels.min()), "max": int(labels.max())},
+                        allowed=f"0 to {_LABELS_MAX}", next_step="correct the label's expression")  # fmt: skip
     return labels
 
 
@@ -110,7 +110,7 @@ def _scores(
 def _spread(
     rows: pa.RecordBatch, codes: NDArray[np.integer], classes: int
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Of each code, in order: its events, and its weight (without weights its events) by label. ``codes`` ascend."""
+    """The events of each code, in order, and its weight (or events) by label. ``codes`` ascend."""
     counts, labels = rows[_COUNT].to_numpy(), rows[_LABEL].to_numpy()
     weights = rows[_WEIGHT].to_numpy() if _WEIGHT in rows.schema.names else counts
     step = max(1, _CELLS // classes)

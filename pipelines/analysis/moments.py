@@ -1,7 +1,7 @@
 """Count, mean and variance of numbers, by the formulas of tf.Transform's ``WeightedMeanAndVarCombiner``.
 
-Floating-point addition depends on its order. :func:`ordered_sum` states one, that of TensorFlow's CPU kernel with vectors of
-four float64, so that every machine finds the same bits, and the bits that ``tft.var`` finds there.
+Floating-point sums depend on the order of addition. :func:`ordered_sum` uses the order of TensorFlow's CPU kernel with
+vectors of four float64, so that every machine computes the same bits as ``tft.var`` does there.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from transforms.operators.declaration import Scalar
 
 _LANES = 4
 _UNROLLED = 4 * _LANES
-#: A longer array is split in two halves, summed by themselves.
+#: A longer array is split into two halves that are summed separately.
 _LEAF_VALUES = 1024 * _LANES
 _LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """``count`` finite numbers with their ``mean`` and their population ``variance``."""
+    """``count`` finite numbers with their ``mean`` and population ``variance``."""
 
     count: int = 0
     mean: float = 0.0
     variance: float = 0.0
 
     def merge(self, other: Moments) -> Moments:
-        """Both together. The smaller is added to the larger, ``self`` where they are equal, as tf.Transform does."""
+        """The moments of both. The smaller is added to the larger, ``other`` to ``self`` if equal, as in tf.Transform."""
         a, b = (self, other) if self.count >= other.count else (other, self)
         if not b.count:
             return a
@@ -55,7 +55,7 @@ def moments_of(values: NDArray[np.float64]) -> Moments:
 
 
 def ordered_sum(values: NDArray[np.float64]) -> float:
-    """The sum in one stated order: four times four lanes side by side, the lanes last; halves of a long array alone."""
+    """The sum in a fixed order: four vectors of four lanes, then the lanes; halves of a long array separately."""
     count = len(values)
     if count > _LEAF_VALUES:
         half = (count + 1) // 2
@@ -77,20 +77,20 @@ def ordered_sum(values: NDArray[np.float64]) -> float:
 
 
 def _bounded(value: float) -> float:
-    """NaN as 0 and infinities as the largest numbers, as tf.Transform merges them."""
+    """NaN as 0 and infinities as the largest numbers, as in tf.Transform."""
     if math.isfinite(value):
         return value
     return 0.0 if math.isnan(value) else math.copysign(_LARGEST, value)
 
 
 class MomentsAccumulator:
-    """Mean and standard deviation: ``tft.var``, which carries the mean."""
+    """Mean and standard deviation, as ``tft.var`` with a second output."""
 
     def __init__(self) -> None:
         self._found = Moments()
 
     def add(self, batch: Batch) -> None:
-        """A batch of numbers."""
+        """Add a batch of numbers."""
         values = batch.items.to_numpy(zero_copy_only=False)
         self._found = self._found.merge(moments_of(values))
 
@@ -100,12 +100,12 @@ class MomentsAccumulator:
         return pa.record_batch({"count": [found.count], "mean": [found.mean], "variance": [found.variance]})
 
     def merge(self, contribution: pa.RecordBatch) -> None:
-        """What a later partition contributed."""
+        """Merge the contribution of a later partition."""
         (row,) = contribution.to_pylist()
         self._found = self._found.merge(Moments(row["count"], row["mean"], row["variance"]))
 
     def extract(self, params: Mapping[str, Scalar]) -> pa.Array:
-        """The mean and the standard deviation; nothing of no numbers."""
+        """The mean and the standard deviation; empty for no numbers."""
         found = self._found
         if not found.count:
             return pa.array([], pa.float64())

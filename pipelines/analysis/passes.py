@@ -1,9 +1,9 @@
-"""The pass: every partition that is missing, read once for all that is to be analyzed in it, in one Beam job.
+"""The Beam job of analyses: each missing partition is read once for all of its analyses.
 
     partitions of work ── Redistribute ── AnalyzePartitions ──> contributions
 
-An element is a partition. Its batches go through the accumulators in order, and what they found is published at once: a
-job that is killed loses the partitions that it was reading, and no other.
+An element is a partition. Its batches go through the accumulators in order, and their contributions are published at
+once: a killed job loses only the partitions that it was reading.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import apache_beam as beam
 
 from pipelines.analysis.accumulators import new_accumulator
 from pipelines.analysis.contributions import write_contribution
-from pipelines.analysis.values import PartitionWork, batches
+from pipelines.analysis.values import PartitionWork, read_batches
 from pipelines.fragments.work import ComponentList
 from pipelines.runners.bundle_threads import BundleThreads
 from pipelines.runners.elements import CreateStrings, Redistribute
@@ -37,10 +37,10 @@ STEPS = ("Partitions", "Redistribute", "AnalyzePartitions")
 def run_passes(
     works: Sequence[PartitionWork], home: str, options: RunnerOptions | None = None, progress: OnProgress | None = None
 ) -> None:
-    """Analyze partitions and keep what they contribute. ``progress`` counts partitions; each is read once.
+    """Analyze partitions and store their contributions. ``progress`` counts partitions; each is read once.
 
-    What partitions contributed before an error is kept. Raises the :class:`HeadraceError` that a worker met, or what the
-    runner raises, or :class:`InputError` for a runner whose workers cannot reach the home or a fragment.
+    Contributions stored before an error are kept. Raises the :class:`HeadraceError` of a worker, the errors of the
+    runner, and :class:`InputError` for a runner whose workers cannot reach the home or a fragment.
     """
     if not works:
         return
@@ -57,7 +57,7 @@ def run_passes(
 
 
 def done_folder(job: str) -> str:
-    """Where a job's workers say which partitions are done, relative to the home."""
+    """The folder, relative to the home, where a job's workers write one document per finished partition."""
     return f"{ANALYSIS}/jobs/{job}/done"
 
 
@@ -76,7 +76,7 @@ def _run(works: Sequence[PartitionWork], storage: Storage, job: str, options: Ru
 
 @contextmanager
 def _quiet_beam() -> Iterator[None]:
-    """An error in a worker is raised where the job was started; Beam would log it several times over, with its own stack."""
+    """Mute Beam's log: the error of a worker is raised in this process, and Beam would also log it several times."""
     logger = logging.getLogger("apache_beam")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -98,7 +98,7 @@ def build(pipeline: beam.Pipeline, works: Sequence[PartitionWork], home: str, jo
 @beam.typehints.with_input_types(str)
 @beam.typehints.with_output_types(str)
 class AnalyzePartitions(BundleThreads):
-    """:func:`analyze_partition`; when a partition is done a document says so, or what went wrong."""
+    """:func:`analyze_partition`, with a document per partition for its end or its error."""
 
     def __init__(self, home: str, job: str, listed: str, threads: int = 1) -> None:
         super().__init__(threads)
@@ -127,9 +127,9 @@ class AnalyzePartitions(BundleThreads):
 
 
 def analyze_partition(home: str, work: PartitionWork) -> None:
-    """Read a partition once and keep what it contributes to each of its analyses."""
+    """Read a partition once and store its contributions to its analyses."""
     accumulators = [new_accumulator(part.operator) for part in work.parts]
-    for batch in batches(home, work):
+    for batch in read_batches(home, work):
         for accumulator, values in zip(accumulators, batch, strict=True):
             accumulator.add(values)
     storage = Storage(home)

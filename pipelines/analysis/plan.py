@@ -1,4 +1,4 @@
-"""What an analysis of a model would read and change, before it does; and what it changed, after."""
+"""The dry run of a model's analyses, and the differences that analyses made."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True, slots=True)
 class PlannedAnalysis:
-    """What would become of one analysis of a model.
+    """The dry run of one analysis of a model.
 
     Attributes:
-        state: ``new`` (nothing is pinned), ``pinned`` (the range has other data than what is pinned was found in),
-            ``known`` (what the range has now was analyzed for another model), ``unchanged``.
-        rows_pinned: events that what is pinned was found in; None if nothing is.
-        partitions_to_read: partitions whose data no earlier analysis saw, with ``rows_to_read`` events.
+        state: ``new`` (no artifact is pinned), ``pinned`` (the range has other data than the pinned artifact),
+            ``known`` (the current data was analyzed for another model), ``unchanged``.
+        rows_pinned: the events of the pinned artifact; None without one.
+        partitions_to_read: partitions without contributions, with ``rows_to_read`` events.
     """
 
     operator: str
@@ -43,7 +43,7 @@ class PlannedAnalysis:
 
 @dataclass(frozen=True, slots=True)
 class ChangedAnalysis:
-    """An analysis that the next submission of a model takes in the place of a pinned one: ``difference`` in words."""
+    """An analysis that replaces a pinned one in the next submission of a model; ``difference`` in words."""
 
     operator: str
     expression: str
@@ -57,10 +57,9 @@ class ChangedAnalysis:
 
 
 def plan_analyses(warehouse: Warehouse, model: Model, table: str | None = None) -> tuple[PlannedAnalysis, ...]:
-    """What :func:`~pipelines.analysis.analyze.analyze_model` would do now; it changes nothing.
+    """The dry run of :func:`~pipelines.analysis.analyze.analyze_model`.
 
-    An analysis over the outcome of another one that has to be made is not listed yet. Raises what a submission raises for
-    a wrong model.
+    An analysis over the result of a missing one is not listed. Raises the errors of a submission for a wrong model.
     """
     name = table or model.table or ""
     with warehouse.catalog.read() as connection:
@@ -96,7 +95,7 @@ def _missing(
 def changed_analyses(
     storage: Storage, before: Mapping[str, UsedAnalysis], after: Mapping[str, UsedAnalysis]
 ) -> tuple[ChangedAnalysis, ...]:
-    """What differs between pinned analyses, for each that both have and that found something else."""
+    """The differences of the analyses in both sets whose results differ."""
     both = [(one, after[identity]) for identity, one in before.items() if identity in after]
     return tuple(_changed(storage, old, new) for old, new in both if old.artifact != new.artifact)
 

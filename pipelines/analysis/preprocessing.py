@@ -1,8 +1,9 @@
-"""Whole preprocessing functions: tf.Transform's own analysis over a range, and the graphs that are bound to what it found.
+"""Analyses of whole preprocessing functions by tf.Transform, and the graphs of their outputs.
 
     partitions ── ReadColumns ── record batches ── AnalyzeDataset ── transform_fn ── one canonical graph an output
 
-The batches enter in the order of the fragments, cut alike on every run, so that one worker finds the same bits again.
+The batches follow the order of the fragments and have the same bounds on every run, so that one worker computes the same
+bits again.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ from transforms.types import DType
 from warehouse.models.analyses import PlacedAnalysis
 from warehouse.storage.storage import Storage
 
-#: Of all graphs of one function together; a vocabulary of a million terms takes about 25 MB.
+#: The most bytes of all graphs of one function; a vocabulary of a million terms takes about 25 MB.
 _MOST_BYTES = 1 << 28
 
 
 def preprocessing_graphs(
     placed: PlacedAnalysis, storage: Storage, options: RunnerOptions | None = None, progress: OnProgress | None = None
 ) -> pa.Array:
-    """The documents of every output of a function, as its artifact holds them. ``progress`` counts partitions.
+    """The documents of a function's outputs for its artifact. ``progress`` counts partitions.
 
-    Raises the :class:`HeadraceError` that a worker met, what the runner raises, and :class:`DataError` for what
-    tf.Transform cannot analyze or is too large.
+    Raises the :class:`HeadraceError` of a worker, the errors of the runner, and :class:`DataError` if tf.Transform
+    fails or the graphs are too large.
     """
     analysis = placed.analysis
     assert isinstance(analysis, PreprocessingAnalysis)
     if not storage.is_local:
-        raise InputError("full passes need a home that is a local folder", where=storage.home, value=placed.describe(),
+        raise InputError("the home must be a local folder for full passes", where=storage.home, value=placed.describe(),
                          next_step="analyze in a local home, or use models without full-pass operators")  # fmt: skip
     home, options = storage.home, options or RunnerOptions()
     require_runnable(options, home, tempfile.gettempdir())
@@ -101,7 +102,7 @@ def _run(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """An error in a worker is raised where the job was started; Beam would log it several times over, with its own stack."""
+    """Mute Beam's log: the error of a worker is raised in this process, and Beam would also log it several times."""
     loggers = [logging.getLogger(name) for name in ("apache_beam", "tensorflow", "absl")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -138,7 +139,7 @@ def _build(
 
 
 def _with_booleans(inputs: Mapping[str, Any], function: AnalyzedFunction) -> dict[str, Any]:
-    """tf.Transform takes no boolean columns: they enter its analysis as integers."""
+    """The inputs with booleans as integers, since tf.Transform accepts no booleans."""
     return {
         key: tf.cast(tensor, tf.bool) if function.types[key].dtype is DType.BOOL else tensor
         for key, tensor in inputs.items()
@@ -152,7 +153,7 @@ def _with_integers(inputs: Mapping[str, Any]) -> dict[str, Any]:
 @beam.typehints.with_input_types(str)
 @beam.typehints.with_output_types(pa.RecordBatch)
 class ReadColumns(beam.DoFn):
-    """The record batches of one partition, in order; when it is read a document says so, or what went wrong."""
+    """Read the record batches of one partition, in order, with a document for its end or its error."""
 
     def __init__(self, home: str, done: str) -> None:
         self._home = home
@@ -173,20 +174,20 @@ class ReadColumns(beam.DoFn):
 
 
 def _bound(analysis: PreprocessingAnalysis, path: str, placed: PlacedAnalysis) -> pa.Array:
-    """A document an output: its key, the keys of the columns that its graph reads, in order, and the graph."""
+    """One document per output: its key, the keys of the columns that its graph reads, in order, and the graph."""
     function = analysis.function
     by_way: dict[str, set[str]] = {"sparse": set(), "ragged": set(), "column": set()}
     for key, way in function.ways.items():
         by_way.get(way, set()).add(key)
     ways = Ways(by_way["sparse"], by_way["ragged"], by_way["column"])
-    # No output that was analyzed reads the others, which the saved function takes all the same.
+    # No analyzed output reads the other columns, but the saved function has them as inputs.
     columns = {key: Expr(analysis.operands.get(key, RawColumn(each, key))) for key, each in function.types.items()}
-    with refused_when("bound to what the analysis found"):
+    with refused_when("bound to the results of the analysis"):
         saved, _ = saved_function(path)
         made = bridged(lambda inputs: saved(_with_integers(inputs)), columns, ways, narrow=True)
     documents = [_document(name, made[name].node, analysis) for name in function.outputs]
     if (size := sum(map(len, documents))) > _MOST_BYTES:
-        raise DataError("what an analysis found is too large for the graphs of a model", where=placed.describe(),
+        raise DataError("the graphs of an analyzed function must fit the limit", where=placed.describe(),
                         value=f"{size} bytes", allowed=f"{_MOST_BYTES} bytes",
                         next_step="keep fewer terms, as with top_k")  # fmt: skip
     return pa.array(documents, pa.string())

@@ -1,4 +1,4 @@
-"""What a preprocessing_fn's analysis reads: its columns over a partition, as tf.Transform's tensor adapter takes them."""
+"""Read the columns of a preprocessing_fn over a partition, as record batches for tf.Transform's tensor adapter."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from warehouse.storage.storage import Storage
 from warehouse.tables.raw import read_raw
 from warehouse.tables.table import Fragment
 
-#: Events of a batch. TensorFlow reduces so few on one thread, in one order, whatever the machine has.
+#: Events per batch, few enough that TensorFlow reduces them on one thread, in one order, on any machine.
 _BATCH_EVENTS = 4096
-#: tf.Transform takes neither booleans nor times.
+#: tf.Transform accepts neither booleans nor times.
 _ITEMS = {DType.STRING: pa.binary(), DType.TIMESTAMP: pa.int64(), DType.BOOL: pa.int64()}
 
 
@@ -36,8 +36,8 @@ class PreprocessingWork:
         number: its place in the range.
         fragments: its fragments, in order.
         columns: the component of every key that the analyzers read.
-        ways: how the column of every key enters.
-        types: the type of the column of every key; those that are not read enter empty, or as zeros.
+        ways: the representation of every key's column.
+        types: the type of every key's column; columns that are not read are empty or zeros.
     """
 
     number: int
@@ -47,7 +47,7 @@ class PreprocessingWork:
     types: Mapping[str, ColumnType]
 
     def to_json(self) -> str:
-        """The work as Beam carries it."""
+        """The work as an element of the pipeline."""
         document = {
             "number": self.number,
             "fragments": [fragment.to_document() for fragment in self.fragments],
@@ -79,7 +79,7 @@ class PreprocessingWork:
 def representation(
     ways: Mapping[str, str], types: Mapping[str, ColumnType]
 ) -> tuple[list[tuple[str, pa.DataType]], dict[str, Any]]:
-    """The Arrow fields of the record batches, and how each becomes a tensor."""
+    """The Arrow fields of the record batches, and their tensor representations."""
     fields = [(key, pa.list_(_item_type(types[key]))) for key in sorted(ways)]
     return fields, {key: _tensor_representation(key, ways[key], types[key]) for key in sorted(ways)}
 
@@ -104,10 +104,10 @@ def _item_type(column_type: ColumnType) -> pa.DataType:
 
 
 def column_batches(home: str, work: PreprocessingWork) -> Iterator[pa.RecordBatch]:
-    """Every column as lists, in batches that are cut the same way whatever the fragments are.
+    """Every column as lists, in batches whose bounds do not depend on the fragments.
 
-    Raises what :func:`warehouse.tables.raw.read_raw` raises, and :class:`DataError` when an expression fails or a dense tensor
-    would have to hold a null.
+    Raises the errors of :func:`warehouse.tables.raw.read_raw`, and :class:`DataError` if an expression fails or a dense
+    tensor would hold a null.
     """
     plan = compile_plan(
         {key: component_from_document(document) for key, document in work.columns.items()}, ArtifactSource(home)
@@ -159,7 +159,7 @@ def _lists(key: str, columns: Mapping[str, pa.Array], fragment: Fragment, work: 
 
 
 def _unread(way: str, column_type: ColumnType, rows: int) -> pa.Array:
-    """What stands for a column that no analyzer reads: nothing, or zeros where a tensor is dense."""
+    """A placeholder for a column that no analyzer reads: empty lists, or zeros for a dense tensor."""
     size = column_type.size if isinstance(column_type, Vector) else 1
     count = rows * size if way in ("dense", "column") else 0
     offsets = np.arange(rows + 1, dtype=np.int32) * (size if count else 0)

@@ -1,4 +1,4 @@
-"""Terms counted: the sums of each term, merged in memory that grows with distinct terms and with nothing else."""
+"""Count terms, in memory proportional to the distinct terms."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pipelines.analysis.batch import Batch
 from transforms.errors import DataError
 from transforms.operators.declaration import Scalar
 
-#: Rows that may wait before equal terms are added up, beside as many as there were distinct ones.
+#: Buffered rows, beyond the number of distinct terms, before equal terms are summed.
 _WAITING_ROWS = 1 << 18
 TERM = "term"
 
 
 class TermSums:
-    """Rows of ``keys`` (a term, or a term and a label) with the sums of ``summed`` columns, added up in their order."""
+    """Sums of the ``summed`` columns by ``keys`` (a term, or a term and a label), in the order of the rows."""
 
     def __init__(self, keys: Sequence[str], summed: Sequence[str]) -> None:
         self._keys, self._summed = list(keys), list(summed)
@@ -27,7 +27,7 @@ class TermSums:
         self._waiting = self._distinct = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """More rows; equal keys may repeat."""
+        """Add rows; keys may repeat."""
         if rows.num_rows:
             self._parts.append(rows)
             self._waiting += rows.num_rows
@@ -35,7 +35,7 @@ class TermSums:
             self._add_up()
 
     def whole(self, schema: pa.Schema) -> pa.RecordBatch:
-        """Every key once, in no order. Raises :class:`DataError` for more text than one array holds."""
+        """Every key once, unordered. Raises :class:`DataError` for more text than one array holds."""
         if len(self._parts) > 1:
             self._add_up()
         if not self._parts:
@@ -67,7 +67,7 @@ def by_term(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class FrequencyAccumulator:
-    """How often each term occurs, or what the events in which it occurs weigh."""
+    """The occurrences of each term, or the weight of the events in which it occurs."""
 
     def __init__(self, *, weighted: bool = False) -> None:
         self._by = "weight" if weighted else "count"
@@ -75,21 +75,21 @@ class FrequencyAccumulator:
         self._sums = TermSums([TERM], [self._by])
 
     def add(self, batch: Batch) -> None:
-        """A batch of terms."""
+        """Add a batch of terms."""
         batch = batch.weighed()
         terms, sums = batch.items.value_counts().flatten() if batch.weight is None else _weigh(batch)
         self._sums.add(pa.record_batch([text_of(terms), sums], schema=self._schema))
 
     def contribution(self) -> pa.RecordBatch:
-        """Every term with its sum, by term."""
+        """Every term with its sum, sorted by term."""
         return by_term(self._sums.whole(self._schema))
 
     def merge(self, contribution: pa.RecordBatch) -> None:
-        """What a later partition contributed."""
+        """Merge the contribution of a later partition."""
         self._sums.add(contribution)
 
     def extract(self, params: Mapping[str, Scalar]) -> pa.Array:
-        """Terms by falling sum, then by falling bytes: the order of ``tft.vocabulary``."""
+        """Terms by descending sum, then by descending bytes: the order of ``tft.vocabulary``."""
         found = pa.Table.from_batches([self._sums.whole(self._schema)])
         return ranked(found.filter(pc.greater_equal(found[self._by], params["min_frequency"])), self._by, params)
 
@@ -103,7 +103,7 @@ def _weigh(batch: Batch) -> tuple[pa.Array, pa.Array]:
 
 
 def ranked(found: pa.Table, by: str, params: Mapping[str, Scalar]) -> pa.Array:
-    """The first ``top_k`` terms by falling ``by``, then by falling bytes; by their fingerprints where that is asked for."""
+    """The first ``top_k`` terms by descending ``by``, then by descending bytes, or by fingerprints if the parameters say so."""
     order = pc.sort_indices(found, sort_keys=[(by, "descending"), (TERM, "descending")])
     top_k = params["top_k"]
     assert isinstance(top_k, int)

@@ -1,4 +1,4 @@
-"""What an analysis reads: the analysed expressions over the fragments of one partition, in batches of fixed size."""
+"""Compute the analysed expressions over the fragments of one partition, in batches of fixed size."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from warehouse.storage.storage import Storage
 from warehouse.tables.raw import read_raw
 from warehouse.tables.table import Fragment
 
-#: Events of a batch. TensorFlow's sums of so few follow one order, which ``moments.ordered_sum`` follows too.
+#: Events per batch, few enough that TensorFlow sums them in one order, which ``moments.ordered_sum`` uses too.
 BATCH_EVENTS = 4096
-#: Compiled plans that a process keeps: the partitions of a job mostly have the same analyses.
+#: Compiled plans that a process caches: most partitions of a job have the same analyses.
 _PLANS = 16
 _LISTS_OF_EXPRESSIONS = 4
 
@@ -39,11 +39,11 @@ class Part(NamedTuple):
     """One analysis over one partition.
 
     Attributes:
-        contribution: The name of what comes of it.
-        operator: The full-pass operator that it works for.
+        contribution: The name of its contribution.
+        operator: The full-pass operator.
         expression: The analysed values.
-        label: What they are compared with, if anything.
-        weight: What each event weighs, if not 1.
+        label: The label of an analysis by label.
+        weight: The weight of each event, if not 1.
     """
 
     contribution: str
@@ -55,14 +55,14 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionWork:
-    """A partition to read once, and all that is to be analyzed in it."""
+    """A partition to read once, with all its analyses."""
 
     partition: str
     fragments: tuple[Fragment, ...]
     parts: tuple[Part, ...]
 
     def to_json(self, listed: ComponentList) -> str:
-        """The work as Beam carries it; its expressions are put on the list of the job's."""
+        """The work as an element of the pipeline; its expressions are added to the list of the job."""
         parts = [
             (part.contribution, part.operator, *(None if one is None else listed.place_of(one) for one in part[2:]))
             for part in self.parts
@@ -72,7 +72,7 @@ class PartitionWork:
 
     @classmethod
     def from_json(cls, text: str, listed: str) -> PartitionWork:
-        """The inverse of :meth:`to_json`; expressions are looked at when they are compiled. Raises :class:`DataError`."""
+        """The inverse of :meth:`to_json`; expressions are parsed when they are compiled. Raises :class:`DataError`."""
         whole = parse_document(text, "work on a partition").fields(("partition", "fragments", "parts"))
         expressions = _expressions(listed)
         return cls(
@@ -113,11 +113,11 @@ class _Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class _Reading:
-    """A plan for the expressions of several parts, each expression once; and which columns are made of what it computes.
+    """A plan for the distinct expressions of several parts, and the columns that its outputs become.
 
     Attributes:
-        plan: Its outputs are named by numbers.
-        roots: The expressions, by those names.
+        plan: The compiled plan, with numbers as output names.
+        roots: The expressions, by output name.
         columns: The names of each part's columns: a letter for the kind of column, then the name of an output.
     """
 
@@ -126,11 +126,11 @@ class _Reading:
     columns: tuple[_Columns, ...]
 
 
-def batches(home: str, work: PartitionWork) -> Iterator[tuple[Batch, ...]]:
-    """What the accumulators see, in order: a batch a part, of the same events.
+def read_batches(home: str, work: PartitionWork) -> Iterator[tuple[Batch, ...]]:
+    """The batches of a partition in order: a tuple with one batch per part, all of the same events.
 
-    Batches are cut the same way whatever the fragments are. Raises what :func:`warehouse.tables.raw.read_raw` raises, and
-    :class:`DataError` when an expression fails.
+    The bounds of batches do not depend on the fragments. Raises the errors of :func:`warehouse.tables.raw.read_raw`, and
+    :class:`DataError` if an expression fails.
     """
     reading = _reading(home, tuple(_key(part) for part in work.parts))
     pending: list[pa.RecordBatch] = []
@@ -182,7 +182,7 @@ def _read(storage: Storage, reading: _Reading, fragment: Fragment) -> pa.RecordB
 
 
 def _lists(values: pa.Array, root: Node, kind: str) -> pa.Array:
-    """Lists of terms or of float64; null is no item, and neither are NaN and infinities among numbers."""
+    """Lists of terms or of float64, without nulls, NaN and infinities."""
     if isinstance(root.type, Dense):
         offsets, items = np.arange(len(values) + 1), values
     else:
@@ -198,12 +198,12 @@ def _lists(values: pa.Array, root: Node, kind: str) -> pa.Array:
 
 
 def _dense(values: pa.Array, kind: str) -> pa.Array:
-    """A label as int64; a weight as tf.Transform takes it, float32, in float64. Raises :class:`DataError` for others."""
+    """A label as int64; a weight rounded to float32, as float64. Raises :class:`DataError` for a bad weight."""
     if kind == "l":
         return values.cast(pa.int64())
     weights = values.cast(pa.float32(), safe=False).cast(pa.float64())
     wrong = pc.invert(pc.and_(pc.is_finite(weights), pc.greater_equal(weights, 0.0)))
     if pc.any(wrong).as_py():
-        raise DataError("a weight must be a finite number from 0 on", value=weights.filter(wrong)[0].as_py(),
+        raise DataError("a weight must be a finite number >= 0", value=weights.filter(wrong)[0].as_py(),
                         next_step="repair the data, or the expression of the weight")  # fmt: skip
     return weights

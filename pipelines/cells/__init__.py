@@ -1,1 +1,1 @@
-"""Single values of a log: text to typed numbers, times and JSON values."""
+"""Cells of a log: text to typed numbers, times and JSON values."""

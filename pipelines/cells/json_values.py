@@ -1,4 +1,4 @@
-"""JSON values as texts of a column: where a path leads, which kinds a type takes, and how Arrow would read them."""
+"""JSON values as the texts of a column: paths, the kinds of values of each type, and Arrow's types for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Mark(Enum):
 
 #: A key on the path that appears twice in its object.
 TWICE: Final = _Mark.TWICE
-#: A value of another kind than its column takes.
+#: A value whose kind its column does not accept.
 NO_TEXT: Final = _Mark.NO_TEXT
 
 
@@ -45,7 +45,7 @@ class JsonObject(list[tuple[str, object]]):
 
 @dataclass(frozen=True, slots=True)
 class _Blocked:
-    """A value in the middle of a path that is no object."""
+    """A value in the middle of a path that is not an object."""
 
     value: object
 
@@ -56,7 +56,7 @@ DECODER = json.JSONDecoder(
 
 
 def at_path(document: object, keys: Sequence[str]) -> object:
-    """The value that ``keys`` lead to: None where it is null or absent, :data:`TWICE` where a key is not alone."""
+    """The value at the path ``keys``: None if it is null or absent, :data:`TWICE` if a key is repeated."""
     value = document
     for key in keys:
         if value is None:
@@ -86,7 +86,7 @@ def _is_punctuated(column: LogColumn) -> bool:
 
 
 def _arrow_item(column: LogColumn) -> pa.DataType | None:
-    """How a value, or an item, stands in JSON for Arrow's reader; None where that reader cannot take it."""
+    """The type as which Arrow's JSON reader reads a value or an item; None if that reader cannot."""
     if column.is_json or _is_punctuated(column):
         return None
     if column.separator is not None or _is_written_time(column):
@@ -96,7 +96,7 @@ def _arrow_item(column: LogColumn) -> pa.DataType | None:
 
 @lru_cache(maxsize=32)
 def arrow_fields(columns: tuple[LogColumn, ...]) -> pa.Schema | None:
-    """The Arrow types of the objects that hold ``columns``; None where Arrow's reader cannot take them."""
+    """The Arrow types of the objects that hold ``columns``; None if Arrow's reader cannot read them."""
     tree: dict[str, Any] = {}
     for column in columns:
         item = _arrow_item(column)
@@ -119,7 +119,7 @@ def _fields(tree: dict[str, Any]) -> list[pa.Field]:
 
 
 def value_at(table: pa.Table, keys: Sequence[str]) -> pa.Array:
-    """The column that ``keys`` lead to in what Arrow read."""
+    """The column at the path ``keys`` of a table that Arrow read."""
     column = table.column(keys[0])
     array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     for key in keys[1:]:
@@ -128,7 +128,7 @@ def value_at(table: pa.Table, keys: Sequence[str]) -> pa.Array:
 
 
 def column_text(value: object, column: LogColumn, null: Sequence[str]) -> object:
-    """The text, or the list of texts, that stands for a value of the right kind; :data:`NO_TEXT` for another kind."""
+    """The text, or list of texts, of a value of the column's kind; :data:`NO_TEXT` for another kind."""
     if column.is_json:
         return _canonical(value)
     if not column.is_list:
@@ -159,7 +159,7 @@ def _item_text(value: object, column: LogColumn, null: Sequence[str]) -> object:
 
 
 def _plain_text(value: object) -> object:
-    """A JSON string; an escaped lone surrogate is no text."""
+    """A JSON string; :data:`NO_TEXT` if it holds a lone surrogate."""
     if not isinstance(value, str) or isinstance(value, JsonNumber):
         return NO_TEXT
     try:
@@ -170,7 +170,7 @@ def _plain_text(value: object) -> object:
 
 
 def _canonical(value: object) -> object:
-    """Compact JSON text: keys sorted, the last of equal keys, numbers and strings as they are written."""
+    """Compact JSON text: sorted keys, the last of equal keys, numbers as written."""
     try:
         text = _json_text(value)
         text.encode("utf-8")
@@ -195,7 +195,7 @@ def _json_text(value: object) -> str:
 
 
 def spelled(value: object) -> str:
-    """A JSON value as a reject shows it: at most 200 characters."""
+    """The text of a JSON value for a reject, at most 200 characters."""
     if isinstance(value, _Blocked):
         return spelled(value.value)
     if isinstance(value, JsonObject):

@@ -1,7 +1,7 @@
-"""Times for the rows of a log that holds none: one time, the file's name, or the rows' order as a clock.
+"""Event times for a log without times: one fixed time, the file's name, or the order of rows.
 
-In row order the row at place n of all files, in the order in which they are imported, has the time ``start`` plus n
-hours over ``rows_per_hour``. Bad rows and blank lines have their place too, so that mending one moves no other.
+By order, row n of all files in import order has the time ``start`` + n / ``rows_per_hour`` hours. Bad rows and blank
+lines are counted too, so that correcting one changes no other row's time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HOUR_US = 3_600_000_000
 def made_up_times(time: LogTime, path: str, places: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
     """The time of each row of the file at ``path``; ``places`` count from the first row of all files.
 
-    Raises :class:`DataError` for a file whose name does not fit, and for times that no partition can have.
+    Raises :class:`DataError` for a file whose name does not fit, and for times outside the years of partitions.
     """
     assert time.made_up is not None
     if time.made_up.start is None:
@@ -37,7 +37,7 @@ def made_up_times(time: LogTime, path: str, places: np.ndarray[Any, np.dtype[np.
 
 
 def file_time_us(time: LogTime, path: str) -> int:
-    """The one time of a file's rows, in microseconds since 1970. Raises :class:`DataError` where there is none."""
+    """The common time of a file's rows in microseconds since 1970. Raises :class:`DataError` if there is none."""
     made_up = time.made_up
     assert made_up is not None
     if made_up.start is not None:
@@ -56,7 +56,7 @@ def _name_time_us(made_up: MadeUpTime, path: str) -> int:
     if not times.read.any():
         raise DataError("a file's name must give the time of its rows", where=path, value=name,
                         allowed=f"a name such as {made_up.file_name}",
-                        next_step='correct "file_name" of the schema\'s time, or import other files apart')  # fmt: skip
+                        next_step='correct "file_name" of the schema\'s time, or import these files separately')  # fmt: skip
     at = int(np.flatnonzero(times.read)[0])
     read = times.microseconds[at : at + 1]
     return int((from_local(read, made_up.zone) if made_up.zone and times.local[at] else read)[0])

@@ -1,6 +1,6 @@
-"""Columns of written numbers: digits as programs write them, and as people do where the schema says so.
+"""Parse columns of numbers, with separators between thousands where the schema allows them.
 
-``0x1F`` is an integer and ``inf``, ``nan`` and ``1e400`` are floats only where the column asks for it.
+``0x1F`` is an integer, and ``inf``, ``nan`` and ``1e400`` are floats, only if the column allows it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FLOATS = (DType.FLOAT32, DType.FLOAT64)
 
 
 def number_cells(text: pa.Array, column: LogColumn) -> pa.Array:
-    """Texts as numbers of the column's type. Raises ``pa.ArrowInvalid`` where one is none."""
+    """Texts as numbers of the column's type. Raises ``pa.ArrowInvalid`` for a text that is not a number."""
     if column.thousands or column.decimal != ".":
         text = _plain_digits(text, column)
     if column.dtype in _FLOATS:
@@ -29,14 +29,14 @@ def number_cells(text: pa.Array, column: LogColumn) -> pa.Array:
 
 
 def finite(array: pa.Array, column: LogColumn) -> pa.Array:
-    """The floats themselves. Raises ``pa.ArrowInvalid`` for an infinity or NaN that the column does not take."""
+    """``array``. Raises ``pa.ArrowInvalid`` for an infinity or NaN that the column does not allow."""
     if not column.non_finite and not pc.all(pc.is_finite(array), min_count=0).as_py():
         raise pa.ArrowInvalid("a number that is not finite")
     return array
 
 
 def holds_x(text: pa.Array) -> bool:
-    """Whether any text holds an x, as hexadecimal numbers do: one search through the bytes of the column."""
+    """Whether any text contains an x, as hexadecimal numbers do: one search through the bytes of the column."""
     offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1]
     if not len(offsets) or text.buffers()[2] is None:
         return False
@@ -45,7 +45,7 @@ def holds_x(text: pa.Array) -> bool:
 
 
 def _plain_digits(text: pa.Array, column: LogColumn) -> pa.Array:
-    """The numbers with a point before the fraction and nothing between digits."""
+    """The numbers with a decimal point and without separators between thousands."""
     if not pc.all(pc.match_substring_regex(text, _form(column)), min_count=0).as_py():
         raise pa.ArrowInvalid("digits that are not grouped as the column says")
     if column.thousands:
@@ -54,7 +54,7 @@ def _plain_digits(text: pa.Array, column: LogColumn) -> pa.Array:
 
 
 def _form(column: LogColumn) -> str:
-    """The numbers that the column's characters allow; groups have three digits."""
+    """The regular expression of the column's numbers; groups have three digits."""
     whole = "[0-9]*"
     if column.thousands:
         whole = f"(?:[0-9]{{1,3}}(?:{re.escape(column.thousands)}[0-9]{{3}})+|[0-9]*)"

@@ -1,7 +1,7 @@
-"""Columns of written times to UTC microseconds: counts since 1970, ISO 8601, patterns; and local times by their zone.
+"""Parse columns of times to UTC microseconds: counts since 1970, ISO 8601, patterns, local times with their zone.
 
-A local time that a clock showed twice is the first of the two; one that it skipped is moved forward by what was
-skipped, so 02:30 becomes 03:30. Digits below a microsecond are dropped, towards the past. All three are counted.
+An ambiguous local time is the first of the two; a skipped one is moved forward by the gap, so 02:30 becomes 03:30.
+Digits below a microsecond are dropped, towards the past. All three are counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TWICE = "local times that the clock showed twice, taken as the first"
 
 
 def time_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> tuple[pa.Array, Mask]:
-    """Texts as UTC microseconds, and which are no time of this column (their cells become null)."""
+    """Texts as UTC microseconds, and which could not be parsed (their cells become null)."""
     if column.formats:
         return _pattern_cells(text, column, notes)
     if column.unit == "iso8601":
@@ -67,7 +67,7 @@ def _from_nanoseconds(counts: pa.Array, notes: Counter[str]) -> pa.Array:
 
 
 def _fraction_cells(text: pa.Array, unit: str, notes: Counter[str]) -> tuple[pa.Array, Mask]:
-    """Counts with a fraction or without, digit by digit: no float rounds them."""
+    """Counts with or without a fraction, computed in integers: no float rounds them."""
     found = pc.extract_regex(text, _FRACTION)
     matched = np.asarray(found.is_valid())
     at = np.flatnonzero(matched)
@@ -135,7 +135,7 @@ def from_local(microseconds: Integers, zone: str, notes: Counter[str] | None = N
 
 @lru_cache(maxsize=32)
 def _clock(zone: str) -> tuple[Integers, Integers, Integers]:
-    """Between which local seconds each change of the clock lies, and the offsets around them."""
+    """The local seconds before and after each change of the clock, and the offsets around the changes."""
     starts, offsets = (np.array(each, np.int64) for each in clock_changes(zone))
     return starts + offsets[:-1], starts + offsets[1:], offsets
 
@@ -143,8 +143,8 @@ def _clock(zone: str) -> tuple[Integers, Integers, Integers]:
 def _from_local(microseconds: Integers, local: Mask, zone: str, notes: Counter[str]) -> Integers:
     before, after, offsets = _clock(zone)
     seconds = microseconds // 1_000_000
-    # The earlier offset holds until both clocks are past the change: in the hour that is skipped, and the first time
-    # through the hour that is repeated.
+    # The earlier offset applies until both clocks are past the change: in the skipped hour, and in the first of the
+    # repeated hours.
     passed = np.searchsorted(np.maximum(before, after), seconds, side="right")
     if len(before):
         near = np.minimum(passed, len(before) - 1)

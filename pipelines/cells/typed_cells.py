@@ -1,9 +1,8 @@
-"""The one definition of what a text means as a value of each type, for cells of every format.
+"""The definition of what a text means as a value of each type, for cells of every format.
 
-Each value is a function of its own text and the column's declaration alone (docs/importing.md lists the forms):
-the cast runs over a whole column; only when it fails is the column searched for the cells that are at fault, by
-halving, so that clean logs pay nothing and dirty ones pay for their dirt. The line-by-line reader of JSON converts its
-texts here too, and what Arrow converts by itself in JSON is held equal to it by tests.
+A value depends on its text and the column's declaration alone (docs/importing.md lists the forms). The cast runs over a
+whole column; only if it fails, the column is bisected to find the bad cells, so that clean logs cost nothing extra. The
+line-by-line reader of JSON uses these casts too; tests compare Arrow's own conversions of JSON with them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 _TEXT = pa.string()
 _ONE_BY_ONE = 16
-#: What "surrounding spaces" are: also the tab and the no-break spaces that people paste.
+#: Surrounding spaces, including the tab and the no-break spaces.
 _SPACES = " \t\u00a0\u202f"
 
 
@@ -37,7 +36,7 @@ def text_cells(raw: pa.Array) -> tuple[pa.Array, Mask]:
 
 
 def null_spellings(text: pa.Array, spellings: Sequence[str], *, trim: bool = False) -> pa.Array:
-    """``text`` with every cell that is one of ``spellings`` made null, without surrounding spaces if ``trim`` is set."""
+    """``text`` with null for every cell in ``spellings``, without surrounding spaces if ``trim`` is set."""
     if trim:
         text = pc.utf8_trim(text, _SPACES)
     if not spellings:
@@ -49,8 +48,7 @@ def null_spellings(text: pa.Array, spellings: Sequence[str], *, trim: bool = Fal
 def typed_cells(text: pa.Array, column: LogColumn, notes: Counter[str] | None = None) -> tuple[pa.Array, Mask]:
     """Text cells as the column's Arrow type, and which rows could not be cast (their cells become null).
 
-    Of a list column, the cells are lists of texts.
-    ``notes`` counts what was read otherwise than written: local times that the clock skipped, digits that were dropped.
+    The cells of a list column are lists of texts. ``notes`` counts changed values: skipped local times, dropped digits.
     """
     notes = Counter() if notes is None else notes
     if column.is_list:
@@ -63,7 +61,7 @@ def typed_cells(text: pa.Array, column: LogColumn, notes: Counter[str] | None = 
 
 
 def scalar_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.Array:
-    """Texts as values, or items, of the column. Raises ``pa.ArrowInvalid`` for a text that is none."""
+    """Texts as values, or items, of the column. Raises ``pa.ArrowInvalid`` for a text that does not parse."""
     if column.dtype is DType.TIMESTAMP:
         seen: Counter[str] = Counter()
         times, bad = time_cells(text, column, seen)
@@ -102,7 +100,7 @@ def _cast_halves(
 
 
 def _list_cells(text: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.Array:
-    """Each cell's items; a missing or empty cell has none. Raises ``pa.ArrowInvalid`` for an item of another type."""
+    """The items of each cell; a missing or empty cell has none. Raises ``pa.ArrowInvalid`` for a bad item."""
     text = pc.fill_null(text, "")
     lists = pc.split_pattern(text, column.separator)
     empty = np.asarray(pc.equal(pc.binary_length(text), 0))
@@ -123,6 +121,6 @@ def _item_cells(cells: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.A
 
 
 def list_array(lengths: Integers, values: pa.Array, column: LogColumn) -> pa.Array:
-    """Lists of ``lengths`` items each, taken from ``values`` in order, as the table holds them."""
+    """An array of lists with ``lengths`` items each, taken from ``values`` in order."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=arrow_type(column.type))

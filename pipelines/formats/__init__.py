@@ -1,4 +1,4 @@
-"""Four public logs as training tables, each with its own notion of time, label and past.
+"""Preparation of four public logs as training tables: globo, movielens, criteo, obd.
 
 ``globo`` and ``movielens`` hold clicks only and get negatives; ``criteo`` and ``obd`` hold impressions and clicks.
 """
@@ -28,10 +28,10 @@ def prepare(
 ) -> ImportReport:
     """Prepare the log of this format in ``source`` as hive-partitioned Parquet in ``output``.
 
-    Raises :class:`UnknownFormat` for a name not in :data:`FORMATS`, and what the format's own ``prepare`` raises.
+    Raises :class:`UnknownFormat` for a name not in :data:`FORMATS`, and the errors of the format's ``prepare``.
     """
     if format_name not in FORMATS:
-        raise UnknownFormat("unknown log format", value=format_name, allowed=", ".join(FORMATS),
+        raise UnknownFormat("the log format must be a known one", value=format_name, allowed=", ".join(FORMATS),
                             next_step=f"did you mean {nearest(format_name, FORMATS, 1)}? Other logs: give a schema file"
                             )  # fmt: skip
     report: ImportReport = import_module(f"pipelines.formats.{format_name}").prepare(source, output, options, progress)

@@ -1,7 +1,7 @@
-"""A stream of clicks in time order, and what was known at each of them.
+"""A stream of clicks in time order, and features of each click's past.
 
-Every function here looks strictly back: a value at time t depends on clicks before t (or, for the hourly window, before
-t's hour) and on nothing else. Cutting the stream's future off changes no value of its past; a property test does that.
+A value at time t depends only on clicks before t (for the hourly window, before t's hour). A property test checks that
+removing later clicks changes no earlier value.
 
 Users and items are codes from 0, times are int64 microseconds. Nothing loops over rows.
 """
@@ -25,7 +25,7 @@ HOUR_US = 3_600_000_000
 
 @dataclass(frozen=True)
 class Clicks:
-    """``user``, ``item``, ``time_us``: one entry a click, sorted by time. Code ``users`` and ``items`` are counts."""
+    """Clicks as arrays ``user``, ``item``, ``time_us``, sorted by time; ``users`` and ``items`` are the numbers of codes."""
 
     user: Ints
     item: Ints
@@ -35,7 +35,7 @@ class Clicks:
 
     def __post_init__(self) -> None:
         if len(self.time_us) and np.any(np.diff(self.time_us) < 0):
-            raise DataError("clicks must be in time order")
+            raise DataError("clicks must be in time order", next_step="sort them by time")
         object.__setattr__(self, "users", int(self.user.max(initial=-1)) + 1)
         object.__setattr__(self, "items", int(self.item.max(initial=-1)) + 1)
 
@@ -49,7 +49,7 @@ class Clicks:
 
     @cached_property
     def first_time_us(self) -> Ints:
-        """When each item was first clicked."""
+        """The time of each item's first click."""
         first = np.zeros(self.items, np.int64)
         items, positions = np.unique(self.item, return_index=True)
         first[items] = self.time_us[positions]
@@ -61,7 +61,7 @@ class Clicks:
 
     @cached_property
     def _pair_firsts(self) -> tuple[Ints, Ints]:
-        """The distinct (user, item) pairs as sorted keys, and the click at which each first came."""
+        """The distinct (user, item) pairs as sorted keys, and the first click of each."""
         keys, firsts = np.unique(self.user * np.int64(self.items) + self.item, return_index=True)
         return keys, firsts.astype(np.int64)
 
@@ -73,19 +73,19 @@ class Clicks:
         return (keys[found] == wanted) & (firsts[found] <= event)
 
     def clicks_between(self, item: Ints, start_us: Ints, end_us: Ints) -> Ints:
-        """How many clicks ``item`` had in ``[start_us, end_us)``, for each entry of the three."""
+        """The clicks of ``item`` in ``[start_us, end_us)``, for each entry of the three arrays."""
         keys, (origin, span) = self._item_times[0], self._item_times[1].tolist()
         low = np.clip(start_us - origin, 0, span - 1) + item * span
         high = np.clip(end_us - origin, 0, span - 1) + item * span
         return np.searchsorted(keys, high) - np.searchsorted(keys, low)
 
     def clicks_in_hours_before(self, event: Ints, item: Ints, hours: int) -> Ints:
-        """How many clicks ``item`` had in the ``hours`` whole hours before the hour of click ``event``."""
+        """The clicks of ``item`` in the ``hours`` whole hours before the hour of click ``event``."""
         end = self.hour[event] * HOUR_US
         return self.clicks_between(item, end - hours * HOUR_US, end)
 
     def clicks_in_secs_before(self, event: Ints, item: Ints, secs: int) -> Ints:
-        """How many clicks ``item`` had in the last ``secs`` seconds before the time of click ``event``."""
+        """The clicks of ``item`` in the last ``secs`` seconds before the time of click ``event``."""
         end = self.time_us[event]
         return self.clicks_between(item, end - secs * 1_000_000, end)
 
@@ -101,16 +101,16 @@ def _sorted_pairs(group: Ints, time_us: Ints, groups: int) -> tuple[Ints, Ints]:
         return np.zeros(0, np.int64), np.array([0, 1], np.int64)
     origin, span = int(time_us[0]), int(time_us[-1] - time_us[0]) + 2
     if groups * span >= 1 << 63:
-        raise DataError("the stream is too long for so many items", value=(groups, span // HOUR_US),
+        raise DataError("items times hours of the stream must fit in 64 bits", value=(groups, span // HOUR_US),
                         next_step="prepare fewer files at a time")  # fmt: skip
     return np.sort(time_us - origin + group * np.int64(span)), np.array([origin, span], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """For each click, what its group (a user, a session) clicked strictly before its time.
+    """For each click, the clicks of its group (a user, a session) strictly before its time.
 
-    ``count``: how many clicks. ``last``: the position (in the stream) of the latest one, -1 where there is none.
+    ``count``: the number of them. ``last``: the position in the stream of the latest one, or -1.
     """
 
     count: Ints
@@ -127,7 +127,7 @@ class Past:
 
 
 def past_of(group: Ints, time_us: Ints) -> Past:
-    """The :class:`Past` of every click; ``group`` may be any int64, times are sorted. Equal times see nothing of each other."""
+    """The :class:`Past` of every click; ``group`` is any int64, times are sorted. Clicks of equal time ignore each other."""
     order = np.argsort(group, kind="stable").astype(np.int64)
     groups, times = group[order], time_us[order]
     position = np.arange(len(order))

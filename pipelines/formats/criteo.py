@@ -1,8 +1,9 @@
 """The Criteo Kaggle display-advertising log: label, 13 integers, 26 hashed categories, tab separated, empty is missing.
 
-Lines are in time order but carry no time. So time is made up from the line number: :data:`ROWS_PER_HOUR` lines an hour
-from :data:`START`, evenly spread. Columns: ``time``, ``clicked`` (1 or 0), ``integer_1`` to ``integer_13`` (int64, null where missing),
-``category_1`` to ``category_26`` (text, null where missing). Impressions and clicks are both there; nothing is drawn.
+Lines are in time order but have no time, so time is made up from the line number: :data:`ROWS_PER_HOUR` lines per hour
+from :data:`START`, evenly spread. Columns: ``time``, ``clicked`` (1 or 0), ``integer_1`` to ``integer_13`` (int64, null
+if missing), ``category_1`` to ``category_26`` (text, null if missing). The log holds impressions and clicks; no
+negatives are drawn.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from transforms.types import DType
 
 FILES = "train*.t*"
 
-#: When the made-up time begins, and how many lines make an hour.
+#: The start of the made-up time, and the lines per hour.
 START = datetime(2014, 1, 1, tzinfo=UTC)
 ROWS_PER_HOUR = 500
 

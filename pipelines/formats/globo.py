@@ -1,11 +1,10 @@
-"""G1/Globo.com news clicks: one gzipped CSV an hour, clicks only, times in milliseconds.
+"""G1/Globo.com news clicks: one gzipped CSV per hour, clicks only, times in milliseconds.
 
-Files hold the sessions that *start* in their hour, so clicks spill into later hours; a few come days later. Rows are
-partitioned by the hour of the click. Clicks after the last hour for which there is a file belong to hours whose other
-clicks are unknown; they are left out and counted (``clicks_after_last_hour``). ``session_size`` is left out: it is known only once
-a session has ended.
+A file holds the sessions that *start* in its hour, so clicks reach into later hours, some by days. Rows are partitioned
+by the hour of the click. Clicks after the last hour with a file are left out and counted (``clicks_after_last_hour``),
+since the other clicks of their hours are unknown. ``session_size`` is left out, since it is known only after the session.
 
-What a row carries, for a click and for its negatives alike (see :mod:`pipelines.formats.negatives`):
+Columns of clicks and of their negatives (:mod:`pipelines.formats.negatives`):
 
     time, user_id, session_id, session_start, article_id, clicked (1 or 0),
     environment, device_group, os, country, region, referrer_type    of the click, shared by its negatives
@@ -48,7 +47,7 @@ from pipelines.runners.progress import OnProgress
 
 FILES = "clicks_hour_*.csv*"
 
-#: How the files name what the table calls otherwise.
+#: Column names of the files that differ from those of the table.
 _CONTEXT = {
     "environment": "click_environment",
     "device_group": "click_deviceGroup",
@@ -94,9 +93,9 @@ def prepare(
 
 
 def _within_files(log: pa.Table, files: int, where: str) -> tuple[pa.Table, int]:
-    """The clicks in as many hours as there are files, from the first click's hour on; and how many come later."""
+    """The clicks of the first hours, as many as there are files; and the number of later clicks."""
     if not log.num_rows:
-        raise UnknownFormat("the globo files hold no click", where=where)
+        raise UnknownFormat("the globo files must hold a click", where=where, next_step="check the files")
     times = np.asarray(log.column("click_timestamp").cast(pa.int64()))
     end = (times[0] // HOUR_US + files) * HOUR_US
     within = int(np.searchsorted(times, end))
@@ -104,7 +103,7 @@ def _within_files(log: pa.Table, files: int, where: str) -> tuple[pa.Table, int]
 
 
 def labelled_table(log: pa.Table, options: FormatOptions) -> tuple[pa.Table, dict[str, int]]:
-    """The rows of a log (``SCHEMA``'s columns, in time order) with negatives and columns of the past; and their counts."""
+    """Add negatives and columns of the past to a log (``SCHEMA``'s columns, in time order); return it with its counts."""
     log = log.combine_chunks()
     articles, item = np.unique(np.asarray(log.column("click_article_id")), return_inverse=True)
     _, user = np.unique(np.asarray(log.column("user_id")), return_inverse=True)

@@ -1,4 +1,4 @@
-"""Clicks and their negatives as the rows of one table."""
+"""Combine clicks and their negatives into the rows of one table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transforms.types import Dense, DType, Ragged, arrow_type
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:
-    """One entry a row, in time order, each click before its negatives: the click it belongs to, the item, the label.
+    """Rows in time order, each click before its negatives: the position of the click, the item, the label.
 
     ``counts``: rows by kind, for the report.
     """
@@ -27,7 +27,7 @@ class LabelledRows:
     counts: dict[str, int]
 
     def of_event(self, values: pa.Array) -> pa.Array:
-        """A column that a negative shares with its click, from one value a click."""
+        """A column that negatives share with their click, from one value per click."""
         return values.take(pa.array(self.event))
 
 
@@ -68,7 +68,7 @@ def time_column(time_us: Ints) -> pa.Array:
 
 
 def history_column(past: Past, item_ids: Ints, most: int) -> pa.Array:
-    """For each click, the ids its user clicked before it, newest first: ``list<int64>``. ``item_ids``: one a click."""
+    """For each click, the ids that its user clicked earlier, newest first: ``list<int64>``. ``item_ids``: one per click."""
     offsets, positions = past.latest(most)
     ids = pa.array(item_ids[positions], pa.int64())
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), ids, type=arrow_type(Ragged(DType.INT64)))

@@ -1,14 +1,14 @@
-"""MovieLens-1M as one joined TSV: every interaction with the movie's title and genres and the user's demographics.
+"""MovieLens-1M as one joined TSV: interactions with the movie's title and genres and the user's demographics.
 
-The file knows the order of a user's interactions (``seq``) but no times, and positives only. So time is made up, from
-order alone, as one week of hours from :data:`START`:
+The file holds the order of a user's interactions (``seq``), no times, and positives only. Time is made up from the
+order, as one week of hours from :data:`START`:
 
-* each user's last 10 interactions are the test: the k-th of them falls in hour 158 + k, so that the last 10 hours hold
-  10 interactions of every user and nothing else;
-* a user's n earlier interactions are spread evenly over hours 0 to 157: the i-th (from 0) at (i + 1/2) / n of the way.
+* each user's last 10 interactions are the test set: the k-th of them is in hour 158 + k, so that the last 10 hours hold
+  exactly 10 interactions of every user;
+* a user's n earlier interactions are spread evenly over hours 0 to 157: the i-th (from 0) at (i + 1/2) / n of the span.
 
-A user's own order is kept exactly; hours of different users compare progress, not calendar time. What a row carries, for
-an interaction and for its negatives alike (see :mod:`pipelines.formats.negatives`):
+A user's own order is kept; hours of different users compare progress, not calendar time. Columns of interactions and of
+their negatives (:mod:`pipelines.formats.negatives`):
 
     time, user_id, movie_id, clicked (1 or 0)
     title, genres (list), year        of the movie; the year as its title ends with it
@@ -41,7 +41,7 @@ from transforms.types import DType
 
 FILES = "ml1m_joined.tsv*"
 
-#: When the made-up week begins.
+#: The start of the made-up week.
 START = datetime(2000, 5, 1, tzinfo=UTC)
 TRAIN_HOURS = 158
 TEST_INTERACTIONS = 10
@@ -76,7 +76,8 @@ def prepare(
     def prepare_rows(rejects: str) -> PreparedRows:
         raw = read_log(paths, SCHEMA, rejects, options, progress)
         if not raw.table.num_rows:
-            raise UnknownFormat("the movielens file holds no interaction", where=paths[0])
+            raise UnknownFormat("the movielens file must hold an interaction", where=paths[0],
+                                next_step="check the file")  # fmt: skip
         table, counts = labelled_table(_first_users(raw.table, options.limit), options)
         return PreparedRows(table, raw.rejected, raw.rejects, "hour", counts)
 
@@ -91,7 +92,7 @@ def _first_users(log: pa.Table, limit: int | None) -> pa.Table:
 
 
 def pseudo_times(user: Ints, seq: Ints) -> Ints:
-    """The made-up time of each interaction, in microseconds since 1970 (see the module's head for the rule)."""
+    """The made-up time of each interaction in microseconds since 1970, by the rule of the module's docstring."""
     order = np.lexsort((seq, user))
     users = user[order]
     starts = np.flatnonzero(np.diff(users, prepend=users[:1] - 1))
@@ -109,7 +110,7 @@ def pseudo_times(user: Ints, seq: Ints) -> Ints:
 
 
 def labelled_table(log: pa.Table, options: FormatOptions) -> tuple[pa.Table, dict[str, int]]:
-    """The rows of a log (``SCHEMA``'s columns, any order) with negatives and columns of the past; and their counts."""
+    """Add negatives and columns of the past to a log (``SCHEMA``'s columns, any order); return it with its counts."""
     users = np.asarray(log.column("user_id"))
     times = pseudo_times(users, np.asarray(log.column("seq")))
     order = np.lexsort((users, times))

@@ -1,8 +1,8 @@
-"""Negatives for logs of clicks only: what the user was, as far as one can know, shown or could have clicked and did not.
+"""Negatives for logs of clicks only: items that the user could have clicked and did not.
 
-For a click in hour h a negative is another item drawn with a probability proportional to its clicks in the window of
+For a click in hour h a negative is another item, drawn with a probability proportional to its clicks in the window of
 whole hours before h, and never one that this user has already clicked. Popular items are thus equally frequent among
-positives and negatives, so that popularity alone earns nothing (the usual correction against popularity bias).
+positives and negatives (the usual correction of popularity bias).
 
 Every draw is a function of (seed, position of the click, number of the draw, attempt): a counter-based generator.
 Equal seeds give equal rows, and later clicks cannot change earlier draws.
@@ -26,9 +26,12 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 @dataclass(frozen=True, slots=True)
 class Negatives:
-    """``event``: the click each negative belongs to, ascending; ``item``: what was drawn.
+    """Drawn negatives.
 
-    ``not_drawn``: draws that found no item: no click in the window, or everything already clicked.
+    Attributes:
+        event: the click of each negative, ascending.
+        item: the drawn items.
+        not_drawn: draws without an item: no click in the window, or all items already clicked.
     """
 
     event: Ints
@@ -37,7 +40,7 @@ class Negatives:
 
 
 def draw_negatives(clicks: Clicks, per_positive: float, window_hours: int, seed: int) -> Negatives:
-    """``per_positive`` negatives a click on average, each click's number as near to it as a whole number can be."""
+    """Draw ``per_positive`` negatives per click on average, rounded up or down for each click."""
     event, draw = _wanted(len(clicks), per_positive, seed)
     item = np.full(len(event), -1, np.int64)
     bounds = np.searchsorted(clicks.hour[event], _hours(clicks))
@@ -64,7 +67,7 @@ def _hours(clicks: Clicks) -> Ints:
 
 
 def _windows(clicks: Clicks, window_hours: int) -> Iterator[tuple[Ints, Ints]]:
-    """For each hour that has clicks: the items clicked in the hours before it, and their cumulated click counts."""
+    """For each hour with clicks, the items clicked in the window before it and their cumulated click counts."""
     hours = _hours(clicks)
     ends = np.searchsorted(clicks.hour, hours)
     starts = np.searchsorted(clicks.hour, hours - window_hours)
@@ -78,7 +81,7 @@ def _windows(clicks: Clicks, window_hours: int) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _draw_hour(clicks: Clicks, event: Ints, draw: Ints, candidates: Ints, cumulated: Ints, seed: int) -> Ints:
-    """One item for each draw, or -1 where every attempt hit an item that the user had clicked."""
+    """One item for each draw, or -1 if every attempt drew an item that the user had clicked."""
     item = np.full(len(event), -1, np.int64)
     open_draws = np.arange(len(event))
     for attempt in range(_ATTEMPTS):

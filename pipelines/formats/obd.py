@@ -1,7 +1,7 @@
 """Open Bandit Dataset (ZOZOTOWN): impressions of recommended fashion items with clicks, positions and propensities.
 
 ``<policy>_*.csv[.gz]`` holds the impressions that one policy (``random`` or ``bts``) served, with real times;
-``item_context.csv`` describes the items. Partitioned by day. A row carries
+``item_context.csv`` describes the items. The table is partitioned by day. Columns:
 
     time, policy, item_id, position, clicked (1 or 0), propensity
     user_feature_0 to user_feature_3                    hashed text
@@ -100,9 +100,10 @@ def _impressions(log: pa.Table, items: pa.Table, policy: str) -> pa.Table:
     item_ids = np.asarray(log.column("item_id"))
     described = pc.index_in(log.column("item_id"), value_set=items.column("item_id"))
     if described.null_count or (len(item_ids) and not 0 <= item_ids.min() <= item_ids.max() < ITEMS):
-        raise DataError("an impression shows an item that the items' file does not describe", where=ITEM_FILE,
+        raise DataError("the items' file must describe every item that is shown", where=ITEM_FILE,
                         value=sorted(set(item_ids.tolist()) - set(items.column("item_id").to_pylist()))[:5],
-                        allowed=f"items 0 to {ITEMS - 1}, each with a line")  # fmt: skip
+                        allowed=f"items 0 to {ITEMS - 1}, each with a line",
+                        next_step="check the items' file")  # fmt: skip
     affinities = np.stack([np.asarray(log.column(name)) for name in _AFFINITIES], axis=1)
     renamed = {"position": "position", "clicked": "click", "propensity": "propensity_score"}
     return pa.table(

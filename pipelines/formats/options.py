@@ -11,16 +11,18 @@ from transforms.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """How a known log is prepared.
+    """Options for the preparation of a known log.
 
-    ``negatives_per_positive``: rows drawn for each click of a log that has clicks only; 1.5 means one or two.
-    ``window_hours``: the whole hours before an event's hour that count as recent.
-    ``history_items``: how many of a user's latest clicks an event carries.
-    ``keep_cold``: keep a click on an item without a click in its window. Such an item cannot be drawn as a negative,
-    so "no recent click" would give the label away; by default those clicks count for later events but are no rows.
-    ``partition_by``: ``hour`` or ``day`` in place of the format's own; large partitions suit logs of few rows an hour.
-    ``limit``: the first so many files (globo), users (movielens), rows (criteo) or rows of each file (obd).
-    ``rejects``: the folder of the side files of unreadable rows; default: ``<output>.rejects``.
+    Attributes:
+        negatives_per_positive: negatives drawn per click of a log with clicks only; 1.5 means one or two.
+        window_hours: the whole hours before an event's hour that count as recent.
+        history_items: the most clicks in a user's history.
+        keep_cold: keep clicks on items without a click in the window. Such items are never drawn as negatives, so "no
+            recent click" would reveal the label; by default those clicks count for later events but are no rows.
+        partition_by: ``hour`` or ``day`` instead of the format's default.
+        limit: the first files (globo), users (movielens), rows (criteo) or rows of each file (obd).
+        rejects: the folder of the reject files; default: ``<output>.rejects``.
+        max_reject_share: above this share of rejected rows nothing is published.
     """
 
     negatives_per_positive: float = 1.0
@@ -42,13 +44,14 @@ class FormatOptions:
             ("limit", 1 if self.limit is None else self.limit, 1),
         ):
             if not low <= value < 1 << 31:
-                raise InputError("an option is out of range", where=name, value=value, allowed=f">= {low}")
+                raise InputError(f"{name} must be from {low} to {(1 << 31) - 1}", where=name, value=value,
+                                 allowed=f">= {low}", next_step="give a value in this range")  # fmt: skip
         if self.partition_by is not None and self.partition_by not in get_args(PartitionBy):
-            raise InputError("an option is not one of its values", where="partition_by", value=self.partition_by,
-                             allowed=", ".join(get_args(PartitionBy)))  # fmt: skip
+            raise InputError("partition_by must be hour or day", where="partition_by", value=self.partition_by,
+                             allowed=", ".join(get_args(PartitionBy)), next_step="choose one")  # fmt: skip
 
     def identity(self) -> dict[str, object]:
-        """What decides the prepared files: every option but where rejects go and how many are allowed."""
+        """The options that determine the prepared files: all except ``rejects`` and ``max_reject_share``."""
         document = asdict(self)
         del document["rejects"], document["max_reject_share"]
         if self.partition_by is None:  # so that outputs of before there was a choice are still known

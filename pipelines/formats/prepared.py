@@ -1,4 +1,4 @@
-"""From a known log's files to a published table: reading them, and writing the prepared rows once."""
+"""Read the files of a known log, and publish the prepared rows as a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipelines.log_schemas.schema import LogSchema, PartitionBy
 from pipelines.outputs.partitions import content_id, parquet_bytes, split_by_partition
 from pipelines.outputs.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.parsing.log import parse_whole_log
-from pipelines.parsing.rejects import check_share, count_reasons, rejects_document, side_files
+from pipelines.parsing.rejects import check_share, count_reasons, reject_file_paths, rejects_document
 from pipelines.parsing.sources import LogSource, expand_files, identify
 from pipelines.runners.progress import OnProgress
 from transforms.graphs.encoding import digest
@@ -27,7 +27,7 @@ from transforms.graphs.encoding import digest
 
 @dataclass(frozen=True, slots=True)
 class RawLog:
-    """The rows of a log's files, in the order of names and lines, and the file that each row came from."""
+    """The rows of a log's files, in the order of names and lines, and the file of each row."""
 
     table: pa.Table
     files: int
@@ -49,12 +49,12 @@ class PreparedRows:
 def find_files(source: str, pattern: str, format_name: str) -> tuple[str, ...]:
     """The files of a known log: ``source`` itself if it is a file, else those in it that match ``pattern``.
 
-    Raises :class:`~pipelines.errors.NoLogFiles` for a path that does not exist or an empty match, saying what was sought.
+    Raises :class:`~pipelines.errors.NoLogFiles` for a missing path, :class:`UnknownFormat` if no file matches.
     """
     if os.path.isdir(source):
         found = sorted(str(path) for path in Path(source).glob(pattern))
         if not found:
-            raise UnknownFormat(f"no {format_name} log in this folder", where=source, allowed=f"files named {pattern}",
+            raise UnknownFormat(f"the folder must hold files of the {format_name} log", where=source, allowed=f"files named {pattern}",
                                 next_step="check the path and the format's name")  # fmt: skip
         return tuple(found)
     return expand_files([source])
@@ -62,7 +62,7 @@ def find_files(source: str, pattern: str, format_name: str) -> tuple[str, ...]:
 
 def read_log(paths: Sequence[str], schema: LogSchema, rejects: str, options: FormatOptions,
              progress: OnProgress | None) -> RawLog:  # fmt: skip
-    """Every row of ``paths``; unreadable rows go to side files in ``rejects`` and, if too many, raise."""
+    """Every row of ``paths``; bad rows go to reject files in ``rejects``. Raises :class:`TooManyRejects`."""
     sources = [LogSource(os.path.basename(path), "", os.path.abspath(path)) for path in paths]
     tables: list[pa.Table] = []
     reasons: Counter[str] = Counter()
@@ -70,7 +70,7 @@ def read_log(paths: Sequence[str], schema: LogSchema, rejects: str, options: For
     with ThreadPoolExecutor(_threads()) as pool:
         parsed = pool.map(lambda path: parse_whole_log(path, schema), paths)
         for done, (block, source, side_file) in enumerate(
-            zip(parsed, sources, side_files(sources, Path(rejects)), strict=True), start=1
+            zip(parsed, sources, reject_file_paths(sources, Path(rejects)), strict=True), start=1
         ):
             tables.append(block.table)
             reasons.update(count_reasons(block.rejects))
@@ -92,10 +92,10 @@ def publish_prepared(
     prepare_rows: Callable[[str], PreparedRows],
     progress: OnProgress | None,
 ) -> ImportReport:
-    """Write what ``prepare_rows(rejects folder)`` returns as the whole content of ``output``, all or nothing.
+    """Publish the rows of ``prepare_rows(rejects folder)`` as the whole content of ``output``, all or nothing.
 
-    The same files with the same options give the same bytes; a second call finds them and writes nothing: it returns
-    the first one's report with nothing written. Raises :class:`OutputTaken` when the folder holds anything else.
+    The same files with the same options give the same bytes; a second call writes nothing and returns the first
+    report with 0 written files. Raises :class:`OutputTaken` if the folder holds other rows.
     """
     ledger = ImportLedger(output)
     sources = identify(paths)
@@ -129,7 +129,7 @@ def _earlier_report(ledger: ImportLedger, import_id: str) -> ImportReport | None
         fields |= {key: tuple(cast("list[str]", fields[key])) for key in ("partitions", "rejects")}
         return ImportReport(**fields)  # type: ignore[arg-type]  # written by to_document
     if imports or any(ledger.output.rglob("*.parquet")):
-        raise OutputTaken("the output folder holds rows of other files or other options", where=str(ledger.output),
+        raise OutputTaken("the output folder must be empty or hold the same files with the same options", where=str(ledger.output),
                           next_step="name another folder, or remove this one and its .imports folder")  # fmt: skip
     return None
 

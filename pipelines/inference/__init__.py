@@ -1,1 +1,1 @@
-"""A schema file from a sample of a log: what it seems to be, and what that is unsure of."""
+"""Inference of a schema file from a sample of a log, with notes on uncertain choices."""

@@ -1,4 +1,4 @@
-"""Which format a text is in: JSON lines, or cells and what is between them, quoted or not, under a header or not."""
+"""Detect the format of a text: JSON lines or delimited cells, the delimiter, quotes and the header."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LONGEST_CELL = 1 << 20
 
 @dataclass(frozen=True)
 class Dialect:
-    """How rows are written.
+    """The syntax of rows.
 
     Attributes:
         format: tsv, csv or jsonl.
-        delimiter: what ends a cell; empty for JSON lines.
+        delimiter: the character between cells; empty for JSON lines.
         quoted: whether cells are quoted.
         header: the names in the first line; None if it is a row.
-        unsure: what else it might be, as sentences.
+        unsure: sentences about other possibilities.
     """
 
     format: LogFormat
@@ -47,11 +47,11 @@ def is_json_lines(text: str, where: str) -> bool:
     if not lines:
         return False
     if lines[0].lstrip().startswith("[") and not _is_object(lines[0]) and _looks_like_json(lines):
-        raise UnknownFormat("a JSON log must hold one object a line, got one list", where=where, value=lines[0][:60],
+        raise UnknownFormat("a JSON log must hold one object per line, got one list", where=where, value=lines[0][:60],
                             allowed="JSON lines", next_step=f"rewrite it: jq -c '.[]' {where} > rows.jsonl")  # fmt: skip
     objects = sum(_is_object(line) for line in lines)
     if lines[0].strip() == "{" and objects == 0:
-        raise UnknownFormat("a JSON log must hold one object a line, got one document", where=where, value="{",
+        raise UnknownFormat("a JSON log must hold one object per line, got one document", where=where, value="{",
                             allowed="JSON lines", next_step=f"rewrite it: jq -c '.' {where} > rows.jsonl")  # fmt: skip
     return objects * 2 > len(lines)
 
@@ -71,7 +71,7 @@ def _looks_like_json(lines: Sequence[str]) -> bool:
 
 
 def detect_dialect(text: str) -> Dialect:
-    """The dialect of a text of cells, from its first rows."""
+    """The dialect of a delimited text, from its first rows."""
     scores = {}
     for delimiter in _DELIMITERS:
         quoted = _is_quoted(text, delimiter)
@@ -87,20 +87,20 @@ def detect_dialect(text: str) -> Dialect:
     good = {key: score for key, score in scores.items() if score[0] >= 0.6}
     if not good:
         return _with_header(text, Dialect("csv", ",", _is_quoted(text, ","), None, (
-            "no delimiter cuts the lines into equally many cells: each line is read as one column",)))  # fmt: skip
-    # Of delimiters that fit equally many rows, the one that finds the most columns.
+            "no delimiter splits the lines into equally many cells: each line is read as one column",)))  # fmt: skip
+    # Of delimiters that fit equally many rows, the one with the most columns.
     delimiter = max(good, key=lambda key: (round(good[key][0], 2), *good[key][1:3]))
     return _with_header(text, Dialect("tsv" if delimiter == "\t" else "csv", delimiter, good[delimiter][3], None))
 
 
 def _is_quoted(text: str, delimiter: str) -> bool:
-    """Whether some cell begins and ends with a quote."""
+    """Whether any cell begins and ends with a quote."""
     mark = re.escape(delimiter)
     return re.search(rf'(?:^|{mark})"(?:[^"]|"")*"(?=\r?$|{mark})', text[: 1 << 17], re.MULTILINE) is not None
 
 
 def split_rows(text: str, delimiter: str, *, quoted: bool) -> list[list[str]]:
-    """The rows of a text as lists of cells; blank lines are left out, and what is left open at its end."""
+    """The rows of a text as lists of cells, without blank lines and an unfinished last row."""
     text = text.replace("\0", " ")
     try:
         csv.field_size_limit(_LONGEST_CELL)
@@ -130,13 +130,13 @@ def _with_header(text: str, dialect: Dialect) -> Dialect:
     again = any(row[at] == name for row in rest for at, name in enumerate(first))
     known = any(re.search(r"(?i)(^|_)(id|name|time|date|label|query|title|url|type|count)$", name) for name in names)
     if rest and (again or not known):
-        unsure = 'the first line might name the columns: then "header": true, and correct the names'
+        unsure = 'the first line may be a header: then write "header": true, and correct the names'
         return Dialect(dialect.format, dialect.delimiter, dialect.quoted, None, (*dialect.unsure, unsure))
-    unsure = 'the first line is taken for the names of the columns; if it is a row: "header": false'
+    unsure = 'the first line is read as a header; if it is a row, write "header": false'
     return Dialect(dialect.format, dialect.delimiter, dialect.quoted, tuple(first), (*dialect.unsure, unsure))
 
 
 def _share_of_values(cells: Sequence[str]) -> float:
-    """How many of the filled cells are numbers, times or booleans, which no name is."""
+    """The share of filled cells that are numbers, times or booleans, unlike names."""
     filled = [cell for cell in cells if cell.strip() and cell.strip().lower() not in _NO_NAMES - {"true", "false"}]
     return sum(bool(_VALUE.fullmatch(cell.strip())) for cell in filled) / len(filled) if filled else 0.0

@@ -1,4 +1,4 @@
-"""A log's schema from samples of its files, with what it is unsure of."""
+"""Infer a log's schema from samples of its files."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _ROWS_PER_HOUR = 100_000
 
 @dataclass(frozen=True)
 class Inferred:
-    """A schema that a log seems to have.
+    """An inferred schema.
 
     Attributes:
-        schema: ready for an import.
+        schema: the schema, ready for an import.
         columns: a guess for each column, in order.
-        files: the files that were looked at.
-        rows: how many rows were looked at.
-        about_rows: how many rows the files may have together; None where that is not known.
+        files: the sampled files.
+        rows: the number of sampled rows.
+        about_rows: the estimated rows of all files; None if unknown.
         labels: columns that may be a model's label.
-        unsure: what else might be otherwise, as sentences.
+        unsure: sentences about uncertain choices.
     """
 
     schema: LogSchema
@@ -54,19 +54,20 @@ class Inferred:
 
 
 def infer_schema(patterns: Sequence[str], *, rows: int = SAMPLE_ROWS) -> Inferred:
-    """The schema of these files, from at most ``rows`` rows of the first 20 of them.
+    """Infer the schema of these files from at most ``rows`` rows of the first 20 files.
 
-    Raises :class:`NoLogFiles`, :class:`UnknownFormat` for files that are no text log, and
+    Raises :class:`NoLogFiles`, :class:`UnknownFormat` for files that are not text logs, and
     :class:`~transforms.errors.StorageError`.
     """
     if rows < 1:
-        raise InputError("the number of rows must be positive", where="--rows", value=rows)
+        raise InputError("the number of rows must be positive", where="--rows", value=rows,
+                         next_step="give --rows such as 10000")  # fmt: skip
     paths = expand_files(patterns)
     samples = [read_sample(path) for path in paths[:_MOST_FILES]]
     filled = [sample for sample in samples if sample.head.strip()]
     if not filled:
         raise UnknownFormat("a log must hold rows, got empty files", where=", ".join(paths[:3]),
-                            next_step="check what wrote them")  # fmt: skip
+                            next_step="check the program that writes them")  # fmt: skip
     for sample in filled:
         _refuse_binary(sample)
     encoding, guessed = detect_encoding([part for sample in filled for part in (sample.head, *sample.pieces)])
@@ -80,13 +81,13 @@ def infer_schema(patterns: Sequence[str], *, rows: int = SAMPLE_ROWS) -> Inferre
 def _encoding_notes(encoding: str, *, guessed: bool) -> tuple[str, ...]:
     if not guessed:
         return ()
-    return (f"the text is no UTF-8 and is taken for {encoding}: check some words of it",)
+    return (f"the text is not UTF-8 and is read as {encoding}: check some words of it",)
 
 
 def _refuse_binary(sample: Sample) -> None:
     head = sample.head
     if head.startswith(b"PAR1"):
-        raise UnknownFormat("a Parquet file needs no schema file", where=sample.path,
+        raise UnknownFormat("a log must be text, got a Parquet file", where=sample.path,
                             next_step="import it by its time column: headrace table import NAME FILE --time-column COLUMN; "
                             "or add its rows to a table: headrace table append NAME FILE")  # fmt: skip
     known = {b"\x1f\x8b": "gzip: its name must end in .gz", b"PK\x03\x04": "zip: unpack it", b"BZh": "bzip2: unpack it",
@@ -95,16 +96,16 @@ def _refuse_binary(sample: Sample) -> None:
     for magic, what in known.items():
         if head.startswith(magic):
             raise UnknownFormat("a log must be text", where=sample.path, value=what.partition(":")[0],
-                                allowed="TSV, CSV or JSON lines, perhaps gzip by the suffix .gz",
+                                allowed="TSV, CSV or JSON lines; gzip with the suffix .gz",
                                 next_step=what.partition(": ")[2])  # fmt: skip
     control = sum(head[: 1 << 16].count(bytes([code])) for code in range(9) if code not in (0, 1, 2))
     if control * 20 > len(head[: 1 << 16]):
         raise UnknownFormat("a log must be text, got a binary file", where=sample.path, value=head[:16],
-                            allowed="TSV, CSV or JSON lines")  # fmt: skip
+                            allowed="TSV, CSV or JSON lines", next_step="convert it to text or Parquet")  # fmt: skip
 
 
 def _texts(samples: Sequence[Sample], encoding: str) -> Iterator[tuple[str, bool]]:
-    """The decoded parts of the samples, the beginnings of files before all others, and whether each is one."""
+    """The decoded parts of the samples, beginnings of files first, and whether each is a beginning."""
     for sample in samples:
         yield decoded_lines(sample.head, encoding, first=True), True
     for sample in samples:
@@ -122,13 +123,14 @@ def _inferred_json(
     found = found[:most_rows]
     guesses = guess_json_columns(found)
     if not guesses:
-        raise UnknownFormat("a log must have a column, got objects without keys", where=samples[0].path)
+        raise UnknownFormat("a log must have a column, got objects without keys", where=samples[0].path,
+                            next_step="name a file with rows")  # fmt: skip
     base = LogSchema("jsonl", (), None, encoding=encoding)
     return _finish(base, guesses, samples, paths, len(found), unsure)
 
 
 def _share(samples: Sequence[Sample], most_rows: int) -> int:
-    """How many rows of each part are looked at, so that every part has its share."""
+    """The number of rows per part, equal for all parts."""
     parts = sum(1 + len(sample.pieces) for sample in samples)
     return max(most_rows // parts, 1)
 
@@ -139,7 +141,8 @@ def _inferred_cells(
     dialect = detect_dialect(first)
     found = _cell_rows(samples, encoding, dialect, most_rows)
     if not found:
-        raise UnknownFormat("a log must hold rows, got a header alone", where=samples[0].path)
+        raise UnknownFormat("a log must hold rows, got a header alone", where=samples[0].path,
+                            next_step="name a file with rows")  # fmt: skip
     width = len(found[0])
     names = dialect.header or tuple(f"column_{at + 1}" for at in range(width))
     guesses = [guess_column(name, [row[at] for row in found]) for at, name in enumerate(names) if name]
@@ -150,7 +153,7 @@ def _inferred_cells(
     )  # fmt: skip
     notes = dialect.unsure
     if dialect.header is None:
-        notes += ("no line names the columns: rename column_1 and the others",)
+        notes += ("the log has no header: rename column_1 and the others",)
     return _finish(base, guesses, samples, paths, len(found), (*unsure, *notes))
 
 
@@ -175,7 +178,7 @@ def _finish(
     rows: int,
     unsure: tuple[str, ...],
 ) -> Inferred:
-    """Choose the event time, and put everything together."""
+    """Choose the event time and build the result."""
     best = max(guesses, key=lambda guess: guess.time_rank)
     nulls = sorted({spelling for guess in guesses for spelling in guess.nulls})
     rivals = [guess.column.name for guess in guesses if guess.time_rank and guess is not best]
@@ -183,9 +186,9 @@ def _finish(
         time = LogTime(best.column.name, best.column.unit)
         guesses = [replace(one, column=replace(one.column, required=True)) if one is best else one for one in guesses]
         if rivals:
-            unsure += (f"the event time might be another column: {', '.join(rivals[:5])}",)
+            unsure += (f"the event time may be another column: {', '.join(rivals[:5])}",)
         if best.missing_share:
-            unsure += (f"{best.missing_share:.1%} of the event times are missing: those rows are set aside",)
+            unsure += (f"{best.missing_share:.1%} of the event times are missing: those rows are rejected",)
     else:
         time, note = _made_up_time(paths, {guess.column.name for guess in guesses})
         unsure += (note,)
@@ -194,13 +197,13 @@ def _finish(
         about = _about_rows(samples, paths, rows)
         schema = replace(schema, partition_by=suited_partitions(_span(best), rows if about is None else about))
     if nulls:
-        unsure += (f"a missing value may be spelled {', '.join(map(repr, nulls))}, in every column alike",)
+        unsure += (f"a missing value may be spelled {', '.join(map(repr, nulls))}, in every column",)
     labels = tuple(guess.column.name for guess in guesses if guess.may_be_label)
     return Inferred(schema, tuple(guesses), tuple(paths), rows, _about_rows(samples, paths, rows), labels, unsure)
 
 
 def _made_up_time(paths: Sequence[str], names: set[str]) -> tuple[LogTime, str]:
-    """A time for a log that holds none: the day in the files' names, or a clock that goes on with every row."""
+    """The time for a log without times: the day in the files' names, or the order of rows."""
     name = next(
         one for one in ("time", "event_time", *(f"time_{at}" for at in range(len(names) + 1))) if one not in names
     )
@@ -212,7 +215,7 @@ def _made_up_time(paths: Sequence[str], names: set[str]) -> tuple[LogTime, str]:
                 return LogTime(name, None, made_up=made_up), "no column holds a time: it is the day in the file's name"
     made_up = MadeUpTime(start=datetime(2000, 1, 1, tzinfo=UTC), rows_per_hour=_ROWS_PER_HOUR)
     return LogTime(name, None, made_up=made_up), (
-        f"no column holds a time: one is made up by the order of rows, {_ROWS_PER_HOUR:,} to the hour from 2000-01-01"
+        f"no column holds a time: it is made up from the order of rows, {_ROWS_PER_HOUR:,} per hour from 2000-01-01"
     )
 
 
@@ -223,7 +226,7 @@ def _strings(texts: Sequence[str]) -> object:
 
 
 def _span(best: ColumnGuess) -> timedelta:
-    """How far the event times lie apart."""
+    """The span of the event times."""
     moments = [moment for text in best.times if (moment := _moment(text, best.column)) is not None]
     return max(moments) - min(moments) if moments else timedelta(0)
 
@@ -240,7 +243,7 @@ def _moment(text: str, column: LogColumn) -> datetime | None:
 
 
 def _about_rows(samples: Sequence[Sample], paths: Sequence[str], rows: int) -> int | None:
-    """The rows of all files, from the lines of the first bytes of each; None where they were all looked at, or packed."""
+    """The estimated rows of all files, from the first bytes of each; None if all were read, or any is compressed."""
     if len(samples) < len(paths) or any(sample.packed and not sample.is_whole for sample in samples):
         return None
     if all(sample.is_whole for sample in samples):

@@ -1,4 +1,4 @@
-"""The columns of JSON lines: plain values by their paths, lists as lists, and all else as JSON text."""
+"""Infer the columns of JSON lines: plain values by path, lists as lists, other values as JSON text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transforms.types import DType
 
 _DEEPEST = 4
 _MOST_COLUMNS = 500
-#: An object of more keys, of which each row has few, is a map: its keys are values.
+#: An object with more keys, of which each row has few, is a map, whose keys are values.
 _MOST_KEYS = 40
 
 
@@ -30,7 +30,7 @@ def json_rows(lines: Iterable[str]) -> list[Mapping[str, object]]:
 
 
 def guess_json_columns(rows: Sequence[Mapping[str, object]]) -> list[ColumnGuess]:
-    """A guess for each path that leads to values, in the order in which they appear."""
+    """A guess for each path to values, in order of appearance."""
     guesses: list[ColumnGuess] = []
     _walk(rows, len(rows), (), guesses)
     names: dict[str, int] = {}
@@ -138,7 +138,7 @@ def _list(name: str, keys: tuple[str, ...], items: Sequence[object]) -> ColumnGu
         unsure = () if kinds else ("every list in the sample is empty: it is kept as JSON text",)
         return ColumnGuess(column, unsure=unsure, examples=_examples(items), distinct=_distinct(items))
     column = LogColumn(name, dtype, path=keys, is_list=True)
-    unsure = ("the items might be times",) if is_time_name(name) and dtype is not DType.BOOL else ()
+    unsure = ("the items may be times",) if is_time_name(name) and dtype is not DType.BOOL else ()
     return ColumnGuess(column, unsure=unsure, examples=_examples(items), distinct=_distinct(items))
 
 

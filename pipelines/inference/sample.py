@@ -1,4 +1,4 @@
-"""Some bytes of a log: its beginning, and pieces from further on, in bounded time and memory."""
+"""Sample a log file: its beginning and later pieces, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warehouse.storage.errors import storage_error
 HEAD_BYTES = 1 << 20
 PIECE_BYTES = 1 << 17
 PIECES = 6
-#: A gzip file cannot be entered in the middle: so much of it is unpacked, and pieces are taken on the way.
+#: Bytes of a gzip file that are decompressed, since it cannot be read from the middle.
 _UNPACKED_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 16
 _GZIP_WINDOW_BITS = 31
@@ -28,10 +28,10 @@ class Sample:
     Attributes:
         path: the file.
         head: its first bytes.
-        pieces: bytes from further on, each beginning and ending anywhere.
-        is_whole: whether ``head`` is all of the file.
-        size_bytes: the size of the file as it lies on disk.
-        packed: whether it is gunzipped.
+        pieces: later bytes, each with arbitrary bounds.
+        is_whole: whether ``head`` is the whole file.
+        size_bytes: the stored size of the file.
+        packed: whether the file is gzipped.
     """
 
     path: str
@@ -45,7 +45,7 @@ class Sample:
 def read_sample(path: str) -> Sample:
     """A sample of the file. Raises :class:`NoLogFiles` and :class:`~transforms.errors.StorageError`.
 
-    A gzip file that ends early or is damaged is sampled up to there.
+    A truncated or damaged gzip file is sampled up to the damage.
     """
     try:
         with Path(path).open("rb") as file:
@@ -55,7 +55,7 @@ def read_sample(path: str) -> Sample:
             head = file.read(HEAD_BYTES)
             return Sample(path, head, tuple(_pieces(file, size_bytes)), len(head) >= size_bytes, size_bytes, False)
     except (FileNotFoundError, IsADirectoryError):
-        raise NoLogFiles("there is no log file here", where=path, next_step="check the path") from None
+        raise NoLogFiles("the log file must exist", where=path, next_step="check the path") from None
     except OSError as error:
         raise storage_error(error, path, "read") from error
 
@@ -66,7 +66,7 @@ def _pieces(file: IO[bytes], size_bytes: int) -> Iterator[bytes]:
         return
     starts = {HEAD_BYTES + left * piece // PIECES for piece in range(PIECES - 1)}
     for start in sorted({*starts, max(HEAD_BYTES, size_bytes - PIECE_BYTES)}):
-        # An even place: UTF-16 has two bytes a character.
+        # An even place: UTF-16 has two bytes per character.
         file.seek(start + (start & 1))
         yield file.read(PIECE_BYTES)
 
@@ -89,7 +89,7 @@ def _packed_sample(path: str, file: IO[bytes], size_bytes: int) -> Sample:
 
 
 def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
-    """The members of a gzip file in pieces, as far as they can be read."""
+    """The members of a gzip file in pieces, up to the first damage."""
     stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
     while chunk := file.read(_CHUNK_BYTES):
         while chunk:

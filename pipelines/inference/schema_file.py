@@ -1,4 +1,4 @@
-"""A schema file with comments: what was found, what is unsure, a line a column."""
+"""Write an inferred schema as a schema file with comments, one line per column."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _lines(inferred: Inferred) -> Iterator[str]:
     columns = cast("list[dict[str, object]]", document.pop("columns"))
     yield "{"
     of = "" if inferred.about_rows is None else f" of about {inferred.about_rows:,}"
-    yield f"  // {inferred.rows:,} rows{of} were looked at"
-    labels = ", ".join(inferred.labels[:5]) or "none of the columns looks like one"
+    yield f"  // {inferred.rows:,} rows{of} were sampled"
+    labels = ", ".join(inferred.labels[:5]) or "none found"
     yield f"  // candidates for a model's label: {_plain(labels)}"
     for sentence in inferred.unsure:
         yield f"  // unsure: {_plain(sentence)}"
@@ -50,5 +50,5 @@ def _json(value: object) -> str:
 
 
 def _plain(sentence: str) -> str:
-    """A sentence on one line: what a file holds may hold line ends."""
+    """A sentence on one line; values of a file may contain line ends."""
     return "".join(letter if letter.isprintable() else " " for letter in sentence)[:400]

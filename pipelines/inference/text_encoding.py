@@ -1,8 +1,8 @@
-"""Which text encoding the bytes of a sample are in, by a stated rule.
+"""Detect the text encoding of a sample.
 
-A byte order mark decides. Without one, zero bytes at every second place mean UTF-16, and bytes that are UTF-8 are UTF-8.
-Else bytes that GB18030 reads as characters of GB 2312, at least nine in ten of those beyond ASCII, are GB18030. Everything
-else is CP1252, or Latin-1 where a byte stands for nothing in CP1252.
+A byte order mark decides. Without one, zero bytes at every second place mean UTF-16, and valid UTF-8 is UTF-8. Then bytes
+of which GB18030 decodes at least 90% of the non-ASCII characters into GB 2312 are GB18030. All other bytes are CP1252, or
+Latin-1 if a byte is undefined in CP1252.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ZEROS_SHARE = 0.3
 
 
 def detect_encoding(parts: Sequence[bytes]) -> tuple[str, bool]:
-    """The encoding of ``parts``, of which the first is the beginning of a file, and whether it is a guess."""
+    """The encoding of ``parts``, the first of which begins a file, and whether it is a guess."""
     head = parts[0] if parts else b""
     for mark, name in _MARKS:
         if head.startswith(mark):
@@ -38,7 +38,7 @@ def detect_encoding(parts: Sequence[bytes]) -> tuple[str, bool]:
 
 
 def decoded_lines(part: bytes, encoding: str, *, first: bool) -> str:
-    """The text of the whole lines of a part; what the encoding cannot read becomes U+FFFD."""
+    """The text of the whole lines of a part; undecodable bytes become U+FFFD."""
     if encoding.startswith(("utf-16", "utf-32")):
         text = _wide(part, encoding, first=first)
         start, end = (0 if first else text.find("\n") + 1), text.rfind("\n") + 1
@@ -55,7 +55,7 @@ def _wide(part: bytes, encoding: str, *, first: bool) -> str:
 
 
 def _whole_lines(part: bytes, *, first: bool) -> bytes:
-    """The bytes from the first line that begins in a part to the last that ends; all where there is no line end."""
+    """The bytes of the whole lines of a part; all bytes if there is no line end."""
     start = 0 if first else part.find(b"\n") + 1
     end = part.rfind(b"\n") + 1
     if end <= start:
@@ -66,7 +66,7 @@ def _whole_lines(part: bytes, *, first: bool) -> bytes:
 def _decodes(part: bytes, encoding: str) -> bool:
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
-        decoder.decode(part)  # what is cut in half at the end is no error
+        decoder.decode(part)  # an incomplete character at the end is no error
     except UnicodeDecodeError:
         return False
     return True

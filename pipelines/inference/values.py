@@ -1,4 +1,4 @@
-"""What the texts of one column seem to be: the type, how it is written, and what speaks against it."""
+"""Infer the type and format of one column of texts, with its uncertainties."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from transforms.types import DType
 NULLS = frozenset(
     {"NULL", "null", "Null", "NA", "N/A", "n/a", "NaN", "nan", "None", "none", "\\N", "-", "--", "?", "nil", "#N/A"}
 )
-#: Texts that mean a missing value even in a column of texts.
+#: Texts that mean a missing value in any column.
 _SURE_NULLS = frozenset({"NULL", "\\N"})
-#: So large a share of a column must be of its type.
+#: The share of a column's values that must have its type.
 _ENOUGH = 0.99
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
@@ -45,18 +45,18 @@ _TIMES_TRIED = 400
 
 @dataclass(frozen=True)
 class ColumnGuess:
-    """A column as it seems to be.
+    """The inferred properties of a column.
 
     Attributes:
-        column: what the schema file will say of it.
-        nulls: the texts in it that mean a missing value, besides the empty one.
-        unsure: what might be otherwise, as sentences.
+        column: its entry in the schema file.
+        nulls: its non-empty texts that mean a missing value.
+        unsure: sentences about uncertain choices.
         examples: some of its values.
-        distinct: how many different values the sample has.
+        distinct: the number of distinct values in the sample.
         missing_share: the share of missing values in the sample.
-        may_be_label: whether its values or its name are those of a label.
-        time_rank: how well it would do as the event time; 0 for a column that holds no time.
-        times: some of its times, where it holds any.
+        may_be_label: whether its values or its name suggest a label.
+        time_rank: its suitability as the event time; 0 for a column without times.
+        times: some of its times, if it holds any.
     """
 
     column: LogColumn
@@ -71,7 +71,7 @@ class ColumnGuess:
 
 
 def guess_column(name: str, texts: Sequence[str | None]) -> ColumnGuess:
-    """What a column of texts is; None is a value that is not there."""
+    """Infer a column from its texts; None is a missing value."""
     given = [text for text in texts if text is not None and text.strip()]
     trimmed = [text.strip() for text in given]
     filled = [text for text in trimmed if text not in NULLS]
@@ -100,7 +100,7 @@ def _may_be_label(column: LogColumn, distinct: int) -> bool:
 
 
 def is_time_name(name: str) -> bool:
-    """Whether a column's name speaks of a time."""
+    """Whether a column's name suggests a time."""
     return bool(_TIME_NAME.search(_spaced(name)))
 
 
@@ -141,17 +141,17 @@ def _is_huge(text: str) -> bool:
 
 
 def _number_as_written(name: str, filled: Sequence[str]) -> ColumnGuess | None:
-    """Numbers with a character between thousands, or a comma before the fraction."""
+    """Numbers with commas between thousands, or a decimal comma."""
     marked = [text for text in filled if _WITH_THOUSANDS.fullmatch(text)]
     if _enough(marked, filled) and any("," in text for text in filled):
         fraction = any("." in text for text in marked)
         column = LogColumn(name, DType.FLOAT64 if fraction else DType.INT64, thousands=",")
-        return ColumnGuess(column, unsure=("the commas are taken for marks between thousands",))
+        return ColumnGuess(column, unsure=("the commas are read as separators of thousands",))
     marked = [text for text in filled if _DECIMAL_COMMA.fullmatch(text) or _INTEGER.fullmatch(text)]
     if _enough(marked, filled):
         thousands = "." if any("." in text for text in marked) else ""
         column = LogColumn(name, DType.FLOAT64, decimal=",", thousands=thousands)
-        return ColumnGuess(column, unsure=("the comma is taken for the one before the fraction",))
+        return ColumnGuess(column, unsure=("the comma is read as the decimal comma",))
     return None
 
 
@@ -164,7 +164,7 @@ def _misfits(filled: Sequence[str], good: Sequence[str], kind: str) -> tuple[str
         return ()
     odd = next(iter(set(filled) - set(good)))
     return (
-        f"{len(filled) - len(good)} of {len(filled)} values are no {kind}, such as {odd[:40]!r}: those rows are set aside",
+        f"{len(filled) - len(good)} of {len(filled)} values are no {kind}, such as {odd[:40]!r}: those rows are rejected",
     )
 
 
@@ -181,13 +181,13 @@ def _time(name: str, filled: Sequence[str]) -> ColumnGuess | None:
         return None
     unsure = [] if time_pattern(fitting[0]).has_offset else [_no_zone()]
     if len(fitting) > 1:
-        unsure.append(f"the values fit {fitting[1]!r} as well: choose by the order of day and month")
+        unsure.append(f"the values also fit {fitting[1]!r}: choose by the order of day and month")
     column = LogColumn(name, DType.TIMESTAMP, formats=(fitting[0],))
     return ColumnGuess(column, unsure=tuple(unsure), time_rank=_rank(name, filled))
 
 
 def _no_zone() -> str:
-    return 'the times name no zone and are read as UTC; where they are local: "zone": "Asia/Shanghai"'
+    return 'the times have no zone and are read as UTC; for local times write "zone": "Asia/Shanghai"'
 
 
 def _share_read(texts: Sequence[str], patterns: Sequence[TimePattern]) -> float:
@@ -222,7 +222,7 @@ def _counted_time(name: str, filled: Sequence[str]) -> ColumnGuess | None:
         ascends = len(numbers) > 10 and _share_ascending(numbers) > 0.95 and len(set(numbers)) * 2 > len(numbers)
         if not hinted and not ascends:
             return None
-        unsure = () if hinted else (f"the numbers are taken for times in {unit} since 1970, since they ascend",)
+        unsure = () if hinted else (f"the ascending numbers are read as times in {unit} since 1970",)
         column = LogColumn(name, DType.TIMESTAMP, unit=unit)
         return ColumnGuess(column, unsure=unsure, time_rank=_rank(name, filled))
     return None
@@ -233,7 +233,7 @@ def _share_ascending(numbers: Sequence[float]) -> float:
 
 
 def _rank(name: str, filled: Sequence[str]) -> int:
-    """Names that say so first, the time of a day before days alone, many values before few."""
+    """Rank time columns: by a name that suggests time, then times of day before days, then many values before few."""
     rank = 1 + 4 * is_time_name(name) + 8 * bool(re.search(r"(?i)time|timestamp|^ts$|_at$", name))
     return (
         rank
@@ -243,7 +243,7 @@ def _rank(name: str, filled: Sequence[str]) -> int:
 
 
 def _words(name: str, trimmed: Sequence[str]) -> ColumnGuess:
-    """A column of texts, or of lists of something."""
+    """A column of texts or of lists."""
     for separator in _SEPARATORS:
         holding = [text for text in trimmed if separator in text]
         if len(holding) < _LISTS_SHARE * len(trimmed) or not holding:
@@ -254,6 +254,8 @@ def _words(name: str, trimmed: Sequence[str]) -> ColumnGuess:
         whole = sum(bool(_INTEGER.fullmatch(item)) for item in items) == len(items)
         real = sum(bool(_FLOAT.fullmatch(item)) for item in items) == len(items)
         dtype = DType.INT64 if whole else DType.FLOAT64 if real else DType.STRING
-        unsure = (f'the values are taken for lists, cut at {separator!r}; without "separator" they are single texts',)
+        unsure = (
+            f'the values are read as lists separated by {separator!r}; without "separator" they are single texts',
+        )
         return ColumnGuess(LogColumn(name, dtype, separator=separator), unsure=unsure)
     return ColumnGuess(LogColumn(name, DType.STRING))

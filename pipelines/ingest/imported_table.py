@@ -1,4 +1,4 @@
-"""The files of a table that was imported into the home: what they come to, and taking them away."""
+"""Measure and remove the files of a table that was imported into the home."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TRASH = ".dropped-"
 
 @dataclass(frozen=True, slots=True)
 class ImportedFiles:
-    """The files of one imported table: how many and how large, in which folders of the home."""
+    """Number, size in bytes and folders of the files of one imported table."""
 
     folders: tuple[str, ...]
     files: int
@@ -25,7 +25,7 @@ class ImportedFiles:
 
 
 def imported_files(home: str, table: str, root: str) -> ImportedFiles | None:
-    """What :func:`remove_imported` would remove; None for a table that stands elsewhere and was not imported here."""
+    """The files that :func:`remove_imported` removes; None for a table outside the home."""
     folders = _folders(home, table)
     if os.path.realpath(root) != os.path.realpath(folders[0]) or Path(folders[0]).is_symlink():
         return None
@@ -35,16 +35,15 @@ def imported_files(home: str, table: str, root: str) -> ImportedFiles | None:
 
 
 def remove_imported(home: str, table: str) -> None:
-    """Remove the files of an imported table, its journals and its rejected rows, once the table is dropped.
+    """Remove the files, journals and reject files of a dropped table.
 
-    The table's folder vanishes at once, and with it the journals mean nothing; a process killed after that leaves
-    folders that the next removal deletes. Raises :class:`Busy` while an import runs, and
-    :class:`~transforms.errors.StorageError`.
+    The table's folder is renamed first, which makes the journals invalid. After a crash the next removal deletes the
+    rest. Raises :class:`Busy` while an import runs, and :class:`~transforms.errors.StorageError`.
     """
     root, journals, rejects = map(Path, _folders(home, table))
     if any(path.is_symlink() for path in (root.parent, root, journals, rejects.parent, rejects)):
-        raise InputError("a folder that is removed must be no link", where=str(root),
-                         next_step="remove the link and what it leads to by hand")  # fmt: skip
+        raise InputError("a removed folder must not be a symbolic link", where=str(root),
+                         next_step="remove the link and its target by hand")  # fmt: skip
     ledger = ImportLedger(str(root))
     with explained(str(root), "delete"):
         if root.is_dir():
@@ -65,7 +64,7 @@ def refuse_running_import(home: str, table: str) -> None:
         pending = sorted(ledger.folder.glob("*.pending.json"))
     if pending:
         raise Busy("an import into a table must be finished before the table is dropped", where=root,
-                   value=str(pending[0]), next_step="run the same import again: it finishes what was begun")  # fmt: skip
+                   value=str(pending[0]), next_step="run the same import again, which finishes it")  # fmt: skip
 
 
 def _folders(home: str, table: str) -> tuple[str, str, str]:

@@ -2,10 +2,11 @@
 
     log files ── ParseLogs ──> parts (a partition's rows of one file) ── GroupByPartition ── WritePartitions ──> staged
 
-Each file is read once and its rows, cut by partition, are staged as Arrow; what Beam carries is where they lie. Each
-partition's parts are merged in time order (rows of one time keep the order of files and lines) into one Parquet file.
-When every file has been read and the share of rejected rows is acceptable, all files become part of the table at once
-(:mod:`pipelines.outputs.publication`). Importing the same files again changes nothing; importing later files adds files.
+Each file is read once. Its rows are split by partition and staged as Arrow; Beam carries only the places of the staged
+parts. The parts of a partition are merged in time order (rows of one time keep the order of files and lines) into one
+Parquet file. When every file has been read and the share of rejected rows is acceptable, all files become part of the
+table at once (:mod:`pipelines.outputs.publication`). Importing the same files again changes nothing; importing later
+files adds files.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pipelines.outputs.publication import ImportLedger, StagedFile, write_atomic
 from pipelines.parsing.blocks import LONGEST_LINE_BYTES
 from pipelines.parsing.log import parse_log
 from pipelines.parsing.parquet import ParquetLog
-from pipelines.parsing.rejects import SideFile, check_share, side_files
+from pipelines.parsing.rejects import RejectFile, check_share, reject_file_paths
 from pipelines.parsing.row_order import check_file_times, first_rows_of
 from pipelines.parsing.sources import LogSource, expand_files, identify, new_sources
 from pipelines.parsing.typed_rows import ParsedBlock
@@ -53,11 +54,16 @@ _LONGEST_LINE_LIMIT = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class ImportConfig:
-    """``files``: paths, folders or glob patterns. ``output``: the table's folder. ``rejects``: where side files go.
+    """The options of one import.
 
-    ``max_reject_share``: above this share of rejected rows nothing is published. ``longest_line_bytes``: a longer line
-    is one rejected row, of which only the start is kept; reading takes memory in proportion to it. ``unique_by``: of
-    rows with equal values in these columns one partition takes the first, in time order, and none that it has already.
+    Attributes:
+        files: paths, folders or glob patterns.
+        schema: the layout of the files.
+        output: the table's folder.
+        rejects: the folder of the reject files.
+        max_reject_share: above this share of rejected rows nothing is published.
+        longest_line_bytes: a longer line is one rejected row, of which only the start is kept.
+        unique_by: of rows with equal values in these columns a partition keeps the first one in time order.
     """
 
     files: tuple[str, ...]
@@ -71,12 +77,14 @@ class ImportConfig:
     def __post_init__(self) -> None:
         check_keys(self.unique_by, self.schema.arrow_schema)
         if not 0 <= self.max_reject_share <= 1:
-            raise InputError("max_reject_share is a share", value=self.max_reject_share, allowed="0 to 1")
+            raise InputError("max_reject_share must be a share", value=self.max_reject_share, allowed="0 to 1",
+                             next_step="give --max-reject-share such as 0.05")  # fmt: skip
         if not 1 <= self.longest_line_bytes <= _LONGEST_LINE_LIMIT:
-            raise InputError("longest_line_bytes must be a number of bytes that fits in memory",
-                             value=self.longest_line_bytes, allowed=f"1 to {_LONGEST_LINE_LIMIT}")  # fmt: skip
+            raise InputError(f"longest_line_bytes must be from 1 to {_LONGEST_LINE_LIMIT}", value=self.longest_line_bytes,
+                             allowed=f"1 to {_LONGEST_LINE_LIMIT}", next_step="give a limit in this range")  # fmt: skip
         if self.schema.time is None:
-            raise InputError("a log without a time cannot be cut into partitions", where="schema, time")
+            raise InputError("an imported log must have an event time", where="schema, time",
+                             next_step='add "time" to the schema file')  # fmt: skip
 
     @property
     def time_column(self) -> str:
@@ -85,7 +93,7 @@ class ImportConfig:
 
 
 def utc_now() -> datetime:
-    """The time of this machine, in UTC."""
+    """This machine's time in UTC."""
     return datetime.now(UTC)
 
 
@@ -124,7 +132,7 @@ def import_logs(
                 schema, config.time_column, staging, ledger.output, import_id, config.longest_line_bytes, first_rows,
                 config.unique_by,
             )  # fmt: skip
-            job.run(sources, side_files(sources, Path(config.rejects)), runner, progress)
+            job.run(sources, reject_file_paths(sources, Path(config.rejects)), runner, progress)
             return _publish(job, config, sources, len(every) - len(sources), ledger)
         except BaseException:
             if not (ledger.folder / f"{import_id}.pending.json").exists():
@@ -138,7 +146,7 @@ def _nothing_new(config: ImportConfig, skipped: int) -> ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportJob:
-    """One run: what the two steps need to know, and nothing that a worker could not read from its fields."""
+    """One run of the import pipeline: the fields hold everything that a worker needs."""
 
     schema: LogSchema | ParquetLog
     time_column: str
@@ -175,13 +183,13 @@ class ImportJob:
         )
 
     def parse_source(self, element: str) -> list[tuple[str, str]]:
-        """Read one file; the result is (partition, where its rows are staged) for each partition it touches."""
+        """Read one file; return (partition, place of its staged rows) for each partition with rows of the file."""
         entry = json.loads(element)
         source, index = LogSource(**entry["source"]), int(entry["index"])
         outcome: dict[str, object] = {"name": source.name}
         parts: list[tuple[str, str]] = []
         try:
-            rows, side = 0, SideFile(entry["side_file"], source.path)
+            rows, side = 0, RejectFile(entry["side_file"], source.path)
             notes: Counter[str] = Counter()
             first_row = self.first_rows[index] if self.first_rows else 0
             for run, table in enumerate(self._runs(source.path, side, notes, first_row)):
@@ -195,8 +203,8 @@ class ImportJob:
         write_outcome(self.staging, f"source-{index:06d}", outcome)
         return parts
 
-    def _runs(self, path: str, side: SideFile, notes: Counter[str], first_row: int) -> Iterator[pa.Table]:
-        """A file's rows in pieces of bounded memory; rejects go to ``side``, what was counted to ``notes``."""
+    def _runs(self, path: str, side: RejectFile, notes: Counter[str], first_row: int) -> Iterator[pa.Table]:
+        """A file's rows in pieces of bounded memory; rejects go to ``side``, counts of changed values to ``notes``."""
         tables: list[pa.Table] = []
         held_bytes = 0
         for block in self._blocks(path, first_row):
@@ -228,7 +236,7 @@ class ImportJob:
                 yield partition, json.dumps(place, sort_keys=True)
 
     def write_partition(self, partition: str, parts: Iterable[str]) -> str:
-        """Merge a partition's parts into one staged Parquet file; the result is its outcome document."""
+        """Merge a partition's parts into one staged Parquet file; return its outcome document."""
         outcome: Document
         try:
             places = sorted((json.loads(part) for part in parts), key=lambda place: (place["index"], place["run"]))
@@ -250,7 +258,7 @@ class ImportJob:
         return self._report(partition, outcome)
 
     def _report(self, partition: str, found: Document) -> str:
-        """Leave what came of a partition in the staging folder; the result is the same as text."""
+        """Write the outcome of a partition to the staging folder; return it as text."""
         outcome = {"partition": partition, **found}
         write_outcome(self.staging, f"partition-{partition.replace('/', '-')}", outcome)
         return json.dumps(outcome, sort_keys=True)

@@ -1,4 +1,4 @@
-"""What an import did, in numbers that add up: every row of every file is in one of them."""
+"""The counts of an import: every row of every file is in one of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """``rows`` were written, ``rejected`` are in the side files, ``late_rows`` of the written ones came to partitions
-    that already had files. ``partitions`` are the ones written to, by path, in time order.
+    """The counts of one import; a second import of the same files has 0 ``rows`` and counts ``skipped_files``.
 
-    ``counts`` holds what only one format knows, by name: negatives drawn, rows outside its range of hours, ...
-    A second import of the same files writes nothing: ``skipped_files`` says so and ``rows`` is 0.
+    Attributes:
+        rows: rows written.
+        rejected: rows in the reject files.
+        partitions: paths of the partitions written to, in time order.
+        late_rows: written rows of partitions that already had files.
+        counts: counts of one format by name, such as negatives drawn.
     """
 
     output: str

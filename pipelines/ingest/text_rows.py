@@ -1,4 +1,4 @@
-"""Rows of text files for changes of a table: parsed as an import parses them, in memory, bad rows set aside alike."""
+"""Rows of text files for changes of a table, parsed in memory by the rules of an import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipelines.inference.text_encoding import decoded_lines
 from pipelines.log_schemas.columns import LogColumn, LogFormat, TimeUnit
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.log import parse_log
-from pipelines.parsing.rejects import SideFile, check_share, side_files
+from pipelines.parsing.rejects import RejectFile, check_share, reject_file_paths
 from pipelines.parsing.sources import expand_files, identify
 from transforms.errors import InputError
 from transforms.types import ColumnType, Dense, DType, Ragged
@@ -29,12 +29,12 @@ _LINES_LOOKED_AT = 1_000
 
 @dataclass(frozen=True)
 class TextRows:
-    """The rows of some text files, and how many were set aside.
+    """The rows of some text files, and the rejected ones.
 
     Attributes:
         rows: with the schema's columns.
-        rejected: how many rows could not be read.
-        rejects: the side files that hold them; empty where none was written.
+        rejected: how many rows could not be parsed.
+        rejects: the reject files that hold them.
     """
 
     rows: pa.Table
@@ -43,28 +43,28 @@ class TextRows:
 
 
 def text_format(path: str) -> LogFormat | None:
-    """The format that a file's name says, gunzipped or not; None for Parquet and all else."""
+    """The format by a file's suffix, ignoring ``.gz``; None for Parquet and other files."""
     return _FORMATS.get(Path(path.removesuffix(".gz")).suffix.lower())
 
 
 def read_text_rows(
     files: Sequence[str], schema: LogSchema, *, rejects: str = "", max_reject_share: float = 0.05
 ) -> TextRows:
-    """All rows of these files, in the order of their names; bad ones go to side files in ``rejects``, if that is given.
+    """All rows of these files, in the order of their names; rejected ones are written to the folder ``rejects``, if given.
 
     Raises :class:`~pipelines.errors.TooManyRejects` above ``max_reject_share``, and what
     :func:`~pipelines.parsing.log.parse_log` raises.
     """
     if not 0 <= max_reject_share <= 1:
-        raise InputError("the share of bad rows must be a share", where="--max-reject-share", value=max_reject_share,
-                         allowed="0 to 1")  # fmt: skip
+        raise InputError("max_reject_share must be a share", where="--max-reject-share", value=max_reject_share,
+                         allowed="0 to 1", next_step="give --max-reject-share such as 0.05")  # fmt: skip
     sources = identify(expand_files(files))
     tables = [schema.arrow_schema.empty_table()]
     reasons: Counter[str] = Counter()
-    places = side_files(sources, Path(rejects)) if rejects else [""] * len(sources)
+    places = reject_file_paths(sources, Path(rejects)) if rejects else [""] * len(sources)
     written = []
     for source, place in zip(sources, places, strict=True):
-        side = SideFile(place, source.path)
+        side = RejectFile(place, source.path)
         for block in parse_log(source.path, schema):
             side.add(block.rejects)
             tables.append(block.table)
@@ -78,9 +78,9 @@ def read_text_rows(
 
 
 def table_log_schema(columns: Sequence[tuple[str, ColumnType | None]], log_format: LogFormat) -> LogSchema:
-    """How a text file of a table's columns is read without a schema: by name, times in ISO 8601, no lists in CSV.
+    """The schema for text files of a table's columns: columns by name, times in ISO 8601, no lists in CSV.
 
-    ``columns``: the table's, with what each may be declared as; columns that nothing can be are left out.
+    ``columns``: the table's columns with their types; columns without a type are left out.
     """
     read = [_column(name, kind, log_format) for name, kind in columns if isinstance(kind, Dense | Ragged)]
     return LogSchema(log_format, tuple(one for one in read if one is not None), None, header=log_format != "jsonl")
@@ -94,7 +94,7 @@ def _column(name: str, kind: ColumnType, log_format: LogFormat) -> LogColumn | N
 
 
 def held_columns(path: str, schema: LogSchema) -> list[str]:
-    """The columns that a file names: those of its header, or the keys of its first JSON lines, by the schema's names."""
+    """The schema's columns that a file's header, or its first JSON lines, name."""
     text = decoded_lines(read_sample(path).head, schema.encoding, first=True)
     if schema.format != "jsonl":
         rows = split_rows(text[:_HEADER_CHARACTERS], schema.cell_delimiter, quoted=schema.quoted)

@@ -1,4 +1,4 @@
-"""Rows of a partition whose key is not in its files yet."""
+"""Leave out rows whose key is already in their partition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transforms.columns.arrays import one_array
 from transforms.errors import DataError, InputError, nearest
 from warehouse.changes.unique import unseen_rows
 
-#: What an import counts rows as that were left out for their key.
+#: The name under which an import counts rows that were left out for their key.
 REPEATED = "rows left out, since their key is in their partition already"
 
 
@@ -21,14 +21,14 @@ def check_keys(keys: Sequence[str], schema: pa.Schema) -> None:
     for name in keys:
         if name not in schema.names:
             raise InputError("a key must be a column of the schema file", where="--unique-by", value=name,
-                             allowed=nearest(name, schema.names))  # fmt: skip
+                             allowed=nearest(name, schema.names), next_step="correct --unique-by")  # fmt: skip
         if pa.types.is_nested(schema.field(name).type):
             raise InputError("a key must be a number, a text or a time", where=f"--unique-by, column {name}",
-                             value=str(schema.field(name).type))  # fmt: skip
+                             value=str(schema.field(name).type), next_step="choose another column")  # fmt: skip
 
 
 def without_known_keys(rows: pa.Table, folder: Path, keys: Sequence[str]) -> pa.Table:
-    """The rows whose key neither the Parquet files of ``folder`` hold nor a row before them; a missing key is no key.
+    """The rows whose key is neither in the Parquet files of ``folder`` nor in an earlier row; rows without a key are kept.
 
     Raises :class:`DataError` for a file without the keys.
     """

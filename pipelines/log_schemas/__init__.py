@@ -1,1 +1,1 @@
-"""Schema files of logs: columns, types, time formats."""
+"""Schema files, which describe text logs: columns, types, time formats."""

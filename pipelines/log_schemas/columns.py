@@ -1,7 +1,6 @@
-"""The columns of a log and its event time: what a schema file says of each, as values.
+"""The columns of a log and its event time, as a schema file declares them.
 
-Every entry has one meaning here and one spelling in the document; :meth:`LogColumn.to_document` writes what
-:func:`read_column` reads.
+:meth:`LogColumn.to_document` is the inverse of :func:`read_column`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _COLUMN_KEYS = ("name", "type", "separator", "list", "required", "unit", "format
                 "decimal", "trim", "hexadecimal", "non_finite")  # fmt: skip
 _TIME_KEYS = ("column", "unit", "format", "zone", "from", "until", "fixed", "file_name", "row_order")
 _FLAGS = ("list", "json", "trim", "hexadecimal", "non_finite")
-#: Which types an entry may stand on.
+#: The types of columns that may have an entry.
 _ONLY_ON = {
     "unit": (DType.TIMESTAMP,), "format": (DType.TIMESTAMP,), "zone": (DType.TIMESTAMP,), "json": (DType.STRING,),
     "thousands": (DType.INT64, DType.FLOAT32, DType.FLOAT64), "decimal": (DType.FLOAT32, DType.FLOAT64),
@@ -44,9 +43,9 @@ _ONLY_ON = {
 _MOST_FORMATS = 20
 _DEEPEST_PATH = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Without "until" a log may run ahead of the clock by a year: plans and bookings, not sentinels.
+#: Without "until" event times may be up to a year in the future: plans and bookings, not sentinels.
 _AHEAD = timedelta(days=366)
-#: Partitions of the first and the last year have no neighbours to be told from.
+#: The first and last times that have a partition before and after them.
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -96,12 +95,12 @@ class LogColumn:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that lead to the value in a JSON line."""
+        """The path to the value in a JSON line: ``path``, or the name."""
         return self.path or (self.name,)
 
     @property
     def expected(self) -> str:
-        """What a cell must be, as a reject's reason says it."""
+        """What a cell must be, for a reject's reason."""
         if self.is_json:
             return "a JSON value"
         item = self._expected_item()
@@ -120,7 +119,7 @@ class LogColumn:
         return f"{item} with {' and '.join(marks)}" if marks else item
 
     def to_document(self) -> dict[str, object]:
-        """The column's entry in a schema file; what has its default is left out."""
+        """The column's entry in a schema file, without default values."""
         document: dict[str, object] = {"name": self.name, "type": str(self.dtype)}
         if self.separator is not None:
             document["separator"] = self.separator
@@ -137,13 +136,13 @@ class LogColumn:
 
 @dataclass(frozen=True, slots=True)
 class MadeUpTime:
-    """Where the time of a log comes from that holds none; exactly one of the three is set.
+    """The source of event times for a log without times; exactly one of ``fixed``, ``file_name``, ``start`` is set.
 
     Attributes:
         fixed: one time for every row.
-        file_name: a pattern that the file's name fits, of which the time is read.
-        start: the time of the first row, where rows follow each other at equal distances.
-        rows_per_hour: how many rows make an hour then.
+        file_name: a pattern that reads the time from the file's name.
+        start: the time of the first row; the rows follow at equal distances.
+        rows_per_hour: rows per hour after ``start``.
         zone: the IANA zone of times in file names; empty for UTC.
     """
 
@@ -156,14 +155,14 @@ class MadeUpTime:
 
 @dataclass(frozen=True, slots=True)
 class LogTime:
-    """The event time: its column, how it is written, and which times are plausible.
+    """The event time: its column, its format, and the range of plausible times.
 
     Attributes:
         column: the column's name.
-        unit: how it is written; None where formats say it, and where the time is made up.
+        unit: its unit; None if it has formats or is made up.
         earliest: the first plausible time; None for 1970.
         until: the first time that is too late; None for a year after the import.
-        made_up: set where the log holds no time; the column is then added.
+        made_up: set if the log holds no time; the column is then added.
     """
 
     column: str
@@ -181,12 +180,12 @@ class LogTime:
 
     @property
     def range_us(self) -> tuple[int, int] | None:
-        """The plausible times, as microseconds since 1970, the second excluded; None where no end is set."""
+        """The plausible times in microseconds since 1970, end excluded; None unless both ends are set."""
         return None if self.earliest is None and self.until is None else self.bounded_range_us
 
     @property
     def bounded_range_us(self) -> tuple[int, int]:
-        """The plausible times; where an end is not set, what a partition can have."""
+        """The plausible times in microseconds since 1970; an end that is not set is the limit of partitions."""
         return micros(self.earliest or _FIRST), micros(self.until or _LAST)
 
     def to_document(self, column: LogColumn | None) -> dict[str, object]:
@@ -228,13 +227,13 @@ def _made_up_document(made_up: MadeUpTime) -> dict[str, object]:
 
 
 def read_time(value: object, where: str) -> tuple[LogTime, Mapping[str, object]]:
-    """The entry ``time``, and what it says of its column: unit, format and zone."""
+    """Read the entry ``time``: the event time, and unit, format and zone of its column."""
     entry = object_entry(value, where, _TIME_KEYS)
     made_up = _made_up(entry, where)
     if made_up is not None:
         for key in ("unit", "format"):
             if key in entry:
-                raise LogSchemaError(f"the entry {key!r} is for a time that the log holds", where=f"{where}.{key}",
+                raise LogSchemaError(f"the entry {key!r} must not be given with fixed, file_name or row_order", where=f"{where}.{key}",
                                      value=entry[key], next_step="leave it out")  # fmt: skip
     given = entry.get("column", "time") if made_up is not None else needed(entry, "column", where)
     earliest, until = (_moment(entry[key], f"{where}.{key}") if key in entry else None for key in ("from", "until"))
@@ -251,7 +250,7 @@ def _made_up(entry: Mapping[str, object], where: str) -> MadeUpTime | None:
     if not ways:
         return None
     if len(ways) > 1:
-        raise LogSchemaError("a time must come from one place", where=where, value=" and ".join(ways),
+        raise LogSchemaError("a made-up time must have one of fixed, file_name, row_order", where=where, value=" and ".join(ways),
                              allowed="one of fixed, file_name, row_order")  # fmt: skip
     way, at = ways[0], f"{where}.{ways[0]}"
     if way == "fixed":
@@ -263,18 +262,18 @@ def _made_up(entry: Mapping[str, object], where: str) -> MadeUpTime | None:
     rows = object_entry(entry[way], at, ("start", "rows_per_hour"))
     count = needed(rows, "rows_per_hour", at)
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 10**9:
-        raise LogSchemaError("rows_per_hour must be a number of rows", where=f"{at}.rows_per_hour", value=count,
+        raise LogSchemaError("rows_per_hour must be an integer from 1 to 1000000000", where=f"{at}.rows_per_hour", value=count,
                              allowed="1 to 1000000000")  # fmt: skip
     return MadeUpTime(start=_moment(needed(rows, "start", at), f"{at}.start"), rows_per_hour=count)
 
 
 def _moment(value: object, where: str) -> datetime:
-    """A written ISO 8601 time, in UTC where it names no offset."""
+    """An ISO 8601 time; UTC if it has no offset."""
     text = text_entry(value, where)
     times = read_times(pa.array([text], pa.string()), ISO_8601)
     moment = _EPOCH + timedelta(microseconds=int(times.microseconds[0])) if times.read[0] else None
     if moment is None or not _FIRST <= moment <= _LAST:
-        raise LogSchemaError("expected an ISO 8601 time", where=where, value=text,
+        raise LogSchemaError("a time must be written in ISO 8601", where=where, value=text,
                              allowed=f"such as 2026-01-01T00:00Z, at most {_LAST:%Y-%m-%d}")  # fmt: skip
     return moment
 
@@ -292,7 +291,7 @@ def _zone(value: object, where: str) -> str:
 
 
 def _time_forms(entry: Mapping[str, object], where: str) -> tuple[TimeUnit | None, tuple[str, ...]]:
-    """The unit or the formats that an entry names; ISO 8601 where it names neither."""
+    """The unit or the formats of an entry; ISO 8601 by default."""
     if "format" not in entry:
         return cast(TimeUnit, choice_entry(entry.get("unit", "iso8601"), TimeUnit, f"{where}.unit")), ()
     if "unit" in entry:
@@ -301,7 +300,7 @@ def _time_forms(entry: Mapping[str, object], where: str) -> tuple[TimeUnit | Non
     value = entry["format"]
     items = value if isinstance(value, list) else [value]
     if not 1 <= len(items) <= _MOST_FORMATS:
-        raise LogSchemaError("a time must have some formats", where=f"{where}.format", value=len(items),
+        raise LogSchemaError(f"format must be 1 to {_MOST_FORMATS} formats", where=f"{where}.format", value=len(items),
                              allowed=f"1 to {_MOST_FORMATS}")  # fmt: skip
     formats = tuple(text_entry(item, f"{where}.format") for item in items)
     for one in formats:
@@ -311,7 +310,7 @@ def _time_forms(entry: Mapping[str, object], where: str) -> tuple[TimeUnit | Non
 
 def read_column(value: object, where: str, time: LogTime, time_form: Mapping[str, object],
                 log_format: LogFormat) -> LogColumn:  # fmt: skip
-    """One column of a schema document; ``time_form``: what the entry ``time`` says of the column that it names."""
+    """Read one column of a schema document; ``time_form``: unit, format and zone from the entry ``time``."""
     entry = object_entry(value, where, _COLUMN_KEYS)
     name = text_entry(needed(entry, "name", where), f"{where}.name")
     dtype = _dtype(entry, where)
@@ -321,7 +320,7 @@ def read_column(value: object, where: str, time: LogTime, time_form: Mapping[str
                              allowed="timestamp")  # fmt: skip
     for key, dtypes in _ONLY_ON.items():
         if key in entry and dtype not in dtypes:
-            raise LogSchemaError(f"the entry {key!r} does not go with this type", where=f"{where}.{key}",
+            raise LogSchemaError(f"the entry {key!r} must be given for a type that takes it", where=f"{where}.{key}",
                                  value=entry[key], allowed=f"on {', '.join(dtypes)}")  # fmt: skip
     form = {key: entry[key] for key in ("unit", "format", "zone") if key in entry}
     if is_time:
@@ -354,7 +353,9 @@ def read_column(value: object, where: str, time: LogTime, time_form: Mapping[str
 def _dtype(entry: Mapping[str, object], where: str) -> DType:
     dtype = text_entry(needed(entry, "type", where), f"{where}.type")
     if dtype not in set(DType):
-        raise LogSchemaError("unknown column type", where=f"{where}.type", value=dtype, allowed=", ".join(DType))
+        raise LogSchemaError(
+            "a column type must be a known one", where=f"{where}.type", value=dtype, allowed=", ".join(DType)
+        )
     return DType(dtype)
 
 
@@ -379,15 +380,15 @@ def _check_together(
 ) -> None:
     for key in ("list", "json", "path"):
         if log_format != "jsonl" and entry.get(key):
-            raise LogSchemaError(f"the entry {key!r} is for JSON lines", where=f"{where}.{key}", value=entry[key],
+            raise LogSchemaError(f"the entry {key!r} must be given for JSON lines only", where=f"{where}.{key}", value=entry[key],
                                  allowed="jsonl" + (", or a separator" if key == "list" else ""))  # fmt: skip
     both = [key for key in ("list", "separator", "json") if entry.get(key)]
     if len(both) > 1:
-        raise LogSchemaError("a column must be a list in one way", where=f"{where}.{both[1]}", value=" and ".join(both),
+        raise LogSchemaError("a column must have at most one of list, separator, json", where=f"{where}.{both[1]}", value=" and ".join(both),
                              allowed="one of list, separator, json")  # fmt: skip
     if is_time and both:
-        raise LogSchemaError("the time column must hold one time a row", where=f"{where}.{both[0]}",
+        raise LogSchemaError("the time column must hold one time per row", where=f"{where}.{both[0]}",
                              value=entry[both[0]])  # fmt: skip
     if column.thousands and column.thousands == column.decimal and column.dtype is not DType.INT64:
-        raise LogSchemaError("thousands and decimal must be two characters", where=f"{where}.thousands",
+        raise LogSchemaError("thousands and decimal must be different characters", where=f"{where}.thousands",
                              value=column.thousands, next_step='name the other with "decimal"')  # fmt: skip

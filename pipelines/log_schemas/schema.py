@@ -1,4 +1,4 @@
-"""What a raw log looks like: the schema file that ``headrace table import`` reads.
+"""The schema file of a log, which ``headrace table import`` reads.
 
 A schema is a JSON document::
 
@@ -11,8 +11,8 @@ A schema is a JSON document::
      "time": {"column": "time", "unit": "ms"},
      "partition_by": "hour"}                hour (the default) or day
 
-A line that begins with ``//`` is a comment. Types are those of :class:`transforms.types.DType`; docs/importing.md lists every entry. A log that holds no time says
-in ``time`` where one comes from; its column is then added after the others.
+A line that begins with ``//`` is a comment. Types are those of :class:`transforms.types.DType`; docs/importing.md lists
+every entry. For a log without times ``time`` states their source; the time column is then added after the others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PartitionBy = Literal["hour", "day"]
 
 _SCHEMA_KEYS = ("format", "header", "null", "columns", "time", "partition_by", "encoding", "delimiter", "quote")
 _MOST_BYTES = 16 << 20
-#: A line whose first characters are slashes; no text goes over the end of a line in JSON.
+#: A comment line. JSON texts do not span lines.
 _COMMENT = re.compile(r"^[ \t]*//[^\r\n]*", re.MULTILINE)
 #: Codecs that decode text without escape states, as Python names them.
 ENCODINGS = frozenset(
@@ -65,18 +65,16 @@ ENCODINGS = frozenset(
 class LogSchema:
     """A log's format, columns and event time. Build it with :meth:`from_file`.
 
-    ``time`` is None only for logs that carry no time: they can be read, but not be imported.
-
     Attributes:
-        format: how a line is written.
-        columns: what is read of it, in order.
-        time: which column holds the event time, or where it comes from.
+        format: tsv, csv or jsonl.
+        columns: the columns that are read, in order.
+        time: the event time; None for a log that can be read, but not imported.
         header: whether the first line names the columns.
         null: spellings of a missing value.
         partition_by: the length of a partition.
         encoding: the text encoding of the files, as Python names it.
-        delimiter: what ends a cell; a tab in TSV.
-        quote: whether a cell may be quoted; None for the format's rule: in CSV, but not in TSV.
+        delimiter: the character between cells; a tab in TSV.
+        quote: whether a cell may be quoted; None for the format's default: yes in CSV, no in TSV.
     """
 
     format: LogFormat
@@ -91,13 +89,13 @@ class LogSchema:
 
     @classmethod
     def from_file(cls, path: str) -> LogSchema:
-        """The schema in a JSON file. Raises :class:`LogSchemaError` naming the file, the entry and what is allowed."""
+        """Read a schema file. Raises :class:`LogSchemaError` naming the file, the entry and what is allowed."""
         try:
             with Path(path).open("rb") as file:
                 content = file.read(_MOST_BYTES + 1)
         except FileNotFoundError:
-            raise LogSchemaError("there is no schema file here", where=path,
-                                 next_step="write one: docs/importing.md shows an example") from None  # fmt: skip
+            raise LogSchemaError("the schema file must exist", where=path,
+                                 next_step="write one with headrace table infer") from None  # fmt: skip
         except OSError as error:
             raise LogSchemaError("the schema file cannot be read", where=path, value=str(error)) from error
         document = _parse_json(content, path)
@@ -105,7 +103,7 @@ class LogSchema:
 
     @classmethod
     def from_document(cls, document: object, *, where: str = "schema") -> LogSchema:
-        """The schema a JSON document describes; ``where`` prefixes the place named by errors."""
+        """The schema of a JSON document; ``where`` prefixes the places in errors."""
         top = object_entry(document, where, _SCHEMA_KEYS)
         time, form = read_time(needed(top, "time", where), f"{where}, time")
         log_format = cast(LogFormat, choice_entry(needed(top, "format", where), LogFormat, f"{where}, format"))
@@ -125,7 +123,7 @@ class LogSchema:
         )
 
     def to_document(self) -> dict[str, object]:
-        """The JSON document of the schema, which :meth:`from_document` reads; what has its default is left out."""
+        """The JSON document of the schema, without default values; the inverse of :meth:`from_document`."""
         document: dict[str, object] = {"format": self.format}
         options = {"encoding": self.encoding if self.encoding != "utf-8" else "", "delimiter": self.delimiter,
                    "header": self.header}  # fmt: skip
@@ -145,7 +143,7 @@ class LogSchema:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema of the imported table: the log's columns, and the time where it is made up."""
+        """The Arrow schema of the imported table: the log's columns, and the time if it is made up."""
         fields = [(column.name, arrow_type(column.type)) for column in self.columns]
         if self.time is not None and self.time.made_up is not None:
             fields.append((self.time.column, arrow_type(Dense(DType.TIMESTAMP))))
@@ -153,12 +151,12 @@ class LogSchema:
 
     @property
     def read_schema(self) -> pa.Schema:
-        """The Arrow schema of what the log itself holds."""
+        """The Arrow schema of the log's own columns."""
         return pa.schema([(column.name, arrow_type(column.type)) for column in self.columns])
 
     @property
     def cell_delimiter(self) -> str:
-        """What ends a cell of a TSV or CSV log."""
+        """The character between cells of a TSV or CSV log."""
         return self.delimiter or ("\t" if self.format == "tsv" else ",")
 
     @property
@@ -167,16 +165,16 @@ class LogSchema:
         return self.quote if self.quote is not None else self.format == "csv"
 
     def bounded(self, now: datetime) -> LogSchema:
-        """The same schema with a range of plausible event times: what an import at ``now`` takes."""
+        """The same schema with the range of plausible event times of an import at ``now``."""
         return self if self.time is None else replace(self, time=self.time.bounded(now))
 
     def digest(self) -> str:
-        """SHA-256 over everything that decides how a file is read, as 64 hexadecimal digits."""
+        """SHA-256 of the schema, as 64 hexadecimal digits; equal schemas read files alike."""
         return digest([json.dumps(self.to_document(), sort_keys=True)])
 
 
 def _time_of(columns: tuple[LogColumn, ...], time: LogTime, where: str) -> LogTime:
-    """The event time, written as its column is. Raises :class:`LogSchemaError` where no column is the event time."""
+    """The event time with its column's unit. Raises :class:`LogSchemaError` unless its column exists."""
     named = [column for column in columns if column.name == time.column]
     if time.made_up is not None:
         if named:
@@ -184,7 +182,7 @@ def _time_of(columns: tuple[LogColumn, ...], time: LogTime, where: str) -> LogTi
                                  value=time.column, allowed="a name that no column has")  # fmt: skip
         return time
     if not named:
-        raise LogSchemaError("the time column is not among the columns", where=f"{where}, time.column",
+        raise LogSchemaError("the time column must be one of the columns", where=f"{where}, time.column",
                              value=time.column, allowed=", ".join(column.name for column in columns))  # fmt: skip
     return replace(time, unit=named[0].unit)
 
@@ -197,7 +195,7 @@ def _encoding(value: object, where: str) -> str:
         found = ""
     found = "utf-8" if found == "utf-8-sig" else found
     if found not in ENCODINGS:
-        raise LogSchemaError("unknown text encoding", where=where, value=name,
+        raise LogSchemaError("encoding must be a known text encoding", where=where, value=name,
                              allowed="utf-8, latin-1, cp1252, utf-16, gb18030, big5, shift_jis, euc-jp, euc-kr, "
                              "and other text encodings by their Python names")  # fmt: skip
     return found
@@ -208,7 +206,7 @@ def _delimiter(top: Mapping[str, object], where: str, log_format: LogFormat) -> 
         return ""
     if log_format != "csv":
         raise LogSchemaError(
-            "a delimiter is for CSV", where=f"{where}, delimiter", value=top["delimiter"], allowed="csv"
+            "a delimiter must be given for CSV only", where=f"{where}, delimiter", value=top["delimiter"], allowed="csv"
         )
     delimiter = character_entry(top["delimiter"], f"{where}, delimiter", '"\r\n')
     if not delimiter.isascii():
@@ -221,17 +219,19 @@ def _quote(top: Mapping[str, object], where: str, log_format: LogFormat) -> bool
         return None
     quote = flag_entry(top["quote"], f"{where}, quote")
     if log_format == "jsonl":
-        raise LogSchemaError("quoting is for TSV and CSV", where=f"{where}, quote", value=quote, allowed="tsv, csv")
+        raise LogSchemaError(
+            "quote must be given for TSV and CSV only", where=f"{where}, quote", value=quote, allowed="tsv, csv"
+        )
     return None if quote == (log_format == "csv") else quote
 
 
 def _parse_json(content: bytes, path: str) -> object:
     if len(content) > _MOST_BYTES:
-        raise LogSchemaError("the schema file is too long", where=path, allowed=f"at most {_MOST_BYTES} bytes")
+        raise LogSchemaError(f"the schema file must have at most {_MOST_BYTES} bytes", where=path)
     try:
         return json.loads(_COMMENT.sub("", content.decode("utf-8-sig")), object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
-        raise LogSchemaError("the schema file is not JSON", where=f"{path}, line {error.lineno}, "
+        raise LogSchemaError("the schema file must be JSON", where=f"{path}, line {error.lineno}, "
                              f"column {error.colno}", value=error.msg) from None  # fmt: skip
     except (RecursionError, ValueError) as error:  # bytes that are no UTF-8, numbers of thousands of digits
         raise LogSchemaError("the schema file cannot be read", where=path, value=str(error)[:200]) from None
@@ -254,9 +254,9 @@ def _columns(
         for position, item in enumerate(list_entry(value, f"{where}, columns"))
     )
     if not columns:
-        raise LogSchemaError("a log needs at least one column", where=f"{where}, columns")
+        raise LogSchemaError("a log must have at least one column", where=f"{where}, columns")
     names = [column.name for column in columns]
     for position, name in enumerate(names):
         if name in names[:position]:
-            raise LogSchemaError("two columns have one name", where=f"{where}, columns[{position}].name", value=name)
+            raise LogSchemaError("column names must be unique", where=f"{where}, columns[{position}].name", value=name)
     return columns

@@ -1,7 +1,7 @@
-"""Written times by a pattern of strptime directives: which are read, and what each field means.
+"""Parse columns of times by patterns of strptime directives.
 
-A pattern becomes one regular expression with a group a field; a whole column is matched at once and its fields are
-put together as integers, without a locale. ISO 8601 is two patterns more, whose fields may be absent.
+A pattern becomes one regular expression with a group per field. A whole column is matched at once and its fields are
+combined as integers, without a locale. ISO 8601 is two more patterns, with optional fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipelines.errors import LogSchemaError
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: Year 1 to year 9999: what every consumer of a timestamp can print.
+#: Year 1 to year 9999: the range that every consumer of a timestamp can print.
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 _SECOND_US = 1_000_000
 _LONGEST = 200
@@ -51,8 +51,8 @@ class TimePattern:
     """One form of a written time.
 
     Attributes:
-        text: how the schema file spells it.
-        regex: the same for RE2 and for Python, with a named group for each field.
+        text: its text in the schema file.
+        regex: the regular expression for RE2 and Python, with a named group for each field.
         fields: the groups' names, in order.
     """
 
@@ -62,20 +62,25 @@ class TimePattern:
 
     @property
     def whole(self) -> str:
-        """The expression that a whole cell must match."""
+        """The regular expression of a whole cell."""
         return f"^(?:{self.regex})$"
 
     @property
     def has_offset(self) -> bool:
-        """Whether the form says how far its times are from UTC."""
+        """Whether times of this form have an offset from UTC."""
         return "z" in self.fields or "s" in self.fields
 
 
 @lru_cache(maxsize=256)
 def time_pattern(text: str, where: str = "format") -> TimePattern:
-    """The pattern of strptime directives ``text``. Raises :class:`LogSchemaError` for one that gives no day."""
+    """The pattern of strptime directives ``text``. Raises :class:`LogSchemaError` for one without a day."""
     if len(text) > _LONGEST:
-        raise _refused("a time format must be short", where, text[:_LONGEST], f"at most {_LONGEST} characters")
+        raise _refused(
+            f"a time format must have at most {_LONGEST} characters",
+            where,
+            text[:_LONGEST],
+            f"at most {_LONGEST} characters",
+        )
     regex, fields = _compiled(text, where, wildcard=False)
     _require_a_day(fields, text, where)
     return TimePattern(text, regex, fields)
@@ -86,7 +91,10 @@ def file_name_pattern(text: str, where: str = "file_name") -> TimePattern:
     """The pattern of a file's name: directives as in :func:`time_pattern`, and ``*`` for any characters."""
     if len(text) > _LONGEST:
         raise _refused(
-            "a pattern of file names must be short", where, text[:_LONGEST], f"at most {_LONGEST} characters"
+            f"a pattern of file names must have at most {_LONGEST} characters",
+            where,
+            text[:_LONGEST],
+            f"at most {_LONGEST} characters",
         )
     regex, fields = _compiled(text, where, wildcard=True)
     _require_a_day(fields, text, where)
@@ -155,13 +163,13 @@ ISO_8601 = (
 
 @dataclass(frozen=True, slots=True)
 class ReadTimes:
-    """What a column of texts says, row by row.
+    """The times of a column of texts, by row.
 
     Attributes:
-        microseconds: since 1970, of the wall clock where ``local`` is set and of UTC elsewhere; 0 where not read.
-        read: which rows fit a pattern and are a real day and hour.
-        local: which rows have no offset of their own.
-        finer: which rows had digits below a microsecond, that were dropped.
+        microseconds: since 1970; local time where ``local`` is set, else UTC; 0 where not read.
+        read: whether the text fits a pattern and is an existing day and hour.
+        local: whether the text has no offset.
+        finer: whether digits below a microsecond were dropped.
     """
 
     microseconds: Integers
@@ -171,7 +179,7 @@ class ReadTimes:
 
 
 def read_times(text: pa.Array, patterns: Sequence[TimePattern]) -> ReadTimes:
-    """Each text by the first of ``patterns`` that it fits; a null fits none."""
+    """Parse each text by the first of ``patterns`` that it fits; a null fits none."""
     rows = len(text)
     times = ReadTimes(np.zeros(rows, np.int64), *(np.zeros(rows, np.bool_) for _ in range(3)))
     left = np.arange(rows)
@@ -229,7 +237,7 @@ def _numbers(fields: dict[str, pa.Array], rows: int) -> Callable[[str, int], Int
 
 
 def _days(fields: dict[str, pa.Array], number: Callable[[str, int], Integers], rows: int) -> tuple[Integers, Mask]:
-    """Days since 1970, and which of them exist."""
+    """Days since 1970, and whether each exists."""
     year = number("Y", 0)
     if "y" in fields:
         short = number("y", 0)
@@ -250,14 +258,14 @@ def _days(fields: dict[str, pa.Array], number: Callable[[str, int], Integers], r
 
 
 def _month_start(year: Integers, months: Integers | int) -> Integers:
-    """The day on which the month begins that is ``months`` months after January of ``year``."""
+    """The first day of the month that is ``months`` months after January of ``year``."""
     count = (year - 1970) * 12 + months
     days: Integers = count.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
     return days
 
 
 def _offsets(fields: dict[str, pa.Array], rows: int) -> tuple[Mask, Integers]:
-    """Which rows name no offset, and how many seconds ahead of UTC the others are."""
+    """Which rows have no offset, and the offsets of the others in seconds east of UTC."""
     if "z" not in fields:
         return np.ones(rows, np.bool_), np.zeros(rows, np.int64)
     local = np.asarray(pc.equal(fields["z"], ""))
@@ -275,13 +283,13 @@ def _offset_secs(text: str) -> int:
 
 
 def _looked_up(texts: pa.Array, meaning: Callable[[str], int]) -> Integers:
-    """``meaning`` of each text, asked once for each distinct one."""
+    """``meaning`` of each text, called once for each distinct text."""
     coded = pc.dictionary_encode(texts)
     values = np.array([meaning(text) for text in coded.dictionary.to_pylist()], np.int64)
     return values[np.asarray(coded.indices)]
 
 
-#: Forms that logs are often written in, likelier ones first; offered when a time does not fit its schema.
+#: Common time formats, likelier ones first; suggested when a time does not fit its schema.
 WELL_KNOWN = (
     "%Y-%m-%d %H:%M:%S", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y/%m/%d", "%Y%m%d%H%M%S", "%Y%m%d%H%M", "%Y%m%d%H",
     "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y",
@@ -296,7 +304,7 @@ _UNITS = ((9, 11, "s"), (12, 14, "ms"), (15, 17, "us"), (18, 19, "ns"))
 
 @lru_cache(maxsize=4096)
 def fitting_entries(value: str) -> tuple[str, ...]:
-    """The schema entries of well-known forms that ``value`` fits, at most two: ``"format": "%d/%m/%Y"``."""
+    """At most two schema entries of common formats that ``value`` fits, such as ``"format": "%d/%m/%Y"``."""
     found = []
     if any(re.fullmatch(one.regex, value) for one in ISO_8601) and _reads(value, ISO_8601):
         found.append('"unit": "iso8601"')

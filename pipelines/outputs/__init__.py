@@ -1,1 +1,1 @@
-"""What a job writes on shared storage: outcomes, partitions, files published all at once."""
+"""Output files of a job on shared storage: outcomes, partitions, files that are published all at once."""

@@ -1,4 +1,4 @@
-"""Results of a job's workers as JSON documents in a folder of shared storage, one a piece of work."""
+"""Results of a job's workers: one JSON document per piece of work, in a folder of shared storage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipelines.runners.error_documents import Document, read_object
 
 
 def write_outcome(folder: Path, name: str, document: Document) -> None:
-    """Keep one worker's result under a name that a retry of the same work uses again."""
+    """Write one worker's result under a name that a retry of the same work uses again."""
     write_atomic(folder / f"{name}.json", json.dumps(document, sort_keys=True).encode("utf-8"))
 
 

@@ -1,6 +1,6 @@
-"""Hive partitions by event time, and the one way a partition's rows become a Parquet file.
+"""Hive partitions by event time, and the Parquet encoding of a partition's rows.
 
-The bytes of a file depend on its rows and on nothing else: fixed row groups and encodings, no time of writing.
+The bytes of a file depend on its rows alone: fixed row groups and encodings, no time of writing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ordinals = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def suited_partitions(span: timedelta, rows: int) -> PartitionBy:
-    """How to cut a log that says nothing of it: into days if it spans more than a fortnight, or hours had under 1,000 rows."""
+    """The default partitioning: days if the log spans more than 14 days or an hour has under 1,000 rows, else hours."""
     hours = max(span / timedelta(hours=1), 1)
     return "day" if span > _MOST_SPAN_BY_HOUR or rows < _LEAST_ROWS_BY_HOUR * hours else "hour"
 
@@ -47,7 +47,7 @@ def partition_path(ordinal: int, partition_by: PartitionBy) -> str:
 
 
 def split_by_partition(table: pa.Table, time_column: str, partition_by: PartitionBy) -> Iterator[tuple[str, pa.Table]]:
-    """``table`` cut into partitions, in time order; within one the rows keep their order."""
+    """``table`` split into partitions, in time order; rows within a partition keep their order."""
     if not table.num_rows:
         return
     ordinals = partition_ordinals(table.column(time_column), partition_by)
@@ -76,5 +76,5 @@ def parquet_bytes(table: pa.Table) -> bytes:
 
 
 def content_id(content: bytes) -> str:
-    """What a file is named after: the first 16 hexadecimal digits of its SHA-256."""
+    """The first 16 hexadecimal digits of the content's SHA-256, part of a file's name."""
     return hashlib.sha256(content).hexdigest()[:16]

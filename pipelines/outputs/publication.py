@@ -1,13 +1,13 @@
-"""Publishing many files as one: a journal first, then the renames, so that a crash at any instruction can be finished.
+"""Publish many files atomically: a journal, then the renames; after a crash the journal is carried out.
 
 Beside an output folder ``clicks`` lies ``clicks.imports``::
 
     staging/<import id>/...        files that are written but not yet part of the table
     <import id>.pending.json       the journal: every staged file and its final place
-    <import id>.json               the same, done; it also says which log files the table holds
+    <import id>.json               the finished journal, which also lists the log files that the table holds
 
-A journal is written before the first rename. Whoever comes next finds a pending journal and carries it out; without
-one, staged files are leftovers and are removed. Files of the table are created once and never written again.
+A journal is written before the first rename. The next process carries out a pending journal; without one, staged files
+are leftovers and are removed. Files of the table are created once and never written again.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class StagedFile:
 
 
 class ImportLedger:
-    """What was imported into one output folder, and the folder where the next import is staged.
+    """The imports of one output folder, and the staging folder of the next one.
 
-    Local or mounted file systems only: publishing is a rename. Everything but ``imports`` runs under :meth:`locked`.
+    Works on local or mounted file systems only, since publishing is a rename. Every method except ``imports`` requires
+    :meth:`locked`.
     """
 
     def __init__(self, output: str) -> None:
@@ -57,53 +58,53 @@ class ImportLedger:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the output for one import. Raises :class:`Busy` when another process holds it."""
+        """Lock the output for one import. Raises :class:`Busy` while another process has the lock."""
         make_folder(self.folder)
         lock = self.folder / "lock"
         with lock.open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Busy("another process imports into this output", where=str(lock),
+                raise Busy("the output must not have another import running", where=str(lock),
                            next_step="wait for it to end, then run the same command again") from None  # fmt: skip
             yield
 
     def recover(self) -> int:
-        """Finish what a killed import had already written in its journal; the number of journals finished."""
+        """Carry out the journals of killed imports; return how many there were."""
         pending = sorted(self.folder.glob(f"*{_PENDING}")) if self.folder.is_dir() else []
         for journal in pending:
             self._carry_out(journal)
         return len(pending)
 
     def imports(self) -> tuple[Mapping[str, object], ...]:
-        """The documents of the finished imports, by import id; none where the table's folder was removed since."""
+        """The documents of the finished imports, by import id; none if the table's folder was removed."""
         if not self.output.is_dir():
             return ()
         journals = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
         return tuple(_read_json(journal) for journal in journals)
 
     def stage(self, import_id: str) -> Path:
-        """A fresh staging folder for this import."""
+        """Create an empty staging folder for this import."""
         self.discard(import_id)
         folder = self._staging(import_id)
         make_folder(folder)
         return folder
 
     def discard(self, import_id: str) -> None:
-        """Remove what this import staged; the table is as it was. Nothing is removed by way of a link."""
+        """Remove the staged files of this import; the table is unchanged. Symbolic links are not followed."""
         folder = self._staging(import_id)
         if not any(one.is_symlink() for one in (self.folder, folder.parent, folder)):
             shutil.rmtree(folder, ignore_errors=True)
 
     def _staging(self, import_id: str) -> Path:
-        """The folder of this import. Raises :class:`DataError` for what is no import id, such as ``..``."""
+        """The staging folder of this import. Raises :class:`DataError` for an invalid import id, such as ``..``."""
         if not re.fullmatch(r"[0-9a-f]{16}", import_id):
             raise DataError("an import id must be 16 hexadecimal digits", where=str(self.folder), value=import_id,
                             next_step=f"remove {self.folder / import_id}{_PENDING}, which Headrace did not write")  # fmt: skip
         return self.folder / "staging" / import_id
 
     def publish(self, import_id: str, files: Iterable[StagedFile], document: Mapping[str, object]) -> None:
-        """Make every staged file part of the table, and record ``document``. All or, after a crash, on recovery."""
+        """Make every staged file part of the table and record ``document``; :meth:`recover` completes it after a crash."""
         listed = [[file.staged, file.place] for file in files]
         journal = self.folder / f"{import_id}{_PENDING}"
         write_atomic(journal, json.dumps({**document, "files": listed}, indent=1, sort_keys=True).encode())
@@ -123,7 +124,7 @@ class ImportLedger:
             if source.exists():
                 os.replace(source, target)
             elif not target.exists():
-                raise DataError("a staged file of an unfinished import is gone", where=staged,
+                raise DataError("a staged file of an unfinished import must exist", where=staged,
                                 next_step=f"remove {journal} and import the files again")  # fmt: skip
             folders.add(target.parent)
         for folder in sorted(folders):
@@ -134,7 +135,7 @@ class ImportLedger:
 
 
 def write_atomic(path: Path, content: bytes | Writer) -> None:
-    """``content`` at ``path``, whole or not at all. Raises :class:`~transforms.errors.StorageError` when the disk is full or refuses."""
+    """Write ``content`` to ``path`` atomically. Raises :class:`~transforms.errors.StorageError`."""
     _LOCAL.write_atomic(os.path.abspath(path), content)
 
 
@@ -157,5 +158,6 @@ def _read_json(path: Path) -> Mapping[str, object]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DataError("an import's journal cannot be read", where=str(path), value=str(error)) from error
+        raise DataError("an import's journal must be a readable file", where=str(path), value=str(error),
+                        next_step="make the file readable, then run the same command again") from error  # fmt: skip
     return cast("Mapping[str, object]", parse_document(content, f"journal {path}").fields((), None).value)

@@ -1,1 +1,1 @@
-"""Log files to typed rows: sources, blocks, encodings, delimited text, JSON lines, Parquet, rejects."""
+"""Parsing of log files into typed rows: sources, encodings, delimited text, JSON lines, Parquet, rejects."""

@@ -1,8 +1,7 @@
-"""The text of a log file as blocks of whole lines in UTF-8, gunzipped by suffix, with the line numbers kept.
+"""Read a log file as blocks of whole lines in UTF-8, gunzipped by suffix, with line numbers.
 
-Memory is bounded by the block size and the longest line, not by the file: a longer line is counted and passed over,
-and only its first bytes are kept. A gzip stream that stops short is an error that says how much could be read: half a
-log must not pass for a whole one.
+Memory is bounded by the block size and the longest line, not by the file. A longer line is counted and skipped; only its
+first bytes are kept. A truncated gzip stream is an error that states how much could be read.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from pipelines.parsing.text import line_feed_pieces, utf8_pieces
 from warehouse.storage.errors import storage_error
 
 BLOCK_BYTES = 16 << 20
-#: Lines of a block. Arrow's JSON reader takes at most 100,000; short lines must not become millions of objects.
+#: Lines per block. Arrow's JSON reader accepts at most 100,000; the limit also bounds the number of Python objects.
 BLOCK_LINES = 1 << 16
 LONGEST_LINE_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
-#: Compressed bytes taken at once: zlib copies what a member leaves of them, and a member may be 20 bytes.
+#: Compressed bytes read at once: zlib copies the rest of them after each member, and a member may have 20 bytes.
 _CHUNK_BYTES = 1 << 16
 _GZIP_WINDOW_BITS = 31
 
@@ -37,9 +36,9 @@ class LineBlock:
 
     Attributes:
         first_line: the number of the first line, from 1.
-        data: the lines; the last one of a file may lack its line feed.
-        starts: where each record begins, when some hold line breaks; None when each line is a record.
-        plain: whether every quote is known to open, close or be doubled inside a quoted cell.
+        data: the lines; the last line of a file may have no line feed.
+        starts: the start of each record, if some records hold line breaks; None if each line is a record.
+        plain: whether every quote is known to open or close a cell, or to be doubled inside one.
     """
 
     first_line: int
@@ -49,30 +48,30 @@ class LineBlock:
 
     @property
     def lines(self) -> int:
-        """How many lines there are, blank ones included."""
+        """The number of lines, including blank ones."""
         return self.data.count(b"\n") + (not self.data.endswith(b"\n") and bool(self.data))
 
     @property
     def records(self) -> int:
-        """How many records there are, blank lines included."""
+        """The number of records, including blank lines."""
         return self.lines if self.starts is None else len(self.starts)
 
     @property
     def numbers(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The line on which each record begins."""
+        """The line number of each record's start."""
         if self.starts is None:
             return np.arange(self.first_line, self.first_line + self.lines)
         return self.first_line + np.searchsorted(line_ends(self.data), self.starts)
 
     def each(self) -> list[bytes]:
-        """Every record, without its line feed."""
+        """All records, without their line feeds."""
         if self.starts is None:
             return self.data.split(b"\n")[: self.lines]
         bounds = [*self.starts.tolist(), len(self.data)]
         return [self.data[start:end].removesuffix(b"\n") for start, end in itertools.pairwise(bounds)]
 
     def after_first(self) -> tuple[bytes, LineBlock]:
-        """The first record without its line feed, and the block of the others."""
+        """The first record without its line feed, and the block of the other records."""
         end = self.data.find(b"\n") + 1 or len(self.data)
         starts = None
         if self.starts is not None:
@@ -83,7 +82,7 @@ class LineBlock:
         return first.removesuffix(b"\n"), rest
 
     def pieces(self, most_lines: int) -> Iterator[LineBlock]:
-        """The block in order as blocks of at most ``most_lines`` lines."""
+        """Split the block into blocks of at most ``most_lines`` lines."""
         ends = line_ends(self.data)
         for first in range(0, len(ends), most_lines):
             last = min(first + most_lines, len(ends)) - 1
@@ -93,12 +92,12 @@ class LineBlock:
 
 @dataclass(frozen=True, slots=True)
 class LongLine:
-    """A line of more bytes than the longest that is read.
+    """A line that exceeds the limit of bytes per line.
 
     Attributes:
         number: its line number, from 1.
-        length_bytes: how many bytes it has before its line feed.
-        start: the first of them.
+        length_bytes: its bytes before the line feed.
+        start: its first bytes.
     """
 
     number: int
@@ -107,7 +106,7 @@ class LongLine:
 
 
 def line_ends(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Where each line's line feed stands; for a last line without one, the length of ``data``."""
+    """The position of each line feed; the length of ``data`` for a last line without one."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
     return ends if data.endswith(b"\n") or not data else np.append(ends, len(data))
 
@@ -117,9 +116,9 @@ def read_blocks(
 ) -> Iterator[LineBlock | LongLine]:
     """The file's lines in order, as UTF-8 in blocks of about ``block_bytes`` and at most 65,536 lines.
 
-    What is a :class:`LongLine` depends on the line alone, not on where blocks are cut. Raises :class:`TruncatedLog`
-    when a gzip file ends early or is damaged, after the blocks that could be read, :class:`NoLogFiles` when there is
-    no such file, and :class:`~transforms.errors.StorageError` when it cannot be read.
+    Whether a line is a :class:`LongLine` depends on the line alone, not on the bounds of blocks. Raises
+    :class:`TruncatedLog` for a truncated or damaged gzip file, after the blocks that could be read, :class:`NoLogFiles`
+    for a missing file, and :class:`~transforms.errors.StorageError`.
     """
     cutter = _Cutter(block_bytes, longest_line_bytes)
     pieces = utf8_pieces(_pieces(path, min(block_bytes, _PIECE_BYTES)), encoding)
@@ -132,9 +131,9 @@ def read_blocks(
 
 @dataclass(slots=True)
 class _Cutter:
-    """Pieces of a file in, whole lines out; a line without end is passed over.
+    """Splits pieces of a file into blocks of whole lines; skips lines over the limit.
 
-    ``tail_bytes``: how much of what is held comes after the last line feed. ``passed``: set inside a long line.
+    ``tail_bytes``: held bytes after the last line feed. ``passed``: set inside a long line.
     """
 
     block_bytes: int
@@ -146,7 +145,7 @@ class _Cutter:
     passed: LongLine | None = None
 
     def take(self, piece: bytes) -> Iterator[LineBlock | LongLine]:
-        """The blocks that are complete with ``piece``."""
+        """Add ``piece``; return the blocks that it completes."""
         if self.passed is not None:
             end = piece.find(b"\n")
             more = piece if end < 0 else piece[:end]
@@ -169,7 +168,7 @@ class _Cutter:
             self.held, self.held_bytes, self.tail_bytes = [], 0, 0
 
     def end(self) -> Iterator[LineBlock | LongLine]:
-        """What is left at the end of the file."""
+        """The rest at the end of the file."""
         if self.passed is not None:
             yield self._end_passed(self.passed)
         if self.held_bytes:
@@ -189,7 +188,7 @@ class _Cutter:
 
 
 def _within_limits(found: LineBlock | LongLine, longest_line_bytes: int) -> Iterator[LineBlock | LongLine]:
-    """Long lines inside a block apart, and the rest in blocks of at most :data:`BLOCK_LINES` lines."""
+    """Split a block into its long lines and blocks of at most :data:`BLOCK_LINES` lines."""
     if isinstance(found, LongLine):
         yield found
         return
@@ -214,7 +213,7 @@ def _pieces(path: str, piece_bytes: int) -> Iterator[bytes]:
                 _gunzip(file, path, piece_bytes) if path.endswith(".gz") else iter(lambda: file.read(piece_bytes), b"")
             )
     except (FileNotFoundError, IsADirectoryError):
-        raise NoLogFiles("there is no log file here", where=path) from None
+        raise NoLogFiles("the log file must exist", where=path, next_step="check the path") from None
     except OSError as error:
         raise storage_error(error, path, "read") from error
 
@@ -232,12 +231,14 @@ def _gunzip(file: IO[bytes], path: str, piece_bytes: int) -> Iterable[bytes]:
             try:
                 data = stream.decompress(chunk, piece_bytes)
             except zlib.error as error:
-                raise _truncated("the gzip data is damaged", path, out_bytes, lines, str(error)) from error
+                raise _truncated(
+                    "the data of a gzip file must be intact", path, out_bytes, lines, str(error)
+                ) from error
             chunk, fresh = stream.unused_data if stream.eof else stream.unconsumed_tail, False
             out_bytes, lines = out_bytes + len(data), lines + data.count(b"\n")
             yield data
     if not stream.eof and not (fresh and out_bytes):
-        raise _truncated("the gzip file ends before its end-of-stream marker", path, out_bytes, lines, None)
+        raise _truncated("a gzip file must end with its end-of-stream marker", path, out_bytes, lines, None)
 
 
 def _truncated(what: str, path: str, out_bytes: int, lines: int, value: str | None) -> TruncatedLog:

@@ -1,11 +1,11 @@
-"""What a record of a TSV or CSV log means: how it is cut into cells, as a function of its bytes alone.
+"""Split a record of a TSV or CSV log into cells, as a function of its bytes alone.
 
-The delimiter ends a cell. Where cells may be quoted, one that begins with a quote runs to its closing quote, with doubled
-quotes for quotes inside; a quote inside any other cell stands for itself. Outside quotes a carriage return belongs to
-the line's end or makes the record bad. :mod:`pipelines.parsing.quoted_records` says where a record ends.
+The delimiter ends a cell. Where cells may be quoted, a cell that begins with a quote ends at its closing quote, with
+doubled quotes for quotes inside; a quote inside any other cell is a plain character. Outside quotes a carriage return
+belongs to the line's end or makes the record bad. :mod:`pipelines.parsing.quoted_records` finds the ends of records.
 
-:func:`split_line` is the meaning. :func:`quoted_plainly` finds whole blocks that Arrow's reader cuts alike, and
-:func:`good_lines` rewrites every other record into a form that it cuts alike.
+:func:`split_line` is the definition. :func:`quoted_plainly` finds blocks that Arrow's reader splits equally, and
+:func:`good_lines` rewrites all other records into a form that it splits equally.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _one_of(characters: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a delimited file's columns lie: the width of every row, and where each wanted column stands."""
+    """The number of cells per row of a delimited file, and the positions of the schema's columns."""
 
     delimiter: str
     quoted: bool
@@ -37,7 +37,7 @@ class Layout:
 
 
 def split_line(record: bytes, delimiter: str, quoted: bool) -> list[bytes] | None:
-    """The cells of a record without its line end; None where text follows a closing quote, or there is none."""
+    """The cells of a record without its line end; None if text follows a closing quote or the quote is missing."""
     if not quoted or b'"' not in record:
         return record.split(delimiter.encode())
     found = _split_quoted(record, delimiter.encode())
@@ -66,16 +66,16 @@ def _split_quoted(record: bytes, delimiter: bytes) -> list[tuple[bytes, bool]] |
 
 
 def closing_quote(text: bytes, at: int) -> int:
-    """Where the quoted value that begins at ``at`` ends; -1 if it does not."""
+    """The position of the closing quote of the value that begins at ``at``; -1 if it has none."""
     while (at := text.find(b'"', at)) >= 0 and text.startswith(b'"', at + 1):
         at += 2
     return at
 
 
 def quoted_plainly(data: bytes, delimiter: str = ",", ends: Positions | None = None) -> bool:
-    """Whether every quote opens or closes a whole cell, or is doubled inside one, of a record that ends at ``ends``.
+    """Whether every quote opens or closes a whole cell, or is doubled inside one.
 
-    Without ``ends`` each line is a record.
+    ``ends``: the ends of the records; without it each line is a record.
     """
     if b'"' not in data:
         return True
@@ -87,16 +87,16 @@ def quoted_plainly(data: bytes, delimiter: str = ",", ends: Positions | None = N
     if (in_record % 2).any():
         return False
     rank = np.arange(len(quotes)) - np.repeat(before[:-1], in_record)
-    # Of each pair the first follows a cell's start or the quote that it doubles, the second precedes an end or its double.
+    # The first quote of a pair follows a cell's start or the quote that it doubles, the second precedes an end or its double.
     first = _one_of(delimiter.encode() + b'\n"')[padded[quotes]]
     second = _one_of(delimiter.encode() + b'\n\r"')[padded[quotes + 2]]
     return bool(np.where(rank % 2 == 0, first, second).all())
 
 
 def good_lines(block: LineBlock, layout: Layout) -> tuple[Positions, bytes, list[Reject]]:
-    """The records that are rows: their places in the block, their bytes as Arrow reads them, and a reject for each other.
+    """The good records: their places in the block, their bytes for Arrow's reader, and a reject for each bad record.
 
-    Blank lines are neither.
+    Blank lines are neither good nor bad.
     """
     places: list[int] = []
     kept: list[bytes] = []
@@ -114,7 +114,7 @@ def good_lines(block: LineBlock, layout: Layout) -> tuple[Positions, bytes, list
 
 
 def numbered_lines(block: LineBlock) -> Iterator[tuple[int, bytes]]:
-    """Every record with the number of its first line, without its line feed and one carriage return before it."""
+    """All records with the number of their first line, without the line feed and one carriage return before it."""
     for number, record in zip(block.numbers.tolist(), block.each(), strict=True):
         yield number, record.removesuffix(b"\r")
 

@@ -1,10 +1,10 @@
-"""JSON Lines to typed rows: Arrow's parser for a clean block, Python's line by line for a block with any bad line.
+"""Parse JSON lines into typed rows: by Arrow for a clean block, by Python line by line for a block with a bad line.
 
-The line-by-line reader is the meaning; Arrow's is used only for blocks that both read alike (the tests hold them
-against each other), and only for lines that begin and end as objects: a block that begins with a bare ``null`` crashes
-it. Types are strict: ``"5"`` is not an int64 and ``1.5`` is not either; ``null`` and an absent key are missing.
-Numbers are converted from their digits by :mod:`pipelines.cells.typed_cells`, like the cells of other formats.
-:mod:`pipelines.cells.json_values` says what a JSON value is as the text of a column.
+The line-by-line reader is the definition. Arrow's reader is used only for blocks that both read equally (tests compare
+them), and only for lines that begin and end as objects: a block that begins with a bare ``null`` crashes it. Types are
+strict: neither ``"5"`` nor ``1.5`` is an int64; ``null`` and an absent key are missing. Numbers are converted from their
+digits by :mod:`pipelines.cells.typed_cells`, like the cells of other formats. :mod:`pipelines.cells.json_values`
+defines the text of a JSON value in a column.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from pipelines.parsing.rejects import Reject
 from pipelines.parsing.typed_rows import NOT_ITS_TYPE, ParsedBlock, RowLines, TextColumn, implausible, typed_rows
 from transforms.types import DType
 
-#: How many lines are read at once; where some line is bad, the fewer are tried next, and after the last come single lines.
+#: Numbers of lines that are read at once: the next smaller one after a bad line, single lines after the last.
 _PIECES = (BLOCK_LINES, 4096, 256)
 _DEEPEST = 100
 _WHITE = b" \t\r"
 _TEXT = pa.string()
-#: Where a value that is no JSON, but that Arrow reads, may end: ``Inf`` too, which Python does not read.
+#: The end of a value that Arrow accepts although it is not JSON, such as ``Inf``.
 _CONSTANT = re.compile(rb"(?:NaN|Inf(?:inity)?)[ \t\r]*[,\]}]")
 _NOT_OPENING = bytes(byte for byte in range(256) if byte not in b"{[\n")
 _MANY_OPENING = re.compile(rb"[^\n]{%d}" % (_DEEPEST + 1))
@@ -56,9 +56,9 @@ _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]')
 
 
 def parse_json_block(block: LineBlock, schema: LogSchema, pieces: Sequence[int] = _PIECES) -> ParsedBlock:
-    """The block's rows in order as the schema's columns, and a reject for every line that is not a row.
+    """The block's rows in order as the schema's columns, and a reject for every bad line.
 
-    Around a bad line ever smaller pieces are tried, so that few good lines are read one by one.
+    Smaller and smaller pieces are tried around a bad line, so that few good lines are read one by one.
     """
     if not pieces or arrow_fields(schema.columns) is None:
         return slow_block(block, schema)
@@ -81,7 +81,7 @@ def parse_json_block(block: LineBlock, schema: LogSchema, pieces: Sequence[int] 
 
 
 def fast_block(block: LineBlock, schema: LogSchema) -> pa.Table | None:
-    """What :func:`slow_block` reads, where it rejects nothing and Arrow can be trusted with the lines; else None."""
+    """The same as :func:`slow_block` if that rejects nothing and Arrow reads the lines correctly; else None."""
     parsed = _fast_rows(block, schema)
     return None if parsed is None else parsed.table
 
@@ -111,8 +111,8 @@ def _fast_rows(block: LineBlock, schema: LogSchema) -> ParsedBlock | None:
 def _is_plain(data: bytes) -> bool:
     """Whether every line begins with ``{``, ends with ``}`` and nests little, without NUL bytes, NaN and infinities.
 
-    No value then spans two lines: inside a value a line feed cannot stand between ``}`` and ``{``. A block of as many
-    rows as lines has one object a line.
+    No value then spans two lines: inside a value a line feed cannot be between ``}`` and ``{``. A block with as many
+    rows as lines has one object per line.
     """
     if not data or b"\0" in data:
         return False
@@ -129,7 +129,7 @@ def _is_plain(data: bytes) -> bool:
 
 
 def _finished(array: pa.Array, column: LogColumn, schema: LogSchema, notes: Counter[str]) -> pa.Array | None:
-    """The column as the table holds it; None where some row is at fault."""
+    """The column with the table's type; None if a row is bad."""
     if pa.types.is_string(array.type):
         array = null_spellings(array, schema.null, trim=column.trim)
     if column.required and array.null_count:
@@ -154,7 +154,7 @@ def _finished(array: pa.Array, column: LogColumn, schema: LogSchema, notes: Coun
 
 
 def _finished_values(array: pa.Array, column: LogColumn, notes: Counter[str]) -> pa.Array:
-    """Values, or items, as the column's type. Raises ``pa.ArrowInvalid`` where one is at fault."""
+    """Values, or items, as the column's type. Raises ``pa.ArrowInvalid`` for a bad value."""
     if pa.types.is_string(array.type):
         return scalar_cells(array, column, notes)
     if column.dtype is DType.TIMESTAMP:
@@ -163,7 +163,7 @@ def _finished_values(array: pa.Array, column: LogColumn, notes: Counter[str]) ->
 
 
 def slow_block(block: LineBlock, schema: LogSchema) -> ParsedBlock:
-    """Each line by itself: its row, or why it is none."""
+    """Parse each line by itself into a row or a reject."""
     rows: list[_Line] = []
     places: list[int] = []
     rejects: list[Reject] = []
@@ -190,7 +190,7 @@ def slow_block(block: LineBlock, schema: LogSchema) -> ParsedBlock:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line that is an object; ``values``: what it gives each column, None where it gives nothing."""
+    """One line that is an object; ``values``: its value for each column, None if it has none."""
 
     number: int
     raw: bytes
@@ -221,7 +221,7 @@ def _read_line(number: int, line: bytes, schema: LogSchema) -> _Line | Reject:
 
 
 def _is_deep(text: str) -> bool:
-    """Whether more than :data:`_DEEPEST` objects and lists stand in each other."""
+    """Whether objects and lists are nested more than :data:`_DEEPEST` deep."""
     if text.count("{") + text.count("[") <= _DEEPEST:
         return False
     depth = 0

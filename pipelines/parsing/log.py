@@ -1,9 +1,9 @@
-"""One log file to typed rows, block by block: the clean blocks at Arrow's speed, the rest record by record.
+"""Parse one log file into typed rows, block by block: clean blocks by Arrow, others record by record.
 
-Nothing is dropped silently: every record of the file is a row, a blank line, a header, or a :class:`Reject`. What a
-record becomes depends on the record and the schema, never on others or on where blocks are cut:
-:mod:`pipelines.parsing.quoted_records` says where a record ends, :mod:`pipelines.parsing.delimited_lines` and
-:mod:`pipelines.parsing.json_lines` how it is cut into texts, and :mod:`pipelines.cells.typed_cells` what a text means.
+Every record of the file is a row, a blank line, a header, or a :class:`Reject`. The result of a record depends on the
+record and the schema, not on other records or the bounds of blocks. :mod:`pipelines.parsing.quoted_records` finds the
+ends of records, :mod:`pipelines.parsing.delimited_lines` and :mod:`pipelines.parsing.json_lines` split them into texts,
+and :mod:`pipelines.cells.typed_cells` converts the texts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pipelines.parsing.typed_rows import ParsedBlock, RowLines, TextColumn, type
 from transforms.errors import DataError, nearest
 
 _BOM = b"\xef\xbb\xbf"
-#: A header of more columns is a file of another kind; each takes memory in every block.
+#: Most columns of a header; each column takes memory in every block.
 _MOST_COLUMNS = 100_000
 
 
@@ -44,11 +44,11 @@ def parse_log(
     longest_line_bytes: int = LONGEST_LINE_BYTES,
     first_row: int = 0,
 ) -> Iterator[ParsedBlock]:
-    """The rows of one log file, in file order. A file without rows yields nothing.
+    """The rows of one log file, in file order.
 
-    ``first_row``: how many records the files before this one have, where the time is made up of the rows' order.
+    ``first_row``: the number of records in the files before this one, for times by the order of rows.
     Raises :class:`~pipelines.errors.TruncatedLog` for a damaged gzip file and :class:`~transforms.errors.DataError`
-    for a header that cannot be read or lacks a column of the schema.
+    for a bad header.
     """
     layout = None if _has_header(schema) else _layout(schema)
     empty = schema.read_schema.empty_table()
@@ -72,7 +72,7 @@ def parse_log(
 
 
 def count_records(path: str, schema: LogSchema, *, longest_line_bytes: int = LONGEST_LINE_BYTES) -> int:
-    """How many records a file has, its header apart: how far the clock of :func:`parse_log` goes over it."""
+    """The number of records of a file, without its header."""
     count = 0
     for block in _records(path, schema, BLOCK_BYTES, longest_line_bytes):
         count += 1 if isinstance(block, LongLine) else block.records
@@ -84,7 +84,7 @@ def _has_header(schema: LogSchema) -> bool:
 
 
 def _records(path: str, schema: LogSchema, block_bytes: int, longest_line_bytes: int) -> Iterator[LineBlock | LongLine]:
-    """The file's records in order, without the byte order mark before the first."""
+    """The file's records in order, without the byte order mark."""
     blocks = _without_mark(read_blocks(path, block_bytes, longest_line_bytes, schema.encoding))
     if schema.format == "jsonl" or not schema.quoted:
         return blocks
@@ -99,7 +99,7 @@ def _without_mark(blocks: Iterator[LineBlock | LongLine]) -> Iterator[LineBlock 
 
 
 def _timed(parsed: ParsedBlock, schema: LogSchema, path: str, first_row: int) -> ParsedBlock:
-    """The same rows with the time that the log does not hold."""
+    """The same rows with made-up times, if the schema has them."""
     if schema.time is None or schema.time.made_up is None:
         return parsed
     places = np.arange(parsed.table.num_rows) if parsed.places is None else parsed.places
@@ -130,7 +130,7 @@ def _layout(schema: LogSchema) -> Layout:
 
 
 def _open_layout(block: LineBlock, schema: LogSchema, path: str) -> tuple[Layout, LineBlock]:
-    """The layout that the header names, and the block after the header."""
+    """The layout by the header, and the block after the header."""
     plain = _layout(schema)
     first, rest = block.after_first()
     line = first.removesuffix(b"\r")
@@ -147,7 +147,7 @@ def _open_layout(block: LineBlock, schema: LogSchema, path: str) -> tuple[Layout
             raise _bad_header(path, f"{name} at {', '.join(found[:-1])} and {found[-1]} of {len(names)}",
                               "each column of the schema once")  # fmt: skip
         if not counts[name]:
-            raise DataError("the header lacks a column of the schema", where=f"{path}, line 1", value=name,
+            raise DataError("the header must name every column of the schema", where=f"{path}, line 1", value=name,
                             allowed=nearest(name, names),
                             next_step="correct the name, or say \"header\": false if the first line is a row")  # fmt: skip
     at = {name: position for position, name in enumerate(names)}
@@ -156,7 +156,7 @@ def _open_layout(block: LineBlock, schema: LogSchema, path: str) -> tuple[Layout
 
 
 def _bad_header(path: str, value: str, allowed: str) -> DataError:
-    return DataError("the header cannot be read", where=f"{path}, line 1", value=value, allowed=allowed,
+    return DataError(f"the header must have {allowed}", where=f"{path}, line 1", value=value, allowed=allowed,
                      next_step="correct the first line, or say \"header\": false if it is a row")  # fmt: skip
 
 
@@ -168,8 +168,9 @@ def _parse_delimited(block: LineBlock, schema: LogSchema, layout: Layout) -> Par
         places, kept, rejects = good_lines(block, layout)
         raw = _read_cells(kept, layout, True)
         if raw is None or raw.num_rows != len(places):
-            raise UnknownFormat("rows of this log cannot be told apart", where=f"line {block.first_line} and after",
-                                allowed=f"{schema.format} with one row a line")  # fmt: skip
+            raise UnknownFormat(f"the log must be {schema.format} with one row per line",
+                                where=f"line {block.first_line} and after",
+                                next_step="correct format, delimiter or quote of the schema file")  # fmt: skip
     parsed = typed_rows(
         [_text_column(_one_array(raw.column(str(position))), schema, column)
          for position, column in zip(layout.positions, schema.columns, strict=True)],
@@ -183,7 +184,7 @@ def _parse_delimited(block: LineBlock, schema: LogSchema, layout: Layout) -> Par
 
 
 def _is_plain(block: LineBlock, layout: Layout) -> bool:
-    """Whether Arrow's reader cuts the block into the cells that :func:`split_line` cuts its records into."""
+    """Whether Arrow's reader splits the block into the same cells as :func:`split_line`."""
     data = block.data
     if data.count(b"\r") != data.count(b"\r\n"):
         return False
@@ -193,13 +194,13 @@ def _is_plain(block: LineBlock, layout: Layout) -> bool:
 
 
 def _read_cells(data: bytes, layout: Layout, many_lines: bool) -> pa.Table | None:
-    """Every cell as bytes, or None when some row has another number of cells; ``many_lines``: values hold line breaks."""
+    """All cells as bytes; None if a row has another number of cells. ``many_lines``: values hold line breaks."""
     names = [str(position) for position in range(layout.width)]
     wanted = [str(position) for position in layout.positions]
     if not data:
         return pa.table({name: pa.array([], pa.binary()) for name in wanted})
     if data.startswith(_BOM):
-        data = _BOM + data  # Arrow drops one at the start of what it reads; here it belongs to a value
+        data = _BOM + data  # Arrow drops one at the start of its input; here it belongs to a value
     try:
         return arrow_csv.read_csv(
             pa.BufferReader(data),

@@ -1,6 +1,6 @@
-"""Parquet files of any layout as a log that an import lays out by partitions of their event time.
+"""Parquet files of any layout as a log, which an import writes into partitions by event time.
 
-Columns keep the types that the files give them; only the time column becomes microseconds in UTC.
+Columns keep their types; only the time column is converted to microseconds in UTC.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ OUT_OF_RANGE = "a time is out of range"
 
 _TIME = ARROW_ELEMENT[DType.TIMESTAMP]
 _BATCH_ROWS = 131_072
-#: What a number of each unit is multiplied with, and then divided by, to be microseconds.
+#: The factor and the divisor that convert a number of each unit to microseconds.
 _MICROSECONDS = {"day": (86_400_000_000, 1), "s": (10**6, 1), "ms": (10**3, 1), "us": (1, 1), "ns": (1, 10**3)}
 _LAST_US = 7_258_118_400_000_000
-_CENTURIES_US = (0, _LAST_US)  # 1970 to 2199: times beyond it say nothing of a log's span
+_CENTURIES_US = (0, _LAST_US)  # 1970 to 2199: other times are ignored for a log's span
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STORAGE = Storage("/")
 
@@ -42,11 +42,12 @@ _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class ParquetLog:
-    """Parquet files of equal columns. Build it with :func:`parquet_log`.
+    """Parquet files of equal columns, from :func:`parquet_log`.
 
-    ``arrow_schema`` is that of the imported table: the files' own, with the time column as microseconds in UTC. ``unit``
-    is that of a time column of whole numbers, else None. ``invalid_text``: ``refuse`` a file whose text is not UTF-8, or
-    ``replace`` what is invalid by U+FFFD.
+    Attributes:
+        arrow_schema: the schema of the imported table: the files' own, with the time column as microseconds in UTC.
+        unit: the unit of a time column of integers, else None.
+        invalid_text: ``refuse`` a file whose text is not UTF-8, or ``replace`` invalid bytes by U+FFFD.
     """
 
     arrow_schema: pa.Schema
@@ -56,18 +57,18 @@ class ParquetLog:
     invalid_text: str = "refuse"
 
     def bounded(self, now: datetime) -> ParquetLog:
-        """The same log with a range of plausible event times: what an import at ``now`` takes."""
+        """The same log with the range of plausible event times of an import at ``now``."""
         return replace(self, time=self.time.bounded(now))
 
     def digest(self) -> str:
-        """SHA-256 over everything that decides how a file is read, as 64 hexadecimal digits."""
+        """SHA-256 of the fields, as 64 hexadecimal digits; equal logs read files alike."""
         columns = [[field.name, str(field.type)] for field in self.arrow_schema]
         return digest(["parquet", columns, self.time.column, self.unit, self.partition_by, self.invalid_text])
 
     def blocks(self, path: str) -> Iterator[ParsedBlock]:
-        """The rows of one file, in order, at most 131,072 at a time; rejects are those without a time that can be.
+        """The rows of one file, in order, at most 131,072 at a time; rows without a plausible time are rejects.
 
-        Raises :class:`~warehouse.errors.CorruptFile`, and what the rule for invalid text raises.
+        Raises :class:`~warehouse.errors.CorruptFile`, and for invalid text the error of the rule.
         """
         first_row = 1
         for rows in row_batches(_STORAGE, path, _BATCH_ROWS, invalid_text_rule(self.invalid_text, [])):
@@ -104,14 +105,14 @@ def parquet_log(
     partition_by: PartitionBy | None = None,
     invalid_text: str = "refuse",
 ) -> ParquetLog:
-    """The log in the Parquet files at ``paths``, whose columns are those of the first one.
+    """The log in the Parquet files at ``paths``, with the columns of the first file.
 
-    Without a ``time_column`` it is the only column of timestamps. Without ``partition_by`` see
+    ``time_column`` defaults to the only column of timestamps, ``partition_by`` to
     :func:`~pipelines.outputs.partitions.suited_partitions`.
 
-    Raises :class:`~warehouse.errors.CorruptFile` for a file that is not Parquet, :class:`~warehouse.errors.SchemaDrift` for one
-    with other columns, :class:`UnknownColumn` or :class:`TypeMismatch` for a time column that is absent or holds no times, and
-    :class:`InputError` for whole numbers without a ``unit``, or a unit for a type that has its own.
+    Raises :class:`~warehouse.errors.CorruptFile` for a file that is not Parquet, :class:`~warehouse.errors.SchemaDrift`
+    for other columns, :class:`UnknownColumn` or :class:`TypeMismatch` for a missing time column or one without times,
+    and :class:`InputError` for integers without a ``unit``, or a unit for a type that has its own.
     """
     schema = read_arrow_schema(_STORAGE, paths[0])
     columns = read_schema(_STORAGE, paths[0])
@@ -140,7 +141,7 @@ def _only_time(schema: pa.Schema, path: str) -> str:
 
 
 def _partitioning(log: ParquetLog, paths: Sequence[str]) -> PartitionBy:
-    """Days where plausible times span more than a fortnight, so that no log becomes thousands of small files."""
+    """The default partitioning by the span of plausible times; days for a long span, which avoids small files."""
     name, first, last, rows_with_time = log.time.column, _LAST_US, 0, 0
     for path in paths:
         for rows in row_batches(_STORAGE, path, _BATCH_ROWS, invalid_text_rule(log.invalid_text, []), [name]):
@@ -155,21 +156,21 @@ def _partitioning(log: ParquetLog, paths: Sequence[str]) -> PartitionBy:
 def _check_time_type(stored: pa.DataType, unit: EpochUnit | None, where: str) -> None:
     whole = pa.types.is_integer(stored)
     if not whole and not pa.types.is_timestamp(stored) and not pa.types.is_date(stored):
-        raise TypeMismatch("a time column must hold timestamps, dates or whole numbers", where=where, value=str(stored),
+        raise TypeMismatch("a time column must hold timestamps, dates or integers", where=where, value=str(stored),
                            allowed="timestamp, date32, date64, or an integer with --time-unit",
                            next_step="store it as a timestamp: table[COLUMN].cast(pa.timestamp('us'))")  # fmt: skip
     if whole and unit is None:
-        raise InputError("a time column of whole numbers must have a unit", where=where, value=str(stored),
-                         allowed="s, ms, us, ns", next_step="say what it counts since 1970: --time-unit ms")  # fmt: skip
+        raise InputError("a time column of integers must have a unit", where=where, value=str(stored),
+                         allowed="s, ms, us, ns", next_step="give its unit since 1970, such as --time-unit ms")  # fmt: skip
     if unit is not None and not whole:
-        raise InputError("a unit must be that of a time column of whole numbers", where=where, value=str(stored),
+        raise InputError("a unit must be given for a time column of integers only", where=where, value=str(stored),
                          next_step="leave --time-unit out")  # fmt: skip
 
 
 def event_times(stored: pa.Array, unit: EpochUnit | None, range_us: tuple[int, int]) -> tuple[_Numbers, _Flags, _Flags]:
-    """Microseconds since 1970, finer ones rounded down; what is missing; and what lies outside of a range, end excluded.
+    """Microseconds since 1970, rounded down; which are missing; and which lie outside of a range, end excluded.
 
-    The first array is zero where either flag is set. Timestamps without a zone are UTC.
+    The first array is 0 where either flag is set. Timestamps without a zone are UTC.
     """
     missing = np.asarray(stored.is_null())
     counted = _counted(stored)
@@ -186,7 +187,7 @@ def _spelled_us(time_us: int) -> str:
 
 
 def _counted(stored: pa.Array) -> pa.Array:
-    """The numbers that times are stored as, as int64; those of uint64 that do not fit are negative."""
+    """The stored integers of times as int64; uint64 numbers that do not fit are negative."""
     if pa.types.is_date32(stored.type):
         return stored.cast(pa.int32()).cast(pa.int64())
     return stored.cast(pa.int64(), safe=False)
@@ -197,7 +198,7 @@ def _unit_of(stored: pa.DataType) -> str:
 
 
 def _spelled(column: pa.ChunkedArray, row: int) -> str | None:
-    """A value as a side file shows it: times out of Python's range have no other text."""
+    """The text of a value for a reject file; Arrow's cast, since Python's times have a smaller range."""
     value = column[row]
     if not value.is_valid:
         return None

@@ -1,8 +1,8 @@
-"""Where the records of a quoted log begin and end: a quoted value may hold line breaks, as RFC 4180 has them.
+"""Find the records of a quoted log, whose quoted values may hold line breaks (RFC 4180).
 
-A record ends at the first line end outside quotes. A value's closing quote must stand before a delimiter or a line end;
-where it does not, or does not come within the longest line or the file, the line that opens the value is a bad record
-by itself, and the next record begins on the next line: a stray quote costs its line, not the file.
+A record ends at the first line end outside quotes. A value's closing quote must precede a delimiter or a line end.
+Otherwise, or if it does not come within the longest line or the file, the line that opens the value is a bad record by
+itself and the next record begins on the next line: a stray quote costs one line, not the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OPEN, _BROKEN = -1, -2
 def whole_records(
     blocks: Iterable[LineBlock | LongLine], delimiter: str, longest_bytes: int
 ) -> Iterator[LineBlock | LongLine]:
-    """Blocks of whole lines as blocks of whole records; what follows the last record that ends waits for more."""
+    """Blocks of whole lines as blocks of whole records; an unfinished record is joined with the next block."""
     held: LineBlock | None = None
     for block in blocks:
         if isinstance(block, LongLine):
@@ -40,7 +40,7 @@ def whole_records(
 def _cut(
     block: LineBlock, delimiter: str, longest_bytes: int, *, last: bool
 ) -> tuple[list[LineBlock], LineBlock | None]:
-    """The records that end in ``block``, and the rest of it, which ``last`` says to be all there is."""
+    """The records that end in ``block``, and its rest; ``last``: whether the file ends with the block."""
     data = block.data
     if b'"' not in data:
         return [block], None
@@ -59,7 +59,7 @@ def _cut(
 
 
 def _plain_starts(data: bytes, delimiter: str, longest_bytes: int) -> tuple[Positions, int] | None:
-    """The records of a block whose quotes all open, close or are doubled inside a cell; None for any other block."""
+    """The records of a block whose quotes all open or close a cell or are doubled inside one; None for other blocks."""
     if data.count(b"\r") != data.count(b"\r\n"):
         return None
     ends = line_ends(data)
@@ -77,7 +77,7 @@ def _plain_starts(data: bytes, delimiter: str, longest_bytes: int) -> tuple[Posi
 
 
 def _careful_starts(data: bytes, delimiter: str, longest_bytes: int, last: bool) -> tuple[Positions, int]:
-    """The records of any block, found one after the other."""
+    """The records of any block, one by one."""
     ends = line_ends(data)
     starts: list[int] = []
     at = 0
@@ -97,7 +97,7 @@ def _careful_starts(data: bytes, delimiter: str, longest_bytes: int, last: bool)
 
 
 def _record_end(data: bytes, at: int, delimiter: bytes) -> int:
-    """Where the line end stands that ends the record at ``at``; ``_OPEN`` or ``_BROKEN`` where its quotes do not end it."""
+    """The position of the line end of the record at ``at``; ``_OPEN`` or ``_BROKEN`` if its quotes do not close."""
     while True:
         if data.startswith(b'"', at):
             quote = closing_quote(data, at + 1)

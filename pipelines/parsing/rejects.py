@@ -1,4 +1,4 @@
-"""Rows that could not be read, kept beside the table: one JSON line each, with the place, the reason and the raw text."""
+"""Reject files: rows that could not be parsed, one JSON line each with place, reason and raw text."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from warehouse.storage.errors import explained
 _SPOOL_BYTES = 1 << 20
 _RAW_CHARACTERS = 4000
 _SHOWN_CHARACTERS = 80
-#: Enough bytes of a line for its first 4000 characters, whichever they are.
+#: Bytes that hold at least the first 4000 characters of a line.
 RAW_BYTES = 4 * _RAW_CHARACTERS
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One row left out.
+    """One rejected row.
 
     Attributes:
-        line: the line it begins on, from 1.
-        what: what is wrong with it.
-        raw: the row; only its first 16,000 bytes are kept.
-        column: the column at fault; empty where the whole row is.
-        value: the value at fault.
-        expected: what it should be.
-        last_line: the line it ends on, where that is another one; else 0.
+        line: its first line, from 1.
+        what: the reason.
+        raw: its first 16,000 bytes.
+        column: the bad column; empty if the whole row is bad.
+        value: the bad value.
+        expected: what the value must be.
+        last_line: its last line if that differs from ``line``; else 0.
     """
 
     line: int
@@ -52,14 +52,14 @@ class Reject:
         object.__setattr__(self, "raw", self.raw[:RAW_BYTES])
 
     def sentence(self, file: str) -> str:
-        """The reject in one line, as an error shows it."""
+        """The reject in one line, for an error."""
         column = f", column {self.column}" if self.column else ""
         got = "" if self.value is None else f", got {self.value[:_SHOWN_CHARACTERS]!r}"
         expected = f", expected {self.expected}" if self.expected else ""
         return f"{file}, line {self.line}{column}: {self.what}{got}{expected}"
 
     def to_json(self, file: str) -> str:
-        """One line of the side file. Bytes that are not UTF-8 appear as ``\\xNN``; long rows are cut."""
+        """The line of the reject file. Bytes that are not UTF-8 appear as ``\\xNN``; long rows are cut."""
         reason = {"what": self.what, "column": self.column, "value": self.value, "expected": self.expected}
         raw = printable(self.raw)
         lines = {"line": self.line} | ({"last_line": self.last_line} if self.last_line else {})
@@ -67,12 +67,12 @@ class Reject:
 
 
 def printable(raw: bytes) -> str:
-    """``raw`` as text without loss of what matters: bytes that are not UTF-8 escaped, at most 4000 characters."""
+    """``raw`` as text of at most 4000 characters; bytes that are not UTF-8 are escaped."""
     return escape_bytes(raw[:RAW_BYTES]).decode("utf-8", "backslashreplace")[:_RAW_CHARACTERS]
 
 
-class SideFile:
-    """The rejected rows of one log file, spooled as they are found and written whole at the end."""
+class RejectFile:
+    """The rejected rows of one log file, spooled as they are found and written at the end."""
 
     def __init__(self, path: str, log: str) -> None:
         self._path, self._log = path, log
@@ -81,7 +81,7 @@ class SideFile:
         self.example = ""
 
     def add(self, rejects: Sequence[Reject]) -> None:
-        """Rejects of lines after those added before."""
+        """Add rejects of later lines."""
         with explained(self._path, "write"):
             self._spool.write(rejects_document(rejects, self._log))
         self.reasons.update(count_reasons(rejects))
@@ -89,7 +89,7 @@ class SideFile:
             self.example = rejects[0].sentence(os.path.basename(self._log))
 
     def finish(self) -> None:
-        """Write the side file, unless no row was rejected. Raises :class:`~transforms.errors.StorageError`."""
+        """Write the file if any row was rejected. Raises :class:`~transforms.errors.StorageError`."""
         with self._spool:
             if self.reasons:
                 self._spool.seek(0)
@@ -97,20 +97,20 @@ class SideFile:
 
 
 def rejects_document(rejects: Iterable[Reject], file: str) -> bytes:
-    """The whole side file, in line order."""
+    """The content of a reject file, in line order."""
     ordered = sorted(rejects, key=lambda reject: (reject.line, reject.column))
     return "".join(reject.to_json(file) + "\n" for reject in ordered).encode("utf-8", "backslashreplace")
 
 
 def count_reasons(rejects: Iterable[Reject]) -> dict[str, int]:
-    """How many rows each reason cost, by column and reason."""
+    """The number of rejected rows by column and reason."""
     return dict(Counter(f"{reject.column}: {reject.what}".removeprefix(": ") for reject in rejects))
 
 
 def check_share(rows: int, reasons: Mapping[str, int], max_share: float, where: str, example: str = "") -> None:
-    """Raise :class:`TooManyRejects`, with the most frequent reasons, when more than ``max_share`` were rejected.
+    """Raise :class:`TooManyRejects`, with the most frequent reasons, if more than ``max_share`` were rejected.
 
-    ``example``: one reject as a sentence, for the message.
+    ``example``: one reject as a sentence.
     """
     rejected = sum(reasons.values())
     share = rejected / max(rows + rejected, 1)
@@ -119,16 +119,17 @@ def check_share(rows: int, reasons: Mapping[str, int], max_share: float, where: 
     common = "; ".join(f"{count} x {reason}" for reason, count in Counter(reasons).most_common(3))
     example = f"\n  example: {example}" if example else ""
     raise TooManyRejects(
-        f"{rejected} of {rows + rejected} rows were rejected, most often: {common}{example}",
+        f"the share of rejected rows must be at most {max_share}, got {rejected} of {rows + rejected} rows, "
+        f"most often: {common}{example}",
         where=where,
         value=round(share, 4),
         allowed=f"a share of at most {max_share}",
-        next_step="read the side files there; correct the schema or the logs, or allow a larger share",
+        next_step="read the reject files there; correct the schema or the logs, or raise --max-reject-share",
     )
 
 
-def side_files(sources: Sequence[LogSource], folder: Path) -> list[str]:
-    """Where each file's rejects go: ``<file>.jsonl``, with a piece of the hash where files share a name."""
+def reject_file_paths(sources: Sequence[LogSource], folder: Path) -> list[str]:
+    """The path of each log's reject file: ``<file>.jsonl``, with a part of the hash where files share a name."""
     make_folder(folder)
     names = Counter(source.name for source in sources)
     paths = []
@@ -147,5 +148,5 @@ def _belongs_to_another(path: Path, source: LogSource) -> bool:
         first = file.readline()
     try:
         return bool(json.loads(first)["file"] != source.path) if first else False
-    except (ValueError, TypeError, KeyError):  # a file that is no side file of ours is left alone
+    except (ValueError, TypeError, KeyError):  # not a reject file: it is kept
         return True

@@ -1,4 +1,4 @@
-"""Where the made-up clock of an import stands at the start of each file, and whether every file gets a time."""
+"""The first row number of each file for made-up times, and a check that every file has a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.parsing.sources import LogSource
 
 
 def check_file_times(schema: LogSchema | ParquetLog, sources: Sequence[LogSource]) -> None:
-    """Raise :class:`~transforms.errors.DataError` for the first file whose name gives no time, before any is read."""
+    """Raise :class:`~transforms.errors.DataError` for the first file whose name gives no time, before reading any."""
     if schema.time is not None and schema.time.made_up is not None:
         for source in sources:
             file_time_us(schema.time, source.path)
@@ -25,9 +25,9 @@ def first_rows_of(
     imports: Iterable[Mapping[str, object]],
     longest_line_bytes: int,
 ) -> tuple[int, ...]:
-    """How many records stand before each file, and after the last one; empty where no clock is made of rows.
+    """The number of records before each file, and after the last one; empty unless times follow the order of rows.
 
-    Files follow each other as they are imported, after those of all earlier ``imports``.
+    Files are in import order, after those of all earlier ``imports``.
     """
     made_up = None if schema.time is None else schema.time.made_up
     if isinstance(schema, ParquetLog) or made_up is None or made_up.start is None:

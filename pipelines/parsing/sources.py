@@ -1,4 +1,4 @@
-"""Which log files an import reads, and how a file is known again."""
+"""The log files of an import, identified by name and content."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from transforms.errors import DataError
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogSource:
-    """One log file: its name, the SHA-256 of its bytes as they lie on disk, and where it is."""
+    """One log file: its name, the SHA-256 of its stored bytes, and its path."""
 
     name: str
     sha256: str
     path: str
 
     def to_json(self) -> str:
-        """The source as Beam carries it."""
+        """The source as an element of the pipeline."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
@@ -34,19 +34,20 @@ class LogSource:
 
 
 def expand_files(patterns: Sequence[str]) -> tuple[str, ...]:
-    """The files that paths, folders and glob patterns name, sorted, each once.
+    """The files that paths, folders and glob patterns match, sorted, each once.
 
-    Raises :class:`NoLogFiles` for the first pattern that names none.
+    Raises :class:`NoLogFiles` for the first pattern without a match.
     """
     found: set[str] = set()
     for pattern in patterns:
         matches = _matches(pattern)
         if not matches:
-            raise NoLogFiles("no log file matches", value=pattern, allowed="a file, a folder of files, or a glob pattern",
+            raise NoLogFiles("a path or pattern must match a log file", value=pattern, allowed="a file, a folder of files, or a glob pattern",
                              next_step="check the path; quote a pattern so that the shell leaves it alone")  # fmt: skip
         found.update(matches)
     if not found:
-        raise NoLogFiles("no log files were given", allowed="at least one file, folder or glob pattern")
+        raise NoLogFiles("at least one log file must be given", allowed="files, folders or glob patterns",
+                         next_step="name the log files")  # fmt: skip
     return tuple(sorted(found))
 
 
@@ -58,7 +59,7 @@ def _matches(pattern: str) -> list[str]:
 
 
 def identify(paths: Iterable[str]) -> tuple[LogSource, ...]:
-    """The sources at ``paths``, in the order in which imports read them: by name, then content."""
+    """The sources at ``paths`` in import order: by name, then content."""
     return tuple(sorted(LogSource(os.path.basename(path), file_sha256(path), os.path.abspath(path)) for path in paths))
 
 
@@ -68,13 +69,14 @@ def file_sha256(path: str) -> str:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise NoLogFiles("a log file cannot be read", where=path, value=error.strerror) from error
+        raise NoLogFiles("a log file must be readable", where=path, value=error.strerror,
+                         next_step="check the path and its permissions") from error  # fmt: skip
 
 
 def new_sources(sources: Iterable[LogSource], imports: Iterable[Mapping[str, object]]) -> tuple[LogSource, ...]:
     """The sources that no earlier import holds.
 
-    Raises :class:`DataError` when an imported file has changed since: its first rows would be imported twice.
+    Raises :class:`DataError` if an imported file has changed: its first rows would be imported twice.
     """
     held = [
         LogSource(**source) for entry in imports for source in cast("list[dict[str, str]]", entry.get("sources", []))
@@ -84,7 +86,7 @@ def new_sources(sources: Iterable[LogSource], imports: Iterable[Mapping[str, obj
     fresh = tuple(source for source in sources if (source.name, source.sha256) not in known)
     for source in fresh:
         if held_at.get(source.path, source.sha256) != source.sha256:
-            raise DataError("a log file that was already imported has changed", where=source.path,
+            raise DataError("an imported log file must not change", where=source.path,
                             value=source.sha256[:16], allowed=held_at[source.path][:16],
                             next_step="put the new rows into a new file, or import into an empty folder")  # fmt: skip
     return fresh

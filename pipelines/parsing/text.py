@@ -1,7 +1,7 @@
-"""The text of a log file as UTF-8 with line feeds, piece by piece, whatever encoding and line ends it has.
+"""Convert a log file of any encoding and line ends to UTF-8 with line feeds, piece by piece.
 
-A byte that the encoding cannot decode travels on as what is no UTF-8 either (a lone surrogate), so that its cell is
-refused further down like any other that is no text; :func:`escape_bytes` shows the byte again.
+A byte that cannot be decoded becomes a lone surrogate, which is invalid UTF-8, so that its cell is rejected like any
+other invalid text; :func:`escape_bytes` shows the original byte.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Iterator
 
 _MARKED = "headrace.marked"
 _FIRST_MARK = 0xDC00
-#: How a file begins whose bytes are in big-endian order.
+#: The byte order marks of big-endian files.
 _ORDER_MARKS = {"utf-16": codecs.BOM_UTF16_BE, "utf-32": codecs.BOM_UTF32_BE}
-#: How the lone surrogates U+DC00 to U+DCFF stand in bytes.
+#: The bytes of the lone surrogates U+DC00 to U+DCFF.
 _MARK_BYTES = re.compile(rb"\xed[\xb0-\xb3][\x80-\xbf]")
 
 
 def _mark(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
-    # Codecs of more than one byte may blame a pair whose second byte is a line end; only those of fixed width go on whole.
+    # A multi-byte codec may report a pair whose second byte is a line end; only codecs of fixed width skip the whole pair.
     wide = error.encoding.startswith(("utf-16", "utf16", "utf-32", "utf32"))
     end = error.end if wide else error.start + 1
     return "".join(chr(_FIRST_MARK + byte) for byte in error.object[error.start : end]), end
@@ -32,7 +32,7 @@ codecs.register_error(_MARKED, _mark)
 
 
 def escape_bytes(text: bytes) -> bytes:
-    """``text`` with ``\\xNN`` for every byte of the file that its encoding could not decode."""
+    """``text`` with ``\\xNN`` for every byte that could not be decoded."""
     if b"\xed" not in text:
         return text
     return _MARK_BYTES.sub(
@@ -41,7 +41,7 @@ def escape_bytes(text: bytes) -> bytes:
 
 
 def utf8_pieces(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """Pieces of a file in ``encoding`` as UTF-8; characters may be cut anywhere between pieces."""
+    """Pieces of a file in ``encoding`` as UTF-8; characters may span pieces."""
     if encoding == "utf-8":
         yield from pieces
         return
@@ -57,7 +57,7 @@ def utf8_pieces(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def _byte_order(pieces: Iterator[bytes], encoding: str) -> tuple[str, Iterator[bytes]]:
-    """The encoding with its byte order, by the mark at the start; little-endian without one."""
+    """The encoding with its byte order by the byte order mark; little-endian without one."""
     mark, start = _ORDER_MARKS[encoding], b""
     for piece in pieces:
         start += piece
@@ -67,9 +67,9 @@ def _byte_order(pieces: Iterator[bytes], encoding: str) -> tuple[str, Iterator[b
 
 
 def line_feed_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Pieces with a line feed at each line end, where the first line of the file ends with a carriage return alone.
+    """Pieces with line feeds in place of carriage returns, if the first line of the file ends with one alone.
 
-    Every other file passes as it is.
+    Other files are unchanged.
     """
     held, undecided, alone = b"", True, False
     for piece in pieces:

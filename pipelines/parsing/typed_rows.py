@@ -1,4 +1,4 @@
-"""Columns of texts to a typed table and the rows that do not fit, whatever format the texts came from."""
+"""Convert columns of texts of any format to a typed table and rejects."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class ParsedBlock:
-    """What a block came to.
+    """The rows and rejects of a block.
 
     Attributes:
         table: the rows, with the schema's columns in order.
-        rejects: the block's rows that are not in it.
-        notes: how many values were read otherwise than written, by what was done.
-        places: which of the block's rows, from 0, those of ``table`` are; None for all of them.
+        rejects: the other rows of the block.
+        notes: counts of changed values, by the change.
+        places: the places in the block, from 0, of the rows of ``table``; None for all of them.
     """
 
     table: pa.Table
@@ -46,12 +46,12 @@ class ParsedBlock:
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """One column of a block before its types are read.
+    """One column of a block before conversion.
 
     Attributes:
-        text: a string a row, or a list of strings, null where the value is missing.
-        unread: what is wrong, by row, with values that are no text of this column; their text is null.
-        spell: a row's value as a reject shows it.
+        text: a string or a list of strings per row, null for a missing value.
+        unread: reasons, by row, why a value is no text of this column; its text is null.
+        spell: the text of a row's value for a reject.
     """
 
     text: pa.Array
@@ -61,14 +61,14 @@ class TextColumn:
 
 @dataclass(frozen=True, slots=True)
 class RowLines:
-    """Where each row of a block came from: its line number and its bytes."""
+    """The line number and the bytes of each row of a block."""
 
     number: Callable[[int], int]
     raw: Callable[[int], bytes]
 
 
 def typed_rows(columns: Sequence[TextColumn], schema: LogSchema, lines: RowLines) -> ParsedBlock:
-    """The rows that every column can read, in order; every other row is rejected for its first column at fault."""
+    """The rows whose columns all convert, in order; other rows are rejected for their first bad column."""
     faults: dict[int, Reject] = {}
     arrays = []
     notes: Counter[str] = Counter()
@@ -96,7 +96,7 @@ def typed_rows(columns: Sequence[TextColumn], schema: LogSchema, lines: RowLines
 
 
 def implausible(array: pa.Array, column: LogColumn, schema: LogSchema) -> list[int]:
-    """The rows whose event time lies outside the schema's range; none in a column that is not the event time."""
+    """The rows whose event time lies outside the schema's range; none for other columns."""
     bounds = None if schema.time is None or schema.time.column != column.name else schema.time.range_us
     if bounds is None or schema.time is None or schema.time.made_up is not None or not len(array):
         return []
@@ -110,7 +110,7 @@ def implausible(array: pa.Array, column: LogColumn, schema: LogSchema) -> list[i
 
 
 def plausible(schema: LogSchema) -> str:
-    """The range of event times that a reject shows."""
+    """The text of the plausible event times for a reject."""
     first, end = (schema.time.range_us if schema.time else None) or (0, 0)
     return f'from {_shown(first)} until {_shown(end)}, which "from" and "until" of the schema\'s time set'
 

@@ -9,11 +9,11 @@ import pytest
 from benchmarks.against_revision import (
     REPOSITORY,
     SCRIPTS,
-    checked_out,
+    checkout,
     figures_of,
-    in_turns,
     main,
     measure_starts,
+    run_alternately,
     table,
 )
 
@@ -69,7 +69,7 @@ def test_sides_take_turns() -> None:
         seen.append(tree.name)
         return {("turn", "s"): float(len(seen))}
 
-    theirs, ours = in_turns(run, (Path("a"), Path("b")), 2)
+    theirs, ours = run_alternately(run, (Path("a"), Path("b")), 2)
     assert seen == ["a", "b", "a", "b"]
     assert [one["turn", "s"] for one in (*theirs, *ours)] == [1.0, 3.0, 2.0, 4.0]
 
@@ -88,7 +88,7 @@ needs_git = pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="not a
 
 @needs_git
 def test_imports_of_a_revision_and_of_the_working_tree() -> None:
-    with checked_out("HEAD") as tree:
+    with checkout("HEAD") as tree:
         theirs, ours = measure_starts((tree, REPOSITORY), starts=1)
     assert not tree.exists()
     assert len(theirs) == len(ours) == 1

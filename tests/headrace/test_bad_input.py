@@ -441,7 +441,7 @@ def test_tables_that_fit_no_machine(cli, table, tmp_path):
     models = tmp_path / "models.py"
     models.write_text(MODELS + "\nfirst.input('huge', hr.text('query').hash_buckets(10**15))\n", encoding="utf-8")
     cli("model", "submit", models, "--table", "log", "--model", "first")
-    assert "do not fit this machine" in cli("train", "first", status=2).err
+    assert "must fit in memory" in cli("train", "first", status=2).err
 
 
 def test_an_unknown_runner(cli, table, tmp_path):

@@ -63,7 +63,7 @@ def test_a_run_without_an_intact_checkpoint_does_not_begin_again(train, tmp_path
         (path / "manifest.json").write_bytes(b"{}")
     before = manifests(tmp_path / "run")
     answer = train(tmp_path / "run", status=3)
-    assert "no checkpoint of this run is intact" in answer.err
+    assert "a run must have an intact checkpoint" in answer.err
     assert "manifest.json" in answer.err
     assert "restore the directory from a backup" in answer.err
     assert "Traceback" not in answer.err

@@ -122,7 +122,7 @@ def test_a_corrected_label_is_refused_until_it_is_accepted(cli, log, train):
     pq.write_table(spent.set_column(1, "spent", flipped), log / "fixed.parquet")
     cli("table", "fix", "coupons", log / "fixed.parquet", "--on", "coupon", "--why", "wrong currency")
     error = train(status=2).err
-    assert "the label of events that were trained is another now" in error
+    assert "the label of trained events has changed" in error
     assert "--accept-changed" in error
     report = train("--accept-changed", "--json").json
     assert (report["events_this_time"], len(report["late"]["accepted"]), report["exact"]) == (80, 1, True)

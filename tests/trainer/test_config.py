@@ -70,7 +70,7 @@ def test_what_may_change_between_runs_is_not_in_the_document():
 
 
 def test_an_unknown_option_is_refused_with_the_nearest():
-    with pytest.raises(ConfigError, match="unknown training option") as caught:
+    with pytest.raises(ConfigError, match="a training option must be a known one") as caught:
         TrainConfig.from_document({"batch_row": 3}, run_dir="run")
     assert caught.value.allowed.startswith("batch_rows")
 

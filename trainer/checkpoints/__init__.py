@@ -1,1 +1,1 @@
-"""Atomic checkpoints: arrays, manifest, verification."""
+"""Atomic checkpoints of a run: arrays, manifest, verification."""

@@ -1,11 +1,9 @@
-"""Checkpoints: a directory that is either wholly there and provably intact, or not there.
+"""Atomic checkpoints: a directory with a JSON document (``state.json``) and named numpy arrays.
 
-Written beside its place (``.tmp-…``), every file synced, then ``manifest.json`` (``trainer/checkpoints/manifest.py``) with the size
-and digest of every file and of itself, then renamed into ``checkpoints/epoch-NNNNNN`` and the parent synced. Whatever
-moment a process dies at, the newest checkpoint that verifies is the one before or the one after. A checkpoint is one JSON
-document (``state.json``) and named numpy arrays; equal content gives equal bytes in every file. Nothing is pickled.
-
-Reading takes every file as a document from outside: the bytes that were verified are the bytes that are used.
+A checkpoint is written to ``.tmp-…``, every file synced, then ``manifest.json`` (:mod:`trainer.checkpoints.manifest`) with
+the size and digest of every file and of itself, then renamed to ``checkpoints/epoch-NNNNNN`` and the parent synced. After
+a crash at any instruction the newest checkpoint that verifies is the one before or the one after. Equal content gives
+equal bytes in every file. Nothing is pickled. Files are untrusted: only verified bytes are used.
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ import numpy as np
 from trainer.checkpoints.manifest import (
     MANIFEST,
     STATE,
+    CheckpointFile,
     Manifest,
-    StoredFile,
     array_file,
     canonical_json,
     parse_json,
@@ -42,13 +40,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
 
 _NAME = re.compile("epoch-([0-9]{6,18})")
-#: What the system says of a file that is absent, of another kind or damaged on its disk.
+#: Errors of a file that is absent, of another kind or damaged on its disk.
 _TORN_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EIO, errno.ENXIO})
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was saved after ``epochs_done`` epochs, verified byte by byte. ``path`` is its directory."""
+    """The verified content of a checkpoint after ``epochs_done`` epochs; ``path`` is its directory."""
 
     path: Path
     epochs_done: int
@@ -57,16 +55,16 @@ class Checkpoint:
 
 
 def checkpoints_dir(run_dir: Path) -> Path:
-    """Where a run keeps its checkpoints."""
+    """The folder of a run's checkpoints."""
     return run_dir / "checkpoints"
 
 
 def write_checkpoint(
     run_dir: Path, epochs_done: int, document: Mapping[str, Any], arrays: Mapping[str, Array], *, keep: int
 ) -> Path:
-    """Make one checkpoint durable, then delete all but the newest ``keep``. Returns its directory.
+    """Write one checkpoint durably, then delete all but the newest ``keep``. Returns its directory.
 
-    Raises :class:`CheckpointNotWritten` (disk full, permission); earlier checkpoints are untouched then.
+    Raises :class:`CheckpointNotWritten` (disk full, permission); earlier checkpoints are unchanged then.
     """
     parent = checkpoints_dir(run_dir)
     place = parent / _name(epochs_done)
@@ -79,7 +77,7 @@ def write_checkpoint(
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise _not_written(place, error) from error
-    # A run that resumed below torn checkpoints has overtaken them.
+    # Torn checkpoints of later epochs, which the run passed again.
     _remove([path for path in _newest_first(parent) if _epochs_of(path) > epochs_done])
     _remove(_newest_first(parent)[keep:])
     return place
@@ -107,7 +105,7 @@ def _saver(array: Array) -> Callable[[_HashedFile], object]:
 
 
 class _HashedFile:
-    """The write side of a file, hashing what passes. Only what ``np.save`` needs of one."""
+    """A file for ``np.save`` that hashes the written bytes."""
 
     def __init__(self, file: IO[bytes], sha256: hashlib._Hash) -> None:
         self._file, self._sha256 = file, sha256
@@ -118,13 +116,13 @@ class _HashedFile:
         return self._file.write(view)
 
 
-def _write_hashed(path: Path, sha256: hashlib._Hash, save: Callable[[_HashedFile], object]) -> StoredFile:
+def _write_hashed(path: Path, sha256: hashlib._Hash, save: Callable[[_HashedFile], object]) -> CheckpointFile:
     size_bytes = write_new_file(path, lambda file: save(_HashedFile(file, sha256)), permissions=0o644)
-    return StoredFile(size_bytes, sha256.hexdigest())
+    return CheckpointFile(size_bytes, sha256.hexdigest())
 
 
 def _publish(temporary: Path, place: Path) -> None:
-    """Rename into place. Something already there is a torn checkpoint of this epoch: it makes room."""
+    """Rename into place. An existing directory there is a torn checkpoint of this epoch and is deleted."""
     if place.exists():
         replaced = place.with_name(f".tmp-replaced-{place.name}-{os.getpid()}")
         os.rename(place, replaced)
@@ -141,21 +139,21 @@ def _not_written(place: Path, error: OSError) -> CheckpointNotWritten:
         "the disk is full: a checkpoint was not written" if full else "a checkpoint could not be written",
         where=str(place),
         value=error.strerror,
-        next_step="make room" * full + "mend the run directory" * (not full) + ", then run the same command again: it "
-        "goes on from the checkpoint before",
+        next_step=f"{'free disk space' if full else 'fix the run directory'}, then run the same command again: it "
+        "continues from the previous checkpoint",
     )
 
 
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
-        # Renamed first, so that a half deleted checkpoint is never found under its name.
+        # Renamed first, so that a partly deleted checkpoint is never found under its name.
         doomed = path.with_name(f".tmp-old-{path.name}-{os.getpid()}")
         os.rename(path, doomed)
         _delete(doomed)
 
 
 def _delete(path: Path) -> None:
-    """Delete a folder and all in it, or a file. Of a symbolic link only the link goes."""
+    """Delete a folder with its content, a file, or a symbolic link without its target."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -173,7 +171,7 @@ def _is_checkpoint_name(name: str) -> bool:
 
 
 def epochs_committed(run_dir: Path) -> int:
-    """How many epochs the newest checkpoint holds, by its name alone; 0 where there is none. For watching a run."""
+    """The epochs of the newest checkpoint by its name, or 0, for watching a run."""
     newest = _newest_first(checkpoints_dir(run_dir))[:1]
     return _epochs_of(newest[0]) if newest else 0
 
@@ -183,7 +181,7 @@ def _epochs_of(path: Path) -> int:
 
 
 def remove_leftovers(run_dir: Path) -> None:
-    """Delete what a killed process left half written. Only under the run's lock."""
+    """Delete the unfinished checkpoints of a killed process. The caller holds the run's lock."""
     for path in checkpoints_dir(run_dir).glob(".tmp-*"):
         _delete(path)
 
@@ -194,11 +192,10 @@ def read_newest(run_dir: Path, *, on_skip: Callable[[str], None]) -> Checkpoint 
 
 
 def newest_intact(run_dir: Path, read: Callable[[Path], T], *, on_skip: Callable[[str], None]) -> T | None:
-    """What ``read`` makes of the newest checkpoint that is not torn, or None if the run has not reached one.
+    """The result of ``read`` for the newest checkpoint that is not torn; None if the run has none.
 
-    ``on_skip`` is called with the file and the reason for each torn one that is passed over. Raises
-    :class:`TornCheckpoint` if there are checkpoints, or remains of them, and not one is intact: training from the
-    beginning would throw away what was trained.
+    ``on_skip`` is called with the file and the reason for each torn checkpoint. Raises :class:`TornCheckpoint` if all
+    checkpoints are torn: training from the beginning would discard their training.
     """
     parent = checkpoints_dir(run_dir)
     reasons = []
@@ -211,7 +208,7 @@ def newest_intact(run_dir: Path, read: Callable[[Path], T], *, on_skip: Callable
     reasons += [f"{path.name}: not the folder of a checkpoint" for path in _strangers(parent)]
     if reasons:
         raise TornCheckpoint(
-            "no checkpoint of this run is intact",
+            "a run must have an intact checkpoint",
             where=str(parent),
             value=listed(reasons),
             next_step="restore the directory from a backup, or train from the beginning in another run directory",
@@ -220,7 +217,7 @@ def newest_intact(run_dir: Path, read: Callable[[Path], T], *, on_skip: Callable
 
 
 def _strangers(parent: Path) -> list[Path]:
-    """What is named nearly like a checkpoint, such as a folder with a damaged name."""
+    """Entries with a name similar to a checkpoint's, such as a damaged name."""
     found = [path for path in parent.glob("*") if not path.name.startswith(".")]
     return sorted(path for path in found if not (path.is_dir() and _is_checkpoint_name(path.name)))
 
@@ -228,12 +225,12 @@ def _strangers(parent: Path) -> list[Path]:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read one checkpoint and verify every byte. Raises :class:`TornCheckpoint` naming the file and what is wrong.
 
-    Raises :class:`OtherFormat` for an intact checkpoint of another format, :class:`StorageError` where the system does
-    not let its files be read.
+    Raises :class:`OtherFormat` for an intact checkpoint of another format, :class:`StorageError` if a file cannot be
+    read.
     """
     manifest = Manifest.from_bytes(_read_file(path / MANIFEST), str(path / MANIFEST))
     if _name(manifest.epochs_done) != path.name:
-        raise TornCheckpoint("a checkpoint must lie in the folder of its epoch, got another", where=str(path),
+        raise TornCheckpoint("a checkpoint must be in the folder of its epoch", where=str(path),
                              value=path.name, allowed=_name(manifest.epochs_done))  # fmt: skip
     arrays = {}
     for k, (name, stored) in enumerate(manifest.arrays):
@@ -245,8 +242,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(path, manifest.epochs_done, parse_json(state, str(path / STATE)), arrays)
 
 
-def _read_verified(path: Path, stored: StoredFile, sha256: hashlib._Hash) -> bytes:
-    """The bytes of a file that are what the manifest records."""
+def _read_verified(path: Path, stored: CheckpointFile, sha256: hashlib._Hash) -> bytes:
+    """The bytes of a file, verified with the manifest."""
     data = _read_file(path, expected_bytes=stored.size_bytes)
     sha256.update(data)
     if sha256.hexdigest() != stored.sha256:
@@ -256,7 +253,7 @@ def _read_verified(path: Path, stored: StoredFile, sha256: hashlib._Hash) -> byt
 
 
 def _read_file(path: Path, *, expected_bytes: int | None = None) -> bytes:
-    """A file's bytes, after a look at its size: a file of another size than ``expected_bytes`` is not read."""
+    """A file's bytes. A file of another size than ``expected_bytes`` is not read."""
     try:
         with open(path, "rb", buffering=0, opener=_open_now) as file:
             found = os.fstat(file.fileno())
@@ -267,7 +264,7 @@ def _read_file(path: Path, *, expected_bytes: int | None = None) -> bytes:
                                      where=str(path), value=found.st_size, allowed=str(expected_bytes))  # fmt: skip
             return file.readall()
     except FileNotFoundError as error:
-        raise TornCheckpoint("a file is missing", where=str(path)) from error
+        raise TornCheckpoint("a file of a checkpoint must exist", where=str(path)) from error
     except OSError as error:
         if error.errno in _TORN_ERRNOS:
             raise TornCheckpoint("a file cannot be read", where=str(path), value=error.strerror) from error
@@ -276,5 +273,5 @@ def _read_file(path: Path, *, expected_bytes: int | None = None) -> bytes:
 
 
 def _open_now(path: str, flags: int) -> int:
-    """Open without waiting for a writer if a named pipe stands there."""
+    """Open a file without blocking on a named pipe."""
     return os.open(path, flags | os.O_NONBLOCK)

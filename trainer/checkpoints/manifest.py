@@ -1,8 +1,8 @@
-"""The manifest of a checkpoint: which arrays it holds, under a digest of itself. Pure.
+"""The manifest of a checkpoint: its arrays, with a digest of itself. Pure.
 
 The file is the canonical JSON text of one object. Its member ``sha256`` is the SHA-256 of the canonical JSON text without
-that member, in every format version, so an unknown version differs from damage. Files are not named: array k of the
-list lies in ``array-<k>.npy``. The digest of a file covers what the file is for and then its bytes, npy header included.
+that member, in every format version, so an unknown version differs from damage. Array k of the list is the file
+``array-<k>.npy``. The digest of a file covers its purpose and then its bytes, including the npy header.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from trainer.errors import OtherFormat, TornCheckpoint
 from transforms.graphs.encoding import encode
 
 FORMAT = "headrace.checkpoint/3"
-#: Formats that are read. Since 3 a checkpoint says its task and each fragment's content, and counts every stored event.
+#: Formats that are read. Since 3 a checkpoint holds its task and each fragment's content, and counts every stored event.
 READABLE = (FORMAT, "headrace.checkpoint/2")
-#: Its manifest had no digest of itself.
+#: The format whose manifest had no digest of itself.
 _UNVERIFIED_FORMAT = "headrace.checkpoint/1"
 
 MANIFEST = "manifest.json"
@@ -27,7 +27,7 @@ STATE = "state.json"
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
+class CheckpointFile:
     """The size of a file and the digest of its purpose and bytes (:func:`purpose_digest`)."""
 
     size_bytes: int
@@ -38,25 +38,25 @@ class StoredFile:
         return {"size_bytes": self.size_bytes, "sha256": self.sha256}
 
     @classmethod
-    def read(cls, field: DocumentField) -> StoredFile:
+    def read(cls, field: DocumentField) -> CheckpointFile:
         """The entry at ``field``."""
         return cls(field.at("size_bytes").count(), field.at("sha256").text())
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a checkpoint after ``epochs_done`` epochs consists of.
+    """The files of a checkpoint after ``epochs_done`` epochs.
 
     Attributes:
-        epochs_done: the number that the folder's name holds too.
+        epochs_done: the number of epochs, also in the folder's name.
         state: the JSON document, ``state.json``.
-        arrays: names, each with its file, in the order of the files' numbers.
+        arrays: names with their files, in the order of the files' numbers.
         format: the checkpoint's format, one of :data:`READABLE`.
     """
 
     epochs_done: int
-    state: StoredFile
-    arrays: tuple[tuple[str, StoredFile], ...]
+    state: CheckpointFile
+    arrays: tuple[tuple[str, CheckpointFile], ...]
     format: str = FORMAT
 
     def to_bytes(self) -> bytes:
@@ -73,7 +73,7 @@ class Manifest:
     def from_bytes(cls, data: bytes, where: str) -> Manifest:
         """The inverse of :meth:`to_bytes`; ``where`` names the file in errors.
 
-        Raises :class:`TornCheckpoint` unless every byte is as it was written, :class:`OtherFormat` for another version.
+        Raises :class:`TornCheckpoint` for changed bytes, :class:`OtherFormat` for another version.
         """
         document = DocumentField(parse_json(data, where), where)
         body = {name: field.value for name, field in document.members().items()}
@@ -85,24 +85,24 @@ class Manifest:
         form = document.at("format").text()
         if form not in READABLE:
             raise _other_format(form, where)
-        arrays = tuple((item.at("name").text(), StoredFile.read(item)) for item in document.at("arrays").items())
+        arrays = tuple((item.at("name").text(), CheckpointFile.read(item)) for item in document.at("arrays").items())
         if len(dict(arrays)) != len(arrays):
             raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
-        return cls(document.at("epochs_done").count(), StoredFile.read(document.at("state")), arrays, form)
+        return cls(document.at("epochs_done").count(), CheckpointFile.read(document.at("state")), arrays, form)
 
 
 def array_file(position: int) -> str:
-    """The name of the file of a manifest's array number ``position``."""
+    """The file name of a manifest's array number ``position``."""
     return f"array-{position:04d}.npy"
 
 
 def purpose_digest(purpose: str, name: str = "", form: str = FORMAT) -> hashlib._Hash:
-    """SHA-256 begun with what a file is for; the file's bytes follow. ``purpose`` is "state" or "array"."""
+    """SHA-256 of a file's purpose, to be continued with its bytes. ``purpose`` is "state" or "array"."""
     return hashlib.sha256(encode([form, purpose, name]))
 
 
 def canonical_json(document: object) -> bytes:
-    """UTF-8 text with sorted members, one a line. Raises :class:`ValueError` for NaN and infinities."""
+    """UTF-8 text with sorted members, one per line. Raises :class:`ValueError` for NaN and infinities."""
     return json.dumps(document, indent=1, sort_keys=True, allow_nan=False).encode("utf-8")
 
 
@@ -121,7 +121,7 @@ def _refuse_constant(name: str) -> None:
 def _body_digest(body: object) -> str:
     try:
         return hashlib.sha256(canonical_json(body)).hexdigest()
-    except (ValueError, RecursionError):  # 1e999 is JSON, the infinity that it stands for is not
+    except (ValueError, RecursionError):  # 1e999 is valid JSON, but parses as infinity
         return ""
 
 
@@ -131,5 +131,5 @@ def _other_format(found: str, where: str) -> OtherFormat:
         where=where,
         value=found,
         allowed=" or ".join(READABLE),
-        next_step="go on with the release of Headrace that wrote it, or train from the beginning in another run directory",
+        next_step="continue with the release of Headrace that wrote it, or train from the beginning in another run directory",
     )

@@ -1,4 +1,4 @@
-"""Numpy arrays of numbers and npy bytes: never pickled, never more memory than the file has bytes."""
+"""Read npy bytes as arrays of numbers, without pickle and without more memory than the file's bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_savable(array: Array) -> None:
 def array_from_npy(data: bytes, where: str) -> Array:
     """The array that ``np.save`` wrote as ``data``: a read-only view of these bytes.
 
-    Raises :class:`TornCheckpoint` for a header that does not describe exactly the bytes that follow it.
+    Raises :class:`TornCheckpoint` unless the header describes exactly the bytes after it.
     """
     start = 10 + int.from_bytes(data[8:10], "little")
     header = _HEADER.fullmatch(data[10:start])

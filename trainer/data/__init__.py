@@ -1,1 +1,1 @@
-"""Training data: batches, labels, late events, and the ledger of trained events."""
+"""Training data: decoded fragments, batches, labels, late events, and the ledger of trained events."""

@@ -1,7 +1,7 @@
-"""Which events an epoch trains: those that can be trained and were trained too seldom so far.
+"""Select the due events of an epoch: trainable events with too low a count.
 
-In pass p an event is due if its count is at most p. Events that had no label, or came late, are so trained as often as all
-others, in segments of their own, and an event that was trained is not trained again, wherever a run was interrupted.
+In pass p an event is due if its count is at most p. So late events and late labels are trained as often as all others,
+in segments of their own, and no event is trained twice in a pass after an interruption.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class DueEvents:
-    """What is due of each fragment, by the counts as they are."""
+    """The due events of fragments, by the current counts."""
 
     def __init__(self, ledger: Ledger, trainable: TrainableEvents) -> None:
         self._ledger = ledger
         self._trainable = trainable
 
     def select(self, decoded: Iterable[DecodedFragment], pass_number: int) -> Iterator[DecodedFragment]:
-        """The due events of fragments that are about to be trained; they must be counted before the next pass."""
+        """Reduce fragments to their due events; the events must be counted before the next pass."""
         for fragment in decoded:
             counts = self._ledger.of(fragment.key)
             own = counts if fragment.positions is None else counts[fragment.positions]
             yield take_events(fragment, np.flatnonzero(own <= pass_number))
 
     def is_due(self, key: str, pass_number: int) -> bool:
-        """Whether a fragment has any event for a pass, given that the passes before it are trained."""
+        """Whether a fragment has a due event in a pass, if the earlier passes are trained."""
         return bool((self._counts(key) <= pass_number).any())
 
     def short(self, key: str, visits: Sequence[int], passes: int) -> Array:
-        """Which stored events a plan that visits a fragment in these passes would train less than ``passes`` times."""
+        """The stored events that visits in these passes train less than ``passes`` times, as a mask."""
         mask: Array = self._trainable.of(key) & (counts_after(visits)[self._ledger.of(key)] < passes)
         return mask
 
     def planned(self, key: str, visits: Sequence[int]) -> int:
-        """How often, summed over its events, a plan that visits a fragment in these passes trains one."""
+        """The trainings of a fragment's events by visits in these passes, summed over events."""
         counts = self._counts(key)
         return int((counts_after(visits)[counts] - counts).sum(dtype=np.int64))
 
     def untrained(self, key: str) -> int:
-        """How many of a fragment's trainable events were never trained."""
+        """The number of trainable events of a fragment that were never trained."""
         return int((self._counts(key) == 0).sum())
 
     def _counts(self, key: str) -> Array:
@@ -55,7 +55,7 @@ class DueEvents:
 
 
 def counts_after(visits: Sequence[int]) -> Array:
-    """The count that an event of each count from 0 to 255 has after visits in these passes, int64 [256]."""
+    """The count after visits in these passes, for each count from 0 to 255, int64 [256]."""
     counts = np.arange(256)
     for pass_number in visits:
         counts[counts <= pass_number] += 1

@@ -1,7 +1,4 @@
-"""The labels of a range, read before training: which events can be trained, and which labels must not be.
-
-It is one column; a label that no task learns is found here, before any step, rather than in the middle of a run.
-"""
+"""Read the labels of a range before training: find the trainable events and reject bad labels before the first step."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from warehouse.solution.solution import ReadSolution
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Whether an event was not retracted, in what a reader of labels gives.
+#: The column of a label reader that is false for deleted events.
 LIVE_COLUMN = "__live__"
 
 
@@ -29,9 +26,9 @@ class FragmentLabels:
     """The labels of one fragment's stored events.
 
     Attributes:
-        values: float32 [rows], 0 where there is none.
-        labelled: which events have a label, bool [rows].
-        live: which events were not retracted, bool [rows].
+        values: float32 [rows], 0 without a label.
+        labelled: whether the event has a label, bool [rows].
+        live: whether the event is not deleted, bool [rows].
     """
 
     values: Array
@@ -41,12 +38,12 @@ class FragmentLabels:
 
 @dataclass
 class TrainableEvents:
-    """Which stored events of which fragment can be trained: they have a label and were not retracted. One bit an event.
+    """The trainable events of fragments: stored events with a label that are not deleted. One bit per event.
 
     Attributes:
-        masks: packed bits by fragment key; None stands for all events.
-        unlabelled: events of each fragment that were not retracted and have no label.
-        figures: what the labels of the scanned fragments are like.
+        masks: packed bits by fragment key; None for all events.
+        unlabelled: the events of each fragment that are not deleted and have no label.
+        figures: statistics of the labels of the scanned fragments.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -60,7 +57,7 @@ class TrainableEvents:
         return np.ones(rows, bool) if packed is None else np.unpackbits(packed, count=rows).astype(bool)
 
     def note(self, key: str, labels: FragmentLabels) -> None:
-        """Keep what is known of a fragment."""
+        """Store the trainable events of a fragment."""
         mask = labels.labelled & labels.live
         self.masks[key] = None if mask.all() else np.packbits(mask)
         self.unlabelled[key] = int((labels.live & ~labels.labelled).sum())
@@ -78,10 +75,10 @@ def scan_labels(
     *,
     on_labels: OnLabels | None = None,
 ) -> TrainableEvents:
-    """Read the labels of the ``needed`` fragments; of the others of ``every`` all events count as trainable.
+    """Read the labels of the ``needed`` fragments; all events of the other fragments of ``every`` are trainable.
 
-    ``read`` gives the labels of all stored events and :data:`LIVE_COLUMN`, or what a reader of fragments gives.
-    Raises :class:`BadLabel` for labels that ``head`` does not learn, naming the first and how many there are.
+    ``read`` returns the labels of all stored events with :data:`LIVE_COLUMN`, or a fragment's columns.
+    Raises :class:`BadLabel` with the first bad label and their number.
     """
     found = TrainableEvents({ref.key: ref.fragment.rows for ref in every})
     bad = _BadLabels(head)
@@ -98,7 +95,7 @@ def scan_labels(
 
 
 def check_labels(solution: ReadSolution, read: ReadFragment) -> LabelFigures:
-    """What the labels of a range are like. Raises :class:`BadLabel` for labels that the model's task does not learn."""
+    """Statistics of the labels of a range. Raises :class:`BadLabel` for labels that the model's task does not accept."""
     refs = [
         FragmentRef(part.key, position, fragment)
         for part in solution.partitions
@@ -108,7 +105,7 @@ def check_labels(solution: ReadSolution, read: ReadFragment) -> LabelFigures:
 
 
 def _labels_of(table: pa.Table, ref: FragmentRef) -> tuple[Array, FragmentLabels]:
-    """Labels as float64, and what is kept of them; placed by stored event."""
+    """Labels as float64 and as :class:`FragmentLabels`, by stored event."""
     values, present = stored_labels(table, ref.key)
     labelled = np.ones(len(values), bool) if present is None else present
     rows = ref.fragment.rows
@@ -119,7 +116,7 @@ def _labels_of(table: pa.Table, ref: FragmentRef) -> tuple[Array, FragmentLabels
     else:
         values, labelled, live = _placed(table, ref, values, labelled)
     if len(values) != rows:
-        raise BadFeature("a fragment has another number of rows than the read solution says",
+        raise BadFeature("a fragment must have the rows that the read solution states",
                          where=f"fragment {ref.key}", value=len(values), allowed=str(rows))  # fmt: skip
     with np.errstate(over="ignore"):
         return values, FragmentLabels(values.astype(np.float32), labelled, live)
@@ -127,7 +124,7 @@ def _labels_of(table: pa.Table, ref: FragmentRef) -> tuple[Array, FragmentLabels
 
 def _placed(table: pa.Table, ref: FragmentRef, values: Array, labelled: Array) -> tuple[Array, Array, Array]:
     if ROW_COLUMN not in table.column_names:
-        raise BadFeature("a reader that leaves retracted events out must say which events it gives",
+        raise BadFeature("a reader that leaves deleted events out must return a column of event numbers",
                          where=f"fragment {ref.key}", allowed=f"a column {ROW_COLUMN}",
                          next_step="read_fragment(..., rows=True)")  # fmt: skip
     places = table.column(ROW_COLUMN).to_numpy()
@@ -138,7 +135,7 @@ def _placed(table: pa.Table, ref: FragmentRef, values: Array, labelled: Array) -
 
 
 class _BadLabels:
-    """Labels that the task does not learn: the first of them, and how many."""
+    """Labels that the task does not accept: the first one, and their number."""
 
     def __init__(self, head: Head) -> None:
         self._head = head
@@ -146,7 +143,7 @@ class _BadLabels:
         self._events = self._fragments = 0
 
     def look(self, ref: FragmentRef, values: Array, labels: FragmentLabels) -> Array:
-        """Which of one fragment's labels they are, bool [rows]."""
+        """The bad labels of one fragment, bool [rows]."""
         bad: Array = self._head.bad_labels(values) & labels.labelled & labels.live
         if not bad.any():
             return bad
@@ -159,7 +156,7 @@ class _BadLabels:
         return bad
 
     def refuse(self, events: int) -> None:
-        """Raise if there was any; ``events`` labels were none."""
+        """Raise :class:`BadLabel` if there was any; ``events``: the number of good labels."""
         if self._first is None:
             return
         place, value = self._first
@@ -179,7 +176,7 @@ class _Sums:
         self._mean = self._squares = 0.0
 
     def add(self, values: Array) -> None:
-        """Take labels, float64."""
+        """Add labels, float64."""
         if not len(values):
             return
         mean = float(values.mean())
@@ -193,6 +190,6 @@ class _Sums:
             self._counts += np.bincount(known.astype(np.int64), minlength=len(self._counts))
 
     def figures(self, unlabelled: int) -> LabelFigures:
-        """What they are like."""
+        """The statistics of all labels."""
         deviation = math.sqrt(self._squares / self.events) if self.events else 0.0
         return LabelFigures(self.events, unlabelled, self._mean, deviation, tuple(self._counts.tolist()))

@@ -1,4 +1,4 @@
-"""What a resumed run trains besides what was planned: late partitions, late rows, and events whose label has come."""
+"""Late data of a resumed run: late partitions, late rows, and events with late labels."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Visits = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class LateData:
-    """Events of partitions that were trained already, counted when a run goes on.
+    """Late events of trained partitions, counted when a run resumes.
 
     Attributes:
-        rows: events of fragments that came since; they are trained now.
+        rows: events of new fragments; they are trained now.
         labels: events that were skipped and have a label now; they are trained now.
-        restored: events that were retracted and are there again; they are trained now.
-        retracted: events that were trained and are retracted since.
-        accepted: what of trained data differs and was accepted, one text each; it is not trained again.
+        restored: events that were deleted and are restored; they are trained now.
+        retracted: trained events that are deleted now.
+        accepted: texts about changed trained data that was accepted; it is not trained again.
     """
 
     rows: int = 0
@@ -45,7 +45,7 @@ NOTHING_LATE = LateData()
 
 
 def visits_of(epochs: Iterable[Epoch]) -> dict[str, list[int]]:
-    """The passes in which some epochs train each partition, in order."""
+    """The passes in which the epochs train each partition, in order."""
     visits: dict[str, list[int]] = {}
     for epoch in epochs:
         for key in epoch.partitions:
@@ -60,9 +60,9 @@ def late_segment(
     due: DueEvents | None,
     passes: int,
 ) -> tuple[str, ...]:
-    """The partitions, in time order, that no segment has, or that the plan leaves events of that are trained too seldom.
+    """The partitions, in time order, that are in no segment or have events that the plan trains too rarely.
 
-    ``due``: None where events are not counted; then only whole partitions are late.
+    ``due``: None if events are not counted; then only whole partitions are late.
     """
     planned = {key for segment in segments for key in segment}
 
@@ -78,7 +78,7 @@ def late_segment(
 def count_late(
     changes: DataChanges, refs: Iterable[FragmentRef], due: DueEvents, retracted: int, accepted: Sequence[str]
 ) -> LateData:
-    """What of partitions that were trained is due for the first time; an event counts as late by label before all else."""
+    """Count the events of trained partitions that are due for the first time; a late label has precedence."""
     counted = dict.fromkeys(("rows", "labels", "restored"), 0)
     for ref in refs:
         if ref.key in changes.added:
@@ -91,7 +91,7 @@ def count_late(
 
 
 class TrainedLabels:
-    """Watches the scan for labels of trained events that are not what they were, and for trained events retracted since."""
+    """Finds changed labels and deletions of trained events during the scan of labels."""
 
     def __init__(self, changes: DataChanges, ledger: Ledger) -> None:
         self._changes = changes
@@ -100,7 +100,7 @@ class TrainedLabels:
         self.retracted = 0
 
     def look(self, key: str, labels: FragmentLabels) -> None:
-        """Look at one fragment."""
+        """Check one fragment."""
         trained = self._ledger.of(key) > 0
         if key in self._changes.retracted:
             self.retracted += int((trained & ~labels.live).sum())
@@ -111,10 +111,10 @@ class TrainedLabels:
                 self._changed[key] = found
 
     def differences(self) -> tuple[str, ...]:
-        """The fragments of which trained events have other labels, one text each."""
-        return tuple(f"fragment {key}: the label of events that were trained is another now" for key in self._changed)
+        """A text for each fragment whose trained events have other labels."""
+        return tuple(f"fragment {key}: the label of trained events has changed" for key in self._changed)
 
     def accept(self) -> None:
-        """Take the labels as they are now for those that were trained."""
+        """Record the current labels as those that were trained."""
         for key, found in self._changed.items():
             self._ledger.accept_labels(key, found)

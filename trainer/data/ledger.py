@@ -1,11 +1,10 @@
-"""How often every single event was trained by the weights at hand: counted as it happens, saved with the weights.
+"""The ledger: how often every event was trained, saved with the weights.
 
-The counts travel with the checkpoint they belong to. Work that a crash threw away is thrown away here too, so the
-ledger speaks of the surviving weights: "every event exactly once" is read off, not inferred.
+The counts are part of the checkpoint, so after a crash they match the restored weights: "every event exactly once" is
+measured, not inferred.
 
-Every *stored* event has a counter, whether it has a label or was retracted: an event keeps its place when its label comes.
-In pass p an event is trained if its count is at most p, so an event that was left out in earlier passes or segments is
-trained as soon as it can be, and one that was trained is not trained again.
+Every *stored* event has a counter, even without a label or if it is deleted: an event keeps its place when its label
+arrives. In pass p an event is trained if its count is at most p.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MOST = 255
 
 @dataclass(frozen=True, slots=True)
 class LedgerSummary:
-    """``events`` counted; the least and the most often one was trained; whether every one was trained ``expected`` times."""
+    """The number of events, the least and the greatest count, and whether all counts are ``expected``."""
 
     events: int
     least: int
@@ -51,8 +50,8 @@ class SavedFragment:
     Attributes:
         key: its place.
         rows: its stored events.
-        count: how often each was trained, None where that differs.
-        labels: the sum, modulo 2**64, of a hash of place and label of each event that was trained; None if unknown.
+        count: the common count of its events; None if they differ.
+        labels: :func:`label_sum` over its trained events; None if unknown.
     """
 
     key: str
@@ -63,9 +62,9 @@ class SavedFragment:
 
 @dataclass(frozen=True, slots=True)
 class SavedCounts:
-    """The counts of a checkpoint: a fragment of which events agree is one number, ``uneven`` holds the others.
+    """The counts of a checkpoint: one number for a fragment with equal counts, else an array.
 
-    ``uneven``: uint8, one fragment after the other, in the order of ``fragments``.
+    ``uneven``: uint8, the counts of the other fragments, concatenated in the order of ``fragments``.
     """
 
     fragments: tuple[SavedFragment, ...]
@@ -77,7 +76,7 @@ class SavedCounts:
 
     @classmethod
     def read(cls, field: DocumentField, uneven: Array) -> SavedCounts:
-        """The counts at ``field``. Raises :class:`TornCheckpoint` unless both parts fit each other."""
+        """The counts at ``field``. Raises :class:`TornCheckpoint` unless both parts match."""
         fragments = tuple(_read_fragment(item) for item in field.at("fragments").items())
         if len({fragment.key for fragment in fragments}) != len(fragments):
             raise TornCheckpoint("the fragments of a ledger must be distinct", where=field.place)
@@ -97,14 +96,14 @@ def _read_fragment(field: DocumentField) -> SavedFragment:
 
 
 class Ledger:
-    """One uint8 counter a stored event, by fragment key. ``rows`` maps fragment keys to stored events."""
+    """One uint8 counter per stored event, by fragment key. ``rows`` maps fragment keys to stored events."""
 
     def __init__(self, rows: Mapping[str, int]) -> None:
         self._counts = {key: np.zeros(count, np.uint8) for key, count in rows.items()}
         self._labels: dict[str, int | None] = dict.fromkeys(rows, 0)
 
     def of(self, key: str) -> Array:
-        """How often each stored event of a fragment was trained, uint8; not to be written to."""
+        """The counts of a fragment's stored events, uint8, read-only."""
         return self._counts[key]
 
     def labels_of(self, key: str) -> int | None:
@@ -112,11 +111,11 @@ class Ledger:
         return self._labels[key]
 
     def accept_labels(self, key: str, labels: int | None) -> None:
-        """Take the labels of a fragment's trained events for what they are now."""
+        """Set the label sum of a fragment's trained events."""
         self._labels[key] = labels
 
     def count(self, spans: Iterable[Span], labels: Array | None = None) -> None:
-        """Note that these events were just trained, ``labels`` in their order. Raises :class:`OverflowError` past 255 times."""
+        """Count the training of these events, with ``labels`` in their order. Raises :class:`OverflowError` past 255."""
         at = 0
         for span in spans:
             counts, events = self._counts[span.key], span.events
@@ -134,7 +133,7 @@ class Ledger:
             at += len(trained)
 
     def summary(self, keys: Iterable[str], *, expected: int, of: Callable[[str], Array] | None = None) -> LedgerSummary:
-        """The figures over the fragments ``keys``; ``of`` gives which of a fragment's events count, as a mask."""
+        """The summary of the fragments ``keys``; ``of`` returns the mask of a fragment's events that count."""
         chosen = (self._counts[key] if of is None else self._counts[key][of(key)] for key in keys)
         counts = [part for part in chosen if len(part)]
         least = min((int(part.min()) for part in counts), default=0)
@@ -142,7 +141,7 @@ class Ledger:
         return LedgerSummary(sum(map(len, counts)), least, most, expected)
 
     def counts(self) -> SavedCounts:
-        """The counts as they are saved; fragments never trained are left out."""
+        """The counts to save, without fragments that were never trained."""
         fragments: list[SavedFragment] = []
         uneven: list[Array] = [np.zeros(0, np.uint8)]
         for key, counts in self._counts.items():
@@ -155,9 +154,9 @@ class Ledger:
         return SavedCounts(tuple(fragments), np.concatenate(uneven))
 
     def load(self, saved: SavedCounts, now: Mapping[str, str] | None = None) -> None:
-        """Take over saved counts; fragments that were not saved keep zero.
+        """Load saved counts; other fragments keep zero.
 
-        ``now`` gives the key that each saved fragment has in this data; those that it does not name are gone. Raises
+        ``now`` maps the key of each saved fragment to its current key; other saved fragments are gone. Raises
         :class:`TornCheckpoint` for counts of events that this data does not have.
         """
         at = 0
@@ -170,10 +169,10 @@ class Ledger:
 
     def _take(self, key: str, fragment: SavedFragment, uneven: Array) -> None:
         counts = self._counts.get(key)
-        # Earlier releases counted the events that were not retracted, all of a fragment equally often.
+        # Earlier releases counted only events that were not deleted, all events of a fragment equally often.
         shorter = fragment.labels is None and fragment.count is not None
         if counts is None or (len(counts) != fragment.rows and not (shorter and len(counts) > fragment.rows)):
-            raise TornCheckpoint("the ledger counts events that this data does not have", value=fragment.key)
+            raise TornCheckpoint("the ledger must count only events of this data", value=fragment.key)
         counts[:] = uneven if fragment.count is None else fragment.count
         self._labels[key] = fragment.labels
 
@@ -181,7 +180,7 @@ class Ledger:
 def label_sum(places: Array, labels: Array) -> int:
     """The sum, modulo 2**64, of a hash of every event's place in its fragment (int64) and its label (float32).
 
-    It does not depend on the order, so it grows with each event that is trained. Collisions are not guarded against.
+    It does not depend on the order of events. Collisions are possible.
     """
     bits = np.asarray(labels, np.float32).view(np.uint32).astype(np.uint64)
     mixed = np.asarray(places).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + bits

@@ -1,10 +1,11 @@
-"""From the columns of a read solution to batches: numpy views over Arrow buffers, no Python loop over rows.
+"""Read the columns of a read solution into batches: numpy views over Arrow buffers, no Python loop over rows.
 
 A fragment is decoded whole, in a background thread, one or a few ahead of training and across epoch boundaries.
-Batches are then slices; events keep the order in which they are stored. Loads neither TensorFlow nor Beam.
+Batches are slices; events keep their stored order. Loads neither TensorFlow nor Beam.
 
-Written rules: an event whose label is null is skipped and counted; a null id is the empty bag; a null number is 0; a number that is NaN or infinite (in float32) is an
-error that names its row, since it would spread over every weight, and so is the weight of an id: handle it in the expression (``if_else(x == x, x, 0.0)`` for NaN, ``clip`` for infinities).
+An event whose label is null is skipped and counted; a null id is the empty bag; a null number is 0. A number or weight
+that is NaN or infinite in float32 is an error with its row, since it would spread to every weight: handle it in the
+expression (``if_else(x == x, x, 0.0)`` for NaN, ``clip`` for infinities).
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 ReadFragment = Callable[[SolutionFragment], pa.Table]
 
 LABEL_COLUMN = "__label__"
-#: Which stored event each row is, where a reader leaves events out.
+#: The column of each row's stored event, if a reader leaves events out.
 ROW_COLUMN = "__row__"
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentRef:
-    """A fragment and where it stands: the ``position``-th of its partition. Content may repeat, places do not."""
+    """A fragment and its place: number ``position`` of its partition. Content may repeat, places do not."""
 
     partition: str
     position: int
@@ -48,18 +49,22 @@ class FragmentRef:
 
     @property
     def key(self) -> str:
-        """A name for the place: ``partition#position``."""
+        """The name of the place: ``partition#position``."""
         return f"{self.partition}#{self.position}"
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedFragment:
-    """One fragment in memory. Per embedded input ``ids`` (int64, within its buckets), ``offsets`` (int64, rows + 1 of them,
-    ascending from 0 to the number of ids) and ``weights`` (float32 beside the ids, or None if they have none); ``dense`` is
-    float32 [rows, width of the dense inputs], ``labels`` float32 [rows].
+    """One fragment in memory.
 
-    ``positions``: which stored event of the fragment each row is, int64, ascending; None where row i is event i.
-    ``unlabelled``: events that were left out because their label is null.
+    Attributes:
+        ids: of each embedded input, int64, within its buckets.
+        offsets: of each embedded input, int64 [rows + 1], ascending from 0 to the number of ids.
+        weights: of each embedded input, float32 per id, or None.
+        dense: float32 [rows, width of the dense inputs].
+        labels: float32 [rows].
+        positions: the stored event of each row, int64, ascending; None if row i is event i.
+        unlabelled: the number of events left out because their label is null.
     """
 
     key: str
@@ -75,7 +80,7 @@ class DecodedFragment:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Events ``start`` to ``stop`` of the fragment at ``key``; of its ``positions``, where they are given."""
+    """Events ``start`` to ``stop`` of the fragment at ``key``; of its ``positions``, if given."""
 
     key: str
     start: int
@@ -90,7 +95,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One optimizer step's events, padded to a fixed shape: ``rows`` real ones, then empty bags and zeros of weight 0.
+    """The events of one optimizer step, padded to a fixed shape: ``rows`` events, then empty bags and zeros of weight 0.
 
     ``dense``: float32 [batch_rows, width of the dense inputs]; ``labels`` and ``weights``: float32 [batch_rows].
     """
@@ -106,9 +111,9 @@ class Batch:
 def fragment_stream(
     fragments: Sequence[FragmentRef], read: ReadFragment, layout: InputLayout, *, ahead: int, head: Head = BINARY
 ) -> Iterator[DecodedFragment]:
-    """The fragments, decoded, in order; up to ``ahead`` of them are read by a thread while one is being used.
+    """Decode the fragments in order; a thread reads up to ``ahead`` of them in advance.
 
-    An error of ``read`` or of decoding is raised where its fragment would have come. Close the iterator to end the thread.
+    An error of reading or decoding is raised in place of its fragment. Closing the iterator ends the thread.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fragment-reader") as pool:
         remaining = iter(fragments)
@@ -131,10 +136,10 @@ def fragment_stream(
 def _load(ref: FragmentRef, read: ReadFragment, layout: InputLayout, head: Head) -> DecodedFragment:
     table = read(ref.fragment)
     if table.num_rows != ref.fragment.live_rows:
-        raise BadFeature("a fragment has another number of rows than the read solution says", where=_where(ref.key),
+        raise BadFeature("a fragment must have the rows that the read solution states", where=_where(ref.key),
                          value=table.num_rows, allowed=str(ref.fragment.live_rows))  # fmt: skip
     if ROW_COLUMN not in table.column_names and table.num_rows != ref.fragment.rows:
-        raise BadFeature("a reader that leaves retracted events out must say which events it gives",
+        raise BadFeature("a reader that leaves deleted events out must return a column of event numbers",
                          where=_where(ref.key), allowed=f"a column {ROW_COLUMN}",
                          next_step="read_fragment(..., rows=True)")  # fmt: skip
     return decode(table, layout, ref.key, head=head)
@@ -174,7 +179,7 @@ def _positions(table: pa.Table) -> Array | None:
 
 
 def take_events(decoded: DecodedFragment, rows: Array) -> DecodedFragment:
-    """The given rows of a fragment, int64, ascending; all of them cost nothing."""
+    """The fragment with the given rows only, int64, ascending; all rows return it unchanged."""
     if len(rows) == decoded.rows:
         return decoded
     positions = rows if decoded.positions is None else decoded.positions[rows]
@@ -193,7 +198,7 @@ def take_events(decoded: DecodedFragment, rows: Array) -> DecodedFragment:
 
 
 def _take_bags(ids: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
-    """Which ids the bags of ``rows`` hold, as a mask, and the offsets of these bags."""
+    """The mask of the ids in the bags of ``rows``, and the offsets of these bags."""
     lengths = np.diff(offsets)
     kept = np.zeros(len(lengths), bool)
     kept[rows] = True
@@ -205,12 +210,12 @@ _Stored = Numbers | RaggedItems | WeightedItems | Vectors
 
 def _column(table: pa.Table, item: TypedInput, key: str) -> _Stored:
     if item.name not in table.column_names:
-        raise BadFeature("a fragment lacks the column of an input", where=f"{_where(key)}, input {item.name}",
+        raise BadFeature("a fragment must have a column for every input", where=f"{_where(key)}, input {item.name}",
                          allowed=", ".join(table.column_names))  # fmt: skip
     try:
         column = from_arrow(conform(table.column(item.name), item.type), item.type)
     except DataError as error:
-        raise BadFeature("a fragment's column is not of its input's type",
+        raise BadFeature("a fragment's column must have its input's type",
                          where=f"{_where(key)}, input {item.name}", value=str(table.column(item.name).type),
                          allowed=str(item.type)) from error  # fmt: skip
     assert isinstance(column, (Numbers, RaggedItems, WeightedItems, Vectors))  # inputs of text do not pass lay_out
@@ -222,12 +227,12 @@ def _bags(column: _Stored, item: TypedInput, key: str) -> tuple[Array, Array, Ar
     if offsets[-1] != len(ids) or (offsets[1:] < offsets[:-1]).any():
         raise BadFeature("the offsets of an input's lists must ascend to its number of ids",
                          where=f"{_where(key)}, input {item.name}", value=int(offsets[-1]), allowed=str(len(ids)),
-                         next_step="write the column again with a program that checks what it writes")  # fmt: skip
+                         next_step="write the column again with a program that checks its offsets")  # fmt: skip
     buckets = item.type.buckets or 0
     if len(ids) and (ids.min() < 0 or ids.max() >= buckets):
         at = int(np.flatnonzero((ids < 0) | (ids >= buckets))[0])
         row = int(np.searchsorted(offsets, at, side="right")) - 1
-        raise BadFeature("an id is outside its buckets", where=f"{_where(key)}, row {row}, input {item.name}",
+        raise BadFeature("an id must lie in its buckets", where=f"{_where(key)}, row {row}, input {item.name}",
                          value=int(ids[at]), allowed=f"[0, {buckets})",
                          next_step="hash the input with .hash_buckets(n)")  # fmt: skip
     return ids, offsets, _weights(column, offsets, item, key) if isinstance(column, WeightedItems) else None
@@ -248,14 +253,14 @@ def _weights(column: WeightedItems, offsets: Array, item: TypedInput, key: str) 
     if not np.isfinite(column.weights).all():
         at = int(np.flatnonzero(~np.isfinite(column.weights))[0])
         row = int(np.searchsorted(offsets, at, side="right")) - 1
-        raise BadFeature("the weight of an id is NaN or infinite", where=f"{_where(key)}, row {row}, input {item.name}",
+        raise BadFeature("the weight of an id must be finite", where=f"{_where(key)}, row {row}, input {item.name}",
                          value=float(column.weights[at]), allowed="a finite float32",
-                         next_step="keep it out in the expression: x.ids().weighted_by(x.weights().fill_nan(0).clip(low, high))")  # fmt: skip
+                         next_step="replace it in the expression: x.ids().weighted_by(x.weights().fill_nan(0).clip(low, high))")  # fmt: skip
     return column.weights
 
 
 def _numbers(column: _Stored, item: TypedInput, key: str) -> Array:
-    """float32, as many of an event as its type has."""
+    """The numbers of a dense input as float32."""
     numbers = column.items if isinstance(column, Vectors) else column
     assert isinstance(numbers, Numbers)  # lists without buckets do not pass lay_out
     with np.errstate(over="ignore"):
@@ -265,16 +270,16 @@ def _numbers(column: _Stored, item: TypedInput, key: str) -> Array:
     if not np.isfinite(values).all():
         at = int(np.flatnonzero(~np.isfinite(values))[0])
         row = at // width_of(item.type)
-        raise BadFeature("a dense input is NaN or infinite", where=f"{_where(key)}, row {row}, input {item.name}",
+        raise BadFeature("a dense input must be finite", where=f"{_where(key)}, row {row}, input {item.name}",
                          value=float(numbers.values[at]), allowed="a finite float32, or null",
-                         next_step="keep it out in the expression: .fill_nan(0.0) replaces NaN, .clip(low, high) infinities")  # fmt: skip
+                         next_step="replace it in the expression: .fill_nan(0.0) replaces NaN, .clip(low, high) infinities")  # fmt: skip
     return values
 
 
 def label_values(table: pa.Table, key: str, head: Head = BINARY) -> tuple[Array, Array | None]:
-    """The labels, float32 [rows], and which events have one, bool [rows] or None if all have; without one it is 0.
+    """The labels, float32 [rows], 0 if missing, and whether each exists, bool [rows] or None if all do.
 
-    Raises :class:`BadLabel` with the row for a label that ``head`` does not learn.
+    Raises :class:`BadLabel` with the row for a label that ``head`` does not accept.
     """
     values, present = stored_labels(table, key)
     bad = head.bad_labels(values) if present is None else head.bad_labels(values) & present
@@ -287,16 +292,16 @@ def label_values(table: pa.Table, key: str, head: Head = BINARY) -> tuple[Array,
 
 
 def stored_labels(table: pa.Table, key: str) -> tuple[Array, Array | None]:
-    """Labels as float64, 0 where null, and which are not null."""
+    """Labels as float64, 0 for null, and whether each is not null."""
     if LABEL_COLUMN not in table.column_names:
-        raise BadFeature("a fragment lacks its label", where=_where(key), allowed=", ".join(table.column_names))
+        raise BadFeature("a fragment must have a label", where=_where(key), allowed=", ".join(table.column_names))
     stored = table.column(LABEL_COLUMN)
     if pa.types.is_boolean(stored.type):
         column = from_arrow(stored, Dense(DType.BOOL))
     elif pa.types.is_integer(stored.type) or pa.types.is_floating(stored.type):
         column = from_arrow(stored.cast(pa.float64(), safe=False), Dense(DType.FLOAT64))
     else:
-        raise BadLabel("a label is a bool or a number", where=_where(key), value=str(stored.type))
+        raise BadLabel("a label must be a bool or a number", where=_where(key), value=str(stored.type))
     assert isinstance(column, Numbers)
     values: Array = column.values.astype(np.float64)
     if column.valid is None:
@@ -308,7 +313,7 @@ def _where(key: str) -> str:
     return f"fragment {key}"
 
 
-def batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, batch_rows: int) -> Iterator[Batch]:
+def make_batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, batch_rows: int) -> Iterator[Batch]:
     """The fragments' events in order, ``batch_rows`` at a time, across fragments; only the last batch may be shorter."""
     pieces: list[tuple[DecodedFragment, int, int]] = []
     filled = 0

@@ -1,4 +1,4 @@
-"""Embedding tables: what they are (specs), and the engines that hold, look up and train them."""
+"""Embedding tables: their specs, and the engine that holds, looks up and trains them."""
 
 from trainer.embedding.engine import CpuEngine, IdBatch, TableState
 from trainer.embedding.from_tensorflow import from_tensorflow

@@ -1,8 +1,7 @@
 """The embedding engine of one process: tables in memory, numba kernels, bit-for-bit repeatable.
 
-Rows get their initial values when first read, from a hash of (seed, table name, row, column): the order of reads and
-how far a table was ever used make no difference. Memory is committed by the system as rows are touched, so a large
-vocabulary costs what is used of it.
+A row gets its initial values when it is first read, from a hash of (seed, table name, row, column), independent of the
+order of reads. The system commits memory as rows are touched, so a large vocabulary costs only its used rows.
 """
 
 from __future__ import annotations
@@ -26,13 +25,16 @@ _NO_SHARES = np.zeros(0, np.float32)
 
 @dataclass(frozen=True, slots=True)
 class IdBatch:
-    """Bags of ids for every feature of an engine, in its order. The arrays are not to be changed afterwards.
+    """Bags of ids for every feature of an engine, in its order. The arrays must not change afterwards.
 
-    ``ids``: int64, all features one after the other. ``offsets``: int64 of shape [features, events + 1]; the bag of
-    feature f and event b is ``ids[offsets[f, b]:offsets[f, b + 1]]``. ``weights``: float32 beside ``ids``, or None where
-    all of them are 1; sums and means are those of ``tf.nn.embedding_lookup_sparse`` with ``sp_weights``. ``bounds``: what the
-    maker of the batch has checked already: offsets ascend from 0 to the number of ids, and the ids of feature f lie in
-    ``[0, bounds[f])``; None where nothing was checked.
+    Attributes:
+        ids: int64, all features concatenated.
+        offsets: int64 [features, events + 1]; the bag of feature f and event b is
+            ``ids[offsets[f, b]:offsets[f, b + 1]]``.
+        weights: float32 per id, or None if all are 1; sums and means are those of ``tf.nn.embedding_lookup_sparse`` with
+            ``sp_weights``.
+        bounds: set if the batch was checked: offsets ascend from 0 to the number of ids, and the ids of feature f lie in
+            ``[0, bounds[f])``.
     """
 
     ids: Array
@@ -48,7 +50,7 @@ class IdBatch:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What training has changed of one table: ``rows`` (int64, ascending), and float32 [rows, dim] of each kind.
+    """The rows of one table that training has changed: ``rows`` (int64, ascending), and float32 [rows, dim] arrays.
 
     ``slots`` has no columns for an optimizer without slots.
     """
@@ -61,26 +63,26 @@ class TableState:
 class CpuEngine:
     """Lookups and updates over the tables of ``features``; single-threaded, releases the GIL while it works.
 
-    The same calls in the same order give the same bits on one machine. Raises :class:`ConfigError` for clashing names.
+    The same calls in the same order give the same bits on one machine. Raises :class:`ConfigError` for equal names.
     """
 
     def __init__(self, features: Sequence[FeatureSpec], *, seed: int) -> None:
         self.features = tuple(features)
         self.tables = tables_of(features)
         if not self.features:
-            raise ConfigError("an embedding engine needs at least one feature")
+            raise ConfigError("an embedding engine must have at least one feature")
         self._bounds = tuple(feature.table.vocabulary_size for feature in self.features)
         self._layout = layout_of(self.features, self.tables, seed)
         self._allocate()
 
     def _allocate(self) -> None:
-        """Fresh tables. Zero pages are not committed until written, so this costs no memory yet."""
+        """Allocate the tables. Zero pages are not committed until written, so this needs no memory yet."""
         rows = int(self._layout.vocabulary.sum())
         try:
             self._values = zero_values(self._layout)
             self._scratch = Scratch(np.zeros(rows, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32))
         except (MemoryError, ValueError) as error:
-            raise ConfigError("the embedding tables do not fit this machine", value=str(error),
+            raise ConfigError("the embedding tables must fit in memory", value=str(error),
                               where=f"{rows:,} rows in all",
                               next_step="hash into fewer buckets, or make dim smaller") from error  # fmt: skip
         self._prepared: tuple[IdBatch, Bags] | None = None
@@ -118,7 +120,7 @@ class CpuEngine:
         """
         bags = self._bags(batch)
         if gradients.shape != (batch.rows, self.width) or gradients.dtype != np.float32:
-            raise BadBatch("gradients do not fit the batch", value=(gradients.shape, str(gradients.dtype)),
+            raise BadBatch("gradients must have the shape of the activations", value=(gradients.shape, str(gradients.dtype)),
                            allowed=f"float32 {(batch.rows, self.width)}")  # fmt: skip
         self._reserve(len(batch.ids))
         kernels.apply_gradients(bags, gradients, self._layout, self._scratch, self._values)
@@ -144,12 +146,14 @@ class CpuEngine:
     def _check(self, batch: IdBatch) -> None:
         ids, offsets = batch.ids, batch.offsets
         if ids.dtype != np.int64 or offsets.dtype != np.int64 or ids.ndim != 1 or offsets.ndim != 2:
-            raise BadBatch("a batch is int64 ids and int64 offsets by feature", value=(str(ids.dtype), offsets.shape))
+            raise BadBatch(
+                "a batch must hold int64 ids and int64 offsets by feature", value=(str(ids.dtype), offsets.shape)
+            )
         if batch.weights is not None and (batch.weights.shape != ids.shape or batch.weights.dtype != np.float32):
-            raise BadBatch("a weighted batch has a float32 weight for every id", value=(str(batch.weights.dtype),
+            raise BadBatch("a weighted batch must have a float32 weight for every id", value=(str(batch.weights.dtype),
                            batch.weights.shape), allowed=f"float32 {ids.shape}")  # fmt: skip
         if offsets.shape[0] != len(self.features) or offsets.shape[1] < 1:
-            raise BadBatch("a batch has offsets for every feature", value=offsets.shape[0],
+            raise BadBatch("a batch must have offsets for every feature", value=offsets.shape[0],
                            allowed=str(len(self.features)))  # fmt: skip
         if batch.bounds == self._bounds:
             return
@@ -157,17 +161,17 @@ class CpuEngine:
         if problem == kernels.BAD_ID:
             raise _bad_id(self.features[f], int(ids[at]))
         if problem == kernels.BAD_OFFSETS:
-            raise BadBatch("offsets do not ascend from where the feature before ends to the number of ids",
+            raise BadBatch("offsets must ascend from the end of the previous feature to the number of ids",
                            where=f"feature {self.features[f].name}, event {at}", value=int(offsets[f, at]))  # fmt: skip
 
     def weights_of(self, table: str, rows: Array) -> Array:
-        """Current weights, float32 [len(rows), dim], whether or not the rows were ever read. For inspection and tests."""
+        """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
         t, of, (weights, _, row_state) = self._table_position(table), self._layout, self._values
         dim, base = int(of.dims[t]), int(of.row_base[t])
         out = np.empty((len(rows), dim), np.float32)
         for k, row in enumerate(np.asarray(rows, np.int64)):
             if not 0 <= row < of.vocabulary[t]:
-                raise BadBatch("a row outside its table", where=f"table {table}", value=int(row),
+                raise BadBatch("a row must lie in its table", where=f"table {table}", value=int(row),
                                allowed=f"[0, {of.vocabulary[t]})")  # fmt: skip
             if row_state[base + row]:
                 start = int(of.weight_base[t]) + row * dim
@@ -179,11 +183,11 @@ class CpuEngine:
     def _table_position(self, name: str) -> int:
         names = [table.name for table in self.tables]
         if name not in names:
-            raise ConfigError("unknown embedding table", value=name, allowed=", ".join(names))
+            raise ConfigError("an embedding table must be one of the engine's", value=name, allowed=", ".join(names))
         return names.index(name)
 
     def state(self) -> dict[str, TableState]:
-        """A copy of everything training has changed, by table name: equal states have equal bytes."""
+        """A copy of all changed rows, by table name: equal states have equal bytes."""
         return {table.name: self._table_state(t) for t, table in enumerate(self.tables)}
 
     def _table_state(self, t: int) -> TableState:
@@ -202,9 +206,9 @@ class CpuEngine:
         return weights, self._values.slots[start : start + size * dim].reshape(size, dim)
 
     def load_state(self, state: Mapping[str, TableState]) -> None:
-        """Become exactly what :meth:`state` was taken from. Raises :class:`TornCheckpoint` if it does not fit."""
+        """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if it does not fit."""
         if set(state) != {table.name for table in self.tables}:
-            raise TornCheckpoint("other embedding tables than this model's", value=sorted(state),
+            raise TornCheckpoint("saved embedding tables must be those of the model", value=sorted(state),
                                  allowed=", ".join(table.name for table in self.tables))  # fmt: skip
         for t, table in enumerate(self.tables):
             self._check_state(t, table, state[table.name])
@@ -223,7 +227,7 @@ class CpuEngine:
         types = [str(array.dtype) for array in (saved.rows, saved.weights, saved.slots)]
         expected = ((count,), (count, table.dim), (count, slot_dim))
         if shapes != expected or types != ["int64", "float32", "float32"] or not _ascending(saved.rows, table):
-            raise TornCheckpoint("an embedding table's state does not fit", where=f"table {table.name}",
+            raise TornCheckpoint("an embedding table's state must fit its table", where=f"table {table.name}",
                                  value=(*shapes, *types), allowed=f"{expected}, ascending rows of the table")  # fmt: skip
 
 
@@ -236,7 +240,7 @@ def _ascending(rows: Array, table: TableSpec) -> bool:
 
 def _bad_id(feature: FeatureSpec, value: int) -> BadBatch:
     return BadBatch(
-        "an embedding id is outside its table",
+        "an embedding id must lie in its table",
         where=f"feature {feature.name}, table {feature.table.name}",
         value=value,
         allowed=f"[0, {feature.table.vocabulary_size})",

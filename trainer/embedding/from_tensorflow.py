@@ -1,7 +1,6 @@
-"""From TensorFlow's own embedding configuration (``tf.tpu.experimental.embedding``) to this engine's.
+"""Convert TensorFlow's embedding configuration (``tf.tpu.experimental.embedding``) to this engine's.
 
-Everything a configuration can say is either honoured or refused by name; nothing is dropped in silence.
-TensorFlow is imported when a conversion is asked for, not before.
+Every setting is either converted or refused by name; none is ignored. TensorFlow is imported at the first conversion.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from trainer.embedding.spec import (
 )
 from trainer.errors import UnsupportedSetting
 
-#: Optimizer settings without a counterpart here, each with the only value that is taken.
+#: Optimizer settings without a counterpart, each with the only value that is accepted.
 _OPTIMIZER_DEFAULTS: dict[str, object] = {
     "use_gradient_accumulation": True,
     "clip_weight_min": None,
@@ -39,10 +38,10 @@ _OPTIMIZER_DEFAULTS: dict[str, object] = {
 def from_tensorflow(feature_config: Any, optimizer: Any = None) -> tuple[FeatureSpec, ...]:
     """The features of a ``FeatureConfig`` or of any nest (dict, list, tuple) of them, in ``tf.nest`` order.
 
-    ``optimizer`` serves the tables that name none, as in ``TPUEmbedding``. A feature without a name takes its path in the
-    nest ("user/clicks"), a table without one ``table_<n>`` by order of first use. Features whose configuration is the
-    same ``TableConfig`` object share one table. Initializers keep their distribution, not their draws: rows come from
-    this engine's seed. Raises :class:`UnsupportedSetting` for what this engine does not have.
+    ``optimizer`` is the default for tables without one, as in ``TPUEmbedding``. A feature without a name is named by its
+    path in the nest ("user/clicks"), a table without a name ``table_<n>`` by order of first use. Features with the same
+    ``TableConfig`` object share one table. Initializers keep their distribution, not their draws: rows come from this
+    engine's seed. Raises :class:`UnsupportedSetting` for unsupported settings.
     """
     import tensorflow as tf
 
@@ -54,7 +53,7 @@ def from_tensorflow(feature_config: Any, optimizer: Any = None) -> tuple[Feature
         name = feature.name or "/".join(str(part) for part in path) or "feature"
         _refuse_unless(feature.max_sequence_length == 0, name, "max_sequence_length", feature.max_sequence_length, "0")
         shape = feature.output_shape.rank
-        _refuse_unless(shape is None, name, "output_shape", feature.output_shape, "none (one bag an event)")
+        _refuse_unless(shape is None, name, "output_shape", feature.output_shape, "none (one bag per event)")
         table = tables.get(id(feature.table))
         if table is None:
             table = tables[id(feature.table)] = _table(tf, feature.table, len(tables), optimizer)
@@ -109,7 +108,7 @@ def _initializer(initializer: Any, table: str) -> Initializer:
         return Uniform(float(config["minval"]), float(config["maxval"]))
     if kind in ("Zeros", "Ones"):
         return Constant(float(kind == "Ones"))
-    allowed = "TruncatedNormal, RandomNormal, RandomUniform, Zeros, Ones, Constant"
+    allowed = "one of TruncatedNormal, RandomNormal, RandomUniform, Zeros, Ones, Constant"
     _refuse_unless(kind == "Constant", table, "initializer", kind, allowed)
     return Constant(float(config["value"]))
 
@@ -117,7 +116,7 @@ def _initializer(initializer: Any, table: str) -> Initializer:
 def _refuse_unless(supported: bool, where: str, setting: str, value: object, allowed: str) -> None:
     if not supported:
         raise UnsupportedSetting(
-            f"this engine does not support this {setting}",
+            f"{setting} must be {allowed}",
             where=f"embedding configuration, {where}",
             value=str(value),
             allowed=allowed,

@@ -1,6 +1,6 @@
-"""The engine's inner loops over flat buffers. Nothing here knows specs, features by name or TensorFlow.
+"""The engine's inner loops over flat buffers, without specs, names or TensorFlow.
 
-What they are given is described in :mod:`trainer.embedding.layout`. Arrays are taken out of their tuples before a loop begins.
+Their arguments are described in :mod:`trainer.embedding.layout`. Arrays are taken out of their tuples before a loop begins.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def fill_row(out: Array, at: int, dim: int, key: np.uint64, row: int, kind: int,
 
 @compiled
 def initialise_missing(bags: Bags, layout: TableLayout, values: TableValues) -> None:
-    """Give every row of a (checked) batch that was never read its initial weights and slots."""
+    """Initialise the weights and slots of every row of a (checked) batch that was never read."""
     ids, offsets, _ = bags
     weights, slots, row_state = values
     features, ends = offsets.shape
@@ -114,9 +114,9 @@ def initialise_missing(bags: Bags, layout: TableLayout, values: TableValues) -> 
 
 @compiled
 def shares_of(id_weights: Array, offsets: Array, layout: TableLayout) -> Array:
-    """What each id of a weighted batch counts for: its weight, of a mean divided by the sum of its bag's weights.
+    """The share of each id of a weighted batch: its weight; for a mean divided by the sum of its bag's weights.
 
-    A bag whose weights sum to 0 has no mean: its ids count for 0, as in TensorFlow's ``embedding_lookup_sparse``.
+    Ids of a mean whose weights sum to 0 have share 0, as in TensorFlow's ``embedding_lookup_sparse``.
     """
     shares = id_weights.copy()
     table_of, is_mean = layout.table_of, layout.is_mean

@@ -1,9 +1,9 @@
-"""The optimizers, one formula each, over one row: plain functions for numba, tested against float64 and TensorFlow.
+"""Optimizers over one row: plain functions for numba, tested against float64 and TensorFlow.
 
-``gradient[g : g + dim]`` is the row's summed gradient of one step; ``weights[w : w + dim]`` and, where there is one,
+``gradient[g : g + dim]`` is the row's summed gradient of one step; ``weights[w : w + dim]`` and, if any,
 ``slots[s : s + dim]`` are updated in place. All arithmetic is float32 in a fixed order.
 
-Adagrad is Duchi, Hazan, Singer (JMLR 2011) as TensorFlow applies it on TPUs: no epsilon, a positive start instead.
+Adagrad is Duchi, Hazan, Singer (JMLR 2011) as in TensorFlow on TPUs: no epsilon, a positive initial accumulator instead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is to be embedded: tables, the features that look them up, their optimizers. Frozen values, no TensorFlow.
+"""Specs of embedding tables, features and optimizers: frozen values without TensorFlow.
 
-The vocabulary is that of ``tf.tpu.experimental.embedding``; :func:`trainer.embedding.from_tensorflow` converts.
+The terms are those of ``tf.tpu.experimental.embedding``; :func:`trainer.embedding.from_tensorflow` converts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Uniform:
     def __post_init__(self) -> None:
         _check_finite("initializer bound", self.low, self.high)
         if self.low > self.high:
-            raise ConfigError("an initializer's range is empty", value=(self.low, self.high), allowed="low <= high")
+            raise ConfigError(
+                "an initializer's range must not be empty", value=(self.low, self.high), allowed="low <= high"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Normal:
     def __post_init__(self) -> None:
         _check_finite("initializer parameter", self.mean, self.stddev)
         if self.stddev < 0:
-            raise ConfigError("a standard deviation is negative", value=self.stddev, allowed=">= 0")
+            raise ConfigError("a standard deviation must be >= 0", value=self.stddev, allowed=">= 0")
 
 
 Initializer = Constant | Uniform | Normal
@@ -83,8 +85,8 @@ Optimizer = SGD | Adagrad
 class TableSpec:
     """A table of ``vocabulary_size`` rows of ``dim`` float32 values.
 
-    ``combiner``: how the rows of one bag become one activation, "sum" or "mean"; an empty bag gives zeros.
-    ``initializer``: None stands for TensorFlow's default, a truncated normal of deviation 1/√dim.
+    ``combiner``: "sum" or "mean" of a bag's rows; an empty bag gives zeros.
+    ``initializer``: None for TensorFlow's default, a truncated normal of deviation 1/√dim.
     """
 
     name: str
@@ -97,11 +99,13 @@ class TableSpec:
     def __post_init__(self) -> None:
         where = f"table {self.name}"
         if not self.name:
-            raise ConfigError("a table needs a name")
+            raise ConfigError("a table must have a name")
         if self.vocabulary_size < 1:
-            raise ConfigError("a table needs rows", where=where, value=self.vocabulary_size, allowed=">= 1")
+            raise ConfigError(
+                "a table must have at least one row", where=where, value=self.vocabulary_size, allowed=">= 1"
+            )
         if self.dim < 1:
-            raise ConfigError("a table needs columns", where=where, value=self.dim, allowed=">= 1")
+            raise ConfigError("a table must have at least one column", where=where, value=self.dim, allowed=">= 1")
         if self.combiner not in ("sum", "mean"):
             raise ConfigError("unknown combiner", where=where, value=self.combiner, allowed="sum, mean")
 
@@ -122,17 +126,17 @@ class FeatureSpec:
 def tables_of(features: Sequence[FeatureSpec]) -> tuple[TableSpec, ...]:
     """The distinct tables in order of first use.
 
-    Raises :class:`ConfigError` for a feature named twice, or for two different tables of one name.
+    Raises :class:`ConfigError` for two features, or two different tables, of one name.
     """
     tables: dict[str, TableSpec] = {}
     seen: set[str] = set()
     for feature in features:
         if feature.name in seen:
-            raise ConfigError("two features have one name", value=feature.name)
+            raise ConfigError("feature names must be unique", value=feature.name)
         seen.add(feature.name)
         if tables.setdefault(feature.table.name, feature.table) != feature.table:
             raise ConfigError(
-                "two different tables have one name",
+                "different tables must have different names",
                 where=f"feature {feature.name}",
                 value=str(feature.table),
                 allowed=str(tables[feature.table.name]),
@@ -144,9 +148,11 @@ def tables_of(features: Sequence[FeatureSpec]) -> tuple[TableSpec, ...]:
 def _check_finite(what: str, *values: float) -> None:
     for value in values:
         if not math.isfinite(value) or abs(value) > _FLOAT32_MAX:
-            raise ConfigError(f"an {what} is not a finite float32", value=value)
+            raise ConfigError(f"an {what} must be a finite float32", value=value)
 
 
 def _check_positive(what: str, value: float) -> None:
     if not (0 < value <= _FLOAT32_MAX):
-        raise ConfigError(f"an optimizer's {what} is out of range", value=value, allowed="a finite number > 0")
+        raise ConfigError(
+            f"an optimizer's {what} must be a finite number > 0", value=value, allowed="a finite number > 0"
+        )

@@ -1,1 +1,1 @@
-"""The trained model: inputs, dense layers, heads, metrics."""
+"""The model that is trained: inputs, dense layers, heads, metrics."""

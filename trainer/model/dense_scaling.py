@@ -1,7 +1,6 @@
-"""Dense numbers on one scale: counts in the thousands and shares below one, as the same model can learn from both.
+"""Scale dense numbers by mean and deviation, after a signed logarithm if their distribution is skewed.
 
-Standardised by mean and deviation of the first data; a number whose distribution is skewed goes through a signed
-logarithm first. The statistics are options of the run, so that a checkpoint holds them.
+The statistics come from the first data and are options of the run, so that a checkpoint holds them.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from transforms.errors import nearest
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Deviations from the mean beyond which a value counts as this far: one outlier must not decide a prediction.
+#: Values are clipped at this many deviations from the mean, so that one outlier cannot decide a prediction.
 MOST_DEVIATIONS = 8.0
-#: Above this skewness a number goes through a logarithm. An exponential distribution has 2.
+#: Above this skewness the logarithm of a number is used. An exponential distribution has 2.
 _SKEWED = 2.0
 
 
@@ -46,7 +45,7 @@ def _moments(values: Array) -> tuple[float, float]:
     if not len(values):
         return 0.0, 0.0
     mean, deviation = float(values.mean()), float(values.std())
-    # What is constant but for rounding has no scale of its own.
+    # A number that is constant except for rounding has no scale.
     return mean, deviation if deviation > 1e-6 * abs(mean) else 0.0
 
 
@@ -57,7 +56,7 @@ class Scaling:
         names = [item.name for item in layout.dense]
         for name in scales:
             if name not in names:
-                raise ConfigError("an option is about an input that is not dense", where="dense_scaling", value=name,
+                raise ConfigError("an option must name a dense input", where="dense_scaling", value=name,
                                   allowed=nearest(name, names))  # fmt: skip
         columns: list[DenseScale] = []
         for item in layout.dense:
@@ -72,7 +71,7 @@ class Scaling:
         self._deviation = np.array([deviation for _, _, deviation in columns], np.float32)
 
     def scaled(self, dense: Any) -> Any:
-        """A float32 tensor [rows, columns], scaled; as it is where the run has no scales."""
+        """Scale a float32 tensor [rows, columns]; unchanged if the run has no scales."""
         if not self._active:
             return dense
         import tensorflow as tf

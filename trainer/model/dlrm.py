@@ -1,9 +1,9 @@
 """The dense part of the model and its train step: DLRM (Naumov et al., arXiv:1906.00091) with Keras 3 layers.
 
-Numbers go through a bottom tower to a vector of ``dim``; together with the embeddings they are vectors whose pairwise
-dot products, and the bottom vector itself, feed a top tower that ends in the head's logits. Beside them may stand a
-linear part (Cheng et al., arXiv:1606.07792), which adds to the logits a weight for every id and every number.
-Embedding tables are not in here: activations come in, gradients by them go out.
+A bottom tower maps the numbers to a vector of ``dim``. The pairwise dot products of this vector and the embeddings, and
+the vector itself, are the inputs of a top tower that ends in the head's logits. An optional linear part (Cheng et al.,
+arXiv:1606.07792) adds to the logits a weight for every id and every number. Embedding tables are outside of this module:
+activations are its inputs, and their gradients its outputs.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def prepare_tensorflow(config: TrainConfig) -> None:
-    """Thread counts and, if asked for, deterministic operators: settings of the whole process, before anything computes.
+    """Set TensorFlow's threads and, if configured, deterministic operators, for the whole process.
 
-    Raises :class:`ConfigError` if ``deterministic`` is asked for and TensorFlow already computes with other threads, or if
-    Keras runs on another backend.
+    Raises :class:`ConfigError` if ``deterministic`` is set and TensorFlow already runs with other threads, or if Keras has
+    another backend.
     """
     if keras.backend.backend() != "tensorflow":
-        raise ConfigError("the trainer needs Keras on TensorFlow", value=keras.backend.backend(), allowed="tensorflow",
+        raise ConfigError("the Keras backend must be TensorFlow", value=keras.backend.backend(), allowed="tensorflow",
                           next_step="unset KERAS_BACKEND")  # fmt: skip
     threading = tf.config.threading
     try:
@@ -42,10 +42,10 @@ def prepare_tensorflow(config: TrainConfig) -> None:
         running = (threading.get_intra_op_parallelism_threads(), threading.get_inter_op_parallelism_threads())
         if config.deterministic and running != (config.threads, 1):
             raise ConfigError(
-                "deterministic training must set TensorFlow's threads, but TensorFlow already runs in this process",
+                "TensorFlow must not run with other threads before deterministic training",
                 value=running,
                 allowed=str((config.threads, 1)),
-                next_step="train in a fresh process, or with deterministic off",
+                next_step="train in a new process, or with deterministic off",
             ) from error
     if config.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -87,7 +87,7 @@ class Dlrm:
         }
         self._bottom = self._tower([*config.bottom_mlp, config.dim], self._dense_width) if layout.dense else []
         self._pairs = _Pairs(len(self._widths) + bool(layout.dense))
-        # One vector alone has no pairs: the top tower then reads it as it is.
+        # A single vector has no pairs and is the top tower's only input.
         top_width = (self._pairs.count + (config.dim if layout.dense else 0)) or config.dim
         self._top = self._tower(list(config.top_mlp), top_width)
         self._dropout = [self._dropout_layer() for _ in self._top] if config.dropout else []
@@ -95,7 +95,7 @@ class Dlrm:
         self._deep_layers = [*self._projections.values(), *self._bottom, *self._top, *self._dropout, self._logit]
 
     def _logit_layer(self, width: int) -> Any:
-        """The towers' last layer. Beside a linear part it starts at zero: the first predictions are the rate alone."""
+        """The towers' last layer. With a linear part it starts at zero: the first predictions are the rate alone."""
         seed, linear = self._next_seed(), self._config.linear
         layer = keras.layers.Dense(
             self._head.width,
@@ -107,7 +107,7 @@ class Dlrm:
         return layer
 
     def _linear_variables(self) -> list[Any]:
-        """A bias, and a weight for every dense number, of the linear part; the ids' weights are in tables."""
+        """The bias and the weights of dense numbers of the linear part; the weights of ids are in tables."""
         bias = keras.Variable(np.full(self._head.width, self._config.initial_bias, np.float32))
         return [bias, keras.Variable(np.zeros((self._dense_width, self._head.width), np.float32))]
 
@@ -194,27 +194,27 @@ class Dlrm:
         return logits
 
     def _variables(self) -> dict[str, Any]:
-        """Everything that training changes, named by kind and order: weights, dropout's random state, optimizer slots."""
+        """All state of training, named by kind and order: weights, dropout's random state, optimizer slots."""
         random = [variable for layer in self._dropout for variable in layer.variables]
         kinds = {"weights": self._trainable, "random": random, "optimizer": self._optimizer.variables}
         return {f"{kind}/{k:03d}": variable for kind, group in kinds.items() for k, variable in enumerate(group)}
 
     def tensors(self) -> list[Any]:
-        """TensorFlow's variables of the dense weights, for a module that is saved."""
+        """TensorFlow's variables of the dense weights, for a SavedModel."""
         return [variable.value for variable in self._trainable]
 
     def state(self) -> dict[str, Array]:
-        """A copy of everything training changes, by name: dense weights, random state, optimizer slots."""
+        """A copy of all state of training, by name: dense weights, random state, optimizer slots."""
         return {name: np.array(variable.value.numpy()) for name, variable in self._variables().items()}
 
     def load_state(self, state: Mapping[str, Array]) -> None:
-        """Become what :meth:`state` was taken from. Raises :class:`TornCheckpoint` if names, types or shapes differ."""
+        """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if names, types or shapes differ."""
         variables = self._variables()
         ours = {name: (tuple(array.shape), array.dtype) for name, array in self.state().items()}
         theirs = {name: (array.shape, array.dtype) for name, array in state.items()}
         if ours != theirs:
             differing = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
-            raise TornCheckpoint("saved dense weights do not fit the model", value=differing)
+            raise TornCheckpoint("saved dense weights must be those of the model", value=differing)
         for name, variable in variables.items():
             variable.assign(state[name])
 
@@ -229,14 +229,14 @@ def _losses(head: Head, labels: Any, logits: Any) -> Any:
 
 
 class _Pairs:
-    """Pairwise dot products of ``vectors`` vectors an event, each unordered pair once."""
+    """Pairwise dot products of ``vectors`` vectors per event, each unordered pair once."""
 
     def __init__(self, vectors: int) -> None:
         rows, columns = np.tril_indices(vectors, -1)
         self.count = len(rows)
         self._vectors = vectors
         self._taken = (rows * vectors + columns).astype(np.int32)
-        # Where the gradient of each of the vectors² products comes from; one past the end (a zero) if it is not used.
+        # The source of the gradient of each of the vectors² products; one past the end (a zero) for unused ones.
         self._source = np.full(vectors * vectors, self.count, np.int32)
         self._source[self._taken] = np.arange(self.count)
 

@@ -1,10 +1,10 @@
-"""What the model's last layer predicts: its width, its loss, the link from logit to prediction, and the figures. Pure.
+"""The head of a model for each task: its width, loss, prediction from logits, and metrics. Pure.
 
 ==============  =========================  =============================  ==========================================
 task            labels                     outputs and loss               prediction
 ==============  =========================  =============================  ==========================================
 ``binary``      false and true, or 0, 1    1; binary cross entropy        the probability of 1
-``multiclass``  0 to ``classes`` - 1       ``classes``; softmax           a probability a class
+``multiclass``  0 to ``classes`` - 1       ``classes``; softmax           a probability per class
                                            cross entropy
 ``regression``  finite numbers             1; squared error of the        the number, in the label's own unit
                                            standardised label
@@ -31,13 +31,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The task of a model as its last layer has it.
+    """The task of a model.
 
     Attributes:
-        task: which kind of label.
-        classes: how many classes; 2 unless the task is ``multiclass``.
-        center: what is subtracted from a regression's label before the loss; 0 for other tasks.
-        scale: what a regression's label is then divided by, > 0; 1 for other tasks.
+        task: the kind of label.
+        classes: the number of classes; 2 unless the task is ``multiclass``.
+        center: subtracted from a regression's label before the loss; 0 for other tasks.
+        scale: divisor of a regression's label after ``center``, > 0; 1 for other tasks.
     """
 
     task: Task = "binary"
@@ -52,21 +52,21 @@ class Head:
 
     @property
     def allowed(self) -> str:
-        """Which labels there are, in words."""
+        """The allowed labels, in words."""
         return {"binary": "0 or 1", "regression": "a finite number"}.get(self.task, f"0 to {self.classes - 1}")
 
     @property
     def remedy(self) -> str:
-        """What to do about a label that is none of them."""
+        """The next step for a label that is not allowed."""
         if self.task == "binary":
-            return ('say what is learned: an expression, as in label=hr.float32("relevance") > 2.3; or '
+            return ('declare the task: an expression, as in label=hr.float32("relevance") > 2.3; or '
                     'task="multiclass", classes=n; or task="regression"')  # fmt: skip
         if self.task == "multiclass":
             return "give classes=n with n above the largest label, or an expression that numbers the classes from 0"
-        return "keep it out in the label's expression, or make it null: an event without a label is skipped"
+        return "replace it in the label's expression, or make it null: an event without a label is skipped"
 
     def bad_labels(self, values: Array) -> Array:
-        """Which of some labels (float64) are none of this task, bool of their shape; a NaN never is one."""
+        """The labels (float64) that are not allowed, bool of their shape; NaN never is allowed."""
         if self.task == "binary":
             return np.asarray((values != 0) & (values != 1))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -75,19 +75,19 @@ class Head:
             return np.asarray(~np.isfinite(values.astype(np.float32)))
 
     def fitted(self, labels: LabelFigures) -> Head:
-        """This head with the center and the scale of a regression's labels; of other tasks, as it is."""
+        """This head with the center and scale of a regression's labels; unchanged for other tasks."""
         if self.task != "regression" or not labels.events:
             return self
         return Head(self.task, self.classes, labels.mean, labels.deviation or 1.0)
 
     def targets(self, labels: Array) -> Array:
-        """What the loss compares the output with, float32 [rows]: a class, or a standardised number."""
+        """The targets of the loss, float32 [rows]: classes, or standardised numbers."""
         if self.task != "regression":
             return labels
         return ((labels.astype(np.float64) - self.center) / self.scale).astype(np.float32)
 
     def predictions(self, logits: Array) -> Array:
-        """From logits, [rows] or [rows, classes], to what the model says, float64 of their shape."""
+        """Predictions from logits, [rows] or [rows, classes], float64 of their shape."""
         if self.task == "binary":
             return sigmoid(logits)
         if self.task == "multiclass":
@@ -95,7 +95,7 @@ class Head:
         return np.asarray(np.asarray(logits, np.float64) * self.scale + self.center)
 
     def collector(self) -> AnyCollector:
-        """What gathers labels and logits and gives this task's figures."""
+        """A collector of labels and logits for this task's metrics."""
         if self.task == "binary":
             return Collector()
         if self.task == "multiclass":
@@ -108,7 +108,7 @@ class Head:
 
     @classmethod
     def read(cls, field: DocumentField) -> Head:
-        """The head at ``field``. Raises :class:`TornCheckpoint` for one that no training has."""
+        """The head at ``field``. Raises :class:`TornCheckpoint` for an invalid one."""
         task, classes = field.at("task").text(), field.at("classes").count(most=MOST_CLASSES)
         center, scale = field.at("center").number(), field.at("scale").number()
         if task not in TASKS or classes < 2 or not (math.isfinite(center) and 0 < scale < math.inf):
@@ -128,7 +128,7 @@ def head_of(target: Target) -> Head:
 
 @dataclass(frozen=True, slots=True)
 class LabelFigures:
-    """What is known of the labels of a range, once they were read.
+    """Statistics of the labels of a range.
 
     Attributes:
         events: events that have a label.

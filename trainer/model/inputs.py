@@ -1,15 +1,15 @@
-"""What a model does with each input, decided by the input's type alone. Pure.
+"""The use of each model input, by its type alone. Pure.
 
 ==============================  ========================================================
 type                            use
 ==============================  ========================================================
 ``Ragged[int64, buckets=n]``    a bag of ids, embedded in a table of n rows
-``Weighted[int64, buckets=n]``  the same; each row counts as much as its weight says
-``Vector[int64, buckets=n]``    the same; every event has equally many ids
+``Weighted[int64, buckets=n]``  the same, with a weight per id
+``Vector[int64, buckets=n]``    the same, with equally many ids per event
 ``Dense[int64, buckets=n]``     one id, embedded; null is the empty bag
 ``Dense`` number or bool        one float32 of the dense vector; null is 0
 ``Vector`` numbers or bools     as many float32 of the dense vector
-anything else                   refused, with what to add to the expression
+other types                     refused, with a remedy for the expression
 ==============================  ========================================================
 """
 
@@ -27,7 +27,7 @@ from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 @dataclass(frozen=True, slots=True)
 class TypedInput:
-    """A model input as the trainer sees it."""
+    """The name and type of a model input."""
 
     name: str
     type: ColumnType
@@ -35,7 +35,7 @@ class TypedInput:
 
 @dataclass(frozen=True, slots=True)
 class InputLayout:
-    """Inputs in the order of batches: ``embedded`` give bags of ids to ``features``, ``dense`` the columns of a matrix."""
+    """Inputs in the order of batches: ``embedded`` inputs are bags of ids of ``features``, ``dense`` ones columns of a matrix."""
 
     embedded: tuple[TypedInput, ...]
     dense: tuple[TypedInput, ...]
@@ -48,7 +48,7 @@ class InputLayout:
 
     @property
     def bounds(self) -> tuple[int, ...]:
-        """The buckets of every embedded input: its ids, as batches have them, lie below."""
+        """The buckets of every embedded input, the exclusive bound of its ids."""
         return tuple(item.type.buckets or 0 for item in self.embedded)
 
     @property
@@ -58,22 +58,24 @@ class InputLayout:
 
 
 def width_of(column_type: ColumnType) -> int:
-    """How many floats of the dense vector an input of this type gives."""
+    """The number of floats of an input of this type in the dense vector."""
     return column_type.size if isinstance(column_type, Vector) else 1
 
 
 def lay_out(inputs: Sequence[TypedInput], config: TrainConfig) -> InputLayout:
     """Decide the use of every input.
 
-    Raises :class:`UntrainableInput` for a type that no part of the model takes, and :class:`ConfigError` for options about
-    inputs that do not exist, or inputs that share a table but not its size.
+    Raises :class:`UntrainableInput` for a type that the model does not take, and :class:`ConfigError` for options that
+    name unknown inputs, or inputs that share a table but not its size.
     """
     for item in inputs:
         _check_type(item)
     embedded = tuple(item for item in inputs if item.type.buckets is not None)
     dense = tuple(item for item in inputs if item.type.buckets is None)
     if not inputs:
-        raise ConfigError("a model needs at least one input", next_step="add inputs with model.input(name, expression)")
+        raise ConfigError(
+            "a model must have at least one input", next_step="add inputs with model.input(name, expression)"
+        )
     _check_names(embedded, config)
     features = tuple(FeatureSpec(item.name, _table(item, config)) for item in embedded)
     tables_of(features)
@@ -86,10 +88,10 @@ def _check_type(item: TypedInput) -> None:
     if isinstance(item.type, (Dense, Vector)) and (item.type.dtype.is_numeric or item.type.dtype is DType.BOOL):
         return
     raise UntrainableInput(
-        "no part of the model takes an input of this type",
+        "an input must have a type that the model takes",
         where=f"input {item.name}",
         value=str(item.type),
-        allowed="int64 ids with buckets, or one number or bool, or a vector of them, an event",
+        allowed="int64 ids with buckets, or one number or bool, or a vector of them, per event",
         next_step=_remedy(item.type),
     )
 
@@ -104,7 +106,9 @@ def _remedy(column_type: ColumnType) -> str:
     if column_type.dtype in (DType.STRING, DType.INT64):
         return "add .hash_buckets(n) to the expression"
     if isinstance(column_type, Ragged):
-        return "reduce it to one number an event, such as .count() or .pool(), or make it a vector with .pad(size, 0.0)"
+        return (
+            "reduce it to one number per event, such as .count() or .pool(), or make it a vector with .pad(size, 0.0)"
+        )
     return "take its parts with .ids() and .weights()"
 
 
@@ -113,7 +117,7 @@ def _check_names(embedded: Sequence[TypedInput], config: TrainConfig) -> None:
     for option in ("dims", "combiners", "tables"):
         for name in getattr(config, option):
             if name not in names:
-                raise ConfigError("an option is about an input that is not embedded", where=option, value=name,
+                raise ConfigError("an option must name an embedded input", where=option, value=name,
                                   allowed=nearest(name, names))  # fmt: skip
 
 

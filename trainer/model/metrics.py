@@ -1,6 +1,6 @@
-"""How good predictions are: exact, in float64, over numpy arrays.
+"""Metrics of predictions: exact, in float64, over numpy arrays.
 
-An undefined figure (nothing to rank, one class only) is NaN; :class:`Scores` turns it into None.
+An undefined metric (no events, one class only) is NaN; :class:`Scores` turns it into None.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EPSILON = 1e-15
 
 
 def auc(labels: Array, scores: Array) -> float:
-    """Area under the ROC curve: the chance that a positive outranks a negative, a tie counting half.
+    """Area under the ROC curve: the probability that a positive outranks a negative, ties counting half.
 
     Exact, by average ranks in O(n log n). ``labels`` are 0 or 1. NaN when only one class occurs.
     """
@@ -38,7 +38,7 @@ def auc(labels: Array, scores: Array) -> float:
 
 
 def log_loss(labels: Array, probabilities: Array) -> float:
-    """Mean of ``-ln`` of the probability given to what happened, in nats. NaN for no events."""
+    """Mean of ``-ln`` of the predicted probability of the label, in nats. NaN for no events."""
     positive = _binary(labels)
     if len(positive) == 0:
         return math.nan
@@ -47,7 +47,7 @@ def log_loss(labels: Array, probabilities: Array) -> float:
 
 
 def normalized_entropy(labels: Array, probabilities: Array) -> float:
-    """Log loss divided by that of always predicting these events' own mean: below 1 is better than knowing only the rate.
+    """Log loss divided by that of the events' mean rate: below 1 is better than knowing only the rate.
 
     He et al., "Practical Lessons from Predicting Clicks on Ads at Facebook" (ADKDD 2014), equation 1. NaN for one class.
     """
@@ -69,7 +69,7 @@ def _binary(labels: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class TaskScores:
-    """The figures of a set of predictions; one is None where it is undefined (one class only, no events).
+    """The metrics of a set of predictions; None for an undefined one (one class only, no events).
 
     The last field of each subclass is its normalized loss.
     """
@@ -78,7 +78,7 @@ class TaskScores:
 
     @property
     def normalized_loss(self) -> float | None:
-        """The loss over that of the best constant: below 1 is better than knowing only the labels' distribution."""
+        """The loss divided by that of the best constant prediction; below 1 is better than that constant."""
         loss: float | None = getattr(self, fields(self)[-1].name)
         return loss
 
@@ -114,9 +114,9 @@ class ClassScores(TaskScores):
     """The figures of multi-class predictions.
 
     Attributes:
-        accuracy: the share whose most probable class is their own; of equal ones the lowest counts.
-        log_loss: mean of ``-ln`` of the probability of the own class, in nats.
-        normalized_entropy: log loss over that of always predicting these events' own class frequencies.
+        accuracy: the share of events whose most probable class is the label; the lowest of equal ones.
+        log_loss: mean of ``-ln`` of the probability of the label's class, in nats.
+        normalized_entropy: log loss divided by that of the events' class frequencies.
     """
 
     accuracy: float | None
@@ -156,19 +156,19 @@ def _figure(field: DocumentField, name: str) -> float | None:
 
 
 class Collector:
-    """Predictions gathered batch by batch; what comes out does not depend on how they were cut into batches."""
+    """Collects predictions batch by batch; the metrics do not depend on the batches."""
 
     def __init__(self) -> None:
         self._labels: list[Array] = []
         self._logits: list[Array] = []
 
     def add(self, labels: Array, logits: Array) -> None:
-        """Take (and copy) one batch: labels 0 or 1 and the log-odds predicted for them."""
+        """Add a copy of one batch: labels 0 or 1 and their predicted log odds."""
         self._labels.append(np.array(labels, np.int8))
         self._logits.append(np.array(logits, np.float64))
 
     def merge(self, other: Collector) -> None:
-        """Take everything another collector holds."""
+        """Add the content of another collector."""
         self._labels += other._labels
         self._logits += other._logits
 
@@ -187,7 +187,7 @@ class Collector:
 
 
 class ClassCollector:
-    """Multi-class predictions gathered batch by batch: a loss, a hit and a class an event, whatever the classes."""
+    """Collects multi-class predictions batch by batch: a loss, a hit and a class per event."""
 
     def __init__(self, classes: int) -> None:
         self._classes = classes
@@ -196,7 +196,7 @@ class ClassCollector:
         self._hits: list[Array] = []
 
     def add(self, labels: Array, logits: Array) -> None:
-        """Take one batch: classes [rows] and logits [rows, classes]."""
+        """Add one batch: classes [rows] and logits [rows, classes]."""
         own = np.array(labels, np.int32)
         at = np.arange(len(own))
         self._labels.append(own)
@@ -216,7 +216,7 @@ class ClassCollector:
 
 
 class RegressionCollector:
-    """Predicted numbers gathered batch by batch; ``center`` and ``scale`` lead from an output to the label's unit."""
+    """Collects predicted numbers batch by batch; ``center`` and ``scale`` convert outputs to the label's unit."""
 
     def __init__(self, center: float, scale: float) -> None:
         self._center = center
@@ -225,7 +225,7 @@ class RegressionCollector:
         self._outputs: list[Array] = []
 
     def add(self, labels: Array, logits: Array) -> None:
-        """Take (and copy) one batch: labels in their own unit, and the outputs for them."""
+        """Add a copy of one batch: labels in their own unit, and the outputs."""
         self._labels.append(np.array(labels, np.float64))
         self._outputs.append(np.array(logits, np.float64))
 

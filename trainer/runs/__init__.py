@@ -1,1 +1,1 @@
-"""A training run's identity, lock, epochs and data changes."""
+"""The identity of a training run, its lock, its epochs and changes of its data."""

@@ -1,8 +1,8 @@
-"""What differs between the data that a run has trained and the data that it is given now. Pure.
+"""Compare the data that a run has trained with its current data. Pure.
 
-Within a partition a fragment is the one that it was when the columns of the inputs hold what they held: labels may have
-come, events may have been retracted, and where the file lies makes no difference. What has no counterpart is *added*
-data, which is trained, or trained data that was *lost*, which is refused or accepted.
+Within a partition a fragment is identified by the content of the inputs' columns: labels may have come, events may have
+been deleted, and the place of the file does not matter. A new fragment without counterpart is *added* and trained; a
+trained one without counterpart is *lost*, which is refused or accepted.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from trainer.runs.identity import FragmentIdentity, RunIdentity
 
 @dataclass(frozen=True)
 class DataChanges:
-    """How the data of a checkpoint and the data at hand fit each other; fragments by their keys, ``partition#position``.
+    """The differences between a checkpoint's data and the current data; fragments by their keys, ``partition#position``.
 
     Attributes:
-        now: the key that each recorded fragment has now; those that are gone are left out.
-        added: fragments that came into partitions which were trained.
-        relabelled: fragments, as they are named now, whose label's columns differ.
-        retracted: fragments, as they are named now, of which other events are retracted than before.
-        accepted: what of trained data differs and was accepted.
-        refused: what of trained data differs and must not.
+        now: the current key of each recorded fragment that still exists.
+        added: new fragments of trained partitions.
+        relabelled: current keys of fragments whose label's columns differ.
+        retracted: current keys of fragments whose deleted events differ.
+        accepted: texts about changed trained data that was accepted.
+        refused: texts about changed trained data that was refused.
     """
 
     now: Mapping[str, str] = field(default_factory=dict)
@@ -47,11 +47,13 @@ def compare_data(
     trained_fragments: Collection[str] | None,
     accept: bool = False,
 ) -> DataChanges:
-    """Match what was recorded with what there is, partition by partition.
+    """Match the recorded fragments with the current ones, partition by partition.
 
-    ``trained``: the partitions that some epoch has seen. ``trained_fragments``: the fragments of which some event was
-    trained, by their recorded keys; None where events are not counted, and then every difference counts. With ``accept``,
-    changed values of trained events are let be: their events are found by their number and place.
+    Args:
+        trained: the partitions that any epoch has trained.
+        trained_fragments: recorded keys of the fragments with trained events; None if events are not counted, and then
+            every difference is refused.
+        accept: accept changed values of trained events, which are matched by number and place.
     """
     parts = [
         _compare_partition(key, recorded, current, key in trained, trained_fragments, accept)
@@ -104,7 +106,7 @@ def _compare_fragments(
     changed = [k for k, new in found.items() if before[k].inputs != after[new].inputs]
     lines = [f"partition {key}: the inputs' values of fragment {k} ({before[k].rows:,} rows) differ" for k in changed]
     lines += [f"partition {key}: fragment {k} ({before[k].rows:,} rows) is gone or has other content" for k in lost]
-    # Which of the new events were trained cannot be said where a trained fragment became one of another size.
+    # If a trained fragment is replaced by one of another size, it is unknown which of the new events were trained.
     indistinct = bool(lost and added)
     return DataChanges(
         now={fragment_key(key, old): fragment_key(key, new) for old, new in found.items()},
@@ -117,7 +119,7 @@ def _compare_fragments(
 
 
 def _matched(before: tuple[FragmentIdentity, ...], after: tuple[FragmentIdentity, ...], accept: bool) -> dict[int, int]:
-    """Which fragment each one is now: the same in all, else in its inputs, else, if accepted, in its number of rows."""
+    """The current fragment of each recorded one: equal in all, else in its inputs, else, if accepted, in its rows."""
     found: dict[int, int] = {}
     taken: set[int] = set()
     ways = (lambda one: one, lambda one: (one.rows, one.inputs), lambda one: one.rows)

@@ -1,8 +1,7 @@
-"""Which partitions make up which epoch, and where in the data a checkpoint stands. Pure.
+"""The plan of epochs over partitions, and the position of a checkpoint in it. Pure.
 
-A run trains *segments* in order. The first segment is what the run started with; each later one is what was appended
-to the table since. Within a segment all passes run before the next segment begins, so data that arrives later never
-changes the order of what was already trained.
+A run trains *segments* in order. The first segment is the data at the run's start; each later one is an addition to the
+table. All passes of a segment run before the next segment begins, so later data never changes the order of earlier data.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class DataPosition:
-    """Where a checkpoint stands: ``epochs_done`` epochs of the plan, over data whose content has this digest."""
+    """The position of a checkpoint: ``epochs_done`` epochs of the plan, over data with this digest."""
 
     epochs_done: int
     data_digest: str
@@ -55,8 +54,8 @@ def plan_epochs(
 ) -> tuple[Epoch, ...]:
     """All epochs of a run, in order: each segment ``passes`` times, in groups; the last group of a pass may be smaller.
 
-    A group is whole partitions, until they hold ``events_per_epoch`` of the events in ``rows``; for 0, it is
-    ``partitions_per_epoch`` of them. A partition larger than that is an epoch of its own.
+    A group is whole partitions until they hold ``events_per_epoch`` of the events in ``rows``, or
+    ``partitions_per_epoch`` partitions if that is 0. A larger partition is an epoch of its own.
     """
     epochs: list[Epoch] = []
     for segment in segments:

@@ -1,8 +1,8 @@
-"""What a run was started with, and whether it may go on with what it is given now. Pure.
+"""The identity of a run, and the check whether it may continue. Pure.
 
-A run may go on when nothing that decides its weights has changed: the options, the inputs, the label and, for every
-event it has trained, the *content* of the columns the model reads (:mod:`trainer.runs.data_changes`). Whether a column is
-loaded or computed, where files lie and how many memos are ready makes no difference.
+A run may continue if the options, the inputs, the label and, for every trained event, the *content* of the columns that
+the model reads are unchanged (:mod:`trainer.runs.data_changes`). Whether a column is loaded or computed, the place of
+files and the number of ready memos do not matter.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from warehouse.tables.table import Fragment
 
 @dataclass(frozen=True, slots=True)
 class FragmentIdentity:
-    """What of a fragment decides what is trained of it.
+    """The content of a fragment that affects training.
 
     Attributes:
-        rows: its stored events, retracted ones too.
+        rows: its stored events, including deleted ones.
         inputs: a digest of the columns that the inputs read.
         label: a digest of the columns that the label reads.
-        deleted: a digest of which events are retracted; "" if none is.
+        deleted: a digest of the deleted events; "" if there are none.
     """
 
     rows: int
@@ -45,7 +45,7 @@ class FragmentIdentity:
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """What a run is given.
+    """The options, inputs and data of a run.
 
     Attributes:
         config: the options, as a document.
@@ -53,8 +53,8 @@ class RunIdentity:
         label: the label's raw column, or its expression in one line.
         inputs: documents, in order.
         partitions: keys, in time order, to a digest of their content.
-        fragments: the fragments of each partition; empty where a checkpoint of an older release was read.
-        target: what the label is besides a raw column of 0 and 1, as :attr:`transforms.analysis.target.Target.identity`; or "".
+        fragments: the fragments of each partition; empty for a checkpoint of an older release.
+        target: :attr:`transforms.analysis.target.Target.identity`; "" for a raw column of 0 and 1.
     """
 
     config: Mapping[str, Any]
@@ -80,7 +80,7 @@ class RunIdentity:
 
     @classmethod
     def read(cls, field: DocumentField) -> RunIdentity:
-        """The identity at ``field``. Raises :class:`TornCheckpoint` for a document that :meth:`to_document` never gives."""
+        """The identity at ``field``. Raises :class:`TornCheckpoint` for an invalid document."""
         config = {name: option.value for name, option in field.at("config").members().items()}
         inputs = tuple(_read_input(item) for item in field.at("inputs").items())
         partitions = [item.texts() for item in field.at("partitions").items()]
@@ -166,7 +166,7 @@ def _content_digest(partition: SolutionPartition, columns: Sequence[str]) -> str
 
 
 def _deleted(fragment: Fragment) -> list[str]:
-    """Which events were retracted, if any: a run that has not seen a retraction has trained on other data."""
+    """The digests of the fragment's deletion vector, if it has one: a run before the deletion has trained other data."""
     return [] if fragment.deletions is None else [fragment.deletions.checksum]
 
 
@@ -175,7 +175,7 @@ def _sha256(document: object) -> str:
 
 
 def check_options(recorded: RunIdentity, current: RunIdentity) -> list[str]:
-    """What options differ, one text each. Raises :class:`RunMismatch` for another table, label or inputs."""
+    """A text for each differing option. Raises :class:`RunMismatch` for another table, label or inputs."""
     check_inputs(recorded, current)
     return _config_differences(recorded.config, current.config)
 
@@ -197,14 +197,14 @@ def check_inputs(recorded: RunIdentity, current: RunIdentity) -> None:
         if name in before and dict(now[name]) != dict(before[name])
     ]
     if not differences and list(before) != list(now):
-        differences.append("the inputs come in another order")
+        differences.append("the inputs have another order")
     if differences:
-        raise RunMismatch("this run directory was trained on other inputs", value=listed(differences),
-                          next_step="train in another run directory, or on the model version it began with")  # fmt: skip
+        raise RunMismatch("a run must continue with the table, label and inputs that it was started with", value=listed(differences),
+                          next_step="train in another run directory, or the model version that the run began with")  # fmt: skip
 
 
 def _config_differences(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
-    # A checkpoint of an earlier release lacks later options, whose neutral values are what that release did.
+    # A checkpoint of an earlier release lacks later options, whose neutral values match that release.
     neutral = TrainConfig("run").to_document()
     recorded = {**{name: neutral[name] for name in current if name in neutral}, **recorded}
     return [

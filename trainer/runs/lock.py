@@ -1,4 +1,4 @@
-"""One process trains in a run directory at a time: an advisory lock that the system drops when its holder dies."""
+"""An advisory lock that lets one process at a time train in a run directory; the system releases it when the process ends."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from transforms.errors import Busy, StorageError
 
 @contextmanager
 def run_lock(run_dir: Path) -> Iterator[None]:
-    """Hold the lock of ``run_dir`` (made if absent).
+    """Lock ``run_dir``, which is created if absent.
 
-    Raises :class:`Busy` naming the holder's process id at once if another process holds it, and :class:`StorageError`
-    if the directory cannot be made or written.
+    Raises :class:`Busy` with the other process's id if the lock is taken, and :class:`StorageError` if the directory
+    cannot be created or written.
     """
     path = run_dir / "lock"
     try:
@@ -24,7 +24,7 @@ def run_lock(run_dir: Path) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise StorageError("a run directory cannot be used", where=str(run_dir), value=error.strerror,
-                           next_step="choose another run directory or mend its permissions") from error  # fmt: skip
+                           next_step="choose another run directory or fix its permissions") from error  # fmt: skip
     try:
         _acquire(descriptor, path)
         yield
@@ -38,7 +38,7 @@ def _acquire(descriptor: int, path: Path) -> None:
     except BlockingIOError as error:
         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
         raise Busy(
-            "another process trains in this run directory",
+            "the run directory must not be in use by another process",
             where=str(path),
             value=f"process {holder or 'unknown'}",
             next_step="wait for it to end, stop it, or choose another run directory",

@@ -1,1 +1,1 @@
-"""Trained models after training: scoring and export."""
+"""Trained models after training: prediction, evaluation and export."""

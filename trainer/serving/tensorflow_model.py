@@ -1,8 +1,8 @@
 """A trained model as TensorFlow operations over its inputs, for a SavedModel that predicts from raw columns.
 
-What it gives is :meth:`~trainer.serving.trained.Trained.predict` of the same events, but for the last digits: sums are added in
-another order. Tables are exported whole: a row that no event has trained has the value that its seed gives. A NaN or an
-infinity, which training refuses, gives NaN.
+Predictions equal those of :meth:`~trainer.serving.trained.Trained.predict` except for the last digits, since sums have
+another order. Tables are exported whole: rows that were never trained have their initial values. A NaN or an infinity,
+which training refuses, predicts NaN.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 #: The output's name: probabilities of 1, [rows, classes] probabilities, or numbers, by the model's task.
 PREDICTION = "prediction"
 _ROWS_AT_A_TIME = 65_536
-#: What a server may be asked to hold.
+#: The most bytes of an exported model's tables.
 _MOST_BYTES = 8 << 30
 
 
 class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
     """The weights of a trained model, and its forward pass in TensorFlow.
 
-    Raises :class:`ConfigError` for tables that no server holds.
+    Raises :class:`ConfigError` for tables above the limit.
     """
 
     def __init__(self, trained: Trained) -> None:
@@ -66,7 +66,7 @@ def _variables(engine: CpuEngine | None) -> dict[str, Any]:
         return {}
     size_bytes = sum(table.vocabulary_size * table.dim * 4 for table in engine.tables)
     if size_bytes > _MOST_BYTES:
-        raise ConfigError("the tables of an exported model must fit a server, got larger ones",
+        raise ConfigError(f"the tables of an exported model must have at most {_MOST_BYTES:,} bytes",
                           value=f"{size_bytes:,} bytes", allowed=f"at most {_MOST_BYTES:,} bytes",
                           next_step="hash the inputs into fewer buckets")  # fmt: skip
     return {name: tf.Variable(rows, trainable=False, name=name) for name, rows in table_rows(engine).items()}

@@ -1,4 +1,4 @@
-"""A trained model from its run directory alone: predictions, and figures on partitions it may never have seen."""
+"""Load a trained model from its run directory, predict and evaluate."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from trainer.config import TrainConfig
-from trainer.data.readers import ReadFragment, batches, decode, fragment_stream
+from trainer.data.readers import ReadFragment, decode, fragment_stream, make_batches
 from trainer.model.inputs import lay_out
 from trainer.model.metrics import AnyScores
 from trainer.runs.identity import RunIdentity, check_inputs, identity_of, in_time_order
 from trainer.training.loop import fragment_refs
-from trainer.training.run_state import Progress, Weights, build_weights
+from trainer.training.run_state import RunProgress, Weights, build_weights
 from trainer.training.saved_run import read_newest_run
 from transforms.errors import NotFound
 from warehouse.solution.solution import ReadSolution
@@ -27,16 +27,16 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Trained:
-    """A model as of its newest intact checkpoint. Predicting never changes it."""
+    """A model from its newest intact checkpoint. Predicting never changes it."""
 
     config: TrainConfig
     identity: RunIdentity
-    progress: Progress
+    progress: RunProgress
     checkpoint: str
     weights: Weights
 
     def predict(self, table: pa.Table) -> Array:
-        """What the model says of a table with one column an input, laid out as in training; no label needed.
+        """Predict a table with one column per input, laid out as in training; no label needed.
 
         float64: [rows] probabilities of 1; [rows, classes] probabilities; or [rows] numbers, by the model's task.
 
@@ -44,7 +44,9 @@ class Trained:
         """
         layout = self.weights.layout
         decoded = decode(table, layout, "given to predict", labelled=False)
-        parts = [self.weights.predict(batch) for batch in batches([decoded], layout, batch_rows=self.config.batch_rows)]
+        parts = [
+            self.weights.predict(batch) for batch in make_batches([decoded], layout, batch_rows=self.config.batch_rows)
+        ]
         head = self.weights.head
         none = np.zeros((0, head.width) if head.width > 1 else 0, np.float32)
         return head.predictions(np.concatenate([none, *parts]))
@@ -52,9 +54,9 @@ class Trained:
     def evaluate(
         self, solution: ReadSolution, read: ReadFragment, *, progress: Callable[[int, int], None] | None = None
     ) -> AnyScores:
-        """Figures over all events of ``solution`` that have a label. ``progress(events done, events in all)`` is called every batch.
+        """Metrics over the labelled events of ``solution``. ``progress(done events, all events)`` is called every batch.
 
-        Raises :class:`RunMismatch` if the solution's inputs are not those the model was trained on.
+        Raises :class:`RunMismatch` if the solution has other inputs than the model.
         """
         check_inputs(self.identity, identity_of(solution, self.config))
         layout, head, done = self.weights.layout, self.weights.head, 0
@@ -62,7 +64,7 @@ class Trained:
         refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
         stream = fragment_stream(refs, read, layout, ahead=self.config.prefetch_fragments, head=head)
         with closing(stream):  # type: ignore[type-var]
-            for batch in batches(stream, layout, batch_rows=self.config.batch_rows):
+            for batch in make_batches(stream, layout, batch_rows=self.config.batch_rows):
                 collector.add(batch.labels[: batch.rows], self.weights.predict(batch))
                 done += batch.rows
                 if progress:
@@ -71,16 +73,16 @@ class Trained:
 
 
 def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) -> Trained:
-    """The model of a run directory. ``on_skip`` is told of torn checkpoints that were passed over.
+    """Load the model of a run directory. ``on_skip`` is called with each torn checkpoint that is skipped.
 
-    Raises :class:`NotFound` if nothing was trained there, :class:`TornCheckpoint` if no checkpoint is intact.
+    Raises :class:`NotFound` if there is no checkpoint, :class:`TornCheckpoint` if none is intact.
     """
     saved = read_newest_run(Path(run_dir), on_skip=on_skip or _ignore)
     if saved is None:
-        raise NotFound("no checkpoint in this run directory", where=run_dir, next_step="train first")
+        raise NotFound("the run directory must hold a checkpoint", where=run_dir, next_step="train first")
     identity = saved.identity
     config = TrainConfig.from_document(identity.config, run_dir=run_dir)
-    # Predicting needs no determinism of the process, and must work where TensorFlow already runs with other threads.
+    # Predicting needs no determinism, and must work if TensorFlow already runs with other threads.
     weights = build_weights(lay_out(identity.typed_inputs, config), replace(config, deterministic=False), saved.head)
     weights.load(saved.arrays)
     return Trained(config, identity, saved.progress, str(saved.path), weights)
@@ -93,9 +95,9 @@ def evaluate(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> AnyScores:
-    """Figures of the run's newest checkpoint over ``solution``: see :class:`Trained`."""
+    """Metrics of the run's newest checkpoint over ``solution``: see :class:`Trained`."""
     return load_trained(run_dir).evaluate(solution, read, progress=progress)
 
 
 def _ignore(reason: str) -> None:
-    """A skipped checkpoint that nobody asked about."""
+    """The default ``on_skip``."""

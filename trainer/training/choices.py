@@ -1,8 +1,8 @@
-"""Which training options suit the data: stated rules over a few facts, each with its reason. Pure.
+"""Rules that choose training options by facts about the data, each with its reason. Pure.
 
-An option that is given is kept; the others are chosen once, at a run's first start, and are then options of the run like
-any other. Some follow from the number of events; what does not, a trial decides: candidates, from the gentlest to the
-boldest, train on the older part of a sample and are compared on its newer part.
+Options that are not given are chosen once, at a run's first start, and are then options of the run like any other. Some
+follow from the number of events. For the others a trial compares candidates, from the gentlest to the boldest: they train
+on the older part of a sample and are validated on its newer part.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from trainer.config import DenseScale
 Array = np.ndarray[Any, np.dtype[Any]]
 Options = Mapping[str, Any]
 
-#: The newest events of the range, at most so many, that are read before training starts.
+#: The most events of the sample, the newest of the range.
 SAMPLE_EVENTS = 100_000
-#: The newest share of the sample, on which candidates are compared.
+#: The newest share of the sample, on which candidates are validated.
 VALIDATED_SHARE = 0.25
 
 _STEPS_A_PASS = 128
@@ -30,13 +30,13 @@ _CHECKPOINTS_A_PASS = 20
 _LEAST_EPOCH = 10_000
 _TRIAL_EVENTS = 100_000
 _MOST_PASSES = 4
-#: Below so many events of the rarer label in the validated part, figures are noise.
+#: The least events of the rarer label in the validated part; metrics of fewer are noise.
 _LEAST_EVIDENCE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class DataFacts:
-    """What the choices depend on.
+    """The facts that the choices depend on.
 
     Attributes:
         events: events of the whole range.
@@ -63,7 +63,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Options that a trial compares, and their name in reasons."""
+    """Options of one candidate of a trial, and its name for reasons."""
 
     name: str
     options: Mapping[str, Any]
@@ -71,7 +71,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a candidate lost on each validated event (in nats, or squared deviations) after its best pass, float64."""
+    """A candidate's loss on each validated event (in nats, or squared deviations) after its best pass, float64."""
 
     candidate: Candidate
     passes: int
@@ -79,7 +79,7 @@ class Trial:
 
 
 def chosen_by_rule(facts: DataFacts, given: Options) -> Choices:
-    """The options that follow from the facts alone; those in ``given`` are left out."""
+    """The options that follow from the facts alone, without those in ``given``."""
     choices = Choices()
 
     def choose(name: str, value: Any, reason: str) -> None:
@@ -105,23 +105,23 @@ def chosen_by_rule(facts: DataFacts, given: Options) -> Choices:
 
 
 def batch_rows_of(events: int) -> int:
-    """The largest power of two that leaves enough steps a pass, within its bounds."""
+    """The largest power of two with enough steps per pass, within its bounds."""
     power = 1 << max(events // _STEPS_A_PASS, 1).bit_length() - 1
     return min(max(power, _LEAST_BATCH), _MOST_BATCH)
 
 
 def events_per_epoch_of(events: int) -> int:
-    """How many events an epoch holds before its checkpoint."""
+    """The events of an epoch."""
     return max(_LEAST_EPOCH, -(-events // _CHECKPOINTS_A_PASS))
 
 
 def most_passes(facts: DataFacts) -> int:
-    """How many passes a trial may take: many for a small log, one for a large one."""
+    """The most passes of a trial: many for a small log, one for a large log."""
     return min(max(_TRIAL_EVENTS // max(facts.sampled, 1), 1), _MOST_PASSES)
 
 
 def candidates_of(facts: DataFacts, given: Options) -> tuple[Candidate, ...]:
-    """What a trial compares, from the gentlest to the boldest; options in ``given`` are the same in all of them."""
+    """The candidates of a trial, from the gentlest to the boldest; options in ``given`` are the same in all of them."""
     drafts = (
         ("a cautious linear model", False, 0.01, 0.01, 0.001),
         ("a linear model", False, 0.05, 0.01, 0.003),
@@ -145,7 +145,7 @@ def candidates_of(facts: DataFacts, given: Options) -> tuple[Candidate, ...]:
 
 
 def _matters(option: str, options: Options) -> bool:
-    """Whether an option makes a difference beside the others."""
+    """Whether an option has an effect, given the others."""
     if option == "linear_learning_rate":
         return bool(options["linear"])
     if option == "embedding_learning_rate":
@@ -154,16 +154,16 @@ def _matters(option: str, options: Options) -> bool:
 
 
 def untried(candidate: Candidate, given: Options) -> Choices:
-    """A candidate's options where there is nothing to compare."""
+    """The options of the only candidate."""
     options = {name: value for name, value in candidate.options.items() if name not in given}
     return Choices(options, dict.fromkeys(options, f"{candidate.name}: there is nothing to compare it with"))
 
 
 def decide(facts: DataFacts, trials: Sequence[Trial], base_losses: Array, given: Options) -> Choices:
-    """The candidate of the lowest loss, or the gentlest where none is clearly better than the rate alone.
+    """The candidate of the lowest loss, or the gentlest if none is clearly better than the rate alone.
 
-    ``base_losses`` are those of the rate (the mean) alone on the same events. A candidate is clearly better if its mean
-    loss is lower by more than the standard error of the difference (Breiman et al., 1984, the one-standard-error rule).
+    ``base_losses`` are those of the rate (the mean) on the same events. A candidate is clearly better if its mean loss is
+    lower by more than the standard error of the difference (Breiman et al., 1984, the one-standard-error rule).
     """
     best = min(trials, key=lambda trial: float(trial.losses.mean()))
     gain, error = _mean_and_error(base_losses - best.losses)

@@ -1,6 +1,6 @@
-"""Choosing a run's options from its data: reads a sample, runs the trial, asks :mod:`trainer.training.choices`.
+"""Choose a run's options: read a sample, run the trial, apply the rules of :mod:`trainer.training.choices`.
 
-Deterministic: equal data and given options give equal choices. A run that has a checkpoint keeps the options it has.
+Deterministic: equal data and given options give equal choices. A run with a checkpoint keeps its options.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trainer.config import TrainConfig
-from trainer.data.readers import DecodedFragment, ReadFragment, batches, decode, take_events
+from trainer.data.readers import DecodedFragment, ReadFragment, decode, make_batches, take_events
 from trainer.errors import BadLabel, ConfigError
 from trainer.model.dense_scaling import scaling_of
 from trainer.model.heads import Head, LabelFigures, head_of
@@ -27,7 +27,7 @@ from trainer.training.saved_run import read_newest_run
 from warehouse.solution.solution import ReadSolution
 
 Array = np.ndarray[Any, np.dtype[Any]]
-#: Called with a sentence about what is tried now.
+#: Called with a sentence about the current candidate.
 Tell = Callable[[str], None]
 
 
@@ -39,10 +39,10 @@ def choose_config(
     run_dir: str,
     tell: Tell | None = None,
 ) -> TrainConfig:
-    """The options to train with: those ``given``, and for the others what the run has or what suits the data.
+    """The options of a run: those ``given``, else those of its checkpoint, else choices by the data.
 
-    An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and what
-    reading a fragment raises.
+    An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and the
+    errors of reading a fragment.
     """
     asked = {name: value for name, value in given.items() if value is not None and value != "auto"}
     plain = TrainConfig.from_document(asked, run_dir=run_dir)
@@ -54,7 +54,7 @@ def choose_config(
     try:
         sample = _sample(solution, read, layout, head)
     except BadLabel:
-        return plain  # training refuses it before its first step, and counts how many there are
+        return plain  # training refuses these labels before its first step, with their number
     facts = _facts(solution, sample, layout, head)
     if not facts.sampled:
         return plain
@@ -66,7 +66,7 @@ def choose_config(
 
 
 def _ignore(message: str) -> None:
-    """A message that nothing asked for."""
+    """The default for messages."""
 
 
 def _sample(solution: ReadSolution, read: ReadFragment, layout: InputLayout, head: Head) -> list[DecodedFragment]:
@@ -110,9 +110,8 @@ def _by_trial(
 ) -> Choices:
     candidates = rules.candidates_of(facts, given)
     if not candidates:
-        raise ConfigError(
-            "a model needs one of its parts", where="deep, linear", value=False, allowed="one of them true"
-        )
+        raise ConfigError("deep and linear must not both be false", where="deep, linear", value=False,
+                          allowed="one of them true", next_step="leave one of them out")  # fmt: skip
     if len(candidates) == 1 and "passes" in given:
         return rules.untried(candidates[0], given)
     older, newer = split_events(sample, round(facts.sampled * (1 - rules.VALIDATED_SHARE)))
@@ -137,15 +136,15 @@ def _try(
     older: Sequence[DecodedFragment],
     newer: Sequence[DecodedFragment],
 ) -> Trial:
-    """Train until a pass makes the validated loss no lower; the figures of the best pass."""
+    """Train until a pass does not lower the validated loss; return the losses of the best pass."""
     layout = lay_out((*layout.embedded, *layout.dense), config)
     weights = build_weights(layout, config, head)
     labels = np.concatenate([part.labels for part in newer])
     best: Trial | None = None
     for number in range(1, config.passes + 1):
-        for batch in batches(older, layout, batch_rows=config.batch_rows):
+        for batch in make_batches(older, layout, batch_rows=config.batch_rows):
             weights.train(batch)
-        logits = [weights.predict(batch) for batch in batches(newer, layout, batch_rows=config.batch_rows)]
+        logits = [weights.predict(batch) for batch in make_batches(newer, layout, batch_rows=config.batch_rows)]
         losses = event_losses(head, labels, np.concatenate(logits))
         losses = np.where(np.isfinite(losses), losses, 1e6)
         if best is not None and losses.mean() >= best.losses.mean():
@@ -156,7 +155,7 @@ def _try(
 
 
 def split_events(sample: Sequence[DecodedFragment], first: int) -> tuple[list[DecodedFragment], list[DecodedFragment]]:
-    """The first so many events of some fragments, and the others."""
+    """The first ``first`` events of some fragments, and the others."""
     older: list[DecodedFragment] = []
     newer: list[DecodedFragment] = []
     for part in sample:
@@ -170,7 +169,7 @@ def split_events(sample: Sequence[DecodedFragment], first: int) -> tuple[list[De
 
 
 def constant_logits(head: Head, labels: Sequence[Array], rows: int) -> Array:
-    """Logits of predicting the mean of ``labels`` for every one of ``rows`` events."""
+    """Logits that predict the mean of ``labels`` for each of ``rows`` events."""
     known = np.concatenate(labels).astype(np.float64)
     if head.task == "multiclass":
         counts = np.bincount(known.astype(np.int64), minlength=head.classes) + 0.5

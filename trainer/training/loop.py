@@ -1,7 +1,7 @@
 """The training loop: epochs over partitions in time order, each ending in one atomic checkpoint.
 
-A process may die at any instruction: the next one goes on from the last checkpoint and, in deterministic mode, ends in
-bit-identical weights. So a SIGTERM needs no handling of its own; who wants to leave at an epoch's end passes ``stop``.
+After a crash at any instruction the next process continues from the last checkpoint and, in deterministic mode, ends in
+bit-identical weights. So SIGTERM needs no handling; ``stop`` ends a run at an epoch's end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trainer.data.due_events import DueEvents
 from trainer.data.label_scan import TrainableEvents, scan_labels
 from trainer.data.late_data import NOTHING_LATE, LateData, TrainedLabels, count_late, late_segment, visits_of
 from trainer.data.ledger import Ledger, LedgerSummary
-from trainer.data.readers import DecodedFragment, FragmentRef, ReadFragment, batches, fragment_stream
+from trainer.data.readers import DecodedFragment, FragmentRef, ReadFragment, fragment_stream, make_batches
 from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, RunMismatch
 from trainer.model.heads import Head, head_of
 from trainer.model.inputs import InputLayout, lay_out
@@ -31,7 +31,7 @@ from trainer.runs.data_changes import DataChanges, compare_data
 from trainer.runs.epochs import Epoch, Segments, plan_epochs
 from trainer.runs.identity import RunIdentity, check_options, identity_of, in_time_order
 from trainer.runs.lock import run_lock
-from trainer.training.run_state import EpochScores, Progress, build_weights, snapshot, trained_partitions
+from trainer.training.run_state import EpochScores, RunProgress, build_weights, snapshot, trained_partitions
 from trainer.training.saved_run import SavedRun, read_newest_run
 from transforms.errors import listed
 from warehouse.solution.solution import ReadSolution
@@ -39,11 +39,13 @@ from warehouse.solution.solution import ReadSolution
 
 @dataclass(frozen=True, slots=True)
 class TrainEvent:
-    """What a run tells while it goes on.
+    """A progress event of a run.
 
-    ``kind``: "skipped" (a torn checkpoint was passed over, see ``message``), "started" (``message`` says from where),
-    "batch", "epoch" (with its ``scores``) or "checkpoint" (``message`` is its directory). ``events`` of ``total_events``
-    are trained by this process; ``epoch`` of ``epochs`` is under way or just done, counted from 0 over the run.
+    Attributes:
+        kind: "skipped" (a torn checkpoint, see ``message``), "started" (``message`` names the checkpoint), "batch",
+            "epoch" (with ``scores``) or "checkpoint" (``message`` is its directory).
+        events: the events that this process has trained, of ``total_events``.
+        epoch: the current or just finished epoch of ``epochs``, from 0 over the run.
     """
 
     kind: str
@@ -59,10 +61,16 @@ class TrainEvent:
 class TrainReport:
     """The outcome of one call of :func:`train`.
 
-    ``epochs`` and ``events`` are those of this process, ``seconds`` its wall-clock time of training (set-up left out);
-    ``history`` covers the run from its first epoch. ``resumed_from``: the checkpoint it began from, or "". ``finished``:
-    False when ``stop`` ended it early. ``ledger``: None if events are not counted. ``checkpoint``: the last one, or "".
-    ``unlabelled``: events of the range that have no label yet and were skipped; ``late``: what came since the checkpoint.
+    Attributes:
+        epochs, events: those of this process.
+        seconds: wall-clock time of training in this process, without set-up.
+        history: the epochs of the whole run.
+        resumed_from: the checkpoint that it began from, or "".
+        finished: False if ``stop`` ended it early.
+        ledger: None if events are not counted.
+        checkpoint: the last checkpoint, or "".
+        unlabelled: skipped events of the range without a label.
+        late: data that came after the checkpoint.
     """
 
     epochs: int
@@ -110,22 +118,25 @@ def train(
     read_labels: ReadFragment | None = None,
     accept_changed: bool = False,
 ) -> TrainReport:
-    """Train (or go on training) the model of ``solution`` in ``config.run_dir``.
+    """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
 
-    ``read`` gives one fragment's columns and label; it runs in a background thread. ``progress`` is told of every batch.
-    ``stop`` is asked after every checkpoint whether to leave. ``read_labels`` gives the labels of all stored events of a
-    fragment (:func:`warehouse.reading.reader.read_labels`); they are looked at before the first step, by ``read`` without it. With
-    ``accept_changed`` a run goes on where values of trained events are other ones now, without training them again. Deterministic: see :class:`TrainConfig`.
+    Args:
+        read: reads one fragment's columns and label, in a background thread.
+        progress: called after every batch.
+        stop: called after every checkpoint; true ends the run.
+        read_labels: reads the labels of all stored events of a fragment (:func:`warehouse.reading.reader.read_labels`)
+            before the first step; by default ``read``.
+        accept_changed: continue although values of trained events have changed, without training them again.
 
-    Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to something else,
-    :class:`ConfigError`/:class:`UntrainableInput` for what cannot be trained, :class:`BadLabel`/:class:`BadFeature` for
-    data that must not be, :class:`NonFiniteLoss` on divergence, :class:`CheckpointNotWritten` on a full disk.
-    The last complete checkpoint survives every one of them.
+    Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to another run,
+    :class:`ConfigError` or :class:`UntrainableInput` for bad options or inputs, :class:`BadLabel` or :class:`BadFeature`
+    for bad data, :class:`NonFiniteLoss` on divergence, :class:`CheckpointNotWritten` on a full disk. The last complete
+    checkpoint survives all of them.
     """
     identity = identity_of(solution, config)
     layout = lay_out(identity.typed_inputs, config)
     if not solution.partitions:
-        raise ConfigError("there is nothing to train on: the read solution has no partitions", where=solution.table,
+        raise ConfigError("the read solution must have a partition to train on", where=solution.table,
                           next_step="choose a time range that holds data")  # fmt: skip
     run_dir = Path(config.run_dir)
     with run_lock(run_dir):
@@ -136,7 +147,7 @@ def train(
 
 
 def _ignore(event: TrainEvent) -> None:
-    """Progress that nobody asked for."""
+    """The default ``progress``."""
 
 
 def _never() -> bool:
@@ -168,12 +179,12 @@ class _Run:
         self._late = NOTHING_LATE
 
     def begin(self, read_labels: ReadFragment, accept: bool) -> None:
-        """Take over the newest checkpoint, or start anew; check that it is this run's before TensorFlow is loaded."""
+        """Resume from the newest checkpoint, or start a run; check that it matches before TensorFlow is loaded."""
         saved = read_newest_run(self._run_dir, on_skip=self._skip)
         refs = [ref for refs in self._fragments.values() for ref in refs]
         self._ledger = Ledger({ref.key: ref.fragment.rows for ref in refs}) if self._config.count_events else None
         changes = DataChanges()
-        self._progress = Progress(segments=(tuple(self._fragments),))
+        self._progress = RunProgress(segments=(tuple(self._fragments),))
         if saved:
             changes = self._take_over(saved, accept)
         head = saved.head if saved else head_of(self._solution.target)
@@ -196,7 +207,7 @@ class _Run:
         self._say("started", message=self._resumed_from or "the beginning")
 
     def _take_over(self, saved: SavedRun, accept: bool) -> DataChanges:
-        """Go on from a checkpoint. Raises :class:`RunMismatch` listing everything that differs and must not."""
+        """Resume from a checkpoint. Raises :class:`RunMismatch` with all differences that are not allowed."""
         counted = None if saved.counts is None else {one.key for one in saved.counts.fragments}
         changes = compare_data(
             saved.identity,
@@ -216,7 +227,7 @@ class _Run:
     def _scan(
         self, refs: Sequence[FragmentRef], changes: DataChanges, head: Head, read_labels: ReadFragment
     ) -> tuple[TrainableEvents, TrainedLabels | None]:
-        """The labels of the fragments that are not wholly trained, have other labels now, or retracted events."""
+        """Scan the labels of fragments that are not wholly trained, or whose labels or deleted events have changed."""
         ledger, done = self._ledger, trained_partitions(self._progress.history)
         if ledger is None:
             needed = [ref for ref in refs if ref.partition not in done]
@@ -234,7 +245,7 @@ class _Run:
         return found, trained
 
     def _plan(self) -> None:
-        """What remains of the plan, with one more segment for what came late."""
+        """The rest of the plan, with one more segment for late data."""
         passes = self._config.passes
         for key, refs in self._fragments.items():
             self._progress.planned_rows.setdefault(key, sum(ref.fragment.rows for ref in refs))
@@ -245,7 +256,7 @@ class _Run:
         self._epochs = self._epochs_of(self._progress.segments)
         self._remaining = self._epochs[self._progress.epochs_done :]
         visits = visits_of(self._remaining)
-        # Decided once: what is due when the plan is made is due when its turn comes.
+        # Decided once: an event that is due now is still due when it is trained.
         self._refs_of = {
             epoch.number: tuple(
                 ref
@@ -272,7 +283,7 @@ class _Run:
         return self._due.planned(ref.key, visits)
 
     def _of(self, key: str) -> tuple[FragmentRef, ...]:
-        """The fragments of a partition; none of one that is gone."""
+        """The fragments of a partition; none if it is gone."""
         return self._fragments.get(key, ())
 
     def _skip(self, reason: str) -> None:
@@ -280,7 +291,7 @@ class _Run:
         self._tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason))
 
     def _refs(self, epochs: Sequence[Epoch]) -> list[FragmentRef]:
-        """The fragments that some epochs read; fragments of which nothing is due are left out."""
+        """The fragments of the epochs that have due events."""
         return [ref for epoch in epochs for ref in self._refs_of[epoch.number]]
 
     def _say(self, kind: str, *, message: str = "", scores: AnyScores | None = None) -> None:
@@ -325,7 +336,7 @@ class _Run:
         collector = self._weights.head.collector()
         decoded: Iterator[DecodedFragment] = islice(stream, len(self._refs([epoch])))
         due = decoded if self._due is None else self._due.select(decoded, epoch.pass_number)
-        for batch in batches(due, self._layout, batch_rows=self._config.batch_rows):
+        for batch in make_batches(due, self._layout, batch_rows=self._config.batch_rows):
             logits = self._weights.train(batch)
             if not np.isfinite(logits).all():
                 raise NonFiniteLoss(
@@ -358,7 +369,7 @@ class _Run:
         self._say("checkpoint", message=self._checkpoint)
 
     def _summary(self) -> LedgerSummary:
-        """The ledger over every event that is to be trained: early in a run, its least count is 0."""
+        """The ledger's summary over all trainable events: early in a run, the least count is 0."""
         assert self._ledger is not None
         keys = [ref.key for refs in self._fragments.values() for ref in refs]
         return self._ledger.summary(keys, expected=self._config.passes, of=self._trainable.of)
@@ -366,11 +377,11 @@ class _Run:
 
 def _mismatch(differences: Sequence[str]) -> RunMismatch:
     return RunMismatch(
-        "this run directory was trained with something else",
+        "a run must continue with the options, inputs and data that it was started with",
         value=listed(differences),
-        allowed="the same options and inputs, and data that was trained as it was; new data is trained",
-        next_step="train in another run directory, give what the run was started with, or for data alone "
-        "go on without training it again: --accept-changed",
+        allowed="the same options and inputs, and unchanged trained data; new data is trained",
+        next_step="train in another run directory, give the options of the run, or for changed data "
+        "continue without training it again: --accept-changed",
     )
 
 

@@ -1,4 +1,4 @@
-"""Everything a training run is at one moment, and how it becomes a checkpoint and comes back."""
+"""The state of a training run: weights and progress, as saved in a checkpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEDGER = "ledger"
 
 @dataclass(frozen=True, slots=True)
 class EpochScores:
-    """Progressive validation of one epoch: every event was predicted before it was trained on."""
+    """Progressive validation of one epoch: every event is predicted before it is trained."""
 
     epoch: int
     pass_number: int
@@ -56,10 +56,10 @@ class EpochScores:
 
 
 @dataclass
-class Progress:
-    """Where a run stands: optimizer ``step``, epochs done, segments planned so far, scores of past epochs.
+class RunProgress:
+    """The progress of a run: optimizer ``step``, epochs done, planned segments, scores of past epochs.
 
-    ``planned_rows``: the events that each partition had when it was planned; its epochs stay what they were if it grows.
+    ``planned_rows``: the events of each partition when it was planned; its epochs do not change when it grows.
     """
 
     step: int = 0
@@ -69,7 +69,7 @@ class Progress:
     planned_rows: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, field: DocumentField) -> Progress:
+    def read(cls, field: DocumentField) -> RunProgress:
         """The progress at ``field``, a checkpoint's document. Raises :class:`TornCheckpoint` if its parts disagree."""
         position = DataPosition.read(field.at("position"))
         segments = tuple(item.texts() for item in field.at("segments").items())
@@ -84,7 +84,7 @@ class Progress:
 
 
 class Weights:
-    """The model as a whole: embedding tables, those of the linear part, and the dense part, predicting and learning."""
+    """The whole model: embedding tables, tables of the linear part, and the dense part."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Weights:
         self.head = head
 
     def train(self, batch: Batch) -> Array:
-        """One step on a batch; returns the logits from before it, float32 [batch.rows] or [batch.rows, classes]."""
+        """Train one batch; return the logits before the step, float32 [batch.rows] or [batch.rows, classes]."""
         activations, linear = self._lookup(self.engine, batch), self._lookup(self.linear, batch)
         logits, gradients, of_linear = self.dense.step(activations, linear, batch.dense, batch.labels, batch.weights)
         if self.engine is not None:
@@ -131,12 +131,12 @@ class Weights:
         return arrays
 
     def load(self, arrays: Mapping[str, Array]) -> None:
-        """Become what :meth:`arrays` was taken from. Raises :class:`TornCheckpoint` if something is missing or misfits."""
+        """Restore the :meth:`arrays` of a checkpoint. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
         self.dense.load_state(_under(arrays, "dense/"))
         for kind, engine in (("embedding", self.engine), ("linear", self.linear)):
             rows, weights, slots = (_under(arrays, f"{kind}/{part}/") for part in ("rows", "weights", "slots"))
             if not rows.keys() == weights.keys() == slots.keys():
-                raise TornCheckpoint("saved embedding tables lack a part", value=sorted(rows))
+                raise TornCheckpoint("saved embedding tables must have rows, weights and slots", value=sorted(rows))
             if engine is not None:
                 engine.load_state({name: TableState(rows[name], weights[name], slots[name]) for name in rows})
 
@@ -146,7 +146,7 @@ def _under(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
 
 
 def build_weights(layout: InputLayout, config: TrainConfig, head: Head = BINARY) -> Weights:
-    """A model in its initial state. Loads TensorFlow and sets it up for ``config``."""
+    """A model in its initial state. Loads and configures TensorFlow."""
     from trainer.model.dlrm import Dlrm, prepare_tensorflow
 
     prepare_tensorflow(config)
@@ -160,8 +160,8 @@ def build_weights(layout: InputLayout, config: TrainConfig, head: Head = BINARY)
 
 
 def linear_features(layout: InputLayout, config: TrainConfig, head: Head) -> tuple[FeatureSpec, ...]:
-    """The tables of the linear part: a weight an output for every id, zero at first; bags as the towers have them."""
-    # Gradients are those of the mean over a batch; the option speaks of one event.
+    """The tables of the linear part: a weight per output for every id, initially zero, with the bags of the towers."""
+    # Gradients are those of the mean over a batch; the option is in gradients of one event.
     start = config.linear_initial_accumulator / config.batch_rows**2
     return tuple(
         FeatureSpec(
@@ -178,9 +178,9 @@ def linear_features(layout: InputLayout, config: TrainConfig, head: Head) -> tup
 
 
 def snapshot(
-    identity: RunIdentity, progress: Progress, weights: Weights, ledger: Ledger | None
+    identity: RunIdentity, progress: RunProgress, weights: Weights, ledger: Ledger | None
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The document and arrays of a checkpoint, all of this one moment."""
+    """The document and arrays of a checkpoint."""
     arrays = weights.arrays()
     counts = None if ledger is None else ledger.counts()
     if counts is not None:
@@ -199,5 +199,5 @@ def snapshot(
 
 
 def trained_partitions(history: Iterable[EpochScores]) -> set[str]:
-    """Every partition that some epoch has trained."""
+    """The partitions that any epoch has trained."""
     return {key for item in history for key in item.partitions}

@@ -1,4 +1,4 @@
-"""A run as its newest intact checkpoint holds it: typed values, every one checked, before TensorFlow is loaded."""
+"""Read a run from its newest intact checkpoint as checked values, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY, Head
 from trainer.runs.epochs import DataPosition
 from trainer.runs.identity import RunIdentity
-from trainer.training.run_state import LEDGER, Progress
+from trainer.training.run_state import LEDGER, RunProgress
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
 class SavedRun:
-    """What :func:`trainer.training.run_state.snapshot` gave, read back.
+    """A run read from a checkpoint, the inverse of :func:`trainer.training.run_state.snapshot`.
 
     Attributes:
         path: the checkpoint's folder.
-        identity: what the run was started with.
-        progress: where it stood.
-        counts: how often events were trained; None if the run does not count them.
+        identity: the run's identity.
+        progress: the run's progress.
+        counts: the counts of trained events; None if the run does not count them.
         arrays: weights, slots and random state, by name.
-        head: the model's task; earlier releases had one only.
+        head: the model's task; earlier releases had only one.
     """
 
     path: Path
     identity: RunIdentity
-    progress: Progress
+    progress: RunProgress
     counts: SavedCounts | None
     arrays: Mapping[str, Array]
     head: Head = BINARY
@@ -52,10 +52,10 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     """The typed content of a checkpoint. Raises :class:`TornCheckpoint` naming the place of what does not fit."""
     field = DocumentField(checkpoint.document, str(checkpoint.path / STATE))
     identity = RunIdentity.read(field.at("identity"))
-    progress = Progress.read(field)
+    progress = RunProgress.read(field)
     position = DataPosition.read(field.at("position"))
     if position != DataPosition(checkpoint.epochs_done, identity.data_digest):
-        raise TornCheckpoint("a checkpoint must stand at its own epoch and data, got another position",
+        raise TornCheckpoint("a checkpoint's position must be that of its own epoch and data",
                              where=field.at("position").place, value=position)  # fmt: skip
     arrays = dict(checkpoint.arrays)
     uneven = arrays.pop(LEDGER, None)

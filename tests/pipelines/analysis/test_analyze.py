@@ -24,7 +24,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 import transforms.expressions.expression as hr
 from pipelines.analysis.analyze import Analyzed, analyze_model
 from pipelines.analysis.contributions import known_contributions, read_contribution
-from pipelines.analysis.values import BATCH_EVENTS, Part, PartitionWork, batches
+from pipelines.analysis.values import BATCH_EVENTS, Part, PartitionWork, read_batches
 from pipelines.fragments.work import ComponentList
 from pipelines.runners.runner import RunnerOptions
 from tests.pipelines.analysis.tf_transform import vocabularies
@@ -279,7 +279,7 @@ def test_a_constant_column_has_no_min_max_and_the_error_names_the_operator(tmp_p
     model.input("price", hr.float64("price").min_max_over(over=between("2026-01-01", "2026-01-02")))
     with open_home(tmp_path / "home") as warehouse:
         register_table(warehouse, "log", str(tmp_path / "log"))
-        with pytest.raises(DataError, match="min_max needs a range") as caught:
+        with pytest.raises(DataError, match="the least number of min_max must be below the greatest") as caught:
             analyze_model(warehouse, model)
     assert "min_max_over(price) over" in caught.value.where
 
@@ -291,7 +291,7 @@ def test_an_error_in_a_worker_is_told_once_and_not_by_beam(tmp_path: Path, caplo
     model.input("words", words.vocabulary_ids(label=hr.int64("class"), over=between("2026-01-01", "2026-01-02")))
     with open_home(tmp_path / "home") as warehouse:
         register_table(warehouse, "log", str(tmp_path / "log"))
-        with pytest.raises(DataError, match="a label is a class"):
+        with pytest.raises(DataError, match="a label must be a class"):
             analyze_model(warehouse, model)
     assert not [record for record in caplog.records if record.name.startswith("apache_beam")]
 
@@ -305,7 +305,7 @@ def test_damaged_contributions_are_not_used(scene: Scene) -> None:
         for damaged in (content[:-1], content[:-1] + b"?", content[:40], b"", hashlib.sha256(b"{").digest() + b"{"):
             file.write_bytes(damaged)
             assert not known_contributions(storage, [contribution])
-            with pytest.raises(DataError, match="must be whole"):
+            with pytest.raises(DataError, match="must be intact"):
                 read_contribution(storage, contribution)
         file.write_bytes(content)
         assert known_contributions(storage, [contribution]) == {contribution}
@@ -327,6 +327,6 @@ def test_batches_do_not_depend_on_fragments(tmp_path: Path) -> None:
             work = PartitionWork("p", manifest.fragments, (Part("c", "vocabulary_ids", expression),))
             listed = ComponentList()
             assert PartitionWork.from_json(work.to_json(listed), listed.to_json()) == work
-            seen.append([batch.lists for (batch,) in batches(warehouse.storage.home, work)])
+            seen.append([batch.lists for (batch,) in read_batches(warehouse.storage.home, work)])
     assert [len(lists) for lists in seen[0]] == [BATCH_EVENTS, BATCH_EVENTS, len(table) - 2 * BATCH_EVENTS]
     assert seen[0] == seen[1]

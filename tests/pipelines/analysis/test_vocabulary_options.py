@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import transforms.expressions.expression as hr
-from pipelines.analysis.accumulators import merged, new_accumulator
+from pipelines.analysis.accumulators import merge_contributions, new_accumulator
 from pipelines.analysis.batch import Batch
 from tests.pipelines.analysis.tf_transform import vocabularies
 from transforms.analysis.full_pass import analyses
@@ -51,7 +51,7 @@ def found(
         accumulator = new_accumulator(analysis.operator)
         accumulator.add(Batch(*(None if one is None else one.take(pa.array(rows)) for one in batch)))
         contributions.append(accumulator.contribution())
-    return [str(term) for term in merged(analysis, contributions).to_pylist()]
+    return [str(term) for term in merge_contributions(analysis, contributions).to_pylist()]
 
 
 class Published(NamedTuple):

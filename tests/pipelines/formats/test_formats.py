@@ -124,11 +124,11 @@ def test_unknown_formats_and_wrong_folders_are_named(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormat) as caught:
         prepare("movielense", str(tmp_path), str(tmp_path / "out"))
     assert "movielens" in caught.value.next_step
-    with pytest.raises(UnknownFormat, match="no globo log"):
+    with pytest.raises(UnknownFormat, match="files of the globo log"):
         prepare("globo", str(tmp_path), str(tmp_path / "out"))
     with pytest.raises(NoLogFiles):
         prepare("globo", str(tmp_path / "none"), str(tmp_path / "out"))
-    with pytest.raises(InputError, match="out of range"):
+    with pytest.raises(InputError, match="negatives_per_positive must be from 0"):
         FormatOptions(negatives_per_positive=-1)
     with pytest.raises(InputError, match="hour, day"):
         FormatOptions(partition_by="week")  # type: ignore[arg-type]

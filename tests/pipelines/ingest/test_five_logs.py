@@ -132,7 +132,7 @@ def test_digits_below_a_microsecond_are_counted(tmp_path: Path) -> None:
     assert report.counts == {"time: times rounded down to microseconds": finer}
 
 
-def test_a_sentinel_year_goes_to_the_side_file_with_the_rule(tmp_path: Path) -> None:
+def test_a_sentinel_year_goes_to_the_reject_file_with_the_rule(tmp_path: Path) -> None:
     schema = LogSchema.from_file(str(LOGS / "coupons.json"))
     imported(tmp_path, schema, str(LOGS / "coupons.csv"))
     (reject,) = (json.loads(line) for line in (tmp_path / "rejects" / "coupons.csv.jsonl").read_text().splitlines())

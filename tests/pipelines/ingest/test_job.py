@@ -102,7 +102,7 @@ def test_an_imported_file_that_grew_is_refused(tmp_path: Path) -> None:
     run(configure(tmp_path))
     with (tmp_path / "logs" / "b.tsv").open("a") as file:
         file.write(tsv_line(9, 3))
-    with pytest.raises(DataError, match="changed") as caught:
+    with pytest.raises(DataError, match="must not change") as caught:
         run(configure(tmp_path))
     assert caught.value.where == str(tmp_path / "logs" / "b.tsv")
 
@@ -115,7 +115,7 @@ def test_equal_rows_of_two_files_are_two_rows(tmp_path: Path) -> None:
     assert ds.dataset(tmp_path / "clicks", format="parquet").count_rows() == 2
 
 
-def test_bad_rows_go_to_a_side_file_with_place_and_reason(tmp_path: Path) -> None:
+def test_bad_rows_go_to_a_reject_file_with_place_and_reason(tmp_path: Path) -> None:
     bad = tsv_line("x", 0) + "short\n"
     path = write_log(tmp_path / "logs" / "a.tsv", tsv_line(1, 0) + bad + "".join(tsv_line(n, 0) for n in range(50)))
     report = run(configure(tmp_path))
@@ -151,7 +151,7 @@ def test_a_truncated_file_publishes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "clicks").exists()
 
 
-def test_files_of_one_name_have_side_files_of_their_own(tmp_path: Path) -> None:
+def test_files_of_one_name_have_reject_files_of_their_own(tmp_path: Path) -> None:
     good = "".join(tsv_line(n, 0) for n in range(20))
     write_log(tmp_path / "logs" / "1" / "a.tsv", good + "x\n")
     write_log(tmp_path / "logs" / "2" / "a.tsv", good + "y\n")
@@ -255,7 +255,7 @@ def test_an_import_killed_at_any_moment_leaves_all_or_nothing(tmp_path: Path) ->
     assert tree(tmp_path / "clicks") == tree(tmp_path / "whole")
 
 
-def test_a_line_that_is_too_long_is_one_row_of_the_side_file(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_one_row_of_the_reject_file(tmp_path: Path) -> None:
     text = "".join(tsv_line(number, 0) for number in range(30)) + "x" * 5000 + "\n" + tsv_line(31, 0)
     path = write_log(tmp_path / "logs" / "a.tsv.gz", text)
     report = run(configure(tmp_path, longest_line_bytes=4000))
@@ -274,7 +274,7 @@ def test_a_longest_line_that_does_not_fit_is_refused(tmp_path: Path, longest_lin
     assert caught.value.value == longest_line_bytes
 
 
-def test_a_side_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+def test_a_reject_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     good = "".join(tsv_line(number, 0) for number in range(30))
     write_log(tmp_path / "logs" / "a.tsv", good + "x\n")
     foreign = tmp_path / "rejects" / "a.tsv.jsonl"

@@ -47,7 +47,7 @@ def test_a_missing_schema_file_is_named(tmp_path: Path) -> None:
 def test_a_schema_that_is_not_json_says_where(tmp_path: Path) -> None:
     path = tmp_path / "schema.json"
     path.write_text('{"format": "tsv",\n "columns" [}')
-    with pytest.raises(LogSchemaError, match="not JSON") as caught:
+    with pytest.raises(LogSchemaError, match="must be JSON") as caught:
         LogSchema.from_file(str(path))
     assert caught.value.where == f"{path}, line 2, column 12"
 
@@ -94,10 +94,10 @@ def test_a_missing_entry_is_named(entry: str) -> None:
         ("[" * 5000, "cannot be read"),
         ("9" * 5000, "cannot be read"),
         ('{"format": "tsv", "format": "csv"}', "cannot be read"),
-        ('{"format": "\\ud800"}', "missing"),
+        ('{"format": "\\ud800"}', "must be given"),
         (json.dumps({**GOOD, "null": ["\ud800"]}), "lone surrogate"),
         (json.dumps({**GOOD, "columns": [{"name": "\udfff", "type": "string"}]}), "lone surrogate"),
-        (" " * (17 << 20), "too long"),
+        (" " * (17 << 20), "at most 16777216 bytes"),
     ],
 )
 def test_a_hostile_schema_file_is_refused(tmp_path: Path, text: str, problem: str) -> None:

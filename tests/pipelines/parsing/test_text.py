@@ -51,7 +51,7 @@ def test_a_log_is_read_in_its_encoding_wherever_it_is_cut(
     [("cp1252", b"a\x81b", "a\\x81b"), ("gb18030", b"\xff\xfe", "\\xff\\xfe"), ("shift_jis", b"\x81", "\\x81"),
      ("ascii", b"\xc3\xa9", "\\xc3\\xa9"), ("utf-16-le", b"\x41\xd8", "\\x41\\xd8")],
 )  # fmt: skip
-def test_what_cannot_be_decoded_goes_to_the_side_file_with_its_bytes(
+def test_what_cannot_be_decoded_goes_to_the_reject_file_with_its_bytes(
     tmp_path: Path, encoding: str, bad: bytes, shown: str
 ) -> None:
     lines = [f"{place}\tx".encode(encoding) for place in range(3)]
@@ -130,7 +130,7 @@ def test_other_delimiters_and_quoted_tsv(tmp_path: Path) -> None:
 
 def test_a_name_that_the_header_has_twice_is_refused_with_both_places(tmp_path: Path) -> None:
     path = write_log(tmp_path / "log", "n,s,x,n\n1,a,b,2\n")
-    with pytest.raises(DataError, match="the header cannot be read") as caught:
+    with pytest.raises(DataError, match="the header must have") as caught:
         parse_whole_log(path, schema_of(header=True))
     assert caught.value.value == "n at 1 and 4 of 4"
 

@@ -92,10 +92,10 @@ def flip(path: Path) -> None:
     [
         (truncate, "array-0000.npy", "another size"),
         (flip, "array-0000.npy", "the bytes that"),
-        (Path.unlink, "array-0001.npy", "missing"),
+        (Path.unlink, "array-0001.npy", "must exist"),
         (flip, "state.json", "the bytes that"),
-        (Path.unlink, "state.json", "missing"),
-        (Path.unlink, "manifest.json", "missing"),
+        (Path.unlink, "state.json", "must exist"),
+        (Path.unlink, "manifest.json", "must exist"),
         (truncate, "manifest.json", "JSON text"),
         (lambda path: path.write_text('{"format": "other"}'), "manifest.json", "match the digest"),
     ],
@@ -109,7 +109,7 @@ def test_a_torn_checkpoint_is_passed_over_with_the_reason(tmp_path, damage, file
     assert reason in message
     assert file in message
     shutil.rmtree(checkpoint.path)
-    with pytest.raises(TornCheckpoint, match="no checkpoint of this run is intact") as caught:
+    with pytest.raises(TornCheckpoint, match="a run must have an intact checkpoint") as caught:
         newest(tmp_path)
     assert reason in caught.value.value
     assert caught.value.next_step
@@ -145,7 +145,7 @@ def test_a_full_disk_is_one_clear_error_and_the_checkpoint_before_stays(tmp_path
         signal.signal(signal.SIGXFSZ, handler)
     assert isinstance(caught.value, StorageError)
     assert "epoch-000002" in caught.value.where
-    assert caught.value.next_step.startswith("make room")
+    assert caught.value.next_step.startswith("free disk space")
     assert [path.name for path in checkpoints_dir(tmp_path).iterdir()] == ["epoch-000001"]
     assert newest(tmp_path)[0].epochs_done == 1
 
@@ -201,7 +201,7 @@ def test_names_that_are_no_checkpoint_are_not_read_and_not_lost(tmp_path):
     assert newest(tmp_path)[0].epochs_done == 1
     assert epochs_committed(tmp_path) == 1
     shutil.rmtree(checkpoints_dir(tmp_path) / "epoch-000001")
-    with pytest.raises(TornCheckpoint, match="no checkpoint of this run is intact") as caught:
+    with pytest.raises(TornCheckpoint, match="a run must have an intact checkpoint") as caught:
         newest(tmp_path)  # a run that began again from zero would overtake what these hold
     assert "epoch-000002.bak: not the folder of a checkpoint" in caught.value.value
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.trainer.synthetic import Synthetic, config
 from trainer.checkpoints.checkpoint import Checkpoint, checkpoints_dir, read_checkpoint, read_newest, write_checkpoint
-from trainer.checkpoints.manifest import MANIFEST, READABLE, Manifest, StoredFile, canonical_json, parse_json
+from trainer.checkpoints.manifest import MANIFEST, READABLE, CheckpointFile, Manifest, canonical_json, parse_json
 from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.data.ledger import Ledger
 from trainer.data.readers import Span
@@ -28,7 +28,9 @@ from trainer.training.run_state import LEDGER, EpochScores
 from trainer.training.saved_run import saved_run
 from transforms.errors import InputError
 
-SOME = Manifest(3, StoredFile(7, "ab"), (("dense/weights/000", StoredFile(1, "cd")), ("ledger", StoredFile(2, "ef"))))
+SOME = Manifest(
+    3, CheckpointFile(7, "ab"), (("dense/weights/000", CheckpointFile(1, "cd")), ("ledger", CheckpointFile(2, "ef")))
+)
 WRONG: tuple[Any, ...] = (None, True, -1, 1.5, 2**70, "text", [], {}, ["a"], {"a": 1}, [["a", "b", "c"]])
 
 

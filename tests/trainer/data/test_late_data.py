@@ -18,8 +18,8 @@ from trainer.checkpoints.manifest import (
     MANIFEST,
     READABLE,
     STATE,
+    CheckpointFile,
     Manifest,
-    StoredFile,
     array_file,
     canonical_json,
     purpose_digest,
@@ -112,7 +112,7 @@ def test_a_changed_label_of_a_trained_event_is_refused_or_accepted(log, tmp_path
     log.label(FIRST, [*known[:2], 1 - known[2], *known[3:]], "changed")
     with pytest.raises(RunMismatch) as caught:
         log.train(tmp_path)
-    assert "fragment hour=00#0: the label of events that were trained is another now" in caught.value.value
+    assert "fragment hour=00#0: the label of trained events has changed" in caught.value.value
     report = log.train(tmp_path, accept_changed=True)
     assert (report.events, report.late.labels, len(report.late.accepted)) == (2, 2, 1)
     assert report.ledger.exact
@@ -154,7 +154,7 @@ def test_a_fragment_of_another_size_is_never_taken_for_a_trained_one(log, tmp_pa
 def test_without_counts_a_changed_partition_is_refused(log, tmp_path):
     log.train(tmp_path, count_events=False)
     log.append(0, 40, seed=77)
-    with pytest.raises(RunMismatch, match="something else") as caught:
+    with pytest.raises(RunMismatch, match="a run must continue") as caught:
         log.train(tmp_path, count_events=False)
     assert "count_events" in caught.value.value
 
@@ -280,10 +280,10 @@ def as_an_older_release(checkpoint) -> None:
     manifest = Manifest.from_bytes((checkpoint / MANIFEST).read_bytes(), MANIFEST)
     (checkpoint / STATE).write_bytes(canonical_json(document))
 
-    def stored(file, *purpose: str) -> StoredFile:
+    def stored(file, *purpose: str) -> CheckpointFile:
         data, digest = file.read_bytes(), purpose_digest(*purpose, form=READABLE[1])
         digest.update(data)
-        return StoredFile(len(data), digest.hexdigest())
+        return CheckpointFile(len(data), digest.hexdigest())
 
     arrays = tuple(
         (name, stored(checkpoint / array_file(k), "array", name)) for k, (name, _) in enumerate(manifest.arrays)

@@ -50,7 +50,7 @@ def test_counts_of_other_data_are_refused(rows):
     ledger = Ledger(ROWS)
     ledger.count([Span("a#0", 0, 1)])
     saved = ledger.counts()
-    with pytest.raises(TornCheckpoint, match="this data does not have"):
+    with pytest.raises(TornCheckpoint, match="only events of this data"):
         Ledger(rows).load(saved)
 
 

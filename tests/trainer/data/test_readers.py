@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainer.synthetic import TYPES, Synthetic, config, fragment_table
-from trainer.data.readers import batches, decode, fragment_stream
+from trainer.data.readers import decode, fragment_stream, make_batches
 from trainer.errors import BadFeature, BadLabel
 from trainer.model.heads import Head
 from trainer.model.inputs import TypedInput, lay_out
@@ -45,7 +45,7 @@ def events_in(batch):
 def test_batches_hold_every_event_in_order(sizes, batch_rows, cut):
     tables = [fragment_table(k, size + cut).slice(cut) for k, size in enumerate(sizes)]  # slices have Arrow offsets
     decoded = [decode(table, LAYOUT, str(k)) for k, table in enumerate(tables)]
-    found = list(batches(decoded, LAYOUT, batch_rows=batch_rows))
+    found = list(make_batches(decoded, LAYOUT, batch_rows=batch_rows))
     assert [event for batch in found for event in events_in(batch)] == [e for table in tables for e in events_of(table)]
     assert [batch.rows for batch in found[:-1]] == [batch_rows] * len(found[:-1])
     places = [(span.key, row) for batch in found for span in batch.spans for row in range(span.start, span.stop)]
@@ -53,7 +53,7 @@ def test_batches_hold_every_event_in_order(sizes, batch_rows, cut):
 
 
 def test_padding_is_empty_and_weighs_nothing():
-    (batch,) = batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
+    (batch,) = make_batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
     assert batch.rows == 3
     assert list(batch.weights) == [1, 1, 1, 0, 0, 0, 0, 0]
     assert not batch.dense[3:].any()
@@ -83,7 +83,7 @@ def test_nulls_have_their_written_meaning():
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_numbers_that_are_not_finite_are_named(bad):
-    with pytest.raises(BadFeature, match="NaN or infinite") as caught:
+    with pytest.raises(BadFeature, match="a dense input must be finite") as caught:
         decode(table_with(price=pa.array([0.0, 1.0, bad, 0.0], pa.float32())), LAYOUT, "hour=01#0")
     assert caught.value.where == "fragment hour=01#0, row 2, input price"
     assert ".fill_nan(0.0)" in caught.value.next_step
@@ -118,7 +118,7 @@ def test_lists_that_do_not_follow_one_another_are_refused(offsets):
 
 def test_batches_say_the_bounds_of_their_ids():
     """So that no engine looks at every id of every batch again."""
-    (batch,) = batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
+    (batch,) = make_batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
     assert batch.ids.bounds == tuple(feature.table.vocabulary_size for feature in LAYOUT.features)
     for f, bound in enumerate(batch.ids.bounds):
         ids = batch.ids.ids[batch.ids.offsets[f, 0] : batch.ids.offsets[f, -1]]
@@ -143,9 +143,9 @@ def test_events_without_a_label_are_left_out_and_counted(missing):
     )
     decoded = decode(table.set_column(table.column_names.index("__label__"), "__label__", label), LAYOUT, "f")
     assert (decoded.rows, decoded.unlabelled) == (30 - sum(missing), sum(missing))
-    found = [event for batch in batches([decoded], LAYOUT, batch_rows=7) for event in events_in(batch)]
+    found = [event for batch in make_batches([decoded], LAYOUT, batch_rows=7) for event in events_in(batch)]
     assert found == [event for event, gone in zip(events_of(table), missing, strict=True) if not gone]
-    places = np.concatenate([np.zeros(0, int), *(np.arange(30)[s.events] for b in batches([decoded], LAYOUT, batch_rows=7) for s in b.spans)])  # fmt: skip
+    places = np.concatenate([np.zeros(0, int), *(np.arange(30)[s.events] for b in make_batches([decoded], LAYOUT, batch_rows=7) for s in b.spans)])  # fmt: skip
     assert places.tolist() == [row for row, gone in enumerate(missing) if not gone]
 
 
@@ -172,11 +172,11 @@ def test_textual_labels_are_named():
 
 
 def test_columns_that_lack_or_have_another_type_are_named():
-    with pytest.raises(BadFeature, match="lacks the column"):
+    with pytest.raises(BadFeature, match="must have a column"):
         decode(fragment_table(0, 4).drop_columns(["user"]), LAYOUT, "f")
-    with pytest.raises(BadFeature, match="lacks its label"):
+    with pytest.raises(BadFeature, match="must have a label"):
         decode(fragment_table(0, 4).drop_columns(["__label__"]), LAYOUT, "f")
-    with pytest.raises(BadFeature, match="not of its input's type") as caught:
+    with pytest.raises(BadFeature, match="must have its input's type") as caught:
         decode(table_with(words=pa.array([["a"], [], ["b"], []])), LAYOUT, "f")
     assert caught.value.where.endswith("input words")
 
@@ -217,7 +217,7 @@ def test_an_error_comes_where_its_fragment_would_have():
     stream = fragment_stream(refs, data.read, LAYOUT, ahead=3)
     with closing(stream):
         assert [next(stream).key, next(stream).key] == [refs[0].key, refs[1].key]
-        with pytest.raises(BadFeature, match="another number of rows") as caught:
+        with pytest.raises(BadFeature, match="must have the rows") as caught:
             next(stream)
     assert caught.value.where == f"fragment {refs[2].key}"
 
@@ -226,7 +226,7 @@ def test_a_model_may_have_only_one_kind_of_input():
     table = fragment_table(0, 5)
     for types in ({"words": Ragged(DType.INT64, 500)}, {"price": Dense(DType.FLOAT32)}):
         layout = lay_out([TypedInput(name, kind) for name, kind in types.items()], config("run"))
-        (batch,) = batches([decode(table, layout, "f")], layout, batch_rows=8)
+        (batch,) = make_batches([decode(table, layout, "f")], layout, batch_rows=8)
         assert batch.dense.shape == (8, len(layout.dense))
         assert batch.ids.offsets.shape == (len(layout.embedded), 9)
 
@@ -260,7 +260,7 @@ def test_weights_and_vectors_come_with_their_events(batch_rows):
     decoded = [decode(table, RICH_LAYOUT, str(k)) for k, table in enumerate(tables)]
     rows = [row for table in tables for row in table.to_pylist()]
     found = []
-    for batch in batches(decoded, RICH_LAYOUT, batch_rows=batch_rows):
+    for batch in make_batches(decoded, RICH_LAYOUT, batch_rows=batch_rows):
         ids, at = batch.ids, batch.ids.offsets
         for b in range(batch.rows):
             bags = [slice(at[f, b], at[f, b + 1]) for f in range(3)]
@@ -282,16 +282,16 @@ def test_weights_and_vectors_come_with_their_events(batch_rows):
 
 
 def test_ids_without_weights_carry_none():
-    (batch,) = batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
+    (batch,) = make_batches([decode(fragment_table(0, 3), LAYOUT, "f")], LAYOUT, batch_rows=8)
     assert batch.ids.weights is None
 
 
 def test_bad_weights_ids_and_numbers_are_named_by_row():
     for column, values, problem, row in (
         ("topics", [[{"id": 1, "weight": 1.0}]] * 2 + [[{"id": 1, "weight": np.nan}]] * 4, "weight of an id", 2),
-        ("topics", [[]] * 5 + [[{"id": 50, "weight": 1.0}]], "outside its buckets", 5),
-        ("slots", [[1, 1]] * 3 + [[0, 9]] * 3, "outside its buckets", 3),
-        ("numbers", [[0.0, 0.0, 0.0]] * 4 + [[0.0, np.inf, 0.0]] * 2, "NaN or infinite", 4),
+        ("topics", [[]] * 5 + [[{"id": 50, "weight": 1.0}]], "must lie in its buckets", 5),
+        ("slots", [[1, 1]] * 3 + [[0, 9]] * 3, "must lie in its buckets", 3),
+        ("numbers", [[0.0, 0.0, 0.0]] * 4 + [[0.0, np.inf, 0.0]] * 2, "a dense input must be finite", 4),
     ):
         with pytest.raises(BadFeature, match=problem) as caught:
             decode(rich_table(**{column: values}), RICH_LAYOUT, "f")

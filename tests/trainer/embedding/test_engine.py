@@ -209,7 +209,7 @@ def test_an_id_outside_its_table_is_refused_by_name(bad):
     engine = engine_of()
     batch = batch_of([[[0], [1]], [[2], [bad]]])
     for call in (engine.lookup, lambda b: engine.apply_gradients(b, np.ones((2, engine.width), np.float32))):
-        with pytest.raises(BadBatch, match="outside its table") as caught:
+        with pytest.raises(BadBatch, match="must lie in its table") as caught:
             call(batch)
         assert caught.value.value == bad
         assert "feature b" in caught.value.where
@@ -377,7 +377,7 @@ def test_a_large_vocabulary_costs_what_is_used():
 
 
 def test_inspection_refuses_unknown_tables_and_rows():
-    with pytest.raises(ConfigError, match="unknown embedding table"):
+    with pytest.raises(ConfigError, match="an embedding table must be one of the engine's"):
         engine_of().weights_of("nope", np.array([0]))
     with pytest.raises(BadBatch):
         engine_of().weights_of("one", np.array([ROWS]))

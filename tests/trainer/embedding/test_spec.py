@@ -37,9 +37,9 @@ def test_tables_are_listed_once_in_order_of_first_use():
 
 def test_name_clashes_are_refused():
     one = TableSpec("one", 2, 2, SGD(1.0))
-    with pytest.raises(ConfigError, match="two features"):
+    with pytest.raises(ConfigError, match="feature names must be unique"):
         tables_of([FeatureSpec("a", one), FeatureSpec("a", one)])
-    with pytest.raises(ConfigError, match="two different tables"):
+    with pytest.raises(ConfigError, match="different tables must"):
         tables_of([FeatureSpec("a", one), FeatureSpec("b", TableSpec("one", 3, 2, SGD(1.0)))])
 
 

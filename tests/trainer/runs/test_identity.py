@@ -71,7 +71,7 @@ def test_another_past_or_model_is_refused_with_the_reason(solution, reason):
 
 def test_new_and_changed_inputs_are_refused_by_name():
     first, *rest = SOLUTION.inputs
-    with pytest.raises(RunMismatch, match="other inputs") as caught:
+    with pytest.raises(RunMismatch, match="table, label and inputs") as caught:
         go_on(replace(SOLUTION, inputs=(replace(first, fingerprint="0" * 64), *rest)))
     assert (
         "input 'words' is another expression or operator version (000000000000, was wordsfffffff)" in caught.value.value

@@ -81,7 +81,7 @@ def test_a_torn_checkpoint_falls_back_to_the_one_before(run_dir, tmp_path):
 
 
 def test_nothing_trained_is_not_found(tmp_path):
-    with pytest.raises(NotFound, match="no checkpoint"):
+    with pytest.raises(NotFound, match="must hold a checkpoint"):
         load_trained(str(tmp_path))
 
 
@@ -90,7 +90,7 @@ def test_other_inputs_and_bad_rows_are_refused(run_dir):
     with pytest.raises(RunMismatch):
         trained.evaluate(replace(later.solution, inputs=later.solution.inputs[1:]), later.read)
     table = fragment_table(1, 3)
-    with pytest.raises(BadFeature, match="lacks the column"):
+    with pytest.raises(BadFeature, match="must have a column"):
         trained.predict(table.drop_columns(["user"]))
     bad = table.set_column(2, "price", pa.array([0.0, np.nan, 0.0], pa.float32()))
     with pytest.raises(BadFeature) as caught:

@@ -74,7 +74,7 @@ def test_given_options_are_kept_and_auto_is_none(tmp_path):
     assert kept == {name: value for name, value in given.items() if value not in (None, "auto")}
     assert chosen.initial_bias != 0
     assert chosen.events_per_epoch == 10_000
-    with pytest.raises(ConfigError, match="unknown training option"):
+    with pytest.raises(ConfigError, match="a training option must be a known one"):
         choose_config(data.solution, pytest.fail, {"batch_row": 1}, run_dir=str(tmp_path))
 
 

@@ -148,14 +148,14 @@ def test_a_torn_checkpoint_is_passed_over_and_its_epoch_trained_again(tmp_path):
 
 
 def test_no_partitions_are_nothing_to_train_on(tmp_path):
-    with pytest.raises(ConfigError, match="nothing to train on"):
+    with pytest.raises(ConfigError, match="a partition to train on"):
         train(replace(Synthetic(1, 10).solution, partitions=()), pytest.fail, config(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
 def test_a_second_trainer_is_refused(tmp_path):
     data = Synthetic(1, 10)
-    with run_lock(tmp_path), pytest.raises(Busy, match="another process trains"):
+    with run_lock(tmp_path), pytest.raises(Busy, match="in use by another process"):
         train(data.solution, data.read, config(tmp_path))
 
 
@@ -171,7 +171,7 @@ def test_inputs_that_cannot_be_trained_are_refused_before_anything_is_written(tm
     solution = Synthetic(1, 10, types={"user": TYPES["user"]}).solution
     text = Synthetic(1, 10).solution.inputs[0]
     bad = replace(solution, inputs=(replace(text, name="query", type=Dense(DType.STRING)),))
-    with pytest.raises(UntrainableInput, match="no part of the model"):
+    with pytest.raises(UntrainableInput, match="a type that the model takes"):
         train(bad, pytest.fail, config(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 

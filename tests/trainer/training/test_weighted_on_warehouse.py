@@ -67,6 +67,6 @@ def test_a_weight_that_is_not_finite_stops_training_and_names_its_row(warehouse,
     shops = hr.ragged("shops", "int64").hash_buckets(9)
     made.input("odd", shops.weighted_by((shops.positions() - 1).log()))
     submit_model(warehouse, made)
-    with pytest.raises(BadFeature, match="weight of an id is NaN or infinite") as caught:
+    with pytest.raises(BadFeature, match="weight of an id must be finite") as caught:
         train_on(warehouse, tmp_path / "run")
     assert caught.value.where.endswith("row 0, input odd")
