@@ -1,4 +1,4 @@
-"""The Gregorian calendar: days since 1970-01-01 to years, months and days, and back, in float64 that holds whole numbers.
+"""The Gregorian calendar: days since 1970-01-01 to years, months and days, and back, as whole float64 numbers.
 
 Years are counted from March, so that the leap day is the last of its year and the lengths of the months before it are
 a straight line of 153 days in five months, rounded. Floats, since several at a time can be divided; ``over`` is exact

@@ -1,8 +1,8 @@
-"""Kernels that put the items of each list in order.
+"""Kernels that sort the items of each list.
 
 Every item gets an unsigned 64-bit key that orders as the items do: a number's value, or the first eight bytes of a text,
 whose remaining bytes are compared where keys are equal. -0.0 stands before 0.0, and NaN behind every number in either
-direction. Sorting moves positions, is stable, and short lists, the rule, are sorted by insertion.
+direction. Sorting moves positions and is stable; short lists, the common case, are sorted by insertion.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from transforms.kernels.numbers import as_float64, float_type, numbers, rounded
 from transforms.kernels.spans import frozen
 from transforms.operators.ranges import whole_bound
 
-#: Comparing with so many edges is faster than looking for the place.
+#: Up to this many boundaries, comparing with all beats a binary search.
 _FEW_EDGES = 32
 
 

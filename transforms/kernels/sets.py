@@ -1,9 +1,9 @@
 """Kernels of the set operators.
 
 Every item gets an unsigned 64-bit key that orders as the items do: an integer's value, or the first eight bytes of a
-text. Most comparisons end there; equal keys of text go on to the remaining bytes. The kernels yield the *positions*
-of the items that stay, so that one kernel serves integers and text. Short lists, the rule, are compared item by item;
-long ones are merge-sorted first.
+text. Most comparisons end there; equal keys of text continue with the remaining bytes. The kernels return the *positions*
+of the remaining items, so that one kernel serves integers and text. Short lists, the common case, are compared item by
+item; long ones are merge-sorted first.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def unique(column: Column) -> Column:
 
 def _ragged(column: Column) -> RaggedItems:
     if not isinstance(column, RaggedItems):
-        raise DataError("a set kernel was given something that is not a list", value=type(column).__name__)
+        raise DataError("the argument of a set kernel must be lists", value=type(column).__name__)
     return column
 
 
@@ -81,7 +81,7 @@ def _keyed(items: Numbers | Strings) -> Keyed:
     return frozen(prefixes(data, starts, ends)), data, starts, ends
 
 
-# What is inlined takes arrays one by one and calls nothing that is not inlined: either would make numba count
+# Inlined functions take arrays one by one and call only inlined functions: otherwise numba would count
 # references, atomically, for each item.
 
 
@@ -100,13 +100,13 @@ def _found(
     keys: Array, data: Array, starts: Array, ends: Array, i: Any,
     other_keys: Array, other_data: Array, other_starts: Array, other_ends: Array, low: Any, high: Any,
 ) -> Any:  # fmt: skip
-    """Whether an item is among others. All keys are compared: leaving early costs more in branches not foreseen."""
+    """Whether an item is among others. All keys are compared: an early exit costs more in branch mispredictions."""
     key = keys[i]
     last: Any = np.int64(-1)
     for j in range(low, high):
         last = j if other_keys[j] == key else last
     found: Any = last >= 0
-    if len(starts) and high > low:  # among no others there may be no first one to look at
+    if len(starts) and high > low:  # without others there is no first one to read
         at = max(last, np.int64(0))
         size = ends[i] - starts[i]
         surely = (size == other_ends[at] - other_starts[at]) & (size <= 8)

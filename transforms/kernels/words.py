@@ -1,4 +1,4 @@
-"""The words of a text: what stands between runs of white space.
+"""The words of a text, separated by runs of white space.
 
 One text at a time, so that a kernel which only compares or hashes words need not keep where all words of a batch are.
 White space is found 64 bytes at a time: one vector comparison gives a bit for each byte that may begin it, and only

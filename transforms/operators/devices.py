@@ -1,4 +1,4 @@
-r"""Device strings made canonical, without a user agent: the rule of ``device_model``, as steps of regular expressions.
+r"""The canonical form of device strings for ``device_model``, as steps of regular expressions.
 
 1. ASCII letters become lower case; white space (ASCII) and ``_`` become one space, none at either end.
 2. From the first ``/`` on all is dropped, with the word ``build`` before it: ``sm-g991b/ds``, ``pixel 6 build/sd1a``.

@@ -1,7 +1,7 @@
 """Calendar fields of a timestamp, and time between two. Timestamps are microseconds since 1970-01-01 in UTC, a Thursday.
 
-Fields are read off in UTC, or off the wall clock of a place after ``in_zone``. The calendar is Gregorian without end in
-both directions, as ISO 8601 has it.
+Fields are those of UTC, or of the wall clock of a zone after ``in_zone``. The calendar is the proleptic Gregorian one of
+ISO 8601.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lower case, upper case and NFKC as Unicode 14.0 defines them, whatever Python runs them.
+"""Lower case, upper case and NFKC of Unicode 14.0 under every Python version.
 
 Python's tables follow its version (3.11 has Unicode 14.0, 3.12 has 15.0, 3.13 has 15.1), and a memo must not. Unicode
 never changes how characters that exist are normalised; new versions only add characters. So a text is cut at the

@@ -1,7 +1,7 @@
-"""Wall clocks of places. What the clock of a zone showed when is part of the graph.
+"""Wall clocks of time zones. The changes of a zone's clock are part of the graph.
 
-So a fingerprint covers the changes of the clock that were really used: an update of the time zone data that leaves a
-zone as it was leaves every memo as it was, and one that moves it makes new ones.
+So a fingerprint covers the changes that were used: an update of the time zone data that does not change a zone keeps its
+memos, and one that does makes new ones.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _in_zone_type(types: Types, params: Params) -> ColumnType:
     assert isinstance(starts, tuple)
     assert isinstance(offsets, tuple)
     if len(offsets) != len(starts) + 1:
-        raise TypeMismatch("in_zone takes one more offset than changes", value=(len(starts), len(offsets)),
+        raise TypeMismatch("offsets must have one more entry than changes", value=(len(starts), len(offsets)),
                            next_step='write time.in_zone("Europe/Berlin"), which looks them up')  # fmt: skip
     return Dense(DType.TIMESTAMP)
 
@@ -127,7 +127,7 @@ IN_ZONE = Operator(
             tuple,
             check=_offsets,
             item=int,
-            doc="how far the clock is ahead of UTC before, between and after",
+            doc="the offsets from UTC before, between and after the changes",
         ),
     ),
     cost_ns=10,
