@@ -1,4 +1,4 @@
-"""What the twins over lists share: items kept by a mask, places in a row, and an order of items as int64 keys."""
+"""Shared parts of the twins over lists: selection by a mask, positions in a row, sort keys as int64."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def in_order(rows: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
 def _text_ranks(texts: tf.Tensor) -> tf.Tensor:
     """The rank of each text among the distinct ones, in the order of their bytes.
 
-    Seven bytes at a time, texts alike so far are told apart, until all are. A chunk's length is its key's eighth byte, so
+    Texts with equal prefixes are compared by the next seven bytes until all differ. A chunk's length is its key's eighth byte, so
     that a text stands before one that goes on with zeros.
     """
     distinct, places_of = tf.unique(texts)

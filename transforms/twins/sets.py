@@ -1,4 +1,4 @@
-"""TensorFlow twins of the operators over lists as sets.
+"""Twins of the operators over lists as sets.
 
 Every distinct item of a batch gets a number; one int64 then stands for a row and an item, and ``tf.unique`` over these
 gives each row's distinct items in order of first occurrence.

@@ -1,4 +1,4 @@
-"""Columns as TensorFlow sees them, and the way to and from Arrow.
+"""Columns as TensorFlow tensors, and their conversion to and from Arrow.
 
 A dense column is its values and a mask, a ragged one a ``tf.RaggedTensor`` of one ragged dimension, whose row splits are
 int64. Timestamps are int64 microseconds. Null slots hold zero, False or the empty text.

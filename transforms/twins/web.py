@@ -1,4 +1,4 @@
-"""TensorFlow twins of the web family: the same grammars as regular expressions (RE2) and byte arithmetic."""
+"""Twins of the web family: the same grammars as regular expressions (RE2) and byte arithmetic."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _ending(hosts: tf.Tensor, labels: int) -> tf.Tensor:
 
 
 def _rule_kinds(names: tf.Tensor) -> tf.Tensor:
-    """What rules each name has, 0 for none: looked up by hash and compared, so that no collision counts."""
+    """The rules of each name, 0 for none: looked up by hash, then compared, so that collisions have no effect."""
     hashes, ruled, kinds = _rules_by_hash()
     at = tf.searchsorted(tf.constant(hashes), tf.strings.to_hash_bucket_fast(names, _HASH_BUCKETS))
     at = tf.minimum(at, len(hashes) - 1)

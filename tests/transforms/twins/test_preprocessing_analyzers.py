@@ -84,11 +84,11 @@ def test_what_an_analysis_does_not_depend_on_is_no_part_of_it(same):
 
 
 def test_analyzers_without_a_range_are_refused_and_the_error_shows_how_to_state_it():
-    with pytest.raises(InputError, match="needs the range that it is analysed over") as caught:
+    with pytest.raises(InputError, match="over must be given") as caught:
         traced(over=None)
     assert "scale_to_z_score" in caught.value.value
     assert "over=hr.between(" in caught.value.next_step
-    with pytest.raises(TypeMismatch, match="a range is what"):
+    with pytest.raises(TypeMismatch, match="over must be a range"):
         traced(over=("2026-01-01", "2026-01-02"))
 
 
