@@ -1,4 +1,4 @@
-"""What a clean process is asked for: the lines of a rebuilt function, or what it gives for some rows."""
+"""The requests of a clean process: describe a rebuilt function, or run it over some rows."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Document = Mapping[str, Any]
 
 
 def main(idle_secs: float) -> None:
-    """Serve standard input until it ends, or nothing is asked for ``idle_secs``."""
+    """Serve standard input until it ends or no request comes for ``idle_secs``."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a function prints is no answer
+    os.dup2(2, 1)  # output that a function prints is not an answer
     while select.select([requests], [], [], idle_secs)[0] and (line := requests.readline()):
         request = json.loads(line)
         write_message(answers, *answer(request, requests.read(request["payload_bytes"])))
 
 
 def answer(request: Document, payload: bytes) -> tuple[Document, bytes]:
-    """The answer to a request: ``error`` says what a function raised."""
+    """The answer to a request; ``error`` is the function's exception."""
     actions = {"describe": _describe, "run": _run}
     try:
         return actions[request["do"]](request, payload)
@@ -50,7 +50,7 @@ def _lines(bundle: str, made: Rebuilt) -> list[Line]:
 
 
 def _run(request: Document, payload: bytes) -> tuple[Document, bytes]:
-    """The function over parts of the rows, in the order asked for; and what it changed of what it reaches."""
+    """The result over parts of the rows in the requested order, and the reached values that the function changed."""
     arrays = arrays_of(payload)
     made = Rebuilt(request["bundle"])
     before = _lines(request["bundle"], made)

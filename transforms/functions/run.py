@@ -1,4 +1,4 @@
-"""Runs a user's function over columns, and holds it to what it promised."""
+"""Run a user-defined function over columns and check its result."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from transforms.kernels.arrow import to_arrow
 from transforms.kernels.text_validity import check_array
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type, type_from_document
 
-#: How many rows are computed once more by themselves, to see that a row depends on nothing but itself.
+#: The number of rows that are computed again alone, to check that a row depends only on itself.
 _PROBES = 8
 
 
 def python_function(*columns: Column, bundle: str, keywords: str, takes: Sequence[str], gives: str) -> Column:
-    """The function over whole columns. Raises :class:`DataError` for whatever it does not keep to."""
+    """The function over whole columns. Raises :class:`DataError` for a wrong result."""
     types = [column_type_of(text) for text in takes]
     arrays = [to_arrow(column, column_type) for column, column_type in zip(columns, types, strict=True)]
     result = computed(arrays, bundle, keywords, column_type_of(gives))
@@ -58,7 +58,7 @@ def column_type_of(text: str) -> ColumnType:
 
 
 def computed(arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType) -> pa.Array:
-    """What the function gives for these rows, in the layout of ``gives``; checked in type, length, nulls and rows."""
+    """The result of the function, in the layout of ``gives``; type, length, nulls and rows are checked."""
     rows = len(arrays[0])
     if rows == 0:
         return pa.array([], arrow_type(gives))
@@ -76,7 +76,7 @@ def computed(arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: Colu
 def called(
     function: Callable[..., Any], arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType
 ) -> pa.Array:
-    """What a rebuilt function gives for these rows, held to type, length and nulls."""
+    """The result of a rebuilt function; type, length and nulls are checked."""
     given = {name: decoded(document, _no_reference) for name, document in json.loads(keywords).items()}
     try:
         result = guarded(function, arrays, given, bundle)
@@ -91,9 +91,9 @@ def called(
 def guarded(
     function: Callable[..., Any], arrays: Sequence[pa.Array], given: Mapping[str, object], bundle: str
 ) -> object:
-    """Whatever the function returns or raises; :class:`DataError` if it reached the outside on the way.
+    """Call the function. Raises its exception, or :class:`DataError` for an access to the outside.
 
-    It runs in an empty context: what numpy and decimal keep in theirs neither enters the function nor leaves it.
+    It runs in an empty context, isolated from the context state of numpy and decimal.
     """
     try:
         result, accesses = call_guarded(lambda: contextvars.Context().run(function, *arrays, **given))
@@ -161,7 +161,7 @@ def _bytes(array: pa.Array) -> bytes:
 
 
 def _broken(bundle: str, got: str, expected: str) -> DataError:
-    return DataError(f"function {name_of(bundle)} {got.partition(' ')[0]} what it did not promise", value=got,
+    return DataError(f"function {name_of(bundle)} {got.partition(' ')[0]} what it must not", value=got,
                      allowed=expected, where=f"function {name_of(bundle)}",
                      next_step="repair the function and submit the model again")  # fmt: skip
 
@@ -176,7 +176,7 @@ def _line(error: BaseException) -> str:
 
 
 def _no_reference(kind: str, content: object) -> object:
-    raise DataError("a parameter of a function is no plain value", value=kind)
+    raise DataError("a parameter of a function must be a plain value", value=kind)
 
 
 def array_of(values: list[Any], column_type: ColumnType) -> pa.Array:

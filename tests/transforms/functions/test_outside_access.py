@@ -322,7 +322,7 @@ def test_a_plan_fails_the_component_whose_second_run_differs() -> None:
     runs = SecondRuns()
     token = SECOND_RUNS.set(runs)
     try:
-        with pytest.raises(DataError, match="gives what it did not promise") as caught:
+        with pytest.raises(DataError, match="gives what it must not") as caught:
             python_function(column, bundle=bundle, keywords="{}", takes=(INT64,), gives=INT64)
     finally:
         SECOND_RUNS.reset(token)
