@@ -1,4 +1,4 @@
-"""What differs between two components, change by change, for a person who asks why one was not found.
+"""The difference between two components, change by change, to explain why a memo was not found.
 
     hash_buckets: buckets 100 instead of 1000
     lower() inserted around column query
@@ -22,7 +22,7 @@ _TEXT_CHARACTERS = 80
 
 
 class ChangeKind(StrEnum):
-    """What a change is about."""
+    """The kinds of changes."""
 
     OPERATOR = "operator"
     VERSION = "version"
@@ -42,11 +42,15 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change. ``where`` is the expression it is in or, of a wrapper, the one it is around; empty at the root.
+    """One change.
 
-    ``before`` and ``after`` are what stands there, as text; one that has no such side is empty. ``operator`` is the
-    operator concerned, ``name`` a parameter's or a column's. ``weight`` is 1, 2 for another operator, or as many as there
-    are nodes in what was added, removed or replaced.
+    Attributes:
+        where: the expression that it is in, or that a wrapper is around; empty at the root.
+        before: the old text; empty if there is none.
+        after: the new text; empty if there is none.
+        operator: the operator that changes.
+        name: the parameter or the column that changes.
+        weight: 1; 2 for another operator; the number of nodes that are added, removed or replaced.
     """
 
     kind: ChangeKind
@@ -59,7 +63,7 @@ class Change:
 
     @property
     def sentence(self) -> str:
-        """The change in a few words; it names both sides."""
+        """The change as a short sentence with both sides."""
         place = f" in {self.where}" if self.where else ""
         instead = f"{self.after or 'nothing'} instead of {self.before or 'nothing'}"
         match self.kind:
@@ -102,7 +106,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The changes that lead from one component to another, from the root on; none if and only if they are equal."""
+    """The changes from one component to another, root first; none if and only if they are equal."""
 
     before: str
     after: str
@@ -126,7 +130,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The candidate that a component differs least from. ``difference`` leads from the candidate to the component."""
+    """The candidate of the least difference. ``difference`` leads from the candidate to the component."""
 
     name: str
     component: Node
@@ -134,10 +138,10 @@ class Nearest:
 
 
 def difference(before: Node, after: Node, *, work_max: int = WORK_MAX) -> Difference:
-    """What has to change in ``before`` to make it ``after``. Both are taken as they are: give canonical components.
+    """The changes from ``before`` to ``after``, which must be canonical.
 
-    Deterministic. Few changes rather than many, though not always the fewest: the search is bounded by ``work_max``, so that
-    graphs of thousands of nodes take moments (:mod:`transforms.comparison.alignment`).
+    Deterministic. The changes are few, but not always the fewest: ``work_max`` limits the search, so that graphs of
+    thousands of nodes take seconds at most (:mod:`transforms.comparison.alignment`).
     """
     changes = tuple(_Walk(before, after, work_max).changes()) if before != after else ()
     return Difference(before.identity, after.identity, changes)
@@ -151,8 +155,8 @@ def distance(before: Node, after: Node) -> float:
 def nearest_component(target: Node, candidates: Iterable[tuple[str, Node]]) -> Nearest | None:
     """The candidate, a name and a component, of the least distance to ``target``; None without candidates.
 
-    Of equally near ones that with fewer changes, then the first by name, then by identity. A candidate that cannot be
-    nearer than the best one is told by its labels alone.
+    Ties are broken by the number of changes, then by name, then by identity. A lower bound from the labels skips
+    candidates that cannot be nearer than the best one.
     """
     labels = _labels(target)
     ranked = sorted(
@@ -176,12 +180,12 @@ def _labels(root: Node) -> frozenset[str]:
 
 
 def _least(here: frozenset[str], there: frozenset[str]) -> int:
-    """No difference weighs less: a change takes away one label, or as many as it weighs."""
+    """A lower bound of the distance: a change removes as many labels as it weighs, or one."""
     return max(len(here - there), len(there - here))
 
 
 class _Walk:
-    """The changes along an alignment. It is found from the lesser identity to the greater, so that both ways are the same."""
+    """The changes along an alignment from the lesser identity to the greater, so that both directions agree."""
 
     def __init__(self, before: Node, after: Node, work_max: int) -> None:
         self._roots = before, after
@@ -191,7 +195,7 @@ class _Walk:
         self._nodes = sum(1 for _ in topological((before, after)))
 
     def changes(self) -> Iterator[Change]:
-        """Those of every pair of nodes once, the root first."""
+        """The changes of every pair of nodes, once each, root first."""
         stack: list[tuple[Node, Node, str]] = [(*self._roots, "")]
         seen: set[tuple[str, str]] = set()
         while stack:
@@ -212,7 +216,7 @@ class _Walk:
         return Step(step.cost, turned, step.kept, tuple(matched))
 
     def _below(self, before: Node, after: Node, step: Step, where: str) -> list[tuple[Node, Node, str]]:
-        """The pairs that a step leads to, each with the expression it is in."""
+        """The pairs that a step leads to, each with its enclosing expression."""
         match step.way:
             case Way.INSERT:
                 return [(before, after.args[step.kept], self._text(after))]
@@ -260,7 +264,7 @@ class _Walk:
                 yield Change(ChangeKind.ORDER, here, *_told_apart(first, then, before, after), after.op)
 
     def _wrapped(self, kind: ChangeKind, wrapper: Node, kept: int, inside: Node) -> Change:
-        """``wrapper`` stands around, or is gone from around, what is its argument ``kept`` on its side."""
+        """``wrapper`` is inserted around, or removed from around, its argument ``kept``."""
         assert isinstance(wrapper, Operation)
         args = ["_" if i == kept else self._text(arg) for i, arg in enumerate(wrapper.args)]
         params = node_params(wrapper)
@@ -277,7 +281,7 @@ class _Walk:
         return f"column {self._text(node)}" if isinstance(node, RawColumn) else self._text(node)
 
     def _weight(self, node: Node, without: Node | None = None) -> int:
-        """The nodes of a tree, but for those of a part of it; or of all there is where the tree has more."""
+        """The nodes of a tree without those of one part; at most all distinct nodes."""
         sizes = self._alignment.profiles
         return min(sizes[node.identity].size - (sizes[without.identity].size if without else 0), self._nodes)
 
