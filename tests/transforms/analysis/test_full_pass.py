@@ -47,7 +47,7 @@ def test_equal_ranges_however_spelled_are_one_operation() -> None:
 
 
 def test_what_is_not_a_range_is_refused() -> None:
-    with pytest.raises(InputError, match="range of time"):
+    with pytest.raises(InputError, match="over must be a range"):
         PRICE.z_score(over="2026-01-01")  # type: ignore[arg-type]
 
 

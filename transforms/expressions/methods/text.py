@@ -1,4 +1,4 @@
-"""What an expression over text offers."""
+"""Methods of expressions over text."""
 
 from __future__ import annotations
 
