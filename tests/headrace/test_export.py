@@ -15,7 +15,7 @@ import pytest
 
 from pipelines.formats import FormatOptions, prepare
 from tests.warehouse.scenes import FREE_READS
-from transforms.columns.columns import conform
+from transforms.columns.columns import cast_to_layout
 from transforms.graphs.graph import component_from_document, raw_columns
 from transforms.types import DType
 from warehouse.config import WarehouseConfig
@@ -126,7 +126,9 @@ def columns_of(home, model, described, events):
                     [item.name for item in solution.inputs]
                 )
                 raw = read_columns(warehouse.storage, fragment, names)
-                tables.append((memos, pa.table({name: conform(raw.column(name), types[name]) for name in names})))
+                tables.append(
+                    (memos, pa.table({name: cast_to_layout(raw.column(name), types[name]) for name in names}))
+                )
                 rows += fragment.rows
     memos = pa.concat_tables([pair[0] for pair in tables]).slice(0, events)
     return memos, pa.concat_tables([pair[1] for pair in tables]).slice(0, events)

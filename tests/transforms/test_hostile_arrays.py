@@ -16,7 +16,7 @@ import pytest
 
 from tests.transforms.adversarial import operation
 from tests.transforms.hostile_trials import run_apart
-from transforms.columns.columns import conform, from_arrow
+from transforms.columns.columns import cast_to_layout, from_arrow
 from transforms.errors import DataError, InvalidText
 from transforms.execution.plan import compile_plan
 from transforms.functions.run import computed
@@ -151,7 +151,7 @@ def test_an_array_of_another_type_is_not_read_as_if_it_had_it() -> None:
     wide = pa.array(["a", "b"], pa.large_string())
     with pytest.raises(DataError, match="must have the type of its column"):
         from_arrow(wide, Dense(DType.STRING))
-    assert from_arrow(conform(wide, Dense(DType.STRING)), Dense(DType.STRING)) is not None
+    assert from_arrow(cast_to_layout(wide, Dense(DType.STRING)), Dense(DType.STRING)) is not None
 
 
 def test_an_artifact_passes_the_door_too() -> None:

@@ -106,7 +106,7 @@ Column = Numbers | Strings | RaggedItems | WeightedItems | Vectors | Constants
 
 
 def from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Column:
-    """A kernel column over an Arrow array that already has ``arrow_type(column_type)`` (see :func:`conform`).
+    """A kernel column over an Arrow array that already has ``arrow_type(column_type)`` (see :func:`cast_to_layout`).
 
     Zero-copy for strings and for numbers without nulls; sliced and offset arrays are handled. Raises
     :class:`DataError` for another type and for chunks that together exceed 32-bit positions.
@@ -189,7 +189,7 @@ def _lists_of(array: pa.Array) -> tuple[Array, pa.Array]:
     return offsets, items
 
 
-def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Array | pa.ChunkedArray:
+def cast_to_layout(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Array | pa.ChunkedArray:
     """Cast ``array`` to the layout of ``column_type`` without loss; null items of lists are dropped.
 
     :mod:`transforms.columns.stored_types` has the casts; a dictionary is cast as its values are, timestamps become microseconds
@@ -197,12 +197,12 @@ def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Ar
     """
     target = arrow_type(column_type)
     if isinstance(array, pa.ChunkedArray):
-        if not conforms(array.type, column_type):
+        if not is_castable(array.type, column_type):
             raise _unlike(array.type, target)
-        return pa.chunked_array([conform(chunk, column_type) for chunk in array.chunks], target)
+        return pa.chunked_array([cast_to_layout(chunk, column_type) for chunk in array.chunks], target)
     if array.type == target and not _has_null_items(array):
         return with_one_nan(array)
-    if not conforms(array.type, column_type):
+    if not is_castable(array.type, column_type):
         raise _unlike(array.type, target)
     if len(array) == 0:  # Arrow's functions follow offsets that an empty array need not have
         return pa.array([], target)
@@ -213,7 +213,7 @@ def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Ar
     if isinstance(column_type, Vector):
         return _conform_vector(array, column_type)
     if pa.types.is_dictionary(array.type):
-        return conform(_without_codes(array), column_type)
+        return cast_to_layout(_without_codes(array), column_type)
     return with_one_nan(cast_stored(array, column_type.dtype))
 
 
@@ -236,7 +236,7 @@ def _conform_ragged(array: pa.Array, column_type: Ragged) -> pa.Array:
     items = _without_codes(items)
     if items.null_count:
         offsets, items = _kept(offsets, np.asarray(items.is_valid())), items.drop_null()
-    items = conform(items, Dense(column_type.dtype))
+    items = cast_to_layout(items, Dense(column_type.dtype))
     return pa.ListArray.from_arrays(pa.array(as_positions(offsets, "items")), items, type=arrow_type(column_type))
 
 
@@ -248,7 +248,7 @@ def _conform_weighted(array: pa.Array, column_type: Weighted) -> pa.Array:
     whole = pc.and_(ids.is_valid(), weights.is_valid())
     if not pc.all(whole, min_count=0).as_py():
         offsets, ids, weights = _kept(offsets, np.asarray(whole)), ids.filter(whole), weights.filter(whole)
-    ids, weights = conform(ids, Dense(column_type.dtype)), conform(weights, Dense(DType.FLOAT32))
+    ids, weights = cast_to_layout(ids, Dense(column_type.dtype)), cast_to_layout(weights, Dense(DType.FLOAT32))
     pairs = pa.StructArray.from_arrays([ids, weights], fields=list(target.value_type.fields))
     return pa.ListArray.from_arrays(pa.array(as_positions(offsets, "items")), pairs, type=target)
 
@@ -260,7 +260,9 @@ def _conform_vector(array: pa.Array, column_type: Vector) -> pa.Array:
     if wrong or items.null_count:
         raise DataError("vectors must have the declared size and no null items", value=f"{wrong} such rows",
                         allowed=str(column_type), next_step="read it as a ragged column and pad it")  # fmt: skip
-    return pa.FixedSizeListArray.from_arrays(conform(items, Dense(column_type.dtype)), type=arrow_type(column_type))
+    return pa.FixedSizeListArray.from_arrays(
+        cast_to_layout(items, Dense(column_type.dtype)), type=arrow_type(column_type)
+    )
 
 
 def _kept(offsets: Array, keep: Array) -> Array:
@@ -282,20 +284,20 @@ def _without_codes(array: pa.Array) -> pa.Array:
     return decoded_dictionary(array) if pa.types.is_dictionary(array.type) else array
 
 
-def conforms(stored: pa.DataType, column_type: ColumnType) -> bool:
-    """Whether a stored Arrow type can be read as ``column_type`` without loss (see :func:`conform`)."""
+def is_castable(stored: pa.DataType, column_type: ColumnType) -> bool:
+    """Whether a stored Arrow type can be read as ``column_type`` without loss (see :func:`cast_to_layout`)."""
     element = Dense(column_type.dtype)
     match column_type:
         case Ragged():
             fixed = pa.types.is_fixed_size_list(stored)
-            return (fixed or _is_list(stored)) and conforms(stored.value_type, element)
+            return (fixed or _is_list(stored)) and is_castable(stored.value_type, element)
         case Weighted():
             return _is_list(stored) and _are_pairs(stored.value_type, element)
         case Vector():
             fixed = pa.types.is_fixed_size_list(stored) and stored.list_size == column_type.size
-            return (fixed or _is_list(stored)) and conforms(stored.value_type, element)
+            return (fixed or _is_list(stored)) and is_castable(stored.value_type, element)
     if pa.types.is_dictionary(stored):
-        return conforms(stored.value_type, column_type)
+        return is_castable(stored.value_type, column_type)
     return reads_as(stored, column_type.dtype)
 
 
@@ -306,4 +308,4 @@ def _is_list(stored: pa.DataType) -> bool:
 def _are_pairs(stored: pa.DataType, ids: Dense) -> bool:
     if not pa.types.is_struct(stored) or {field.name for field in stored} != {"id", "weight"}:
         return False
-    return conforms(stored.field("id").type, ids) and conforms(stored.field("weight").type, Dense(DType.FLOAT32))
+    return is_castable(stored.field("id").type, ids) and is_castable(stored.field("weight").type, Dense(DType.FLOAT32))

@@ -23,9 +23,9 @@ from transforms.columns.columns import (
     Strings,
     Vectors,
     WeightedItems,
-    conform,
-    conforms,
+    cast_to_layout,
     from_arrow,
+    is_castable,
 )
 from transforms.types import ColumnType, Dense
 
@@ -49,7 +49,7 @@ def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType)
     """
     if not pa.types.is_dictionary(array.type) or not isinstance(column_type, Dense):
         return None
-    if not conforms(array.type, column_type):
+    if not is_castable(array.type, column_type):
         return None
     if isinstance(array, pa.ChunkedArray):
         try:
@@ -66,7 +66,7 @@ def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType)
         indices = pc.fill_null(indices.cast(pa.int32()), len(dictionary))
         dictionary = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
     codes = indices.cast(pa.int32()).to_numpy()
-    return Coded(codes, from_arrow(conform(dictionary, column_type), column_type))
+    return Coded(codes, from_arrow(cast_to_layout(dictionary, column_type), column_type))
 
 
 def _with_codes_beneath_nulls(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -102,7 +102,7 @@ def decoded(coded: Coded) -> Column:
     return Strings(values.data, np.take(values.starts, coded.codes), np.take(values.ends, coded.codes), valid)
 
 
-def alike(columns: Sequence[Coded]) -> tuple[Coded, ...] | None:
+def align_codes(columns: Sequence[Coded]) -> tuple[Coded, ...] | None:
     """The columns with common codes, one per occurring combination of values; None if there are too many.
 
     Only occurring combinations get a code, since an operator may refuse others.

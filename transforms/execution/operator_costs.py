@@ -68,7 +68,7 @@ def shares_of(node: Operation) -> tuple[Share, ...]:
     return tuple(Share(operator.name, operator.version, operator.cost_ns / total_ns) for operator in operators)
 
 
-def summed(works: Iterable[OperatorWork]) -> tuple[OperatorWork, ...]:
+def sum_operator_work(works: Iterable[OperatorWork]) -> tuple[OperatorWork, ...]:
     """One sum of rows and seconds per operator and version, by name, added in the given order."""
     totals: dict[tuple[str, int], tuple[int, float]] = {}
     for work in works:
@@ -79,7 +79,7 @@ def summed(works: Iterable[OperatorWork]) -> tuple[OperatorWork, ...]:
 
 def work_of_run(steps: Iterable[tuple[Sequence[Share], float]], rows: int) -> tuple[OperatorWork, ...]:
     """The work of a plan over ``rows`` rows, from the shares and the seconds of each step."""
-    return summed(
+    return sum_operator_work(
         OperatorWork(share.operator, share.version, rows, secs * share.part)
         for shares, secs in steps
         for share in shares

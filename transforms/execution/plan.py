@@ -25,12 +25,12 @@ from transforms.columns.columns import (
     Strings,
     Vectors,
     WeightedItems,
-    conform,
+    cast_to_layout,
     from_arrow,
 )
 from transforms.columns.positions import check_positions
 from transforms.errors import DataError, InputError, InvalidText, OtherRelease, UnknownColumn, nearest
-from transforms.execution.coded import Coded, alike, coded_from_arrow, decoded
+from transforms.execution.coded import Coded, align_codes, coded_from_arrow, decoded
 from transforms.execution.fusion import FUSED, fuse
 from transforms.execution.operator_costs import OperatorWork, Share, shares_of, work_of_run
 from transforms.graphs.artifacts import Artifacts, no_artifacts
@@ -308,7 +308,7 @@ def _common_codes(args: Sequence[_Value], cost_ns: float) -> tuple[Sequence[_Val
         return args, None
     if len({id(arg.codes) for arg in coded}) == 1:
         return args, coded[0].codes
-    common = alike(coded) if cost_ns >= _WORTH_COMMON_CODES_NS else None
+    common = align_codes(coded) if cost_ns >= _WORTH_COMMON_CODES_NS else None
     if common is None:
         return args, None
     ahead = iter(common)
@@ -430,7 +430,7 @@ def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch, checked: bool) -> C
     try:
         column: Column | Coded | None = coded_from_arrow(stored, node.type)
         if column is None:
-            column = from_arrow(conform(stored, node.type), node.type)
+            column = from_arrow(cast_to_layout(stored, node.type), node.type)
     except (DataError, pa.ArrowException) as error:
         raise DataError("a raw column cannot be read as its declared type", where=f"column {node.name}: {error}",
                         value=str(stored.type), allowed=str(node.type))  from error  # fmt: skip

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.columns.arrays import one_array
-from transforms.columns.columns import Column, Numbers, conform, conforms, from_arrow
+from transforms.columns.columns import Column, Numbers, cast_to_layout, from_arrow, is_castable
 from transforms.errors import DataError
 from transforms.functions.guard import OutsideAccess, call_guarded
 from transforms.functions.rebuild import name_of, rebuilt
@@ -116,7 +116,7 @@ def _checked(result: object, rows: int, bundle: str, gives: ColumnType) -> pa.Ar
         result = one_array(result)
     if not isinstance(result, pa.Array):
         raise _broken(bundle, f"returned {type(result).__name__}", f"an Arrow array, {expected}")
-    if len(result) != rows or not (result.type == arrow_type(gives) or conforms(result.type, gives)):
+    if len(result) != rows or not (result.type == arrow_type(gives) or is_castable(result.type, gives)):
         raise _broken(bundle, f"returned {len(result)} rows of {result.type}", expected)
     try:
         check_array(result)
@@ -129,7 +129,7 @@ def _checked(result: object, rows: int, bundle: str, gives: ColumnType) -> pa.Ar
         parts = [] if items is None else [items, *(items.flatten() if isinstance(gives, Weighted) else [])]
         if any(part.null_count for part in parts):
             raise _broken(bundle, "returned null items inside lists", "lists without null items")
-        found = conform(result, gives)
+        found = cast_to_layout(result, gives)
     except pa.ArrowException as error:
         raise _broken(bundle, f"returned an array that is not valid: {error}", expected) from error
     column = from_arrow(found, gives)
