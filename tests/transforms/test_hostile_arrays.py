@@ -19,7 +19,7 @@ from tests.transforms.hostile_trials import run_apart
 from transforms.columns.columns import cast_to_layout, from_arrow
 from transforms.errors import DataError, InvalidText
 from transforms.execution.plan import compile_plan
-from transforms.functions.run import computed
+from transforms.functions.run import compute
 from transforms.graphs.graph import Artifact, RawColumn
 from transforms.kernels.text_validity import check_array
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, arrow_type
@@ -172,5 +172,5 @@ def test_what_a_function_returns_passes_the_door_too() -> None:
         }],
     })  # fmt: skip
     with pytest.raises(DataError, match="function broken") as error:
-        computed([pa.array([b"Z\xfcrich"], pa.binary())], bundle, "{}", Dense(DType.STRING))
+        compute([pa.array([b"Z\xfcrich"], pa.binary())], bundle, "{}", Dense(DType.STRING))
     assert "text must be UTF-8" in str(error.value)

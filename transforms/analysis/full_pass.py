@@ -154,7 +154,7 @@ class PreprocessingAnalysis(Analysis):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AnalysisResult:
     """The result of an analysis: an artifact of ``size`` values.
 
     A statistic of numbers has ``numbers``; a preprocessing_fn has ``graphs``, a document for each output.
@@ -194,7 +194,7 @@ def is_full_pass(node: Node) -> bool:
     return isinstance(node, Operation) and node.op in FULL_PASS
 
 
-def resolve(root: Node, findings: Mapping[str, Finding]) -> Node:
+def resolve(root: Node, findings: Mapping[str, AnalysisResult]) -> Node:
     """Replace the full-pass operators of ``root`` that ``findings`` has, by identity; the result is canonical.
 
     The types of their readers are inferred again: the ids of a vocabulary now have buckets.
@@ -210,7 +210,7 @@ def resolve(root: Node, findings: Mapping[str, Finding]) -> Node:
     return canonicalize(fold(root, combine))
 
 
-def _resolved(node: Operation, args: tuple[Node, ...], found: Finding) -> Operation:
+def _resolved(node: Operation, args: tuple[Node, ...], found: AnalysisResult) -> Operation:
     params = dict(node.params)
     match node.op:
         case name if name in VOCABULARIES:
@@ -230,7 +230,7 @@ def _resolved(node: Operation, args: tuple[Node, ...], found: Finding) -> Operat
             raise AssertionError(f"no ordinary operator stands for {node.op}")
 
 
-def _resolved_output(node: Operation, args: tuple[Node, ...], found: Finding) -> Operation:
+def _resolved_output(node: Operation, args: tuple[Node, ...], found: AnalysisResult) -> Operation:
     """The graph of one output over the columns that it reads."""
     params = dict(node.params)
     given = dict(zip(_texts(params["columns"]), args, strict=True))

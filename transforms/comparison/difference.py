@@ -21,7 +21,7 @@ from transforms.render.text import column_text, expression_texts, literal_text, 
 _TEXT_CHARACTERS = 80
 
 
-class ChangeKind(StrEnum):
+class GraphChangeKind(StrEnum):
     """The kinds of changes."""
 
     OPERATOR = "operator"
@@ -41,7 +41,7 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class GraphChange:
     """One change.
 
     Attributes:
@@ -53,7 +53,7 @@ class Change:
         weight: 1; 2 for another operator; the number of nodes that are added, removed or replaced.
     """
 
-    kind: ChangeKind
+    kind: GraphChangeKind
     where: str
     before: str
     after: str
@@ -67,25 +67,25 @@ class Change:
         place = f" in {self.where}" if self.where else ""
         instead = f"{self.after or 'nothing'} instead of {self.before or 'nothing'}"
         match self.kind:
-            case ChangeKind.PARAMETER:
+            case GraphChangeKind.PARAMETER:
                 return f"{self.operator}: {self.name} {instead}"
-            case ChangeKind.VERSION:
+            case GraphChangeKind.VERSION:
                 return f"{self.operator}: version {instead}"
-            case ChangeKind.RESULT_TYPE:
+            case GraphChangeKind.RESULT_TYPE:
                 return f"{self.operator}: result {instead}"
-            case ChangeKind.ORDER:
+            case GraphChangeKind.ORDER:
                 return f"{self.operator}: arguments {instead}"
-            case ChangeKind.COLUMN_TYPE:
+            case GraphChangeKind.COLUMN_TYPE:
                 return f"column {column_text(self.name)}: {instead}"
-            case ChangeKind.ARGUMENT_ADDED:
+            case GraphChangeKind.ARGUMENT_ADDED:
                 return f"{self.operator}: argument {self.after} added"
-            case ChangeKind.ARGUMENT_REMOVED:
+            case GraphChangeKind.ARGUMENT_REMOVED:
                 return f"{self.operator}: argument {self.before} removed"
-            case ChangeKind.INSERTED:
+            case GraphChangeKind.INSERTED:
                 return f"{self.after} inserted around {self.where}"
-            case ChangeKind.REMOVED:
+            case GraphChangeKind.REMOVED:
                 return f"{self.before} removed around {self.where}"
-            case ChangeKind.COLUMN | ChangeKind.LITERAL | ChangeKind.ARTIFACT:
+            case GraphChangeKind.COLUMN | GraphChangeKind.LITERAL | GraphChangeKind.ARTIFACT:
                 return f"{self.kind} {instead}{place}"
             case _:
                 return instead + place
@@ -110,7 +110,7 @@ class Difference:
 
     before: str
     after: str
-    changes: tuple[Change, ...]
+    changes: tuple[GraphChange, ...]
 
     @property
     def distance(self) -> float:
@@ -194,7 +194,7 @@ class _Walk:
         self._texts = expression_texts((before, after), _TEXT_CHARACTERS)
         self._nodes = sum(1 for _ in topological((before, after)))
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[GraphChange]:
         """The changes of every pair of nodes, once each, root first."""
         stack: list[tuple[Node, Node, str]] = [(*self._roots, "")]
         seen: set[tuple[str, str]] = set()
@@ -226,53 +226,55 @@ class _Walk:
                 pairs = [(i, j) for i, j in step.matched if i is not None and j is not None]
                 return [(before.args[i], after.args[j], self._text(after)) for i, j in pairs]
 
-    def _own(self, before: Node, after: Node, step: Step, where: str) -> Iterator[Change]:
+    def _own(self, before: Node, after: Node, step: Step, where: str) -> Iterator[GraphChange]:
         match step.way:
             case Way.RELABEL:
                 yield _leaf_change(before, after, where)
             case Way.INSERT:
-                yield self._wrapped(ChangeKind.INSERTED, after, step.kept, before)
+                yield self._wrapped(GraphChangeKind.INSERTED, after, step.kept, before)
             case Way.DELETE:
-                yield self._wrapped(ChangeKind.REMOVED, before, step.kept, after)
+                yield self._wrapped(GraphChangeKind.REMOVED, before, step.kept, after)
             case Way.REPLACE:
                 texts = _told_apart(self._text(before), self._text(after), before, after)
                 weight = 1 + max(self._weight(before), self._weight(after))
-                yield Change(ChangeKind.SUBGRAPH, where, *texts, weight=weight)
+                yield GraphChange(GraphChangeKind.SUBGRAPH, where, *texts, weight=weight)
             case Way.ALIGN if isinstance(before, Operation) and isinstance(after, Operation):
                 yield from self._aligned(before, after, step, where)
 
-    def _aligned(self, before: Operation, after: Operation, step: Step, where: str) -> Iterator[Change]:
+    def _aligned(self, before: Operation, after: Operation, step: Step, where: str) -> Iterator[GraphChange]:
         here = self._text(after)
         own = list(_label_changes(before, after, where, here))
         yield from own
         for i, j in step.matched:
             if j is None and i is not None:
                 gone = before.args[i]
-                yield Change(
-                    ChangeKind.ARGUMENT_REMOVED, here, self._place(gone), "", after.op, weight=self._weight(gone)
+                yield GraphChange(
+                    GraphChangeKind.ARGUMENT_REMOVED, here, self._place(gone), "", after.op, weight=self._weight(gone)
                 )
             elif i is None and j is not None:
                 new = after.args[j]
-                yield Change(ChangeKind.ARGUMENT_ADDED, here, "", self._place(new), after.op, weight=self._weight(new))
+                yield GraphChange(
+                    GraphChangeKind.ARGUMENT_ADDED, here, "", self._place(new), after.op, weight=self._weight(new)
+                )
         if not own and all(
             i is not None and j is not None and before.args[i] == after.args[j] for i, j in step.matched
         ):
             if before.type != after.type:
-                yield Change(ChangeKind.RESULT_TYPE, here, str(before.type), str(after.type), after.op)
+                yield GraphChange(GraphChangeKind.RESULT_TYPE, here, str(before.type), str(after.type), after.op)
             else:
                 first, then = (f"({', '.join(map(self._text, node.args))})" for node in (before, after))
-                yield Change(ChangeKind.ORDER, here, *_told_apart(first, then, before, after), after.op)
+                yield GraphChange(GraphChangeKind.ORDER, here, *_told_apart(first, then, before, after), after.op)
 
-    def _wrapped(self, kind: ChangeKind, wrapper: Node, kept: int, inside: Node) -> Change:
+    def _wrapped(self, kind: GraphChangeKind, wrapper: Node, kept: int, inside: Node) -> GraphChange:
         """``wrapper`` is inserted around, or removed from around, its argument ``kept``."""
         assert isinstance(wrapper, Operation)
         args = ["_" if i == kept else self._text(arg) for i, arg in enumerate(wrapper.args)]
         params = node_params(wrapper)
         text = f"{wrapper.op}({', '.join([*(args if len(args) > 1 else []), *([params] if params else [])])})"
         text = _cut(text)
-        before, after = ("", text) if kind is ChangeKind.INSERTED else (text, "")
+        before, after = ("", text) if kind is GraphChangeKind.INSERTED else (text, "")
         weight = self._weight(wrapper, wrapper.args[kept])
-        return Change(kind, self._place(inside), before, after, wrapper.op, weight=weight)
+        return GraphChange(kind, self._place(inside), before, after, wrapper.op, weight=weight)
 
     def _text(self, node: Node) -> str:
         return self._texts[node.identity]
@@ -286,17 +288,17 @@ class _Walk:
         return min(sizes[node.identity].size - (sizes[without.identity].size if without else 0), self._nodes)
 
 
-def _label_changes(before: Operation, after: Operation, where: str, here: str) -> Iterator[Change]:
+def _label_changes(before: Operation, after: Operation, where: str, here: str) -> Iterator[GraphChange]:
     if before.op != after.op:
-        yield Change(ChangeKind.OPERATOR, where or here, before.op, after.op, after.op, weight=2)
+        yield GraphChange(GraphChangeKind.OPERATOR, where or here, before.op, after.op, after.op, weight=2)
         return
     if before.version != after.version:
-        yield Change(ChangeKind.VERSION, here, str(before.version), str(after.version), after.op)
+        yield GraphChange(GraphChangeKind.VERSION, here, str(before.version), str(after.version), after.op)
     for name in changed_params(before, after):
         texts = _told_apart(
             _param(before, name), _param(after, name), dict(before.params).get(name), dict(after.params).get(name)
         )
-        yield Change(ChangeKind.PARAMETER, here, *texts, after.op, name)
+        yield GraphChange(GraphChangeKind.PARAMETER, here, *texts, after.op, name)
 
 
 def _param(node: Operation, name: str) -> str:
@@ -307,19 +309,21 @@ def _param(node: Operation, name: str) -> str:
     return program[0] if program else param_text(params[name])
 
 
-def _leaf_change(before: Node, after: Node, where: str) -> Change:
+def _leaf_change(before: Node, after: Node, where: str) -> GraphChange:
     match before, after:
         case RawColumn(), RawColumn():
             if before.name == after.name:
-                return Change(ChangeKind.COLUMN_TYPE, where, str(before.type), str(after.type), name=after.name)
+                return GraphChange(
+                    GraphChangeKind.COLUMN_TYPE, where, str(before.type), str(after.type), name=after.name
+                )
             texts = column_text(before.name), column_text(after.name)
-            return Change(ChangeKind.COLUMN, where, *_typed(*texts, before, after), name=after.name)
+            return GraphChange(GraphChangeKind.COLUMN, where, *_typed(*texts, before, after), name=after.name)
         case Literal(), Literal():
             texts = literal_text(before), literal_text(after)
-            return Change(ChangeKind.LITERAL, where, *_typed(*texts, before, after))
+            return GraphChange(GraphChangeKind.LITERAL, where, *_typed(*texts, before, after))
         case Artifact(), Artifact():
             texts = before.digest[:12], after.digest[:12]
-            return Change(ChangeKind.ARTIFACT, where, *_typed(*texts, before, after))
+            return GraphChange(GraphChangeKind.ARTIFACT, where, *_typed(*texts, before, after))
         case _:
             raise AssertionError("leaves of one kind")
 

@@ -19,7 +19,7 @@ from transforms.comparison.pattern_terms import (
     Anything,
     ArtifactDigest,
     Call,
-    Column,
+    ColumnTerm,
     Constant,
     Fingerprint,
     Moment,
@@ -78,7 +78,7 @@ class Pattern:
     @cached_property
     def columns(self) -> frozenset[str]:
         """The raw columns that every component with a match reads."""
-        return frozenset(term.name for term in self._terms if isinstance(term, Column))
+        return frozenset(term.name for term in self._terms if isinstance(term, ColumnTerm))
 
     @cached_property
     def fingerprints(self) -> frozenset[str]:
@@ -122,7 +122,7 @@ def _is_like(term: Term, node: Node, known: _Known) -> bool:
     match term:
         case Anything():
             return True
-        case Column(name=name):
+        case ColumnTerm(name=name):
             return isinstance(node, RawColumn) and node.name == name
         case Constant(value=value):
             return isinstance(node, Literal) and _equal(value, node.value)

@@ -21,7 +21,7 @@ from transforms.comparison.pattern_terms import (
     Anything,
     ArtifactDigest,
     Call,
-    Column,
+    ColumnTerm,
     Constant,
     Fingerprint,
     Moment,
@@ -122,9 +122,9 @@ class _Parser:
             return self._written(token.text) if token.text in ("column", "moment") else self._call(token, depth)
         if token.text in ("True", "False"):
             return Constant(token.text == "True")
-        return Anything() if token.text == "_" else Column(token.text)
+        return Anything() if token.text == "_" else ColumnTerm(token.text)
 
-    def _written(self, what: str) -> Column | Moment:
+    def _written(self, what: str) -> ColumnTerm | Moment:
         """A column or a moment by its text in quotes; a moment outside the years 1 to 9999 by its number."""
         self._expect("(")
         token = self._take()
@@ -135,7 +135,7 @@ class _Parser:
         if is_number:
             return Moment(int(token.text))
         text = self._string(token)
-        return Column(text) if what == "column" else Moment(self._microseconds(token, text))
+        return ColumnTerm(text) if what == "column" else Moment(self._microseconds(token, text))
 
     def _microseconds(self, token: _Token, text: str) -> int:
         try:

@@ -14,7 +14,7 @@ class Anything:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnTerm:
     """``query`` or ``column("weird name")``: the raw column of this name, of any type."""
 
     name: str
@@ -80,7 +80,7 @@ class Call:
 
 
 Value = Anything | Constant | Several
-Term = Anything | Column | Constant | Moment | Fingerprint | ArtifactDigest | Call
+Term = Anything | ColumnTerm | Constant | Moment | Fingerprint | ArtifactDigest | Call
 
 
 def term_text(term: Term) -> str:
@@ -88,7 +88,7 @@ def term_text(term: Term) -> str:
     match term:
         case Anything():
             return "_"
-        case Column(name=name):
+        case ColumnTerm(name=name):
             return column_text(name)
         case Constant(value=value):
             return repr(value)

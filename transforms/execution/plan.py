@@ -281,7 +281,7 @@ def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.Record
 
 def _over_rows(step: _Step, args: Sequence[_Value], rows: int) -> Column:
     assert step.operator is not None, "the caller has one"
-    return apply(step.operator, [_column(arg, rows) for arg in args], step.params, step.node.type, rows)
+    return apply_kernel(step.operator, [_column(arg, rows) for arg in args], step.params, step.node.type, rows)
 
 
 def _over_codes(step: _Step, args: Sequence[_Value]) -> Coded | None:
@@ -296,7 +296,7 @@ def _over_codes(step: _Step, args: Sequence[_Value]) -> Coded | None:
     rows = _distinct_rows(args)
     columns = [_column(arg, rows, as_coded=True) for arg in args]
     try:
-        return Coded(codes, apply(step.operator, columns, step.params, step.node.type, rows))
+        return Coded(codes, apply_kernel(step.operator, columns, step.params, step.node.type, rows))
     except Exception:  # the run over the rows decides
         return None
 
@@ -332,7 +332,7 @@ def _column(value: _Value, rows: int, *, as_coded: bool = False) -> Column:
             return value
 
 
-def apply(
+def apply_kernel(
     operator: Operator, args: Sequence[Column], params: Mapping[str, Scalar], result: ColumnType, rows: int
 ) -> Column:
     """Apply an operator's kernel to columns, with nulls handled as the operator declares.
@@ -371,7 +371,7 @@ def _apply_to_items(
     assert isinstance(lists, RaggedItems), "only a list has items"
     spread_out = [lists.items if i == lifted else spread(arg, lists.offsets) for i, arg in enumerate(args)]
     element = Dense(result.dtype, getattr(result, "buckets", None))
-    items = apply(operator, spread_out, params, element, len(lists.items))
+    items = apply_kernel(operator, spread_out, params, element, len(lists.items))
     assert isinstance(items, Numbers | Strings), "only an operator with a dense result works on items"
     return without_nulls(RaggedItems(lists.offsets, items))
 

@@ -67,7 +67,7 @@ class Bundle:
     namespaces: Sequence[Mapping[str, object]]
 
 
-def bundled(function: object, name: str) -> Bundle:
+def write_bundle(function: object, name: str) -> Bundle:
     """The bundle of a function; equal functions have equal bundles in every process. Raises :class:`Unfingerprintable`."""
     bundler = _Bundler(function, name)
     try:

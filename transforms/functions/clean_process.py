@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from transforms.errors import StorageError
 
-Document = Mapping[str, Any]
+Message = Mapping[str, Any]
 
 _TOP = Path(__file__).resolve().parents[2]
 _START = (
@@ -49,7 +49,7 @@ class CleanProcess:
         self._running: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
-    def ask(self, request: Document, payload: bytes = b"") -> tuple[Document, bytes]:
+    def ask(self, request: Message, payload: bytes = b"") -> tuple[Message, bytes]:
         """The answer. Raises :class:`ProcessEnded` if the process ends or does not answer within 600 s."""
         with self._lock:
             process = self.start()
@@ -92,13 +92,13 @@ def _started(seed: int, idle_secs: float) -> subprocess.Popen[bytes]:
                            next_step="give this machine more memory or processes") from error  # fmt: skip
 
 
-def write_message(stream: BinaryIO | Any, document: Document, payload: bytes) -> None:
+def write_message(stream: BinaryIO | Any, document: Message, payload: bytes) -> None:
     """Write a request or an answer: one line of JSON, then the payload."""
     stream.write(json.dumps({**document, "payload_bytes": len(payload)}).encode("ascii") + b"\n" + payload)
     stream.flush()
 
 
-def _read(stream: BinaryIO | Any) -> tuple[Document, bytes]:
+def _read(stream: BinaryIO | Any) -> tuple[Message, bytes]:
     """An answer, read from the file descriptor so that the time can be limited."""
     held = b""
     while b"\n" not in held:

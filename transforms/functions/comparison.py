@@ -8,7 +8,7 @@ from typing import Any
 
 from transforms.functions.bundle import Bundle
 from transforms.functions.clean_process import CleanProcess, ProcessEnded
-from transforms.functions.description import INCOMPARABLE, Line, described
+from transforms.functions.description import INCOMPARABLE, Line, describe
 from transforms.functions.errors import Unfingerprintable
 from transforms.functions.rebuild import parsed
 
@@ -38,7 +38,7 @@ def check_rebuilt(bundle: Bundle, name: str) -> None:
 
 def _lines_here(bundle: Bundle, name: str) -> list[Line]:
     try:
-        return described(parsed(bundle.text), bundle.root, bundle.objects, bundle.namespaces, is_rebuilt=False)
+        return describe(parsed(bundle.text), bundle.root, bundle.objects, bundle.namespaces, is_rebuilt=False)
     except RecursionError:
         raise Unfingerprintable("what it reaches is nested too deep", function=name, next_step=_MEND) from None
 

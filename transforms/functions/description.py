@@ -49,7 +49,7 @@ _SENTINELS = (dataclasses.MISSING, Ellipsis, NotImplemented)
 INCOMPARABLE = "an object that cannot be compared, of type "
 
 
-def described(document: Mapping[str, Any], root: object, objects: Sequence[object],
+def describe(document: Mapping[str, Any], root: object, objects: Sequence[object],
               namespaces: Sequence[Mapping[str, object]], *, is_rebuilt: bool) -> list[Line]:  # fmt: skip
     """The lines of a bundle from its root and the objects of its definitions in this process.
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from transforms.errors import InputError, TypeMismatch
 from transforms.expressions.expression import Expr, apply
-from transforms.functions.bundle import Wrapped, bundled
+from transforms.functions.bundle import Wrapped, write_bundle
 from transforms.functions.comparison import check_rebuilt
 from transforms.functions.errors import Unfingerprintable
 from transforms.functions.rebuild import rebuilt
-from transforms.functions.run import guarded
+from transforms.functions.run import run_guarded
 from transforms.functions.values import NOT_A_CONSTANT, encoded
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, type_document
 
@@ -51,7 +51,7 @@ class PythonFunction(Wrapped):
         self.__name__ = self.name
         self.function = function
         self.result = result
-        bundle = bundled(function, self.name)
+        bundle = write_bundle(function, self.name)
         check_rebuilt(bundle, self.name)
         self.bundle = bundle.text
         self._signature = inspect.signature(function)
@@ -66,7 +66,7 @@ class PythonFunction(Wrapped):
         argument that is not an expression, or a parameter that is one.
         """
         if arguments and all(isinstance(each, pa.Array | pa.ChunkedArray) for each in arguments):
-            return guarded(rebuilt(self.bundle), arguments, parameters, self.bundle)
+            return run_guarded(rebuilt(self.bundle), arguments, parameters, self.bundle)
         for position, argument in enumerate(arguments):
             if not isinstance(argument, Expr):
                 raise TypeMismatch(f"function {self.name} must be given expressions by position", value=argument,

@@ -32,7 +32,7 @@ def python_function(*columns: Column, bundle: str, keywords: str, takes: Sequenc
     """The function over whole columns. Raises :class:`DataError` for a wrong result."""
     types = [column_type_of(text) for text in takes]
     arrays = [to_arrow(column, column_type) for column, column_type in zip(columns, types, strict=True)]
-    result = computed(arrays, bundle, keywords, column_type_of(gives))
+    result = compute(arrays, bundle, keywords, column_type_of(gives))
     second_runs = SECOND_RUNS.get()
     if second_runs is not None and len(result):
         try:
@@ -47,7 +47,7 @@ def python_function(*columns: Column, bundle: str, keywords: str, takes: Sequenc
 def one_event(*row: Any, bundle: str, keywords: str, takes: Sequence[str], gives: str) -> object:
     """The function over arrays of one row: its meaning for one event."""
     arrays = [array_of([value], column_type_of(text)) for value, text in zip(row, takes, strict=True)]
-    result = computed(arrays, bundle, keywords, column_type_of(gives))
+    result = compute(arrays, bundle, keywords, column_type_of(gives))
     return python_value(result, column_type_of(gives))
 
 
@@ -57,29 +57,29 @@ def column_type_of(text: str) -> ColumnType:
     return type_from_document(json.loads(text))
 
 
-def computed(arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType) -> pa.Array:
+def compute(arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType) -> pa.Array:
     """The result of the function, in the layout of ``gives``; type, length, nulls and rows are checked."""
     rows = len(arrays[0])
     if rows == 0:
         return pa.array([], arrow_type(gives))
     function = rebuilt(bundle)
-    result = called(function, arrays, bundle, keywords, gives)
+    result = call_checked(function, arrays, bundle, keywords, gives)
     if rows > 1:
         picks = pa.array(range(rows - 2, -1, -max(rows // _PROBES, 2)))
-        alone = called(function, [array.take(picks) for array in arrays], bundle, keywords, gives)
+        alone = call_checked(function, [array.take(picks) for array in arrays], bundle, keywords, gives)
         if not _equal(alone, result.take(picks)):
             raise _broken(bundle, "gives a row something else when other rows are beside it, or when run again",
                           "a row of the result that depends on the same row of the arguments only")  # fmt: skip
     return result
 
 
-def called(
+def call_checked(
     function: Callable[..., Any], arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType
 ) -> pa.Array:
     """The result of a rebuilt function; type, length and nulls are checked."""
     given = {name: decoded(document, _no_reference) for name, document in json.loads(keywords).items()}
     try:
-        result = guarded(function, arrays, given, bundle)
+        result = run_guarded(function, arrays, given, bundle)
     except DataError:
         raise
     except Exception as error:
@@ -88,7 +88,7 @@ def called(
     return _checked(result, len(arrays[0]), bundle, gives)
 
 
-def guarded(
+def run_guarded(
     function: Callable[..., Any], arrays: Sequence[pa.Array], given: Mapping[str, object], bundle: str
 ) -> object:
     """Call the function. Raises its exception, or :class:`DataError` for an access to the outside.

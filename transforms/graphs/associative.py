@@ -46,7 +46,7 @@ class Chain:
         return self.outermost.op
 
 
-def chained(node: Operation, parts: tuple[Node | Chain, ...]) -> Chain:
+def make_chain(node: Operation, parts: tuple[Node | Chain, ...]) -> Chain:
     """The chain of an operation over canonical parts. Raises :class:`InputError` for too many arguments."""
     size = min(sum(part.size if isinstance(part, Chain) else 1 for part in parts), ARGUMENTS_MAX + 1)
     if size > ARGUMENTS_MAX and Law.IDEMPOTENT_ARGUMENTS not in REGISTRY[node.op].laws:

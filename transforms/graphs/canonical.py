@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from transforms.errors import InputError
-from transforms.graphs.associative import Chain, arguments, chained, is_associative, is_same_operation
-from transforms.graphs.folding import folded
+from transforms.graphs.associative import Chain, arguments, is_associative, is_same_operation, make_chain
+from transforms.graphs.folding import fold_literals
 from transforms.graphs.graph import Node, Operation, topological
 from transforms.operators import REGISTRY
 from transforms.operators.declaration import Law
@@ -60,7 +60,7 @@ class CanonicalForms:
             return forms[0]
         if is_associative(node):
             parts = (form if is_same_operation(form, node) else self._node(form) for form in forms)
-            return chained(node, tuple(parts))
+            return make_chain(node, tuple(parts))
         return self._rewritten(node, tuple(self._node(form) for form in forms))
 
     def _node(self, form: Node | Chain) -> Node:
@@ -164,4 +164,4 @@ def sort_commutative(node: Operation) -> Node | None:
 
 
 #: The rules in the order of their application; each returns None if it does not apply.
-RULES: tuple[Rule, ...] = (folded, collapse_idempotent, merge_heads, drop_repeated_arguments, sort_commutative)
+RULES: tuple[Rule, ...] = (fold_literals, collapse_idempotent, merge_heads, drop_repeated_arguments, sort_commutative)

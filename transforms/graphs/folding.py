@@ -14,7 +14,7 @@ from transforms.types import ColumnType, Dense, DType
 Value = bool | int | float | str
 
 
-def folded(node: Operation) -> Literal | None:
+def fold_literals(node: Operation) -> Literal | None:
     """The result of an operation over literals as a literal; None where no literal can hold it.
 
     Also None for an operation that differs in this release, such as one of another version.

@@ -19,7 +19,7 @@ from transforms.comparison.pattern_terms import (
     Anything,
     ArtifactDigest,
     Call,
-    Column,
+    ColumnTerm,
     Constant,
     Fingerprint,
     Several,
@@ -311,7 +311,7 @@ def _calls(draw: st.DrawFn, inner: st.SearchStrategy[Term]) -> Call:
 
 _TERMS = st.recursive(
     st.one_of(
-        st.just(Anything()), _NAMES.map(Column), _CONSTANTS, _DIGITS.map(Fingerprint), _DIGITS.map(ArtifactDigest)
+        st.just(Anything()), _NAMES.map(ColumnTerm), _CONSTANTS, _DIGITS.map(Fingerprint), _DIGITS.map(ArtifactDigest)
     ),
     _calls,
     max_leaves=8,

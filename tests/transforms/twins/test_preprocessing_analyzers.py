@@ -10,7 +10,7 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import headrace as hr
-from transforms.analysis.full_pass import Finding, analyses, resolve
+from transforms.analysis.full_pass import AnalysisResult, analyses, resolve
 from transforms.analysis.preprocessing_functions import kept_function
 from transforms.errors import DataError, InputError, TypeMismatch
 from transforms.execution.plan import compile_plan
@@ -111,7 +111,7 @@ def test_an_artifact_without_the_output_or_with_other_columns_is_one_clear_error
         '{"columns":["x"],"graph":"{}","output":"word"}',
     ):
         with pytest.raises(DataError):
-            resolve(word, {word.identity: Finding("0" * 64, 1, graphs=(graph,))})
+            resolve(word, {word.identity: AnalysisResult("0" * 64, 1, graphs=(graph,))})
 
 
 SPEC = {
