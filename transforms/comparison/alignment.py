@@ -23,7 +23,7 @@ from transforms.graphs.graph import Node, Operation, topological
 from transforms.operators import REGISTRY
 from transforms.operators.declaration import Law
 
-#: The cost of one change; smaller amounts rank several changes of one operation behind one.
+#: The cost of one change; smaller amounts rank several changes of one operation after one.
 UNIT = 8
 #: The work limit of one alignment, in units of about a microsecond: visited pairs and their bounds.
 WORK_MAX = 1_000_000

@@ -336,7 +336,7 @@ def _typed(before_text: str, after_text: str, before: Node, after: Node) -> tupl
 
 
 def _told_apart(before_text: str, after_text: str, before: object, after: object) -> tuple[str, str]:
-    """Two texts, cut where they are long; equal ones with the first digits of what they stand for."""
+    """Two texts, truncated; equal ones with the first digits of their values' digests."""
     before_text, after_text = _cut(before_text), _cut(after_text)
     if before_text != after_text:
         return before_text, after_text

@@ -154,7 +154,7 @@ def _equal_text(data: Array, starts: Array, ends: Array, value: Array) -> Array:
 
 @compiled
 def _first(offsets: Array, n: int) -> tuple[Array, Array]:
-    """Where each list's first n items end, and their positions."""
+    """The ends of each list's first n items, and their positions."""
     kept, picks = np.empty(len(offsets), np.int32), np.empty(offsets[-1], np.int32)
     at = 0
     kept[0] = 0

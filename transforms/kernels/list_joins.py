@@ -40,7 +40,7 @@ def _ends(
     offsets: Array, left: Array, left_starts: Array, left_ends: Array,
     right: Array, right_starts: Array, right_ends: Array, between: int,
 ) -> Array:  # fmt: skip
-    """Where each joined text ends when all are written one after another."""
+    """The end of each joined text in the concatenation of all."""
     ends = np.empty(offsets[-1], np.int64)
     at = np.int64(0)
     for row in range(len(offsets) - 1):

@@ -73,7 +73,7 @@ def compare(items: Any, i: int, j: int) -> int:
 
 @inlined
 def _is_after(items: Any, key: Any, pick: int, other_key: Any, other: int, descending: bool) -> bool:
-    """Whether an item, which stands before another, belongs behind it."""
+    """Whether an item that is before another must be after it."""
     if key != other_key or len(items[2]) == 0:
         return bool(key > other_key)
     order = compare(items, pick, other)

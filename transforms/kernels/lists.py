@@ -125,7 +125,7 @@ def take_vectors(vectors: Vectors, rows: Array) -> Vectors:
 
 @compiled
 def _place(offsets: Array, values: Array, cursors: Array, joined: Array) -> None:
-    """Put each row's values where the row's cursor stands, and move it."""
+    """Write each row's values at the row's cursor, and advance it."""
     for row in range(len(cursors)):
         at = cursors[row]
         for i in range(offsets[row], offsets[row + 1]):

@@ -49,7 +49,7 @@ def to_number(column: Column, *, dtype: str) -> Column:
 
 
 def _may_round_twice(values: Array) -> Array:
-    """Where the nearest float64 lies halfway between two float32, or is too small to tell by its bits."""
+    """Whether the nearest float64 is halfway between two float32, or too small to decide by its bits."""
     sizes = np.abs(values)
     tie = (values.view(np.int64) & _LOST_BITS) == _HALFWAY
     may: Array = tie | ((sizes < _LEAST_NORMAL) & (sizes > 0))

@@ -64,7 +64,7 @@ def _held(values: Array, low: float, high: float) -> Array:
 
 
 def bucketize(column: Column, *, boundaries: tuple[float, ...]) -> Column:
-    """How many boundaries are <= x; all of them for NaN, which sorts last."""
+    """The number of boundaries <= x; all of them for NaN, which sorts last."""
     edges, values = np.array(boundaries, np.float64), as_float64(numbers(column))
     if len(edges) <= _FEW_EDGES:
         return Numbers(_passed(frozen(values), frozen(edges)))

@@ -51,7 +51,7 @@ def difference(column: Column, others: Column) -> Column:
 
 
 def unique(column: Column) -> Column:
-    """Each value where it first stands."""
+    """Each value at its first occurrence."""
     ragged = _ragged(column)
     return _picked(ragged, _first_of_each(positions(ragged.offsets), *_keyed(ragged.items)))
 
@@ -128,7 +128,7 @@ def few_pairs(size: Any, others: Any) -> Any:
 
 @inlined
 def _insert_by_key(keys: Array, picks: Array, begin: Any, end: Any, item: Any) -> None:
-    """Put ``item`` in its place among ``picks[begin:end]``, sorted by key, behind those of equal key."""
+    """Put ``item`` in its place among ``picks[begin:end]``, sorted by key, after those of equal key."""
     key = keys[item]
     at = np.int64(end)
     while at > begin and keys[picks[at - 1]] > key:

@@ -63,7 +63,7 @@ def _load(bits: int, *, swap: bool) -> Any:
 
 
 def check_load(context: Any, builder: Any, array: Any, at: Any, size_bytes: int) -> None:
-    """Emit a check that so many bytes from a position on lie within the array, where numba checks bounds."""
+    """Emit a check that ``size`` bytes from a position on are within the array, if numba checks bounds."""
     if not config.BOUNDSCHECK:
         return
     for byte in (0, size_bytes - 1):

@@ -256,7 +256,7 @@ def _char_windows(data: Array, starts: Array, ends: Array, offsets: Array, n: in
 
 @compiled
 def _joined_ends(starts: Array, ends: Array, token_offsets: Array, offsets: Array, n: int, between: int) -> Array:
-    """Where each n-gram ends when all are written one after another."""
+    """The end of each n-gram in the concatenation of all."""
     stops = np.empty(offsets[-1], np.int64)
     at = 0
     for row in range(len(offsets) - 1):

@@ -31,7 +31,7 @@ def regex_extract(column: Column, *, pattern: str, group: int) -> Column:
 def regex_replace(column: Column, *, pattern: str, replacement: str) -> Column:
     """Every match replaced."""
     copies, filling = parts_of_replacement(replacement)
-    most = _Growth(1 + copies + filling, filling)  # a match at each byte, and one behind the last
+    most = _Growth(1 + copies + filling, filling)  # a match at each byte, and one after the last
     return _replaced(column, most, lambda text: pc.replace_substring_regex(text, unnamed(pattern), replacement))
 
 

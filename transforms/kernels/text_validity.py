@@ -134,7 +134,7 @@ def _check_spans(array: pa.Array) -> None:
 
 
 def _check_rows(array: pa.Array) -> None:
-    """Each text that is not null by itself: beneath a null any bytes may stand."""
+    """Check each text that is not null; a null slot may hold any bytes."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -148,7 +148,7 @@ def _check_codes(codes: pa.Array, distinct: int) -> None:
     numbers = np.frombuffer(codes.buffers()[1], dtype, len(codes), codes.offset * dtype.itemsize)
     if _reach(numbers) < distinct:
         return
-    if codes.null_count:  # beneath a null any code may stand
+    if codes.null_count:  # a null slot may hold any code
         numbers = numbers[np.asarray(codes.is_valid())]
     if _reach(numbers) >= distinct:
         least, greatest = numbers.min(), numbers.max()

@@ -31,7 +31,7 @@ def weighted_by(column: Column, weights: Column) -> Column:
 
 
 def term_frequency(column: Column, *, relative: bool) -> Column:
-    """Each value where it first stands, with how often it occurs."""
+    """Each value at its first occurrence, with its number of occurrences."""
     lists = lists_of(column)
     offsets, items = positions(lists.offsets), keyed(lists.items)
     counts = _occurrences(offsets, items, frozen(sorted_positions(offsets, items, False)))

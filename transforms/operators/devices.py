@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-#: Makers whose name stands before a model's name in some logs and not in others.
+#: Makers whose name precedes the model's name in some logs.
 MAKERS = (
     "alcatel", "apple", "asus", "blackberry", "google", "honor", "htc", "huawei", "infinix", "itel", "lenovo", "lge", "lg",
     "meizu", "microsoft", "motorola", "nokia", "nothing", "oneplus", "oppo", "realme", "samsung", "sharp", "sony", "tcl",

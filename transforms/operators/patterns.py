@@ -72,7 +72,7 @@ def unnamed(pattern: str) -> str:
 
 @cache
 def groups_of(pattern: str) -> int:
-    """How many groups a pattern that RE2 takes has."""
+    """The number of groups of a valid pattern."""
     return sum(kind in ("named", "group") for kind, _ in _parts(pattern))
 
 
@@ -181,7 +181,7 @@ def _regex_replace(text: str, *, pattern: str, replacement: str) -> str | None:
     compiled, pieces, at, behind = re.compile(pattern, re.ASCII), [], 0, -1
     while match := compiled.search(text, at):
         pieces.append(text[at : match.start()])
-        if match.end() == behind:  # an empty match right behind the last one does not count
+        if match.end() == behind:  # an empty match right after the last one does not count
             if at == len(text):
                 return "".join(pieces)
             pieces.append(text[at])
@@ -230,7 +230,7 @@ REGEX_REPLACE = Operator(
     name="regex_replace",
     version=1,
     family="text",
-    summary="Every match of an RE2 pattern replaced, from the left; an empty match right behind another one does not count.",
+    summary="Every match of an RE2 pattern replaced, from the left; an empty match right after another one does not count.",
     args=(_TEXT,),
     result=_replace_type,
     reference=_regex_replace,

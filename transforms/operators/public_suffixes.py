@@ -78,7 +78,7 @@ def registered_domain(host: str) -> str | None:
 
 
 def _suffix_labels(labels: list[str]) -> int:
-    """How many labels the public suffix has; an exception prevails, else the longest rule."""
+    """The number of labels of the public suffix: by an exception, otherwise by the longest rule."""
     longest = 1
     for count in range(1, min(len(labels), labels_max()) + 1):
         rule = rules().get(".".join(labels[-count:]), Rule(0))

@@ -56,7 +56,7 @@ def _truncate_time(time: int, *, unit: str) -> int | None:
 
 
 def _month_start(time: int, months: int) -> int:
-    """The start of the run of so many months, counted from January, that the time lies in."""
+    """The start of the run of months, counted from January, that holds the time."""
     date, _ = _date(time)
     first = date.replace(month=(date.month - 1) // months * months + 1, day=1)
     return (time // DAY_US - (date - first).days) * DAY_US

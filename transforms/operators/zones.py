@@ -22,16 +22,16 @@ from transforms.types import ColumnType, Dense, DType
 if TYPE_CHECKING:
     import zoneinfo
 
-#: No zone kept a time of its own before the first; after the last, clocks stay as they are.
+#: No zone has changes before the first; after the last, clocks stay unchanged.
 FIRST_YEAR, LAST_YEAR = 1800, 2100
 _OFFSET_MAX_SECS = 86_400
-#: No clock was ever changed twice within as many seconds, so that looking once in each such stride misses nothing.
+#: No clock changed twice within this many seconds, so one look per stride finds every change.
 STRIDE_SECS = 6 * 86_400
 
 
 @cache
 def clock_changes(zone: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """When the clock of an IANA ``zone`` changed or will, by the rules of today: (starts, offsets_secs).
+    """The past and future changes of the clock of an IANA ``zone``: (starts, offsets_secs).
 
     ``starts`` are seconds since the epoch, ascending; from ``starts[i]`` on the clock is ahead of UTC by
     ``offsets_secs[i + 1]``, and before the first by ``offsets_secs[0]``. From the package tzdata, so that every machine

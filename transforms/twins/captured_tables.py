@@ -52,7 +52,7 @@ def own_tables() -> Iterator[None]:
 
 
 class Tables:
-    """The tables that a traced graph captured: handles by the placeholder that stands for each.
+    """The tables that a traced graph captured: handles by placeholder.
 
     ``awaited`` are the placeholders of results of an analysis.
     """

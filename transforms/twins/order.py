@@ -19,7 +19,7 @@ def from_rows(values: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> tf.Ragged
 
 
 def places(lists: tf.RaggedTensor) -> tf.Tensor:
-    """Where each item stands in its list, from 0 on."""
+    """The position of each item in its list, from 0."""
     return tf.range(lists.row_splits[-1]) - tf.gather(lists.row_starts(), lists.value_rowids())
 
 
@@ -45,7 +45,7 @@ def _float_keys(values: tf.Tensor) -> tf.Tensor:
 
 
 def in_order(rows: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-    """The positions that put items in the order of their rows, then of their keys, equal ones as they stand."""
+    """The permutation that sorts items by row, then by key, stably."""
     by_key = tf.argsort(keys, stable=True)
     return tf.gather(by_key, tf.argsort(tf.gather(rows, by_key), stable=True))
 

@@ -35,14 +35,14 @@ def difference(lists: tf.RaggedTensor, others: tf.RaggedTensor) -> tf.RaggedTens
 
 
 def unique(lists: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Each value where it first stands."""
+    """Each value at its first occurrence."""
     items, (distinct,) = _sets([lists])
     rows, picks = _apart(items, distinct)
     return from_rows(tf.gather(items, picks), rows, lists.nrows())
 
 
 def overlap_count(lists: tf.RaggedTensor, others: tf.RaggedTensor) -> DenseTensor:
-    """How many distinct values both lists have."""
+    """The number of distinct values in both lists."""
     items, sets = _sets([lists, others])
     return DenseTensor(_sizes(items, _in_all(sets), lists.nrows()))
 

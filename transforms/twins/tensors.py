@@ -75,7 +75,7 @@ def rows_of(column: TensorColumn) -> tf.Tensor:
 
 
 def both(a: tf.Tensor | None, b: tf.Tensor | None) -> tf.Tensor | None:
-    """Where both masks hold; None stands for everywhere."""
+    """The conjunction of two masks; None means all True."""
     if a is None or b is None:
         return b if a is None else a
     return a & b

@@ -43,7 +43,7 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Compositions:
-    """What a canonical composition needs.
+    """The tables of canonical composition.
 
     ``pairs``, ascending, are two code points that make one, of ``composites``. ``links``, ascending, are two neighbours
     of which the second, a starter, may be composed to what ends in the first. ``depth`` is the most that are composed to

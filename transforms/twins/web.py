@@ -108,12 +108,12 @@ def _matches(texts: tf.Tensor, pattern: str) -> tf.Tensor:
 
 
 def _group(texts: tf.Tensor, pattern: str, group: int) -> tf.Tensor:
-    """What a group of a pattern over the whole text captures; the text itself where the pattern does not match."""
+    """The group of a pattern over the whole text; the text itself if the pattern does not match."""
     return tf.strings.regex_replace(texts, pattern, rf"\{group}", replace_global=False)
 
 
 def _count(texts: tf.Tensor, sign: str) -> tf.Tensor:
-    """How often a character stands in each text, int32."""
+    """The number of occurrences of a character in each text, int32."""
     return tf.strings.length(tf.strings.regex_replace(texts, rf"[^{sign}]+", ""))
 
 

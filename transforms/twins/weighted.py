@@ -25,7 +25,7 @@ def weighted_by(ids: tf.RaggedTensor, weights: tf.RaggedTensor) -> WeightedTenso
 
 
 def term_frequency(lists: tf.RaggedTensor, *, relative: bool) -> WeightedTensor:
-    """Each value where it first stands, with how often it occurs."""
+    """Each value at its first occurrence, with its number of occurrences."""
     items, numbers = tf.unique(lists.values, out_idx=tf.int64)
     base = tf.maximum(tf.size(items, tf.int64), 1)
     pairs, _, counts = tf.unique_with_counts(lists.value_rowids() * base + numbers)
