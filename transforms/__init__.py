@@ -1,6 +1,6 @@
-"""The feature language and what becomes of it: expressions, operators, graphs, fingerprints, plans.
+"""The feature language: expressions, operators, graphs, fingerprints and execution plans.
 
-This is the room's whole public surface. Names are loaded when they are first used. Pure: no I/O, no Beam, no TensorFlow.
+This is the package's whole public surface. A name is loaded when it is first used. Pure: no I/O, no Beam, no TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Documents from outside: JSON whose every value is checked once, where it enters, by what its reader allows.
+"""Untrusted JSON documents: every value is checked once, when it is read.
 
-A :class:`Part` is a value and its place in a document. A reader asks a part for what it must be; anything else raises one
+A :class:`Part` is a value and its place in a document. A reader states what a part must be; anything else raises one
 :class:`~transforms.errors.DataError` that names the place (``inputs[3].component.nodes[1].args[0]``), says what is allowed
-and shows the value, shortened. What a reader returns holds no value that was not checked.
+and shows the shortened value. A reader returns only checked values.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from transforms.errors import DataError
 
 _T = TypeVar("_T")
 
-#: The longest document that is read from text.
+#: The maximum size of a document.
 MOST_BYTES = 1 << 30
-#: Lists and objects inside one another; no document of ours is half as deep.
+#: The maximum nesting of lists and objects; Headrace writes less than half of it.
 MOST_DEPTH = 64
-#: The longest name, path or error.
+#: The maximum length of a name, path or error.
 MOST_CHARACTERS = 1 << 16
 INT64 = (-(2**63), 2**63 - 1)
-#: Counts of rows, bytes and versions.
+#: The maximum count of rows, bytes or versions.
 MOST = 2**63 - 1
 
 _SHOWN_CHARACTERS = 80
@@ -57,7 +57,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(
-            f"the name {next(name for name in names if names.count(name) > 1)!r} stands twice in one object"
+            f"the name {next(name for name in names if names.count(name) > 1)!r} is repeated in one object"
         )
     return found
 
@@ -67,7 +67,7 @@ def _refused_constant(name: str) -> object:
 
 
 def _is_deeper(value: object, depth: int) -> bool:
-    """Whether a value holds more than ``depth`` levels; level by level, so that depth is no limit here."""
+    """Whether a value has more than ``depth`` levels; checked level by level, without recursion."""
     level = [value]
     for _ in range(depth + 1):
         level = [
@@ -83,7 +83,7 @@ def _is_deeper(value: object, depth: int) -> bool:
 
 
 def shortened(value: object) -> str:
-    """A value as an error shows it, at most some dozens of characters of it."""
+    """A value as an error shows it: at most some dozens of characters."""
     shown = repr(value[: 2 * _SHOWN_CHARACTERS]) if isinstance(value, str | bytes) else _json_of(value)
     return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
 
@@ -107,7 +107,7 @@ def _is_long(value: object) -> bool:
 
 
 class Part:
-    """A value and where it stands: under a name or at a position of ``within``; a text names the document itself."""
+    """A value and its place: a name or position of ``within``; a text names the whole document."""
 
     __slots__ = ("_key", "_within", "value")
 
@@ -129,11 +129,11 @@ class Part:
 
     @property
     def kind(self) -> str:
-        """What the whole document is."""
+        """The kind of the whole document."""
         return self._within if isinstance(self._within, str) else self._within.kind
 
     def refused(self, rule: str, *, value: object = None) -> DataError:
-        """The error that says that this part must be ``rule``; ``value``: what is shown instead of the part's own."""
+        """The error that this part must be ``rule``; ``value`` is shown instead of the part's own."""
         thing = f"{self.place} of the {self.kind}" if self.place else f"the {self.kind}"
         found = self.value if value is None else value
         is_short = isinstance(found, str | int | float) and len(shortened(found)) < _SHOWN_CHARACTERS
@@ -142,7 +142,7 @@ class Part:
                          value=short, allowed=rule, next_step="take the document from where it was written")  # fmt: skip
 
     def fields(self, required: Collection[str], optional: Collection[str] | None = ()) -> Part:
-        """This part, an object that has all of ``required`` and no others but ``optional``; None: any others."""
+        """This part, an object with all of ``required`` and no others but ``optional``; None allows any."""
         value = self.value
         if not isinstance(value, Mapping):
             raise self.refused("an object")
@@ -175,7 +175,7 @@ class Part:
         return (Part(item, self, position) for position, item in enumerate(value))
 
     def entries(self) -> Iterator[tuple[str, Part]]:
-        """The names and parts of an object that may have any names."""
+        """The names and parts of an object with any names."""
         if not isinstance(self.value, Mapping):
             raise self.refused("an object")
         for name, value in self.value.items():
@@ -184,7 +184,7 @@ class Part:
             yield name, part
 
     def text(self, *, least: int = 0, most: int = MOST_CHARACTERS, any_character: bool = False) -> str:
-        """A text that UTF-8 can spell, of so many characters; with ``any_character`` lone surrogates too."""
+        """A text of this length that UTF-8 can encode; ``any_character`` allows lone surrogates."""
         value = self.value
         if type(value) is not str:
             raise self.refused("a text")
@@ -195,7 +195,7 @@ class Part:
         return value
 
     def name(self) -> str:
-        """A text of at least one character, none of them the zero character."""
+        """A text of at least one character and without the zero character."""
         found = self.text(least=1)
         if "\0" in found:
             raise self.refused("a name without the zero character")
@@ -218,11 +218,11 @@ class Part:
         """A digest by name, under any names."""
         found = self.value
         if type(found) is dict and all(map(_names_digest, found.items())):
-            return dict(found)  # most often; without a part for each
+            return dict(found)  # the common case, without a part for each
         return {name: part.digest() for name, part in self.entries()}
 
     def integer(self, least: int = 0, most: int = MOST) -> int:
-        """A whole number between these two, which are allowed."""
+        """A whole number from ``least`` to ``most``."""
         value = self.value
         if type(value) is not int or not least <= value <= most:
             raise self.refused(f"a whole number from {least} to {most}")
@@ -242,7 +242,7 @@ class Part:
         return self.value
 
     def moment(self) -> datetime:
-        """A moment in ISO 8601, with its offset from UTC."""
+        """A moment in ISO 8601 with its offset from UTC."""
         try:
             found = datetime.fromisoformat(self.text(most=64))
         except ValueError:
@@ -252,7 +252,7 @@ class Part:
         return found
 
     def inside_path(self) -> str:
-        """A path that leads to a file below the folder it is relative to, and to no other place."""
+        """A relative path that stays inside its folder."""
         found = self.name()
         if (
             found.startswith("/")
@@ -271,7 +271,7 @@ class Part:
         return found
 
     def made(self, make: Callable[[], _T], rule: str) -> _T:
-        """What ``make`` returns; what it raises means that this part is not ``rule``."""
+        """The result of ``make``; an exception of it means that this part is not ``rule``."""
         try:
             return make()
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
@@ -291,5 +291,5 @@ def _as_float(value: Any) -> float:
 
 
 def document_part(document: object, kind: str) -> Part:
-    """A document that was parsed elsewhere, or a part of another one."""
+    """A parsed document, or a part of another one."""
     return document if isinstance(document, Part) else Part(document, kind)

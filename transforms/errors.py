@@ -1,19 +1,19 @@
-"""The one root of every error Headrace raises on purpose.
+"""The errors that Headrace raises on purpose, under one root.
 
     HeadraceError                      exit status
-    ├── InputError                     2   what the user wrote is wrong: a model, an expression, an option, a schema file
+    ├── InputError                     2   the user's input is wrong: a model, an expression, an option, a schema file
     │   ├── UnknownColumn
     │   ├── TypeMismatch
     │   ├── DuplicateInput
     │   └── OtherRelease
-    ├── DataError                      3   the bytes are not what was promised: drifted schema, truncated file
+    ├── DataError                      3   the bytes are not as expected: drifted schema, truncated file
     │   └── InvalidText
-    ├── NotFound                       4   a name that the catalog does not know
-    ├── Busy                           5   another process holds what this one needs
-    └── StorageError                   6   the disk or the object store refused: full, read-only, unreachable
+    ├── NotFound                       4   a name that is not in the catalog
+    ├── Busy                           5   another process holds a resource that this one needs
+    └── StorageError                   6   the disk or the object store failed: full, read-only, unreachable
 
-Each room adds leaves of its own under these branches; the command line maps a branch to its exit status.
-An exception outside this tree is a defect and exits with status 70.
+Each package adds subclasses of these; the command line maps each class to its exit status.
+Any other exception is a defect and exits with status 70.
 """
 
 from __future__ import annotations
@@ -22,15 +22,12 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-#: So much of a long text is shown in an error.
+#: The bytes of a long text that an error shows.
 _SHOWN_BYTES = 60
 
 
 class HeadraceError(Exception):
-    """One clear message: what was wrong, where, the offending value, what is allowed and the next step.
-
-    Every part is kept as an attribute, so that callers and tests need not parse the text.
-    """
+    """One message: the rule, where, the value, what is allowed and the next step, each also an attribute."""
 
     exit_status: ClassVar[int] = 1
 
@@ -68,7 +65,7 @@ class HeadraceError(Exception):
 
 
 def _shown(value: object) -> str:
-    """``repr(value)``, or the type of a value that has none: an error has a text whatever it was given."""
+    """``repr(value)``, or the type of a value whose ``repr`` fails."""
     try:
         return repr(value)
     except Exception as error:  # a foreign type's own code, or an int of more digits than Python prints
@@ -83,7 +80,7 @@ def _rebuild(kind: type[HeadraceError], what: str, fields: dict[str, object]) ->
 
 
 class InputError(HeadraceError):
-    """Something a person wrote (model, expression, option, schema file) is wrong."""
+    """The user's input (model, expression, option, schema file) is wrong."""
 
     exit_status = 2
 
@@ -93,19 +90,19 @@ class UnknownColumn(InputError):
 
 
 class TypeMismatch(InputError):
-    """An operator or a table was given a type it does not take."""
+    """An operator or a table does not take the type of a value."""
 
 
 class DuplicateInput(InputError):
-    """A model names two inputs alike."""
+    """Two inputs of a model have the same name."""
 
 
 class OtherRelease(InputError):
-    """A component asks for an operator that this release does not have, or has otherwise. Another release can compute it."""
+    """A component needs an operator that another release has, or has in another version."""
 
 
 class DataError(HeadraceError):
-    """Stored bytes are not what the catalog promised: missing, truncated or of another schema."""
+    """Stored bytes differ from the catalog: missing, truncated or of another schema."""
 
     exit_status = 3
 
@@ -114,7 +111,7 @@ class InvalidText(DataError):
     """A text that is not UTF-8.
 
     Attributes:
-        row: the first such row of what was checked, from 0; None where no row holds it, but a dictionary does.
+        row: the first such row, from 0; None for a value of a dictionary that no row has.
         text: its bytes.
     """
 
@@ -133,25 +130,25 @@ class InvalidText(DataError):
 
 
 class NotFound(HeadraceError):
-    """A table, model, component or task that the catalog does not know."""
+    """A table, model, component or task is not in the catalog."""
 
     exit_status = 4
 
 
 class Busy(HeadraceError):
-    """Another process holds what this one needs; nothing was changed."""
+    """Another process holds a resource that this one needs; nothing was changed."""
 
     exit_status = 5
 
 
 class StorageError(HeadraceError):
-    """The storage refused a read or a write: disk full, permission denied, unreachable."""
+    """A read or a write of the storage failed: disk full, permission denied, unreachable."""
 
     exit_status = 6
 
 
 def listed(items: Sequence[str], most: int = 5) -> str:
-    """The first items, and how many more there are, as an error's ``value`` has room for them."""
+    """The first items and the number of the others, as text for an error's ``value``."""
     more = len(items) - most
     return "; ".join(items[:most]) + (f"; and {more:,} more" if more > 0 else "")
 

@@ -7,8 +7,8 @@ A package writes each public name once, as an import under ``TYPE_CHECKING``:
 
     __getattr__, __dir__, __all__ = lazy_exports(__name__)
 
-Type checkers, editors and refactoring tools read these imports as they are; at run time a module is imported when one of
-its names is first used. Python's own lazy imports (PEP 810) can replace this.
+Type checkers, editors and refactoring tools read these imports; at run time a module is imported when one of its names is
+first used. Python's own lazy imports (PEP 810) can replace this.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from importlib import import_module
 def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package, from the imports under its ``if TYPE_CHECKING``.
 
-    Raises :class:`ImportError` for a package whose source is not there.
+    Raises :class:`ImportError` for a package without its source.
     """
     modules = dict(type_imports(_source_of(package)))
     names = sorted(modules)

@@ -1,4 +1,4 @@
-"""Written moments, and stated ranges of time, as full-pass operators are given one."""
+"""Moments as text, and the ranges of time of full-pass operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TimeRange:
 
     def __post_init__(self) -> None:
         if not self.start < self.end:
-            raise InputError("a range ends after it starts", value=str(self), allowed="start < end, the end left out",
+            raise InputError("the end of a range must be after its start", value=str(self), allowed="start < end, the end left out",
                              next_step='between("2026-01-01", "2026-01-08") is the seven days from the 1st to the 7th')  # fmt: skip
 
     def __str__(self) -> str:
@@ -30,9 +30,9 @@ class TimeRange:
 
 
 def between(start: Moment, end: Moment) -> TimeRange:
-    """The half-open range from ``start`` up to, not including, ``end``: ``between("2026-01-01", "2026-01-08")``.
+    """The half-open range ``[start, end)``, as in ``between("2026-01-01", "2026-01-08")``.
 
-    Dates, times or their ISO 8601 text; what names no time zone is UTC. Raises :class:`InputError`.
+    Dates, times or their ISO 8601 text; without a time zone they are UTC. Raises :class:`InputError`.
     """
     return TimeRange(moment(start), moment(end))
 
@@ -43,10 +43,12 @@ def moment(value: Moment) -> datetime:
         try:
             value = datetime.fromisoformat(value)
         except ValueError as error:
-            raise InputError("not a date or a time", value=value, allowed="ISO 8601, such as 2026-01-01 or "
+            raise InputError("a moment must be a date or a time", value=value, allowed="ISO 8601, such as 2026-01-01 or "
                              "2026-01-01T13:00") from error  # fmt: skip
     if not isinstance(value, date):
-        raise InputError("not a date or a time", value=value, allowed="a date, a datetime or ISO 8601 text")
+        raise InputError(
+            "a moment must be a date or a time", value=value, allowed="a date, a datetime or ISO 8601 text"
+        )
     whole = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
     try:
         return whole.replace(tzinfo=UTC) if whole.tzinfo is None else whole.astimezone(UTC)
@@ -55,18 +57,18 @@ def moment(value: Moment) -> datetime:
 
 
 def has_offset(value: Moment) -> bool:
-    """Whether a moment that :func:`moment` takes names its time zone."""
+    """Whether a moment that :func:`moment` takes has a time zone."""
     written = datetime.fromisoformat(value) if isinstance(value, str) else value
     return isinstance(written, datetime) and written.tzinfo is not None
 
 
 def microseconds(value: Moment) -> int:
-    """A moment as a timestamp holds it: microseconds since 1970-01-01 in UTC, the rest cut off."""
+    """A moment as a timestamp: microseconds since 1970-01-01 in UTC, truncated."""
     return (moment(value) - _EPOCH) // _MICROSECOND
 
 
 def timestamp_text(time: int) -> str:
-    """The one spelling of a timestamp in microseconds; the number itself for years that no calendar of Python has."""
+    """The one spelling of a timestamp in microseconds; the number itself outside Python's years 1 to 9999."""
     try:
         return repr(moment_text(_EPOCH + timedelta(microseconds=time)))
     except OverflowError:
@@ -74,7 +76,7 @@ def timestamp_text(time: int) -> str:
 
 
 def moment_text(value: datetime) -> str:
-    """The one spelling of a moment in parameters: the day alone at midnight, else the time to what is not zero."""
+    """The one spelling of a moment in parameters: the day, and the time without trailing zeros if it is not midnight."""
     if (value.hour, value.minute, value.second, value.microsecond) == (0, 0, 0, 0):
         return value.date().isoformat()
     return value.replace(tzinfo=None).isoformat(timespec="auto") + "Z"

@@ -1,8 +1,8 @@
-"""Column types: what an expression yields for one event, and the one Arrow layout each type has.
+"""Column types: the values of an expression per event, and the one Arrow layout of each type.
 
-``Dense`` is one value an event, ``Ragged`` any number, ``Weighted`` any number of ids each with a float32 weight,
-``Vector`` a fixed number. Integer types may carry ``buckets``: every value lies in ``[0, buckets)``, which is what
-an embedding table needs to know about its ids.
+``Dense`` is one value per event, ``Ragged`` any number, ``Weighted`` any number of ids, each with a float32 weight,
+``Vector`` a fixed number. An integer type may have ``buckets``: every value lies in ``[0, buckets)``, the size of an
+embedding table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from transforms.errors import InputError
 
 
 class DType(StrEnum):
-    """The element types. Their values are the names used in documents, fingerprints and schema files."""
+    """The element types. Their values are their names in documents, fingerprints and schema files."""
 
     BOOL = "bool"
     INT64 = "int64"
@@ -30,7 +30,7 @@ class DType(StrEnum):
 
     @property
     def is_numeric(self) -> bool:
-        """Whether arithmetic takes it: int64, float32 and float64."""
+        """Whether it is int64, float32 or float64."""
         return self in _NUMERIC
 
 
@@ -49,7 +49,7 @@ ARROW_ELEMENT: dict[DType, pa.DataType] = {
 
 
 def _element(dtype: DType | str) -> DType:
-    """An element type by its name too. Raises :class:`InputError`."""
+    """An element type, also by its name. Raises :class:`InputError`."""
     if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise InputError("unknown element type", value=dtype, allowed=", ".join(DType))
     return DType(dtype)
@@ -60,7 +60,7 @@ def _check_buckets(dtype: DType, buckets: int | None) -> None:
         return
     if dtype is not DType.INT64 or type(buckets) is not int or not 1 <= buckets < 2**63:
         raise InputError(
-            "buckets need int64 ids and at least one bucket",
+            "buckets must be at least 1, and only of int64 ids",
             value=(str(dtype), buckets),
             allowed="int64 with 1 .. 2**63 - 1 buckets",
         )
@@ -68,7 +68,7 @@ def _check_buckets(dtype: DType, buckets: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """Elements of one type; of ids, ``buckets`` is how many there are."""
+    """Elements of one type; ``buckets`` is the number of ids."""
 
     dtype: DType
     buckets: int | None = None
@@ -83,22 +83,22 @@ class _Elements:
 
 @dataclass(frozen=True, slots=True)
 class Dense(_Elements):
-    """One value an event; a missing value is null. Arrow: the element type itself."""
+    """One value per event, which may be null. Arrow: the element type itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ragged(_Elements):
-    """Any number of values an event; null is the empty list, and no item is null. Arrow: ``list<element>``."""
+    """Any number of values per event; null is the empty list, and no item is null. Arrow: ``list<element>``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weighted(_Elements):
-    """Any number of (id, float32 weight) pairs an event. Arrow: ``list<struct<id, weight: float32>>``."""
+    """Any number of (id, float32 weight) pairs per event. Arrow: ``list<struct<id, weight: float32>>``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Exactly ``size`` values an event. Arrow: ``fixed_size_list<element, size>``."""
+    """Exactly ``size`` values per event. Arrow: ``fixed_size_list<element, size>``."""
 
     dtype: DType
     size: int
@@ -108,7 +108,9 @@ class Vector:
         object.__setattr__(self, "dtype", _element(self.dtype))
         _check_buckets(self.dtype, self.buckets)
         if type(self.size) is not int or not 1 <= self.size < 2**31:
-            raise InputError("a vector has at least one value", value=self.size, allowed="1 .. 2**31 - 1 values")
+            raise InputError(
+                "the size of a vector must be at least 1", value=self.size, allowed="1 .. 2**31 - 1 values"
+            )
 
     def __str__(self) -> str:
         return f"Vector[{self.dtype}, {self.size}" + ("]" if self.buckets is None else f", buckets={self.buckets}]")
@@ -123,7 +125,7 @@ def _spell(kind: str, dtype: DType, buckets: int | None) -> str:
 
 @lru_cache(maxsize=1024)
 def arrow_type(column_type: ColumnType) -> pa.DataType:
-    """The Arrow type that stores ``column_type``: in memo files, in read solutions and between rooms."""
+    """The Arrow type that stores ``column_type``: in memo files, in read solutions and between packages."""
     element = ARROW_ELEMENT[column_type.dtype]
     match column_type:
         case Dense():
@@ -163,7 +165,7 @@ _MOST_BUCKETS = 2**63 - 1
 
 
 def type_from_document(document: object) -> ColumnType:
-    """The type that a document, or a part of one, describes. Raises :class:`~transforms.errors.DataError` for any other."""
+    """The type that a document or a part of one describes. Raises :class:`~transforms.errors.DataError`."""
     part = document_part(document, "column type")
     spelled = part.value
     if isinstance(spelled, dict) and len(spelled) == 2:

@@ -158,7 +158,7 @@ def _tried(
     sample: pa.Table,
     artifacts: Artifacts,
 ) -> tuple[CheckedInput, ...]:
-    from transforms.columns.columns import conform
+    from transforms.columns.columns import cast_to_layout
 
     plan = compile_plan({name: root for name, root in ready.items() if not isinstance(root, RawColumn)}, artifacts)
     result = plan.run(sample)
@@ -170,7 +170,9 @@ def _tried(
             error = refused[name] if failure is None else f"operator {failure.operator}: {failure.error}"
             inputs.append(CheckedInput(name, root.type, None, error=error))
             continue
-        column = conform(sample.column(root.name), root.type) if isinstance(root, RawColumn) else result.columns[name]
+        column = (
+            cast_to_layout(sample.column(root.name), root.type) if isinstance(root, RawColumn) else result.columns[name]
+        )
         found = statistics_of(one_array(column), root.type)
         surprises = (*surprises_of(found, root.type, root), *_untrainable(name, root.type))
         inputs.append(CheckedInput(name, root.type, found, surprises))

@@ -24,7 +24,7 @@ from pipelines.fragments.work import (
     sum_phases,
 )
 from transforms.errors import DataError, HeadraceError, OtherRelease, StorageError, UnknownColumn
-from transforms.execution.operator_costs import OperatorWork, summed
+from transforms.execution.operator_costs import OperatorWork, sum_operator_work
 from transforms.execution.plan import ComponentFailure, Plan, compile_plan, one_line
 from transforms.graphs.artifacts import Artifacts, no_artifacts
 from transforms.graphs.graph import component_from_document
@@ -138,7 +138,7 @@ def _compute(storage: Storage, work: FragmentWork, plans: PlanCache, cell: Progr
         failures={column: failure for part in parts for column, failure in part.failures.items()},
         secs={column: secs for part in parts for column, secs in part.secs.items()},
         raw_bytes=sum(part.raw_bytes for part in parts),
-        operators=summed(measured for part in parts for measured in part.operators),
+        operators=sum_operator_work(measured for part in parts for measured in part.operators),
         phases=sum_phases(part.phases for part in parts),
     )
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from transforms.documents import Part, document_part, parse_document
-from transforms.execution.operator_costs import OperatorWork, summed, work_from_document
+from transforms.execution.operator_costs import OperatorWork, sum_operator_work, work_from_document
 from warehouse.files.column_files import NewFile
 from warehouse.queue.failures import Failure
 from warehouse.tables.table import Fragment
@@ -226,7 +226,7 @@ def merge_results(
         work.fragment.rows,
         sum(part.raw_bytes_read for part in parts),
         outcomes,
-        summed(measured for part in parts for measured in part.operators),
+        sum_operator_work(measured for part in parts for measured in part.operators),
         sum_phases(part.phases for part in parts),
     )
 

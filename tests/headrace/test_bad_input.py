@@ -59,7 +59,7 @@ def test_a_column_of_another_type_than_declared(cli, tmp_path, table):
 
 def test_duplicate_input(cli, tmp_path, table):
     error = submit(cli, tmp_path, "m.input('p', hr.float32('price'))\nm.input('p', hr.float32('price'))\n", 2)
-    assert "same name" in error
+    assert "different names" in error
 
 
 def test_a_model_file_that_raises(cli, tmp_path, table):
@@ -460,7 +460,7 @@ def test_small_mistakes_are_no_defects(cli, table, tmp_path):
     assert "--limit" in cli("graphs", "ls", "--limit", "-1", status=2).err
     assert "cannot be written" in _record_nowhere(tmp_path)
     assert "local folder" in _home_elsewhere()
-    assert "a condition is an expression" in submit(cli, tmp_path, "m.input('p', hr.if_else(True, 1, 2))\n", 2)
+    assert "a condition must be an expression" in submit(cli, tmp_path, "m.input('p', hr.if_else(True, 1, 2))\n", 2)
 
 
 def _record_nowhere(tmp_path):

@@ -55,7 +55,11 @@ def test_a_neighbouring_module_can_be_imported(tmp_path):
         ("def broken(:\n", "not valid Python", ""),
         ("x = 3\n", "defines no model", ""),
         ("import sys; sys.exit(3)\n", "called exit", "3"),
-        ('a = hr.Model("m", client="c", label="y")\nb = hr.Model("m", client="c", label="y")\n', "same name", "m"),
+        (
+            'a = hr.Model("m", client="c", label="y")\nb = hr.Model("m", client="c", label="y")\n',
+            "different names",
+            "m",
+        ),
     ],
 )
 def test_a_bad_file_is_one_clear_error_with_its_place(tmp_path, text, what, value):
@@ -74,7 +78,7 @@ def test_the_line_of_the_mistake_is_named(tmp_path):
     path = written(
         tmp_path, 'm = hr.Model("m", client="c", label="y")\nfor _ in "ab":\n    m.input("p", hr.float32("price"))\n'
     )
-    with pytest.raises(DuplicateInput, match="same name") as caught:
+    with pytest.raises(DuplicateInput, match="different names") as caught:
         load_models(path)
     assert f"{path}:4" in caught.value.where
 

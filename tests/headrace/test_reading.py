@@ -102,7 +102,7 @@ print(hr.read("first", home={home!r}).num_rows > 0)
         ({"model": "third"}, "third"),
         ({"model": "first@9"}, "9"),
         ({"model": "first", "start": "2030-01-01"}, "no partition starts in this range"),
-        ({"model": "first", "start": "yesterday"}, "not a date or a time"),
+        ({"model": "first", "start": "yesterday"}, "a moment must be a date or a time"),
         ({"model": "first", "as_": "numpy"}, "known form"),
         ({"model": "first", "columns": "query"}, "list of names"),
         ({"model": "first", "columns": ["quarry"]}, "quarry"),

@@ -11,7 +11,7 @@ import pytest
 import headrace as hr
 from tests.headrace.conftest import UNTRIED
 from tests.headrace.test_export import tensors_of
-from transforms.columns.columns import conform
+from transforms.columns.columns import cast_to_layout
 from transforms.graphs.graph import raw_columns
 
 tf = pytest.importorskip("tensorflow")
@@ -78,7 +78,7 @@ def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, s
     request = {}
     for described in document["columns"]:
         column = columns[described["column"]]
-        request |= tensors_of(conform(raw[column.name], column.type).combine_chunks(), described)
+        request |= tensors_of(cast_to_layout(raw[column.name], column.type).combine_chunks(), described)
     served = tf.saved_model.load(str(tmp_path / "served" / "1")).signatures["serving_default"]
     answer = served(
         **{key: tf.constant(value.tolist() if value.dtype == object else value) for key, value in request.items()}

@@ -76,11 +76,11 @@ class _Watch:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
-        self._apply = plan.apply
+        self._apply_kernel = plan.apply_kernel
 
     def __call__(self, operator: Operator, *args: Any) -> Any:
         try:
-            return self._apply(operator, *args)
+            return self._apply_kernel(operator, *args)
         except IndexError as error:
             self.seen.append(f"{operator.name}: {error}")
             raise
@@ -221,7 +221,7 @@ def _check_output(found: tuple[str, bytes], what: str, tally: Tally) -> None:
 def run_here(seed: int, numbers: Sequence[int], trace: Path | None) -> Tally:
     """The trials of these numbers in this process."""
     tally, watch = Tally(), _Watch()
-    plan.apply = watch  # type: ignore[assignment]
+    plan.apply_kernel = watch  # type: ignore[assignment]
     file = None if trace is None else os.open(trace, os.O_WRONLY | os.O_CREAT, 0o644)
     for number in numbers:
         if file is not None:

@@ -72,7 +72,7 @@ def test_a_literal_has_the_type_it_states() -> None:
         )
     vector = {"kind": "vector", "dtype": "int64", "size": 2}
     document = {"format": "headrace.component/1", "nodes": [{"literal": 1, "type": vector}]}
-    assert "one value an event" in refusal(lambda: component_from_document(document)).allowed
+    assert "one value per event" in refusal(lambda: component_from_document(document)).allowed
 
 
 def test_a_program_that_cannot_be_named() -> None:
@@ -96,7 +96,7 @@ def test_text_that_is_not_such_a_document() -> None:
     for text, said in (
         ("{", "a JSON document"),
         (b"\xff", "a JSON document"),
-        ('{"a": 1, "a": 2}', "stands twice"),
+        ('{"a": 1, "a": 2}', "is repeated"),
         ('{"a": NaN}', "NaN is not JSON"),
         ('{"a": 1e999}', ""),
         ("[" * 200_000, "a JSON document"),

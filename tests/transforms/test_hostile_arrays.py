@@ -16,10 +16,10 @@ import pytest
 
 from tests.transforms.adversarial import operation
 from tests.transforms.hostile_trials import run_apart
-from transforms.columns.columns import conform, from_arrow
+from transforms.columns.columns import cast_to_layout, from_arrow
 from transforms.errors import DataError, InvalidText
 from transforms.execution.plan import compile_plan
-from transforms.functions.run import computed
+from transforms.functions.run import compute
 from transforms.graphs.graph import Artifact, RawColumn
 from transforms.kernels.text_validity import check_array
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, arrow_type
@@ -151,7 +151,7 @@ def test_an_array_of_another_type_is_not_read_as_if_it_had_it() -> None:
     wide = pa.array(["a", "b"], pa.large_string())
     with pytest.raises(DataError, match="must have the type of its column"):
         from_arrow(wide, Dense(DType.STRING))
-    assert from_arrow(conform(wide, Dense(DType.STRING)), Dense(DType.STRING)) is not None
+    assert from_arrow(cast_to_layout(wide, Dense(DType.STRING)), Dense(DType.STRING)) is not None
 
 
 def test_an_artifact_passes_the_door_too() -> None:
@@ -172,5 +172,5 @@ def test_what_a_function_returns_passes_the_door_too() -> None:
         }],
     })  # fmt: skip
     with pytest.raises(DataError, match="function broken") as error:
-        computed([pa.array([b"Z\xfcrich"], pa.binary())], bundle, "{}", Dense(DType.STRING))
+        compute([pa.array([b"Z\xfcrich"], pa.binary())], bundle, "{}", Dense(DType.STRING))
     assert "text must be UTF-8" in str(error.value)

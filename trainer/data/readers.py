@@ -24,7 +24,7 @@ from trainer.embedding.engine import IdBatch
 from trainer.errors import BadFeature, BadLabel
 from trainer.model.heads import BINARY, Head
 from trainer.model.inputs import InputLayout, TypedInput, width_of
-from transforms.columns.columns import Numbers, RaggedItems, Vectors, WeightedItems, conform, from_arrow
+from transforms.columns.columns import Numbers, RaggedItems, Vectors, WeightedItems, cast_to_layout, from_arrow
 from transforms.errors import DataError
 from transforms.types import Dense, DType
 from warehouse.solution.parts import SolutionFragment
@@ -213,7 +213,7 @@ def _column(table: pa.Table, item: TypedInput, key: str) -> _Stored:
         raise BadFeature("a fragment must have a column for every input", where=f"{_where(key)}, input {item.name}",
                          allowed=", ".join(table.column_names))  # fmt: skip
     try:
-        column = from_arrow(conform(table.column(item.name), item.type), item.type)
+        column = from_arrow(cast_to_layout(table.column(item.name), item.type), item.type)
     except DataError as error:
         raise BadFeature("a fragment's column must have its input's type",
                          where=f"{_where(key)}, input {item.name}", value=str(table.column(item.name).type),

@@ -1,1 +1,1 @@
-"""Full passes as models name them, and a model's label: what must be known before a graph is complete."""
+"""Full-pass operators, their analyses and their replacement, and the label of a model."""

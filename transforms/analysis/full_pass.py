@@ -1,6 +1,6 @@
-"""From full-pass operators to ordinary ones: what must be analyzed, and what is put in place once it is known.
+"""Full-pass operators: the analyses that they need, and the ordinary operators that replace them.
 
-Pure. Who analyzes, and where what was found is kept, is the business of ``pipelines.analysis`` and the warehouse.
+Pure. ``pipelines.analysis`` runs the analyses, and the warehouse stores their results.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from transforms.render import expression_text
 from transforms.time_range import TimeRange, between
 from transforms.types import DType, Ragged, Vector
 
-#: Raise it when what is kept of one partition changes its meaning.
+#: Raise it when the meaning of a stored contribution changes.
 _FORMAT = "headrace.analysis/1"
 PREPROCESSING = PREPROCESSING_OUTPUT.name
-#: The parameters that decide what is found, not how it is used.
+#: The parameters that determine the result of an analysis, not its use.
 _SOUGHT = {
     "vocabulary_ids": ("top_k", "min_frequency"),
     "weighted_vocabulary_ids": ("top_k", "min_frequency"),
@@ -40,7 +40,7 @@ _SOUGHT = {
     "weighted_labelled_vocabulary_ids": ("top_k",),
     "quantile_buckets": ("n",),
 }
-#: Such parameters of later releases, and what they were before: part of an analysis's identity where they are not that.
+#: Parameters that later releases added, with their former fixed values; only other values enter an analysis's identity.
 _SOUGHT_SINCE: Mapping[str, Scalar] = {
     "use_adjusted_mutual_info": False,
     "min_diff_from_avg": -1.0,
@@ -51,7 +51,7 @@ _SOUGHT_SINCE: Mapping[str, Scalar] = {
 
 @dataclass(frozen=True)
 class Analysis:
-    """What one full-pass operator, ``node``, needs to be known. Its operands hold no other full-pass operator."""
+    """The analysis that one full-pass operator, ``node``, needs. Its operands hold no other full-pass operator."""
 
     node: Operation
 
@@ -95,26 +95,26 @@ class Analysis:
 
     @property
     def weight(self) -> Node | None:
-        """What an event weighs, if the operator takes weights."""
+        """The weight of an event, if the operator takes weights."""
         return canonicalize(self.node.operands[-1]) if self.operator in WEIGHTED else None
 
     @cached_property
     def partial(self) -> str:
-        """The identity of what one partition contributes: operator and analyzed expressions, whatever is sought in it."""
+        """The identity of a partition's contribution: the operator and the analyzed expressions."""
         analyzed = [node.identity for node in self.roots]
         epsilon = QUANTILE_EPSILON if self.operator == "quantile_buckets" else None
         return digest([_FORMAT, self.operator, self.node.version, epsilon, analyzed])
 
     @cached_property
     def fingerprint(self) -> str:
-        """The identity of the analysis but for the data: :attr:`partial` and what is sought."""
+        """The identity of the analysis without the data: :attr:`partial` and the parameters of the result."""
         later = [name for name, before in _SOUGHT_SINCE.items() if self.params.get(name, before) != before]
         return digest([self.partial, {name: self.params[name] for name in (*_SOUGHT.get(self.operator, ()), *later)}])
 
 
 @dataclass(frozen=True)
 class PreprocessingAnalysis(Analysis):
-    """What tf.Transform finds for a preprocessing_fn: one analysis for all of its outputs."""
+    """The analysis of a preprocessing_fn by tf.Transform, one for all of its outputs."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ class PreprocessingAnalysis(Analysis):
 
     @cached_property
     def operands(self) -> Mapping[str, Node]:
-        """The columns that the outputs are given, canonical, by key; the analyzers read some of them."""
+        """The columns that the outputs are given, canonical, by key. The analyzers read some of them."""
         return {key: canonicalize(node) for key, node in zip(self.columns, self.node.operands, strict=True)}
 
     @property
@@ -138,7 +138,7 @@ class PreprocessingAnalysis(Analysis):
 
     @cached_property
     def text(self) -> str:
-        """What the function calls, and what it analyzes."""
+        """The analyzers that the function calls, and the columns that they read."""
         return f"{self.function.analyzers} of {', '.join(expression_text(root, 60) for root in self.roots)}"
 
     @cached_property
@@ -149,15 +149,15 @@ class PreprocessingAnalysis(Analysis):
 
     @cached_property
     def fingerprint(self) -> str:
-        """The identity of the analysis but for the data."""
+        """The identity of the analysis without the data."""
         return self.partial
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What an analysis found: an artifact of ``size`` values.
+class AnalysisResult:
+    """The result of an analysis: an artifact of ``size`` values.
 
-    Those of a statistic of numbers are ``numbers``, those of a preprocessing_fn ``graphs``: a document for each output.
+    A statistic of numbers has ``numbers``; a preprocessing_fn has ``graphs``, a document for each output.
     """
 
     digest: str
@@ -171,7 +171,7 @@ def analyses(roots: Iterable[Node]) -> tuple[Analysis, ...]:
 
     Outputs of one preprocessing_fn have one fingerprint.
 
-    Those whose expressions wait for another analysis come with the next call, after :func:`resolve`.
+    An analysis whose expression needs another one is returned by the next call, after :func:`resolve`.
     """
     waiting: set[str] = set()
     found = []
@@ -190,14 +190,14 @@ def is_resolved(roots: Iterable[Node]) -> bool:
 
 
 def is_full_pass(node: Node) -> bool:
-    """Whether a node must see all events first."""
+    """Whether a node is a full-pass operator."""
     return isinstance(node, Operation) and node.op in FULL_PASS
 
 
-def resolve(root: Node, findings: Mapping[str, Finding]) -> Node:
-    """``root``, canonical, with ordinary operators in place of the full-pass operators that ``findings`` has, by identity.
+def resolve(root: Node, findings: Mapping[str, AnalysisResult]) -> Node:
+    """Replace the full-pass operators of ``root`` that ``findings`` has, by identity; the result is canonical.
 
-    What they feed is typed anew: a vocabulary's ids know their buckets now.
+    The types of their readers are inferred again: the ids of a vocabulary now have buckets.
     """
 
     def combine(node: Node, args: tuple[Node, ...]) -> Node:
@@ -210,7 +210,7 @@ def resolve(root: Node, findings: Mapping[str, Finding]) -> Node:
     return canonicalize(fold(root, combine))
 
 
-def _resolved(node: Operation, args: tuple[Node, ...], found: Finding) -> Operation:
+def _resolved(node: Operation, args: tuple[Node, ...], found: AnalysisResult) -> Operation:
     params = dict(node.params)
     match node.op:
         case name if name in VOCABULARIES:
@@ -230,7 +230,7 @@ def _resolved(node: Operation, args: tuple[Node, ...], found: Finding) -> Operat
             raise AssertionError(f"no ordinary operator stands for {node.op}")
 
 
-def _resolved_output(node: Operation, args: tuple[Node, ...], found: Finding) -> Operation:
+def _resolved_output(node: Operation, args: tuple[Node, ...], found: AnalysisResult) -> Operation:
     """The graph of one output over the columns that it reads."""
     params = dict(node.params)
     given = dict(zip(_texts(params["columns"]), args, strict=True))
@@ -239,14 +239,14 @@ def _resolved_output(node: Operation, args: tuple[Node, ...], found: Finding) ->
         if whole.at("output").text() == params["output"]:
             columns = [each.text() for each in whole.at("columns").items(least=1)]
             if unknown := sorted(set(columns) - given.keys()):
-                raise DataError("an analyzed output reads columns that it is not given", where=str(params["output"]),
+                raise DataError("an analyzed output must read only columns that it is given", where=str(params["output"]),
                                 value=", ".join(unknown), allowed=", ".join(given))  # fmt: skip
             return operation(
                 "tensorflow_graph",
                 tuple(given[key] for key in columns),
                 {"graph": whole.at("graph").text(most=MOST_BYTES)},
             )
-    raise DataError("an artifact does not hold the output of a preprocessing_fn", where=f"artifact {found.digest}",
+    raise DataError("an artifact must hold the output of the preprocessing_fn", where=f"artifact {found.digest}",
                     value=params["output"], next_step="headrace analyze MODEL_FILE")  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""Preprocessing functions of this process that wait for an analysis, by the digest of their traced graph.
+"""The preprocessing functions of this process that need an analysis, by the digest of their traced graph.
 
-An input of such a function holds the digest alone. Models are analyzed by the process that described them, so that the
-function is there; a submitted model has the graph in its place, and needs neither.
+An input holds only the digest of its function, so the process that described a model must analyze it. A submitted model
+holds the resulting graph instead.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class AnalyzedFunction:
         function: what tf.Transform calls with tensors by key.
         ways: how each column enters, by key; see :mod:`transforms.twins.entering`.
         types: the type of each column, by key.
-        analyzed: the keys that its analyzers read, sorted.
-        outputs: the keys of the outputs that wait for the analysis, sorted.
-        analyzers: what it calls, as an error lists them.
+        analyzed: the keys that the analyzers read, sorted.
+        outputs: the keys of the outputs that need the analysis, sorted.
+        analyzers: the analyzers that it calls, as an error lists them.
     """
 
     digest: str
@@ -43,7 +43,7 @@ _LOCK = threading.Lock()
 
 
 def keep_function(function: AnalyzedFunction) -> None:
-    """Make a function known in this process. Functions of one digest compute the same."""
+    """Register a function in this process. Functions of one digest compute the same."""
     with _LOCK:
         _KNOWN[function.digest] = function
 
@@ -53,7 +53,7 @@ def kept_function(digest: str) -> AnalyzedFunction:
     with _LOCK:
         found = _KNOWN.get(digest)
     if found is None:
-        raise InputError("a preprocessing_fn is analyzed by the process that described its model", value=digest,
+        raise InputError("a preprocessing_fn must be analyzed by the process that described its model", value=digest,
                          allowed=", ".join(sorted(_KNOWN)) or "(none is described here)",
                          next_step="headrace analyze MODEL_FILE")  # fmt: skip
     return found

@@ -1,4 +1,4 @@
-"""What a model learns to predict: its label, a raw column or an expression, and the kind of task. Pure."""
+"""The target of a model: its label, a raw column or an expression, and the kind of task. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transforms.types import Dense, DType
 
 Task = Literal["binary", "multiclass", "regression"]
 TASKS: tuple[Task, ...] = get_args(Task)
-#: The most classes of a multi-class label: a class is one output of the model.
+#: The largest number of classes of a multi-class label: each class is one output of the model.
 MOST_CLASSES = 65_536
 
 
@@ -23,9 +23,9 @@ class Target:
 
     Attributes:
         label: a raw column's name, or the expression in one line.
-        component: the expression in canonical form; None for a raw column, which is read as it is stored.
-        task: the kind as it was given; None stands for ``binary``.
-        classes: how many classes a multi-class label has, which are numbered from 0; 0 for other tasks.
+        component: the canonical expression; None for a raw column, which is read as it is stored.
+        task: the kind as given; None means ``binary``.
+        classes: the number of classes of a multi-class label; 0 for other tasks.
     """
 
     label: str
@@ -35,7 +35,7 @@ class Target:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a raw column of the default task, which documents spell as its name alone."""
+        """Whether it is a raw column of the default task, which documents hold as its name."""
         return self.component is None and self.task is None
 
     @property
@@ -52,7 +52,7 @@ class Target:
 
     @property
     def identity(self) -> str | list[object]:
-        """What tells two targets apart: the column's name, or more where there is more."""
+        """The identity of the target: the column's name, or a document."""
         if self.is_plain:
             return self.label
         return [
@@ -69,7 +69,7 @@ def target_of(label: str, document: object, task: str | None, classes: int) -> T
 
 
 def check_task(task: object, classes: object, where: str) -> Task:
-    """The task, if it and the number of classes fit each other. Raises :class:`InputError`."""
+    """The task, checked against the number of classes. Raises :class:`InputError`."""
     if task not in TASKS:
         raise InputError(f"a task must be one of {', '.join(TASKS)}", where=where, value=task, allowed=", ".join(TASKS))
     if task == "multiclass":
@@ -84,10 +84,10 @@ def check_task(task: object, classes: object, where: str) -> Task:
 
 
 def check_label(component: Node, where: str) -> None:
-    """Raise unless the expression is a boolean or a number an event, reads a column and needs no full pass."""
+    """Raise unless a label is one boolean or number per event, reads a column and needs no full pass."""
     kind = component.type
     if not isinstance(kind, Dense) or not (kind.dtype.is_numeric or kind.dtype is DType.BOOL):
-        raise TypeMismatch("a label must be a boolean or a number an event", where=where, value=str(kind),
+        raise TypeMismatch("a label must be one boolean or number per event", where=where, value=str(kind),
                            allowed="dense bool, int64, float32 or float64",
                            next_step='compare or convert it, as in hr.text("verdict") == "bought"')  # fmt: skip
     if not raw_columns(component):

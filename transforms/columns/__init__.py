@@ -1,1 +1,1 @@
-"""Columns in the one layout that kernels read: stored types, 32-bit positions, the one NaN."""
+"""Columns in the layout that kernels read: stored types, 32-bit positions and the one NaN."""

@@ -8,7 +8,7 @@ from transforms.errors import DataError
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """All rows as one array, without a copy where they are one chunk. Raises :class:`DataError` for more than it can count."""
+    """All rows as one array, without a copy of a single chunk. Raises :class:`DataError` if they do not fit."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:
@@ -21,6 +21,6 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def compact_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array without slack: a slice would carry bytes of its neighbours into a file."""
+    """One array without the bytes of neighbours that a slice would write into a file."""
     array = one_array(column)
     return pa.concat_arrays([array, array.slice(0, 0)]) if array.offset else array

@@ -1,4 +1,4 @@
-"""Columns as the kernels see them: flat numpy buffers, and the way to and from Arrow.
+"""Columns as flat numpy buffers for the kernels, and their conversion from Arrow.
 
 ``Numbers`` holds bool, int64, float32, float64, and timestamps as int64 microseconds. ``Strings`` holds *spans*
 over one byte buffer, so that splitting or filtering text moves offsets and never bytes. ``RaggedItems`` holds row
@@ -36,7 +36,7 @@ NUMPY_ELEMENT: dict[DType, np.dtype[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """``values``: one element a row; ``valid``: bool a row, or None when no row is null (null slots hold zero)."""
+    """``values``: one element per row; ``valid``: a bool per row, or None without nulls. Null slots hold zero."""
 
     values: Array
     valid: Array | None = None
@@ -106,10 +106,10 @@ Column = Numbers | Strings | RaggedItems | WeightedItems | Vectors | Constants
 
 
 def from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Column:
-    """A kernel column over an Arrow array that already has ``arrow_type(column_type)`` (see :func:`conform`).
+    """A kernel column over an Arrow array that already has ``arrow_type(column_type)`` (see :func:`cast_to_layout`).
 
     Zero-copy for strings and for numbers without nulls; sliced and offset arrays are handled. Raises
-    :class:`DataError` for another type and for chunks that together exceed what positions can tell.
+    :class:`DataError` for another type and for chunks that together exceed 32-bit positions.
     """
     if array.type != arrow_type(column_type):
         raise DataError("an array must have the type of its column", value=str(array.type),
@@ -169,15 +169,15 @@ def _weighted_from_arrow(array: pa.Array, dtype: DType) -> WeightedItems:
 
 def _vectors_from_arrow(array: pa.Array, column_type: Vector) -> Vectors:
     if array.null_count:
-        raise DataError("a vector may not be null", value=f"{array.null_count} null rows", allowed=str(column_type),
+        raise DataError("a vector must not be null", value=f"{array.null_count} null rows", allowed=str(column_type),
                         next_step="fill the missing vectors before they are registered")  # fmt: skip
     values = array.values.slice(array.offset * column_type.size, len(array) * column_type.size)
     return Vectors(_dense_from_arrow(values, column_type.dtype), column_type.size)
 
 
 def _lists_of(array: pa.Array) -> tuple[Array, pa.Array]:
-    """(offsets that begin at 0, the items they span); a null list is an empty one."""
-    if len(array) == 0:  # whatever its offsets are
+    """(offsets from 0 on, the items that they span); a null list becomes empty."""
+    if len(array) == 0:  # its offsets may be anything
         return np.zeros(1, np.int32), array.values.slice(0, 0)
     offsets = array.offsets.to_numpy(zero_copy_only=True)
     first, last = int(offsets[0]), int(offsets[-1])
@@ -189,20 +189,20 @@ def _lists_of(array: pa.Array) -> tuple[Array, pa.Array]:
     return offsets, items
 
 
-def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Array | pa.ChunkedArray:
-    """``array`` cast to the layout of ``column_type`` where that loses nothing; null items of a list are dropped.
+def cast_to_layout(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Array | pa.ChunkedArray:
+    """Cast ``array`` to the layout of ``column_type`` without loss; null items of lists are dropped.
 
-    :mod:`transforms.columns.stored_types` has the casts; a dictionary is read as its values are, timestamps become microseconds
+    :mod:`transforms.columns.stored_types` has the casts; a dictionary is cast as its values are, timestamps become microseconds
     in UTC (a finer unit is truncated), every NaN becomes the quiet one. Raises :class:`DataError` otherwise.
     """
     target = arrow_type(column_type)
     if isinstance(array, pa.ChunkedArray):
-        if not conforms(array.type, column_type):
+        if not is_castable(array.type, column_type):
             raise _unlike(array.type, target)
-        return pa.chunked_array([conform(chunk, column_type) for chunk in array.chunks], target)
+        return pa.chunked_array([cast_to_layout(chunk, column_type) for chunk in array.chunks], target)
     if array.type == target and not _has_null_items(array):
         return with_one_nan(array)
-    if not conforms(array.type, column_type):
+    if not is_castable(array.type, column_type):
         raise _unlike(array.type, target)
     if len(array) == 0:  # Arrow's functions follow offsets that an empty array need not have
         return pa.array([], target)
@@ -213,16 +213,16 @@ def conform(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> pa.Ar
     if isinstance(column_type, Vector):
         return _conform_vector(array, column_type)
     if pa.types.is_dictionary(array.type):
-        return conform(_without_codes(array), column_type)
+        return cast_to_layout(_without_codes(array), column_type)
     return with_one_nan(cast_stored(array, column_type.dtype))
 
 
 def _unlike(stored: pa.DataType, target: pa.DataType) -> DataError:
-    return DataError("stored type does not conform to the declared type", value=str(stored), allowed=str(target))
+    return DataError("the stored type must conform to the declared type", value=str(stored), allowed=str(target))
 
 
 def _has_null_items(array: pa.Array) -> bool:
-    """Whether a list holds null items, though its type may say that it has none."""
+    """Whether a list holds null items, whatever its type declares."""
     if pa.types.is_struct(array.type):
         return bool(array.null_count) or any(array.field(i).null_count for i in range(array.type.num_fields))
     return pa.types.is_nested(array.type) and bool(array.values.null_count or _has_null_items(array.values))
@@ -236,7 +236,7 @@ def _conform_ragged(array: pa.Array, column_type: Ragged) -> pa.Array:
     items = _without_codes(items)
     if items.null_count:
         offsets, items = _kept(offsets, np.asarray(items.is_valid())), items.drop_null()
-    items = conform(items, Dense(column_type.dtype))
+    items = cast_to_layout(items, Dense(column_type.dtype))
     return pa.ListArray.from_arrays(pa.array(as_positions(offsets, "items")), items, type=arrow_type(column_type))
 
 
@@ -248,7 +248,7 @@ def _conform_weighted(array: pa.Array, column_type: Weighted) -> pa.Array:
     whole = pc.and_(ids.is_valid(), weights.is_valid())
     if not pc.all(whole, min_count=0).as_py():
         offsets, ids, weights = _kept(offsets, np.asarray(whole)), ids.filter(whole), weights.filter(whole)
-    ids, weights = conform(ids, Dense(column_type.dtype)), conform(weights, Dense(DType.FLOAT32))
+    ids, weights = cast_to_layout(ids, Dense(column_type.dtype)), cast_to_layout(weights, Dense(DType.FLOAT32))
     pairs = pa.StructArray.from_arrays([ids, weights], fields=list(target.value_type.fields))
     return pa.ListArray.from_arrays(pa.array(as_positions(offsets, "items")), pairs, type=target)
 
@@ -258,9 +258,11 @@ def _conform_vector(array: pa.Array, column_type: Vector) -> pa.Array:
     items = _without_codes(array.flatten())
     wrong = len(array) - pc.sum(pc.equal(lengths, column_type.size), min_count=0).as_py()
     if wrong or items.null_count:
-        raise DataError("a vector column has rows of another size, or null items", value=f"{wrong} such rows",
+        raise DataError("vectors must have the declared size and no null items", value=f"{wrong} such rows",
                         allowed=str(column_type), next_step="read it as a ragged column and pad it")  # fmt: skip
-    return pa.FixedSizeListArray.from_arrays(conform(items, Dense(column_type.dtype)), type=arrow_type(column_type))
+    return pa.FixedSizeListArray.from_arrays(
+        cast_to_layout(items, Dense(column_type.dtype)), type=arrow_type(column_type)
+    )
 
 
 def _kept(offsets: Array, keep: Array) -> Array:
@@ -270,7 +272,7 @@ def _kept(offsets: Array, keep: Array) -> Array:
 
 
 def decoded_dictionary(array: pa.DictionaryArray) -> pa.Array:
-    """Each row's value of a dictionary. Raises :class:`DataError` for more text than Arrow would count without wrapping."""
+    """Each row's value of a dictionary. Raises :class:`DataError` for text beyond 32-bit offsets, which Arrow would wrap."""
     codes, values = array.indices, array.dictionary
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         check_positions(pc.sum(pc.binary_length(values).cast(pa.int64()).take(codes)).as_py() or 0, "bytes of text")
@@ -278,24 +280,24 @@ def decoded_dictionary(array: pa.DictionaryArray) -> pa.Array:
 
 
 def _without_codes(array: pa.Array) -> pa.Array:
-    """The values of an array that may be a dictionary, one of which may be null: then its codes' nulls are not all."""
+    """The values of an array, which may be a dictionary; a value of the dictionary may be null as well as a code."""
     return decoded_dictionary(array) if pa.types.is_dictionary(array.type) else array
 
 
-def conforms(stored: pa.DataType, column_type: ColumnType) -> bool:
-    """Whether a stored Arrow type can be read as ``column_type`` without loss (see :func:`conform`)."""
+def is_castable(stored: pa.DataType, column_type: ColumnType) -> bool:
+    """Whether a stored Arrow type can be read as ``column_type`` without loss (see :func:`cast_to_layout`)."""
     element = Dense(column_type.dtype)
     match column_type:
         case Ragged():
             fixed = pa.types.is_fixed_size_list(stored)
-            return (fixed or _is_list(stored)) and conforms(stored.value_type, element)
+            return (fixed or _is_list(stored)) and is_castable(stored.value_type, element)
         case Weighted():
             return _is_list(stored) and _are_pairs(stored.value_type, element)
         case Vector():
             fixed = pa.types.is_fixed_size_list(stored) and stored.list_size == column_type.size
-            return (fixed or _is_list(stored)) and conforms(stored.value_type, element)
+            return (fixed or _is_list(stored)) and is_castable(stored.value_type, element)
     if pa.types.is_dictionary(stored):
-        return conforms(stored.value_type, column_type)
+        return is_castable(stored.value_type, column_type)
     return reads_as(stored, column_type.dtype)
 
 
@@ -306,4 +308,4 @@ def _is_list(stored: pa.DataType) -> bool:
 def _are_pairs(stored: pa.DataType, ids: Dense) -> bool:
     if not pa.types.is_struct(stored) or {field.name for field in stored} != {"id", "weight"}:
         return False
-    return conforms(stored.field("id").type, ids) and conforms(stored.field("weight").type, Dense(DType.FLOAT32))
+    return is_castable(stored.field("id").type, ids) and is_castable(stored.field("weight").type, Dense(DType.FLOAT32))

@@ -1,7 +1,7 @@
-"""One NaN: floats that enter Headrace have no NaN but the quiet one, as fingerprints and literals have it.
+"""The one NaN: every NaN that is read becomes the quiet NaN, as in fingerprints and literals.
 
-A NaN carries 51 bits that no operator may depend on, and operators that return a value as it is would hand them on:
-whether a memo held them would depend on how an expression is written. So they are dropped where columns are read.
+A NaN carries 51 bits that no operator may depend on, but operators that return a value unchanged would copy them:
+whether a memo held them would depend on how an expression is written. So columns lose them when they are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BITS: dict[pa.DataType, tuple[Any, Any, int]] = {
 def with_one_nan(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """``array``, of any layout of :func:`transforms.types.arrow_type`, with every NaN the quiet one.
 
-    The array itself where it has no other NaN; nulls, also those of a vector, stay.
+    The array itself if it has no other NaN; nulls stay, also those of a vector.
     """
     if isinstance(array, pa.ChunkedArray):
         chunks = array.chunks
@@ -53,7 +53,7 @@ def _of_floats(array: pa.Array) -> pa.Array:
         return array
     kind, unsigned, quiet = _BITS[array.type]
     values = np.frombuffer(data, kind)[array.offset : array.offset + len(array)]
-    if not np.isnan(values.min()):  # one pass without a copy: the least of numbers and a NaN is the NaN
+    if not np.isnan(values.min()):  # one pass without a copy: the minimum of numbers and a NaN is NaN
         return array
     bits = values.view(unsigned)
     odd = np.isnan(values) & (bits != quiet)
@@ -81,7 +81,7 @@ def _of_vectors(array: pa.Array) -> pa.Array:
     size = array.type.list_size
     items = array.values.slice(array.offset * size, len(array) * size)
     fixed = _of_array(items)
-    if fixed is items or array.null_count:  # a vector that is null is refused by who reads it
+    if fixed is items or array.null_count:  # the reader refuses a null vector
         return array
     return pa.FixedSizeListArray.from_arrays(fixed, type=array.type)
 

@@ -1,4 +1,4 @@
-"""Positions in a batch, which are 32-bit as in Arrow's ``string`` and ``list``: what they count is checked before it is written."""
+"""Positions in a batch, 32-bit as in Arrow's ``string`` and ``list``, and the checks of their range."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from transforms.errors import DataError
 
-#: A batch's text column holds at most so many bytes, its lists so many items, and the batch so many rows.
+#: The maximum of the bytes of a text column, the items of its lists and the rows in a batch.
 POSITION_MAX = int(np.iinfo(np.int32).max)
 
 
@@ -20,7 +20,7 @@ def check_positions(size: int, what: str) -> None:
 
 
 def as_positions(numbers: np.ndarray[Any, np.dtype[Any]], what: str = "bytes or items") -> Any:
-    """Ascending starts, ends or offsets, or any others, as int32. Raises :class:`DataError` if one does not fit."""
+    """Starts, ends or offsets as int32. Raises :class:`DataError` if one does not fit."""
     if numbers.dtype == np.int32:
         return numbers
     check_positions(int(numbers.max(initial=0)), what)

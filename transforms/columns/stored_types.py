@@ -1,8 +1,8 @@
-"""Which stored Arrow types a declared element type reads, and the cast that loses nothing.
+"""The stored Arrow types that each element type can read, and the casts, which lose nothing.
 
-A cast is listed here only if the declared value gives the stored one back: a day is its midnight in UTC, a decimal of at
-most 15 digits the nearest float64, which no other such decimal has. Where that depends on the value (a uint64 of
-2**63 and more, bytes that are no text) the value is refused when it is read.
+A cast is listed only if the stored value follows from the declared one: a day becomes its midnight in UTC, a decimal of
+at most 15 digits the nearest float64, which no other such decimal has. A value that does not fit (a uint64 from 2**63 on,
+bytes that are not UTF-8) is refused when it is read.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from transforms.errors import DataError
 from transforms.types import ARROW_ELEMENT, DType
 
-#: A float64 tells all decimals of so many digits apart.
+#: All decimals of this many digits are different float64 numbers.
 FLOAT64_DIGITS = 15
-#: Every decimal of so many digits fits into int64.
+#: Every decimal of this many digits fits int64.
 INT64_DIGITS = 18
 
 
 def reads_as(stored: pa.DataType, dtype: DType) -> bool:
-    """Whether values of a stored type, no list and no dictionary, are read as ``dtype`` without loss."""
+    """Whether a stored type, not a list or dictionary, can be read as ``dtype`` without loss."""
     match dtype:
         case DType.BOOL:
             return bool(pa.types.is_boolean(stored))
@@ -96,7 +96,7 @@ def _is_short_decimal(stored: pa.DataType) -> bool:
 
 
 def _decimals(array: pa.Array, dtype: DType) -> pa.Array:
-    """The unscaled integers, divided by a power of ten: both are exact in float64, so the quotient is rounded once."""
+    """The unscaled integers divided by a power of ten. Both are exact in float64, so the quotient is rounded once."""
     width = array.type.bit_width // 8
     unscaled = _lowest_bytes(array, width)
     mask = ~np.asarray(array.is_valid()) if array.null_count else None
@@ -116,7 +116,7 @@ def _lowest_bytes(array: pa.Array, width: int) -> np.ndarray[Any, np.dtype[np.in
 
 
 def _first_unfit(array: pa.Array, target: pa.DataType) -> object:
-    """The first value that cannot be cast, found by halving; None where the cast fails for another reason."""
+    """The first value that cannot be cast, found by bisection; None if the cast fails for another reason."""
     while len(array) > 1:
         half = array.slice(0, len(array) // 2)
         array = half if not _casts(half, target) else array.slice(len(array) // 2)

@@ -1,1 +1,1 @@
-"""Differences between two components, and patterns that match components."""
+"""The differences between two components, and patterns that match components."""

@@ -1,13 +1,13 @@
-"""How one component is turned into another: the search behind :mod:`transforms.comparison.difference`.
+"""The search for the changes that turn one component into another, for :mod:`transforms.comparison.difference`.
 
-A pair of nodes is settled by the cheapest of: both are the same; two leaves of a kind, one in place of the other; two
-operations, argument by argument; an operation put around the other side, or taken away; one in place of the other.
-Arguments are paired by place or, where their order means nothing, equal ones first and then those that look most alike.
-Each pair is settled once. A lower bound, from how often each label occurs under either node, says what need not be looked
-at, and ``WORK_MAX`` how much may be: beyond it a pair that was not settled counts as replaced. So the time is bounded for
-every pair of graphs, and the outcome depends on nothing but the graphs.
+A pair of nodes is settled in the cheapest way: they are equal; one leaf replaces another of its kind; two operations are
+aligned argument by argument; an operation is inserted around the other side, or removed; one node replaces the other.
+Arguments are paired by position; those of commutative operators are paired by equality, then by similarity. Each pair is
+settled once. A lower bound, from the number of occurrences of each label under either node, prunes the search, and
+``WORK_MAX`` limits it: a pair beyond the limit counts as replaced. So the time is bounded, and the result depends only on
+the graphs.
 
-Costs are those of the graphs as trees, since a node is paid for wherever it is read; they are whole numbers of any size.
+Costs are those of the graphs as trees: a node counts wherever it is read. They are integers of any size.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from transforms.graphs.graph import Node, Operation, topological
 from transforms.operators import REGISTRY
 from transforms.operators.declaration import Law
 
-#: The cost of one change; less is left for telling several changes of one operation from one.
+#: The cost of one change; smaller amounts rank several changes of one operation after one.
 UNIT = 8
-#: Work for one alignment, in units of about a microsecond: the pairs that are looked at, and their bounds.
+#: The work limit of one alignment, in units of about a microsecond: visited pairs and their bounds.
 WORK_MAX = 1_000_000
 _PAIR_WORK, _BOUND_WORK, _ARGUMENT_WORK = 40, 3, 10
 _BINS = 32
 _MATRIX_MAX = 10_000
 
-#: Positions of an argument on either side; None on a side that has none.
+#: The positions of an argument on both sides; None on a side that lacks it.
 Matched = tuple[tuple[int | None, int | None], ...]
 _Search = Generator[tuple[Node, Node], int, int]
 _Pairs = list[tuple[int, int]]
@@ -40,16 +40,16 @@ _Pairs = list[tuple[int, int]]
 class Way(StrEnum):
     """How a pair of different nodes is settled."""
 
-    RELABEL = "relabel"  # two leaves of one kind
+    RELABEL = "relabel"  # one leaf replaces another of its kind
     ALIGN = "align"  # two operations, argument by argument
-    INSERT = "insert"  # the right operation stands around what the left one is
-    DELETE = "delete"  # the left operation stands around what the right one is
-    REPLACE = "replace"  # nothing better
+    INSERT = "insert"  # the right operation is around the left node
+    DELETE = "delete"  # the left operation is around the right node
+    REPLACE = "replace"  # otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is done about one pair. ``kept`` is the argument that an INSERT or DELETE goes on with."""
+    """How one pair is settled. ``kept`` is the argument of an INSERT or DELETE that is compared next."""
 
     cost: int
     way: Way
@@ -59,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is under a node, taken as a tree: nodes, occurrences of labels by bin, and the shape but for parameters and leaves."""
+    """The tree under a node: number of nodes, label counts by bin, and the shape without parameters and leaves."""
 
     size: int
     bins: tuple[int, ...]
@@ -67,9 +67,9 @@ class Profile:
 
 
 class Alignment:
-    """The way found from ``left`` to ``right``; :meth:`step` tells it pair by pair. Deterministic.
+    """The alignment of ``left`` and ``right``; :meth:`step` returns it pair by pair. Deterministic.
 
-    ``work`` is what was done of ``work_max``; what was begun before is finished, so it can be a little more.
+    ``work`` is the work that was done; it can exceed ``work_max`` by the last pair.
     """
 
     def __init__(self, left: Node, right: Node, work_max: int = WORK_MAX) -> None:
@@ -81,11 +81,11 @@ class Alignment:
             self._settle(left, right)
 
     def step(self, left: Node, right: Node) -> Step:
-        """What is done about a pair of different nodes that the steps before it led to."""
+        """The step for a pair of different nodes that earlier steps led to."""
         return self._steps[left.identity, right.identity]
 
     def _settle(self, left: Node, right: Node) -> None:
-        """Run the searches on a stack of their own, so that depth is no limit."""
+        """Run the searches on an explicit stack, so that depth is not limited."""
         stack = [self._search(left, right)]
         answer: int | None = None
         while stack:
@@ -124,7 +124,7 @@ class Alignment:
         return best.cost
 
     def _ways(self, left: Node, right: Node, below: int) -> list[tuple[int, Way, int]]:
-        """The ways worth trying, by their lower bounds; equally good ones in the order of their names."""
+        """The possible ways in the order of their lower bounds, then of their names."""
         ways: list[tuple[int, Way, int]] = []
         if isinstance(left, Operation) and isinstance(right, Operation):
             label = label_cost(left, right)
@@ -154,12 +154,12 @@ class Alignment:
             cost += yield from self._cost(left.args[i], right.args[j])
         gone = sorted(set(range(len(left.args))) - {i for i, _ in pairs})
         new = sorted(set(range(len(right.args))) - {j for _, j in pairs})
-        # Nothing differs but the type or the order of arguments: that is one change.
+        # Only the type or the order of arguments differs: one change.
         return Step(label_cost(left, right) + cost or UNIT, way,
                     matched=(*pairs, *((i, None) for i in gone), *((None, j) for j in new)))  # fmt: skip
 
     def _pairs(self, left: Operation, right: Operation) -> _Pairs:
-        """Which arguments are compared with which; the others are added or removed."""
+        """The pairs of arguments to compare; the others are added or removed."""
         lefts, rights = left.args, right.args
         if left.op == right.op and is_commutative(left.op):
             return self._as_sets(lefts, rights)
@@ -174,7 +174,7 @@ class Alignment:
         return min(in_place, shifted, key=lambda pairs: self._least(lefts, rights, pairs))
 
     def _as_sets(self, lefts: Sequence[Node], rights: Sequence[Node]) -> _Pairs:
-        """Arguments whose order means nothing: equal ones first, then from the pair that is most alike on."""
+        """The pairs of arguments of a commutative operator: equal ones first, then the most similar."""
         same, rows, columns = _equal_ones(lefts, rights)
         if len(rows) * len(columns) > _MATRIX_MAX:
             return sorted([*same, *zip(rows, columns, strict=False)])
@@ -186,15 +186,15 @@ class Alignment:
         return sorted([*same, *taken.items()])
 
     def _unlike(self, left: Node, right: Node) -> tuple[int, bool, bool]:
-        """How little two nodes have in common: by what is under them, their shape, and their own label."""
+        """The dissimilarity of two nodes: by their subgraphs, their shapes and their labels."""
         return self._bound(left, right), self._shape(left) != self._shape(right), label_of(left) != label_of(right)
 
     def _least(self, lefts: Sequence[Node], rights: Sequence[Node], pairs: _Pairs) -> int:
-        """No way with these pairs costs less."""
+        """A lower bound of the cost with these pairs."""
         return self._unpaired(lefts, rights, pairs) + sum(self._bound(lefts[i], rights[j]) for i, j in pairs)
 
     def _unpaired(self, lefts: Sequence[Node], rights: Sequence[Node], pairs: _Pairs) -> int:
-        """What the arguments cost that are added or removed."""
+        """The cost of the arguments that are added or removed."""
         paired = sum(self._size(lefts[i]) + self._size(rights[j]) for i, j in pairs)
         return UNIT * (sum(map(self._size, (*lefts, *rights))) - paired)
 
@@ -205,15 +205,15 @@ class Alignment:
         return self.profiles[node.identity].size
 
     def _bound(self, left: Node, right: Node) -> int:
-        """No way from one to the other costs less."""
+        """A lower bound of the cost from one node to the other."""
         return 0 if left.identity == right.identity else UNIT * max(self._moved(left, right), 1)
 
     def _bound_of_arguments(self, left: Node, right: Node, label: int) -> int:
-        """The same of their arguments taken together, where the labels on top cost ``label``."""
+        """As :meth:`_bound`, from all arguments together and the cost ``label`` of the nodes themselves."""
         return UNIT * max(self._moved(left, right) - (label > 0), 0)
 
     def _moved(self, left: Node, right: Node) -> int:
-        """Occurrences of labels on one side that the other lacks, the greater of both. One change makes one at most."""
+        """The label occurrences that one side has and the other lacks, the maximum of both sides; at most one per change."""
         here, there = self.profiles[left.identity], self.profiles[right.identity]
         more = sum([x - y for x, y in zip(here.bins, there.bins, strict=True) if x > y])
         return max(more, more - (here.size - there.size))
@@ -239,12 +239,12 @@ def profiles(roots: Iterable[Node]) -> dict[str, Profile]:
 
 
 def label_of(node: Node) -> str:
-    """What a node is, its arguments and its type aside."""
+    """The label of a node: all but its arguments and type."""
     return repr((node.op, node.version, node.params)) if isinstance(node, Operation) else node.identity
 
 
 def label_cost(left: Operation, right: Operation) -> int:
-    """What it costs to turn one operation into another over the same arguments."""
+    """The cost of turning one operation into another over the same arguments."""
     if left.op != right.op:
         return 2 * UNIT
     changes = (left.version != right.version) + len(changed_params(left, right))
@@ -252,7 +252,7 @@ def label_cost(left: Operation, right: Operation) -> int:
 
 
 def changed_params(left: Operation, right: Operation) -> list[str]:
-    """The names of parameters that differ, or that one side lacks, in order."""
+    """The names of parameters that differ or exist on one side only, sorted."""
     if left.params == right.params:
         return []
     before, after = dict(left.params), dict(right.params)
@@ -264,7 +264,7 @@ def _same(before: Mapping[str, object], after: Mapping[str, object], name: str) 
 
 
 def is_commutative(op: str) -> bool:
-    """Whether the order of an operator's arguments means nothing. An operator that is not registered counts as ordered."""
+    """Whether an operator is commutative; an unregistered one is not."""
     return op in REGISTRY and Law.COMMUTATIVE in REGISTRY[op].laws
 
 

@@ -1,4 +1,4 @@
-"""What differs between two components, change by change, for a person who asks why one was not found.
+"""The difference between two components, change by change, to explain why a memo was not found.
 
     hash_buckets: buckets 100 instead of 1000
     lower() inserted around column query
@@ -21,8 +21,8 @@ from transforms.render.text import column_text, expression_texts, literal_text, 
 _TEXT_CHARACTERS = 80
 
 
-class ChangeKind(StrEnum):
-    """What a change is about."""
+class GraphChangeKind(StrEnum):
+    """The kinds of changes."""
 
     OPERATOR = "operator"
     VERSION = "version"
@@ -41,15 +41,19 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One change. ``where`` is the expression it is in or, of a wrapper, the one it is around; empty at the root.
+class GraphChange:
+    """One change.
 
-    ``before`` and ``after`` are what stands there, as text; one that has no such side is empty. ``operator`` is the
-    operator concerned, ``name`` a parameter's or a column's. ``weight`` is 1, 2 for another operator, or as many as there
-    are nodes in what was added, removed or replaced.
+    Attributes:
+        where: the expression that it is in, or that a wrapper is around; empty at the root.
+        before: the old text; empty if there is none.
+        after: the new text; empty if there is none.
+        operator: the operator that changes.
+        name: the parameter or the column that changes.
+        weight: 1; 2 for another operator; the number of nodes that are added, removed or replaced.
     """
 
-    kind: ChangeKind
+    kind: GraphChangeKind
     where: str
     before: str
     after: str
@@ -59,29 +63,29 @@ class Change:
 
     @property
     def sentence(self) -> str:
-        """The change in a few words; it names both sides."""
+        """The change as a short sentence with both sides."""
         place = f" in {self.where}" if self.where else ""
         instead = f"{self.after or 'nothing'} instead of {self.before or 'nothing'}"
         match self.kind:
-            case ChangeKind.PARAMETER:
+            case GraphChangeKind.PARAMETER:
                 return f"{self.operator}: {self.name} {instead}"
-            case ChangeKind.VERSION:
+            case GraphChangeKind.VERSION:
                 return f"{self.operator}: version {instead}"
-            case ChangeKind.RESULT_TYPE:
+            case GraphChangeKind.RESULT_TYPE:
                 return f"{self.operator}: result {instead}"
-            case ChangeKind.ORDER:
+            case GraphChangeKind.ORDER:
                 return f"{self.operator}: arguments {instead}"
-            case ChangeKind.COLUMN_TYPE:
+            case GraphChangeKind.COLUMN_TYPE:
                 return f"column {column_text(self.name)}: {instead}"
-            case ChangeKind.ARGUMENT_ADDED:
+            case GraphChangeKind.ARGUMENT_ADDED:
                 return f"{self.operator}: argument {self.after} added"
-            case ChangeKind.ARGUMENT_REMOVED:
+            case GraphChangeKind.ARGUMENT_REMOVED:
                 return f"{self.operator}: argument {self.before} removed"
-            case ChangeKind.INSERTED:
+            case GraphChangeKind.INSERTED:
                 return f"{self.after} inserted around {self.where}"
-            case ChangeKind.REMOVED:
+            case GraphChangeKind.REMOVED:
                 return f"{self.before} removed around {self.where}"
-            case ChangeKind.COLUMN | ChangeKind.LITERAL | ChangeKind.ARTIFACT:
+            case GraphChangeKind.COLUMN | GraphChangeKind.LITERAL | GraphChangeKind.ARTIFACT:
                 return f"{self.kind} {instead}{place}"
             case _:
                 return instead + place
@@ -102,11 +106,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The changes that lead from one component to another, from the root on; none if and only if they are equal."""
+    """The changes from one component to another, root first; none if and only if they are equal."""
 
     before: str
     after: str
-    changes: tuple[Change, ...]
+    changes: tuple[GraphChange, ...]
 
     @property
     def distance(self) -> float:
@@ -126,7 +130,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The candidate that a component differs least from. ``difference`` leads from the candidate to the component."""
+    """The candidate of the least difference. ``difference`` leads from the candidate to the component."""
 
     name: str
     component: Node
@@ -134,10 +138,10 @@ class Nearest:
 
 
 def difference(before: Node, after: Node, *, work_max: int = WORK_MAX) -> Difference:
-    """What has to change in ``before`` to make it ``after``. Both are taken as they are: give canonical components.
+    """The changes from ``before`` to ``after``, which must be canonical.
 
-    Deterministic. Few changes rather than many, though not always the fewest: the search is bounded by ``work_max``, so that
-    graphs of thousands of nodes take moments (:mod:`transforms.comparison.alignment`).
+    Deterministic. The changes are few, but not always the fewest: ``work_max`` limits the search, so that graphs of
+    thousands of nodes take seconds at most (:mod:`transforms.comparison.alignment`).
     """
     changes = tuple(_Walk(before, after, work_max).changes()) if before != after else ()
     return Difference(before.identity, after.identity, changes)
@@ -151,8 +155,8 @@ def distance(before: Node, after: Node) -> float:
 def nearest_component(target: Node, candidates: Iterable[tuple[str, Node]]) -> Nearest | None:
     """The candidate, a name and a component, of the least distance to ``target``; None without candidates.
 
-    Of equally near ones that with fewer changes, then the first by name, then by identity. A candidate that cannot be
-    nearer than the best one is told by its labels alone.
+    Ties are broken by the number of changes, then by name, then by identity. A lower bound from the labels skips
+    candidates that cannot be nearer than the best one.
     """
     labels = _labels(target)
     ranked = sorted(
@@ -176,12 +180,12 @@ def _labels(root: Node) -> frozenset[str]:
 
 
 def _least(here: frozenset[str], there: frozenset[str]) -> int:
-    """No difference weighs less: a change takes away one label, or as many as it weighs."""
+    """A lower bound of the distance: a change removes as many labels as it weighs, or one."""
     return max(len(here - there), len(there - here))
 
 
 class _Walk:
-    """The changes along an alignment. It is found from the lesser identity to the greater, so that both ways are the same."""
+    """The changes along an alignment from the lesser identity to the greater, so that both directions agree."""
 
     def __init__(self, before: Node, after: Node, work_max: int) -> None:
         self._roots = before, after
@@ -190,8 +194,8 @@ class _Walk:
         self._texts = expression_texts((before, after), _TEXT_CHARACTERS)
         self._nodes = sum(1 for _ in topological((before, after)))
 
-    def changes(self) -> Iterator[Change]:
-        """Those of every pair of nodes once, the root first."""
+    def changes(self) -> Iterator[GraphChange]:
+        """The changes of every pair of nodes, once each, root first."""
         stack: list[tuple[Node, Node, str]] = [(*self._roots, "")]
         seen: set[tuple[str, str]] = set()
         while stack:
@@ -212,7 +216,7 @@ class _Walk:
         return Step(step.cost, turned, step.kept, tuple(matched))
 
     def _below(self, before: Node, after: Node, step: Step, where: str) -> list[tuple[Node, Node, str]]:
-        """The pairs that a step leads to, each with the expression it is in."""
+        """The pairs that a step leads to, each with its enclosing expression."""
         match step.way:
             case Way.INSERT:
                 return [(before, after.args[step.kept], self._text(after))]
@@ -222,53 +226,55 @@ class _Walk:
                 pairs = [(i, j) for i, j in step.matched if i is not None and j is not None]
                 return [(before.args[i], after.args[j], self._text(after)) for i, j in pairs]
 
-    def _own(self, before: Node, after: Node, step: Step, where: str) -> Iterator[Change]:
+    def _own(self, before: Node, after: Node, step: Step, where: str) -> Iterator[GraphChange]:
         match step.way:
             case Way.RELABEL:
                 yield _leaf_change(before, after, where)
             case Way.INSERT:
-                yield self._wrapped(ChangeKind.INSERTED, after, step.kept, before)
+                yield self._wrapped(GraphChangeKind.INSERTED, after, step.kept, before)
             case Way.DELETE:
-                yield self._wrapped(ChangeKind.REMOVED, before, step.kept, after)
+                yield self._wrapped(GraphChangeKind.REMOVED, before, step.kept, after)
             case Way.REPLACE:
                 texts = _told_apart(self._text(before), self._text(after), before, after)
                 weight = 1 + max(self._weight(before), self._weight(after))
-                yield Change(ChangeKind.SUBGRAPH, where, *texts, weight=weight)
+                yield GraphChange(GraphChangeKind.SUBGRAPH, where, *texts, weight=weight)
             case Way.ALIGN if isinstance(before, Operation) and isinstance(after, Operation):
                 yield from self._aligned(before, after, step, where)
 
-    def _aligned(self, before: Operation, after: Operation, step: Step, where: str) -> Iterator[Change]:
+    def _aligned(self, before: Operation, after: Operation, step: Step, where: str) -> Iterator[GraphChange]:
         here = self._text(after)
         own = list(_label_changes(before, after, where, here))
         yield from own
         for i, j in step.matched:
             if j is None and i is not None:
                 gone = before.args[i]
-                yield Change(
-                    ChangeKind.ARGUMENT_REMOVED, here, self._place(gone), "", after.op, weight=self._weight(gone)
+                yield GraphChange(
+                    GraphChangeKind.ARGUMENT_REMOVED, here, self._place(gone), "", after.op, weight=self._weight(gone)
                 )
             elif i is None and j is not None:
                 new = after.args[j]
-                yield Change(ChangeKind.ARGUMENT_ADDED, here, "", self._place(new), after.op, weight=self._weight(new))
+                yield GraphChange(
+                    GraphChangeKind.ARGUMENT_ADDED, here, "", self._place(new), after.op, weight=self._weight(new)
+                )
         if not own and all(
             i is not None and j is not None and before.args[i] == after.args[j] for i, j in step.matched
         ):
             if before.type != after.type:
-                yield Change(ChangeKind.RESULT_TYPE, here, str(before.type), str(after.type), after.op)
+                yield GraphChange(GraphChangeKind.RESULT_TYPE, here, str(before.type), str(after.type), after.op)
             else:
                 first, then = (f"({', '.join(map(self._text, node.args))})" for node in (before, after))
-                yield Change(ChangeKind.ORDER, here, *_told_apart(first, then, before, after), after.op)
+                yield GraphChange(GraphChangeKind.ORDER, here, *_told_apart(first, then, before, after), after.op)
 
-    def _wrapped(self, kind: ChangeKind, wrapper: Node, kept: int, inside: Node) -> Change:
-        """``wrapper`` stands around, or is gone from around, what is its argument ``kept`` on its side."""
+    def _wrapped(self, kind: GraphChangeKind, wrapper: Node, kept: int, inside: Node) -> GraphChange:
+        """``wrapper`` is inserted around, or removed from around, its argument ``kept``."""
         assert isinstance(wrapper, Operation)
         args = ["_" if i == kept else self._text(arg) for i, arg in enumerate(wrapper.args)]
         params = node_params(wrapper)
         text = f"{wrapper.op}({', '.join([*(args if len(args) > 1 else []), *([params] if params else [])])})"
         text = _cut(text)
-        before, after = ("", text) if kind is ChangeKind.INSERTED else (text, "")
+        before, after = ("", text) if kind is GraphChangeKind.INSERTED else (text, "")
         weight = self._weight(wrapper, wrapper.args[kept])
-        return Change(kind, self._place(inside), before, after, wrapper.op, weight=weight)
+        return GraphChange(kind, self._place(inside), before, after, wrapper.op, weight=weight)
 
     def _text(self, node: Node) -> str:
         return self._texts[node.identity]
@@ -277,22 +283,22 @@ class _Walk:
         return f"column {self._text(node)}" if isinstance(node, RawColumn) else self._text(node)
 
     def _weight(self, node: Node, without: Node | None = None) -> int:
-        """The nodes of a tree, but for those of a part of it; or of all there is where the tree has more."""
+        """The nodes of a tree without those of one part; at most all distinct nodes."""
         sizes = self._alignment.profiles
         return min(sizes[node.identity].size - (sizes[without.identity].size if without else 0), self._nodes)
 
 
-def _label_changes(before: Operation, after: Operation, where: str, here: str) -> Iterator[Change]:
+def _label_changes(before: Operation, after: Operation, where: str, here: str) -> Iterator[GraphChange]:
     if before.op != after.op:
-        yield Change(ChangeKind.OPERATOR, where or here, before.op, after.op, after.op, weight=2)
+        yield GraphChange(GraphChangeKind.OPERATOR, where or here, before.op, after.op, after.op, weight=2)
         return
     if before.version != after.version:
-        yield Change(ChangeKind.VERSION, here, str(before.version), str(after.version), after.op)
+        yield GraphChange(GraphChangeKind.VERSION, here, str(before.version), str(after.version), after.op)
     for name in changed_params(before, after):
         texts = _told_apart(
             _param(before, name), _param(after, name), dict(before.params).get(name), dict(after.params).get(name)
         )
-        yield Change(ChangeKind.PARAMETER, here, *texts, after.op, name)
+        yield GraphChange(GraphChangeKind.PARAMETER, here, *texts, after.op, name)
 
 
 def _param(node: Operation, name: str) -> str:
@@ -303,19 +309,21 @@ def _param(node: Operation, name: str) -> str:
     return program[0] if program else param_text(params[name])
 
 
-def _leaf_change(before: Node, after: Node, where: str) -> Change:
+def _leaf_change(before: Node, after: Node, where: str) -> GraphChange:
     match before, after:
         case RawColumn(), RawColumn():
             if before.name == after.name:
-                return Change(ChangeKind.COLUMN_TYPE, where, str(before.type), str(after.type), name=after.name)
+                return GraphChange(
+                    GraphChangeKind.COLUMN_TYPE, where, str(before.type), str(after.type), name=after.name
+                )
             texts = column_text(before.name), column_text(after.name)
-            return Change(ChangeKind.COLUMN, where, *_typed(*texts, before, after), name=after.name)
+            return GraphChange(GraphChangeKind.COLUMN, where, *_typed(*texts, before, after), name=after.name)
         case Literal(), Literal():
             texts = literal_text(before), literal_text(after)
-            return Change(ChangeKind.LITERAL, where, *_typed(*texts, before, after))
+            return GraphChange(GraphChangeKind.LITERAL, where, *_typed(*texts, before, after))
         case Artifact(), Artifact():
             texts = before.digest[:12], after.digest[:12]
-            return Change(ChangeKind.ARTIFACT, where, *_typed(*texts, before, after))
+            return GraphChange(GraphChangeKind.ARTIFACT, where, *_typed(*texts, before, after))
         case _:
             raise AssertionError("leaves of one kind")
 
@@ -328,7 +336,7 @@ def _typed(before_text: str, after_text: str, before: Node, after: Node) -> tupl
 
 
 def _told_apart(before_text: str, after_text: str, before: object, after: object) -> tuple[str, str]:
-    """Two texts, cut where they are long; equal ones with the first digits of what they stand for."""
+    """Two texts, truncated; equal ones with the first digits of their values' digests."""
     before_text, after_text = _cut(before_text), _cut(after_text)
     if before_text != after_text:
         return before_text, after_text

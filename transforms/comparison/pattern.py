@@ -1,9 +1,9 @@
-"""Patterns over component graphs: which components hold a subgraph of this form, and where.
+"""Patterns over component graphs, which find subgraphs of a given form.
 
     unigrams(lower(query))          hash_buckets(_, buckets=1000)          concat(unigrams(title), ...)
 
-How a pattern is written is in :mod:`transforms.comparison.pattern_parser` and in ``docs/patterns.md``. A pattern is compared with
-canonical components as they are: it is not brought to canonical form itself.
+The syntax is in :mod:`transforms.comparison.pattern_parser` and in ``docs/patterns.md``. A pattern itself has no canonical
+form: it is compared with canonical components as it is written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from transforms.comparison.pattern_terms import (
     Anything,
     ArtifactDigest,
     Call,
-    Column,
+    ColumnTerm,
     Constant,
     Fingerprint,
     Moment,
@@ -39,55 +39,55 @@ _Known = dict[tuple[int, str], bool]
 
 @dataclass(frozen=True)
 class Pattern:
-    """What one node and the graph under it must be like. Two patterns are equal when they are written alike."""
+    """A pattern of one node and the graph under it. Two patterns are equal if their texts are."""
 
     term: Term
 
     @staticmethod
     def parse(text: str) -> Pattern:
-        """The pattern that ``text`` writes; nothing in it is evaluated.
+        """The pattern of ``text``; nothing in it is evaluated.
 
-        Raises :class:`~transforms.errors.InputError` that names the character, for what cannot be read, for unknown
-        operators and parameters, and for arguments or values that no component can have there.
+        Raises :class:`~transforms.errors.InputError`, with the character, for wrong syntax, unknown operators and
+        parameters, and arguments or values that no component can have there.
         """
         return Pattern(parse_term(text))
 
     @property
     def text(self) -> str:
-        """The pattern as it is written; parsing it gives an equal pattern."""
+        """The text of the pattern; parsing it gives an equal pattern."""
         return term_text(self.term)
 
     def __str__(self) -> str:
         return self.text
 
     def matches(self, node: Node) -> bool:
-        """Whether ``node`` itself, not one under it, is like this."""
+        """Whether ``node`` itself, not one under it, matches."""
         return _matches(self.term, node, {})
 
     @cached_property
     def operators(self) -> frozenset[str]:
-        """The operators that occur in every component that holds a match."""
+        """The operators of every component with a match."""
         return frozenset(term.operator for term in self._terms if isinstance(term, Call) and term.operator)
 
     @cached_property
     def operator_versions(self) -> frozenset[tuple[str, int]]:
-        """Those of :attr:`operators` whose version is stated, with it."""
+        """The versions of :attr:`operators` that the pattern states."""
         calls = (term for term in self._terms if isinstance(term, Call))
         return frozenset((call.operator, call.version) for call in calls if call.operator and call.version)
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """The raw columns that every component that holds a match reads."""
-        return frozenset(term.name for term in self._terms if isinstance(term, Column))
+        """The raw columns that every component with a match reads."""
+        return frozenset(term.name for term in self._terms if isinstance(term, ColumnTerm))
 
     @cached_property
     def fingerprints(self) -> frozenset[str]:
-        """What the identities of some nodes in every component that holds a match start with: its subgraphs, or its leaves."""
+        """Prefixes of the identities of nodes in every component with a match."""
         return frozenset(term.prefix for term in self._terms if isinstance(term, Fingerprint))
 
     @cached_property
     def artifacts(self) -> frozenset[str]:
-        """What the digests of some artifacts in every component that holds a match start with."""
+        """Prefixes of the digests of artifacts in every component with a match."""
         return frozenset(term.prefix for term in self._terms if isinstance(term, ArtifactDigest))
 
     @cached_property
@@ -96,7 +96,7 @@ class Pattern:
 
 
 def find(pattern: Pattern, root: Node) -> tuple[Node, ...]:
-    """Every node under ``root`` that is like the pattern, each once, arguments before what reads them."""
+    """Every node under ``root`` that matches, each once, arguments before their readers."""
     known: _Known = {}
     return tuple(node for node in topological([root]) if _matches(pattern.term, node, known))
 
@@ -111,7 +111,7 @@ def _terms(term: Term) -> Iterator[Term]:
 
 
 def _matches(term: Term, node: Node, known: _Known) -> bool:
-    """Each term against each node once; no deeper than the pattern is."""
+    """Compare each term with each node at most once, as deep as the pattern."""
     key = (id(term), node.identity)
     if key not in known:
         known[key] = _is_like(term, node, known)
@@ -122,7 +122,7 @@ def _is_like(term: Term, node: Node, known: _Known) -> bool:
     match term:
         case Anything():
             return True
-        case Column(name=name):
+        case ColumnTerm(name=name):
             return isinstance(node, RawColumn) and node.name == name
         case Constant(value=value):
             return isinstance(node, Literal) and _equal(value, node.value)
@@ -137,7 +137,7 @@ def _is_like(term: Term, node: Node, known: _Known) -> bool:
 
 
 def _is_call(call: Call, node: Operation) -> bool:
-    """Whether operator, version and parameters are as the pattern has them."""
+    """Whether operator, version and parameters match."""
     if call.operator not in (None, node.op) or call.version not in (None, node.version):
         return False
     params = dict(node.params)
@@ -147,7 +147,7 @@ def _is_call(call: Call, node: Operation) -> bool:
 
 
 def _is_program(call: Call, op: str, params: Mapping[str, Scalar]) -> bool:
-    """Whether a function or graph is the one that is printed so, called with these parameters of its own."""
+    """Whether a function or graph has this printed name and these parameters."""
     (name, *_), keywords = program_params(op, params) or [""], program_keywords(op, params)
     return call.program in ("", name) and all(
         key in keywords and _value_matches(value, keywords[key]) for key, value in call.params
@@ -164,7 +164,7 @@ def _arguments_match(call: Call, node: Operation, known: _Known) -> bool:
 
 
 def _assignable(fitting: Sequence[Sequence[int]]) -> bool:
-    """Whether every term can have an argument of its own, of those that fit it: augmenting paths, breadth first."""
+    """Whether every term can have an argument of its own: bipartite matching by augmenting paths, breadth first."""
     owner: dict[int, int] = {}
     for first in range(len(fitting)):
         came_from: dict[int, int] = {}  # argument to the term that reached it

@@ -1,12 +1,12 @@
-"""The text of a pattern, read. Nothing in it is evaluated.
+"""The parser of patterns. It evaluates nothing.
 
     term      _ | name | column("name") | moment("2026-03-01") | literal | @digits | artifact digits | call
     call      (operator | _) [@version] ( [part, …] )
     part      term | ... | parameter = value | function v-digits
     value     _ | literal | (value, …) | (value, … n in all)
 
-It is what ``expression_text`` prints, and more. Python's own parser is not used: it takes ``and``, ``or`` and ``not`` for
-words of its own, and it brings names to NFKC, whereas two spellings of a name are two columns.
+The syntax includes all output of ``expression_text``. Python's own parser is not used: ``and``, ``or`` and ``not`` are
+keywords there, and it normalises names to NFKC, whereas two spellings of a name are two columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from transforms.comparison.pattern_terms import (
     Anything,
     ArtifactDigest,
     Call,
-    Column,
+    ColumnTerm,
     Constant,
     Fingerprint,
     Moment,
@@ -65,7 +65,7 @@ class _Token:
 
 
 def parse_term(text: str) -> Term:
-    """The term that ``text`` writes. Raises :class:`InputError` that says at which character, and what is near."""
+    """The term of ``text``. Raises :class:`InputError` with the character and the text near it."""
     parser = _Parser(text)
     term = parser.term(0)
     parser.end()
@@ -76,7 +76,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         if len(text) > LENGTH_MAX:
-            raise InputError("a pattern is too long", value=len(text), allowed=f"up to {LENGTH_MAX} characters")
+            raise InputError("a pattern must be shorter", value=len(text), allowed=f"up to {LENGTH_MAX} characters")
         self._tokens = self._scanned()
         self._next = 0
 
@@ -85,7 +85,7 @@ class _Parser:
         while start < len(self._text):
             found = _TOKEN.match(self._text, start)
             if found is None:
-                raise self._refusal("a pattern has no such sign", start, value=self._text[start],
+                raise self._refusal("a pattern must hold only characters of its syntax", start, value=self._text[start],
                                     next_step="write operators as calls, such as intersect(unigrams(query), _)")  # fmt: skip
             if found.lastgroup != "space":
                 tokens.append(_Token(str(found.lastgroup), found[0], start))
@@ -93,10 +93,10 @@ class _Parser:
         return [*tokens, _Token("end", "", len(self._text))]
 
     def end(self) -> None:
-        """Raise unless all is read."""
+        """Raise unless the whole text is read."""
         token = self._peek()
         if token.kind != "end":
-            hint = _ONE_WORD if token.kind == "name" else "a pattern is one expression"
+            hint = _ONE_WORD if token.kind == "name" else "a pattern must be one expression"
             raise self._unexpected(token, "the end of the pattern", hint)
 
     def term(self, depth: int) -> Term:
@@ -122,10 +122,10 @@ class _Parser:
             return self._written(token.text) if token.text in ("column", "moment") else self._call(token, depth)
         if token.text in ("True", "False"):
             return Constant(token.text == "True")
-        return Anything() if token.text == "_" else Column(token.text)
+        return Anything() if token.text == "_" else ColumnTerm(token.text)
 
-    def _written(self, what: str) -> Column | Moment:
-        """A column or a moment by its text in quotes; a moment that no calendar has by its number."""
+    def _written(self, what: str) -> ColumnTerm | Moment:
+        """A column or a moment by its text in quotes; a moment outside the years 1 to 9999 by its number."""
         self._expect("(")
         token = self._take()
         is_number = what == "moment" and token.kind == "number" and re.fullmatch(r"-?[0-9]{1,19}", token.text)
@@ -135,7 +135,7 @@ class _Parser:
         if is_number:
             return Moment(int(token.text))
         text = self._string(token)
-        return Column(text) if what == "column" else Moment(self._microseconds(token, text))
+        return ColumnTerm(text) if what == "column" else Moment(self._microseconds(token, text))
 
     def _microseconds(self, token: _Token, text: str) -> int:
         try:
@@ -180,7 +180,7 @@ class _Parser:
         value = self.value(depth + 1)
         is_version = name == "version" and operator not in OWN_KEYWORDS  # a function may have a parameter of this name
         if name in parts.params or (is_version and parts.version is not None):
-            raise self._refusal("a parameter is named twice", token.start, value=name)
+            raise self._refusal("a parameter must be named only once", token.start, value=name)
         if is_version:
             parts.version = self._version(at, at.text)
             return
@@ -189,7 +189,7 @@ class _Parser:
         parts.params[name] = value
 
     def _check_parameter(self, token: _Token, at: _Token, operator: str | None, value: Value) -> None:
-        """Raise for a name that no operator in question has, and for a value that no parameter of the name can have."""
+        """Raise for an unknown parameter, and for a value that no parameter of the name can have."""
         operators = list(REGISTRY) if operator is None else [REGISTRY[operator]]
         declared = [param for each in operators for param in each.params if param.name == token.text]
         if not declared:
@@ -198,17 +198,17 @@ class _Parser:
             raise self._refusal(what, token.start, value=token.text, allowed=nearest(token.text, known))
         if not any(_may_be(param, value) for param in declared):
             kinds = sorted({param.kind_name for param in declared})
-            raise self._refusal("a parameter never has such a value", at.start, value=f"{token.text}={at.text}",
+            raise self._refusal("a parameter must have a value of its type", at.start, value=f"{token.text}={at.text}",
                                 allowed=" or ".join(kinds))  # fmt: skip
 
     def _check_arity(self, token: _Token, operator: str | None, parts: _Parts) -> None:
-        """Raise for a number of arguments that the operator as it is now never has."""
+        """Raise for a number of arguments that this version of the operator does not take."""
         if operator is None or parts.version not in (None, REGISTRY[operator].version):
             return
         args, given = REGISTRY[operator].args, len(parts.args)
         variadic = bool(args) and args[-1].variadic
         if (given > len(args) and not variadic) or (given < len(args) and not parts.further):
-            raise self._refusal(f"{operator} takes another number of arguments", token.start, value=given,
+            raise self._refusal(f"the arguments of {operator} must be as many as it takes", token.start, value=given,
                                 allowed=", ".join(arg.name for arg in args) + (", and more" if variadic else ""),
                                 next_step=f"{operator}(...) stands for any arguments")  # fmt: skip
 
@@ -234,7 +234,7 @@ class _Parser:
         return Several(tuple(items), count)
 
     def _count(self) -> int:
-        """How many items a shortened tuple has, after ``…``."""
+        """The number of items of a shortened tuple, after ``…``."""
         cut = self._peek()
         found = _SHORTENED.match(self._text, cut.start)
         if found is None or len(found[1]) > 18:
@@ -244,7 +244,7 @@ class _Parser:
         return int(found[1])
 
     def _separated(self, closing: str) -> Iterator[None]:
-        """Once before each part, up to and past ``closing``; a comma may follow the last."""
+        """Yield before each part, up to and past ``closing``; a comma may follow the last part."""
         while self._peek().text != closing:
             yield
             if self._peek().text not in (closing, ","):
@@ -283,7 +283,9 @@ class _Parser:
 
     def _check_depth(self, token: _Token, depth: int) -> None:
         if depth > NESTING_MAX:
-            raise self._refusal("a pattern is nested too deeply", token.start, allowed=f"up to {NESTING_MAX} levels")
+            raise self._refusal(
+                "a pattern must be nested less deeply", token.start, allowed=f"up to {NESTING_MAX} levels"
+            )
 
     def _peek(self, ahead: int = 0) -> _Token:
         return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
@@ -300,9 +302,9 @@ class _Parser:
 
     def _unexpected(self, token: _Token, allowed: str, next_step: str = "") -> InputError:
         if token.kind == "cut":
-            return self._refusal("a shortened expression cannot be read", token.start, value="…", allowed=allowed,
+            return self._refusal("a pattern must not be a shortened expression", token.start, value="…", allowed=allowed,
                                  next_step="name the component by its fingerprint, as in @7d1f0c")  # fmt: skip
-        what = "a pattern ends too early" if token.kind == "end" else "a pattern cannot go on like this"
+        what = "unexpected end of the pattern" if token.kind == "end" else "unexpected text in the pattern"
         return self._refusal(what, token.start, value=token.text or None, allowed=allowed, next_step=next_step)
 
     def _refusal(
@@ -315,7 +317,7 @@ class _Parser:
 
 @dataclass(slots=True)
 class _Parts:
-    """What was read of a call so far."""
+    """The parts of a call that are read so far."""
 
     version: int | None = None
     args: list[Term] = field(default_factory=list)
@@ -325,7 +327,7 @@ class _Parts:
 
 
 def _may_be(param: Param, value: Value) -> bool:
-    """Whether a parameter of this declaration can be ``value``: a whole number stands for a float too."""
+    """Whether a parameter of this declaration can be ``value``; an integer may be a float too."""
     kinds = param.kind if isinstance(param.kind, tuple) else (param.kind,)
     match value:
         case Anything():

@@ -1,4 +1,4 @@
-"""What a pattern is made of, and how each part is written. Values without behaviour; :mod:`transforms.comparison.pattern` matches them."""
+"""The terms of patterns and their text; :mod:`transforms.comparison.pattern` matches them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Anything:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnTerm:
     """``query`` or ``column("weird name")``: the raw column of this name, of any type."""
 
     name: str
@@ -39,21 +39,21 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """``@7d1f0c``: the node whose identity starts so."""
+    """``@7d1f0c``: the node whose identity has this prefix."""
 
     prefix: str
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactDigest:
-    """``artifact 7d1f0c``: the artifact whose digest starts so."""
+    """``artifact 7d1f0c``: the artifact whose digest has this prefix."""
 
     prefix: str
 
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """A tuple of values. ``count`` is set where only the first is written: ``(0.5, … 12 in all)``."""
+    """A tuple of values. ``count`` is set if only the first is written: ``(0.5, … 12 in all)``."""
 
     items: tuple[Value, ...]
     count: int | None = None
@@ -63,9 +63,12 @@ class Several:
 class Call:
     """``unigrams@1(lower(query), ..., n=2)``: an operation.
 
-    ``operator`` None, written ``_``, is any operator; ``version`` None any version. ``further`` is ``...``: any further
-    arguments. Parameters that are not named may be anything. ``program`` is how a function or graph is printed, such as
-    ``reversed_text v-c2e133a0``; ``params`` are the function's own then.
+    Attributes:
+        operator: the name; None, written ``_``, is any operator.
+        version: the version; None is any.
+        further: ``...``: any further arguments.
+        params: the stated parameters; a program has its own. Others may have any value.
+        program: the printed name of a function or graph, such as ``reversed_text v-c2e133a0``.
     """
 
     operator: str | None
@@ -77,15 +80,15 @@ class Call:
 
 
 Value = Anything | Constant | Several
-Term = Anything | Column | Constant | Moment | Fingerprint | ArtifactDigest | Call
+Term = Anything | ColumnTerm | Constant | Moment | Fingerprint | ArtifactDigest | Call
 
 
 def term_text(term: Term) -> str:
-    """A term as it is written; reading it again gives an equal term."""
+    """The text of a term; parsing it gives an equal term."""
     match term:
         case Anything():
             return "_"
-        case Column(name=name):
+        case ColumnTerm(name=name):
             return column_text(name)
         case Constant(value=value):
             return repr(value)
@@ -105,7 +108,7 @@ def term_text(term: Term) -> str:
 
 
 def value_text(value: Value) -> str:
-    """A parameter's value as it is written."""
+    """The text of a parameter's value."""
     match value:
         case Anything():
             return "_"

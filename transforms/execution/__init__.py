@@ -1,1 +1,1 @@
-"""Execution plans: components run together over one batch, with fused operators and measured costs."""
+"""Execution plans: several components run over one batch, with fused operators and measured costs."""

@@ -1,7 +1,7 @@
-"""Columns held as codes over their distinct values, as dictionary-encoded Parquet stores them.
+"""Columns as codes and distinct values, as in dictionary-encoded Parquet.
 
-Operators work on each event by itself, so an operator over a coded column may run over its distinct values only:
-the result has the same codes. Columns are decoded where columns with different codes meet, and at the end.
+An operator works on each event separately, so over a coded column it runs over the distinct values only: the result has
+the same codes. Columns are decoded where columns with different codes meet, and at the end.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from transforms.columns.columns import (
     Strings,
     Vectors,
     WeightedItems,
-    conform,
-    conforms,
+    cast_to_layout,
     from_arrow,
+    is_castable,
 )
 from transforms.types import ColumnType, Dense
 
@@ -42,20 +42,20 @@ class Coded:
 
 
 def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Coded | None:
-    """A dictionary-encoded array as it is, or None if it is no such array or has too many distinct values to gain.
+    """A dictionary-encoded array; None for other arrays and for too many distinct values.
 
-    A null becomes a value of its own, behind the others. Raises :class:`~transforms.errors.DataError` or Arrow's
+    A null becomes another value, after the others. Raises :class:`~transforms.errors.DataError` or Arrow's
     errors if the distinct values hold one that ``column_type`` cannot.
     """
     if not pa.types.is_dictionary(array.type) or not isinstance(column_type, Dense):
         return None
-    if not conforms(array.type, column_type):
+    if not is_castable(array.type, column_type):
         return None
     if isinstance(array, pa.ChunkedArray):
         try:
             chunks = [_with_codes_beneath_nulls(chunk) for chunk in array.chunks]
             array = pa.chunked_array(chunks, array.type).unify_dictionaries().combine_chunks()
-        except pa.ArrowInvalid:  # Arrow unifies no dictionaries that hold a null
+        except pa.ArrowInvalid:  # Arrow does not unify dictionaries that hold a null
             return None
         if isinstance(array, pa.ChunkedArray):
             return None
@@ -66,11 +66,11 @@ def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType)
         indices = pc.fill_null(indices.cast(pa.int32()), len(dictionary))
         dictionary = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
     codes = indices.cast(pa.int32()).to_numpy()
-    return Coded(codes, from_arrow(conform(dictionary, column_type), column_type))
+    return Coded(codes, from_arrow(cast_to_layout(dictionary, column_type), column_type))
 
 
 def _with_codes_beneath_nulls(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same values with code 0 for each null, where anything may stand: Arrow follows it as it unifies dictionaries."""
+    """The same values with code 0 under each null: Arrow reads these codes when it unifies dictionaries."""
     if not chunk.null_count:
         return chunk
     valid, indices = np.asarray(chunk.is_valid()), chunk.indices
@@ -81,7 +81,7 @@ def _with_codes_beneath_nulls(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def decoded(coded: Coded) -> Column:
-    """One value an event again."""
+    """The column with one value per event."""
     values = coded.values
     if isinstance(values, RaggedItems | WeightedItems):
         from transforms.kernels.lists import take_lists
@@ -102,10 +102,10 @@ def decoded(coded: Coded) -> Column:
     return Strings(values.data, np.take(values.starts, coded.codes), np.take(values.ends, coded.codes), valid)
 
 
-def alike(columns: Sequence[Coded]) -> tuple[Coded, ...] | None:
-    """The same columns over common codes, one for each combination of values that occurs; None if these are too many.
+def align_codes(columns: Sequence[Coded]) -> tuple[Coded, ...] | None:
+    """The columns with common codes, one per occurring combination of values; None if there are too many.
 
-    Only combinations that occur: an operator may refuse others.
+    Only occurring combinations get a code, since an operator may refuse others.
     """
     distinct = list({id(column.codes): column for column in columns}.values())
     combinations = math.prod(len(column.values) for column in distinct)

@@ -1,12 +1,11 @@
-"""Plans that do less: rewriting components, before they are run, so that several operators become one pass.
+"""Operator fusion: components are rewritten before a run, so that several operators become one pass.
 
-The canonical form says what a component *is*, and its fingerprint follows from it; this says how it is *run*, so it may
-change from release to release. Rules look at the whole plan: what several nodes read is kept as it is, because
-it must be there for all of them anyway.
+The canonical form and the fingerprint define a component; fusion defines only how it runs, so it may change from release
+to release. A rule applies to the whole plan: a node with several readers is not fused.
 
-* Hashing before joining lists: ``hash_buckets(concat(a, b))`` is ``concat(hash_buckets(a), hash_buckets(b))``, and ids are
-  cheaper to move than text.
-* Words that are only compared or hashed are never written down.
+* Hashing before concatenation: ``hash_buckets(concat(a, b))`` is ``concat(hash_buckets(a), hash_buckets(b))``, and ids
+  are cheaper to move than text.
+* Words that are only compared or hashed are not stored.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def _not_a_reference(*values: object, **params: object) -> object:
     raise AssertionError("a fused operator means what it was made of")
 
 
-#: What only plans contain: no expression names them, and no component that is kept holds them.
+#: Operators that only plans contain, never an expression or a stored component.
 FUSED = {
     operator.name: operator
     for operator in (
@@ -60,7 +59,7 @@ FUSED = {
     )
 }
 
-#: The operators whose work a fused one does, which is what its seconds are told apart by.
+#: The operators that each fused one replaces; its seconds are divided among them.
 STANDS_FOR = {
     "common_words": ("unigrams", "unigrams", "intersect"),
     "hashed_words": ("unigrams", "hash_buckets"),
@@ -70,7 +69,7 @@ Rule = Callable[[Operation, Callable[[Node], bool]], Node | None]
 
 
 def fuse(components: Mapping[str, Node]) -> dict[str, Node]:
-    """The components as they are best run together, by the same keys. Every output stays the same bit for bit."""
+    """The components with fused operators, by the same keys; every output stays equal bit for bit."""
     readers = Counter(arg.identity for node in topological(components.values()) for arg in node.args)
     readers.update(root.identity for root in components.values())
 
@@ -94,7 +93,7 @@ def _rewritten(node: Node, rewritten: Mapping[str, Node], only_here: Callable[[N
 
 
 def _below(node: Node, rewritten: Mapping[str, Node], only_here: Callable[[Node], bool]) -> Node:
-    """A replacement whose new nodes are rewritten too; those of the component itself have been already."""
+    """A replacement whose new nodes are rewritten too; the component's own nodes already are."""
     if not isinstance(node, Operation) or node.identity in rewritten:
         return rewritten.get(node.identity, node)
     for rule in RULES:
@@ -108,7 +107,7 @@ def _with(node: Operation, operands: tuple[Node, ...]) -> Operation:
     return Operation(node.type, node.op, node.version, operands, node.params)
 
 
-#: The operators that rules name, in the version whose meaning the rules and the fused kernels rely on.
+#: The operators of the rules, with the versions that the rules and the fused kernels rely on.
 _HASH, _CONCAT, _WORDS, _COMMON = ("hash_buckets", 1), ("concat", 1), ("unigrams", 1), ("intersect", 1)
 FUSABLE = frozenset({_HASH, _CONCAT, _WORDS, _COMMON})
 
@@ -118,7 +117,7 @@ def _is(node: Node, operator: tuple[str, int]) -> bool:
 
 
 def hash_before_concat(node: Operation, only_here: Callable[[Node], bool]) -> Node | None:
-    """Hash each list, then join the ids."""
+    """Hash each list, then concatenate the ids."""
     if not _is(node, _HASH) or not _is(node.operands[0], _CONCAT) or not only_here(node.operands[0]):
         return None
     joined = node.operands[0]
@@ -128,14 +127,14 @@ def hash_before_concat(node: Operation, only_here: Callable[[Node], bool]) -> No
 
 
 def hash_words(node: Operation, only_here: Callable[[Node], bool]) -> Node | None:
-    """Hash words as they are found."""
+    """Hash words without storing them."""
     if not _is(node, _HASH) or not _is(node.operands[0], _WORDS) or not only_here(node.operands[0]):
         return None
     return Operation(node.type, "hashed_words", 1, node.operands[0].args, node.params)
 
 
 def intersect_words(node: Operation, only_here: Callable[[Node], bool]) -> Node | None:
-    """Compare the words of two texts as they are found."""
+    """Intersect the words of two texts without storing them."""
     if not _is(node, _COMMON) or len(node.operands) != 2:
         return None
     if not all(_is(arg, _WORDS) and only_here(arg) for arg in node.operands):
@@ -143,5 +142,5 @@ def intersect_words(node: Operation, only_here: Callable[[Node], bool]) -> Node 
     return Operation(node.type, "common_words", 1, tuple(arg.args[0] for arg in node.operands), ())
 
 
-#: In the order they are tried.
+#: The rules in the order of their application.
 RULES: tuple[Rule, ...] = (hash_before_concat, hash_words, intersect_words)

@@ -1,7 +1,7 @@
-"""Keeping freed memory for the next batch.
+"""Keep freed memory for the next batch.
 
-A plan frees and allocates arrays of the same sizes batch after batch. By default glibc hands such large blocks back to
-the system each time, and every page of the next one is a fault: on a virtual machine up to half of a kernel's time.
+A plan frees and allocates arrays of the same sizes for each batch. By default glibc returns such large blocks to the
+system each time, so that every page of the next one faults: up to half of a kernel's time on a virtual machine.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import platform
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 2**31 - 1
-#: The first that the C library accepts: what it allows depends on its version.
+#: The first value that the C library accepts is set: the limit depends on its version.
 _LARGEST_BYTES = (2**30, 2**25)
 
 
 def keep_freed_memory() -> bool:
-    """Tell the C library to keep what this process frees. For processes that compute, such as workers; returns whether it did.
+    """Make the C library keep freed memory of this process; returns whether it does.
 
-    Only glibc has the setting; elsewhere nothing happens. Harmless to repeat. The peak of memory stays what it is.
+    For processes that compute, such as workers. Only glibc has the setting. Idempotent; the peak of memory is unchanged.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

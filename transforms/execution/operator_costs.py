@@ -1,4 +1,4 @@
-"""What operators cost in a run: the seconds of a plan's steps, told apart by the operators they stand for."""
+"""The cost of operators: the seconds of a plan's steps, divided among their operators."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from transforms.graphs.encoding import digest
 from transforms.graphs.graph import Operation
 from transforms.operators import REGISTRY
 
-#: Operators whose cost depends on a parameter that holds what they do: each such text counts as an operator of its own.
+#: Operators whose program is a parameter: each program has a cost of its own.
 _OF_ITS_OWN = "functions"
 _DIGEST_CHARACTERS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorWork:
-    """Seconds that an operator took over ``rows`` rows: those of each of its nodes, added up.
+    """The seconds of an operator over ``rows`` rows, summed over its nodes.
 
     ``operator`` is named as :func:`cost_name` does.
     """
@@ -31,9 +31,9 @@ class OperatorWork:
 
 
 def cost_name(operator: str, params: Mapping[str, object]) -> str:
-    """The name under which an operation's cost is known: the operator's, and for a user's function also which one it is.
+    """The name of an operation's cost: the operator's, with a digest of the program for a user's function.
 
-    ``params`` are a node's, or those of its document.
+    ``params`` are those of a node or of its document.
     """
     if operator in REGISTRY and REGISTRY[operator].family == _OF_ITS_OWN:
         return f"{operator}:{digest(dict(params))[:_DIGEST_CHARACTERS]}"
@@ -41,18 +41,18 @@ def cost_name(operator: str, params: Mapping[str, object]) -> str:
 
 
 def declared_secs(operator: str) -> float | None:
-    """The declared guess for an operator, in seconds a row, by :func:`cost_name`; None if this release has no such one."""
+    """The declared seconds per row of an operator, by :func:`cost_name`; None for an unknown one."""
     name = operator.partition(":")[0]
     return REGISTRY[name].cost_ns * 1e-9 if name in REGISTRY else None
 
 
 def is_of_this_release(node: Operation) -> bool:
-    """Whether this release has the operator in the version that the node asks for."""
+    """Whether this release has the operator in the version of the node."""
     return node.op in REGISTRY and REGISTRY[node.op].version == node.version
 
 
 class Share(NamedTuple):
-    """An operator, named as :func:`cost_name` does, and its ``part`` of the seconds of a plan's step."""
+    """An operator, named by :func:`cost_name`, and its ``part`` of the seconds of a step."""
 
     operator: str
     version: int
@@ -60,7 +60,7 @@ class Share(NamedTuple):
 
 
 def shares_of(node: Operation) -> tuple[Share, ...]:
-    """The operators of one step of a plan. A fused one is shared out among what it stands for, as declared costs are."""
+    """The operators of one step; a fused one is divided among those it replaces by their declared costs."""
     if node.op not in FUSED:
         return (Share(cost_name(node.op, dict(node.params)), node.version),)
     operators = [REGISTRY[name] for name in STANDS_FOR[node.op]]
@@ -68,8 +68,8 @@ def shares_of(node: Operation) -> tuple[Share, ...]:
     return tuple(Share(operator.name, operator.version, operator.cost_ns / total_ns) for operator in operators)
 
 
-def summed(works: Iterable[OperatorWork]) -> tuple[OperatorWork, ...]:
-    """One entry an operator and version, by name: rows and seconds added up in the order given."""
+def sum_operator_work(works: Iterable[OperatorWork]) -> tuple[OperatorWork, ...]:
+    """One sum of rows and seconds per operator and version, by name, added in the given order."""
     totals: dict[tuple[str, int], tuple[int, float]] = {}
     for work in works:
         rows, secs = totals.get((work.operator, work.version), (0, 0.0))
@@ -78,8 +78,8 @@ def summed(works: Iterable[OperatorWork]) -> tuple[OperatorWork, ...]:
 
 
 def work_of_run(steps: Iterable[tuple[Sequence[Share], float]], rows: int) -> tuple[OperatorWork, ...]:
-    """The work of steps of a plan over ``rows`` rows: the shares and the seconds of each."""
-    return summed(
+    """The work of a plan over ``rows`` rows, from the shares and the seconds of each step."""
+    return sum_operator_work(
         OperatorWork(share.operator, share.version, rows, secs * share.part)
         for shares, secs in steps
         for share in shares
@@ -90,7 +90,7 @@ _FIELDS = ("operator", "version", "rows", "secs")
 
 
 def work_from_document(documents: object) -> tuple[OperatorWork, ...]:
-    """The works that ``dataclasses.asdict`` made documents of. Raises :class:`~transforms.errors.DataError`."""
+    """The works of documents that ``dataclasses.asdict`` made. Raises :class:`~transforms.errors.DataError`."""
     return tuple(
         OperatorWork(one.at("operator").text(), one.at("version").integer(), one.at("rows").integer(),
                      one.at("secs").number())

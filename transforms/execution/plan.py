@@ -1,10 +1,9 @@
 """Compiling components into one plan, and running it over batches.
 
-The components' graphs are merged: a node that several of them share runs once. Nodes run in topological order and are
-let go after their last reader. Where a raw column comes dictionary-encoded, the operators that read nothing else run
-over its distinct values (see :mod:`transforms.execution.coded`). An operator that raises takes down the components that need it and no other.
-A plan is immutable and holds no state of a run, so that threads may run it over several batches at once; kernels
-release the GIL.
+The graphs of the components are merged: a node that several of them share runs once. Nodes run in topological order; a
+value is freed after its last reader. Operators that read only one dictionary-encoded column run over its distinct values
+(:mod:`transforms.execution.coded`). When an operator raises, only the components that need it fail. A plan is immutable
+and holds no state of a run, so threads may run it over several batches at once; kernels release the GIL.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from transforms.columns.columns import (
     Strings,
     Vectors,
     WeightedItems,
-    conform,
+    cast_to_layout,
     from_arrow,
 )
 from transforms.columns.positions import check_positions
 from transforms.errors import DataError, InputError, InvalidText, OtherRelease, UnknownColumn, nearest
-from transforms.execution.coded import Coded, alike, coded_from_arrow, decoded
+from transforms.execution.coded import Coded, align_codes, coded_from_arrow, decoded
 from transforms.execution.fusion import FUSED, fuse
 from transforms.execution.operator_costs import OperatorWork, Share, shares_of, work_of_run
 from transforms.graphs.artifacts import Artifacts, no_artifacts
@@ -45,9 +44,9 @@ from transforms.types import ColumnType, Dense, Ragged
 
 @dataclass(frozen=True, slots=True)
 class ComponentFailure:
-    """Why a component has no column: the operator that raised, its expression, and the error's type and text.
+    """The failure of a component: the operator that raised, its expression, and the error's type and text.
 
-    ``exceptions``: the types' names, from the error to what caused it first.
+    ``exceptions`` are the names of the types, from the error to its first cause.
     """
 
     operator: str
@@ -57,18 +56,20 @@ class ComponentFailure:
 
     @property
     def is_out_of_memory(self) -> bool:
-        """Whether Python, numpy or Arrow was refused memory."""
+        """Whether Python, numpy or Arrow ran out of memory."""
         return any(name.endswith("MemoryError") for name in self.exceptions)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """What one run gave.
+    """The result of one run. Every component is in either ``columns`` or ``failures``, under its key.
 
-    ``columns`` and ``failures`` are keyed as the components were; every component is in exactly one of them.
-    ``node_secs`` is wall-clock by node identity. ``component_secs`` is what a component would have taken by itself:
-    the sum over its nodes, shared ones included, and its conversion to Arrow. ``operators`` are the seconds of the
-    operators that did not fail, fused ones told apart.
+    Attributes:
+        columns: the outputs.
+        failures: the failures.
+        node_secs: wall-clock seconds by node identity.
+        component_secs: the seconds of a component by itself: all of its nodes, shared ones too, and its conversion to Arrow.
+        operators: the work of the operators that did not fail; fused ones are divided.
     """
 
     columns: dict[str, pa.Array]
@@ -80,7 +81,7 @@ class PlanResult:
 
 @dataclass(frozen=True, slots=True)
 class StepOfPlan:
-    """One step as people and their components see it: ``components`` are the keys of those that need it."""
+    """The description of one step; ``components`` are the keys of those that need it."""
 
     operator: str
     expression: str
@@ -89,9 +90,7 @@ class StepOfPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One node: where its arguments stand among the steps, which operators its seconds are of, and whose values nobody reads
-    after it.
-    """
+    """One node: the steps of its arguments, the shares of its operators, and the values to free after it."""
 
     node: Node
     args: tuple[int, ...] = ()
@@ -103,7 +102,7 @@ class _Step:
     released: tuple[int, ...] = ()
 
 
-#: Nanoseconds an event from which on an operator is worth finding the combinations of its arguments' values.
+#: The declared nanoseconds per event from which finding the combinations of argument values pays.
 _WORTH_COMMON_CODES_NS = 20.0
 _ERROR_CHARACTERS = 2_000
 
@@ -124,7 +123,7 @@ class Plan:
         return tuple(sorted(found, key=lambda column: (column.name, column.identity)))
 
     def describe(self, position: int) -> StepOfPlan:
-        """What the step at ``position`` is. Raises :class:`IndexError` for none."""
+        """The description of the step at ``position``. Raises :class:`IndexError`."""
         node = self.steps[position].node
         needing = tuple(key for key, nodes in self.needs.items() if node.identity in nodes)
         return StepOfPlan(_operator_name(node), expression_text(node), needing)
@@ -136,14 +135,16 @@ class Plan:
         *,
         checked: bool = False,
     ) -> PlanResult:
-        """Every component over ``batch``: arrays of ``arrow_type`` layout, row i for event i; equal input, equal bytes.
+        """Run every component over ``batch``: arrays of ``arrow_type`` layout, row i for event i. Deterministic.
 
-        ``on_step`` is called with the position of each step before it runs. ``checked``: the raw columns have passed
-        :func:`~transforms.kernels.text_validity.check_array` already, as all that the warehouse reads have; others pass it here.
+        Args:
+            on_step: called with the position of each step before it runs.
+            checked: whether the raw columns have passed :func:`~transforms.kernels.text_validity.check_array`, as those
+                that the warehouse reads have; otherwise they are checked here.
 
-        Raises :class:`UnknownColumn` if the batch lacks a raw column, :class:`~transforms.errors.InvalidText` for text
+        Raises :class:`UnknownColumn` if the batch must hold each raw column, :class:`~transforms.errors.InvalidText` for text
         that is not UTF-8, and :class:`DataError` if a stored type does not conform or holds a value that the declared
-        type cannot. What an operator raises goes to ``failures`` instead.
+        type cannot. An exception of an operator goes to ``failures`` instead.
         """
         check_positions(batch.num_rows, "rows")
         values: list[_Value] = [None] * len(self.steps)
@@ -177,12 +178,12 @@ class Plan:
 
 
 def compile_plan(components: Mapping[str, Node], artifacts: Artifacts = no_artifacts, *, fused: bool = True) -> Plan:
-    """One plan for several components, by key. Keys may share a component. ``artifacts`` is asked here, not in a run.
+    """Compile one plan for several components, by key. Keys may share a component. Artifacts are loaded here, not in a run.
 
-    With ``fused`` several operators become one pass where :mod:`transforms.execution.fusion` knows how; the output is the same.
+    ``fused`` applies :mod:`transforms.execution.fusion`; the output is the same.
 
-    Raises :class:`OtherRelease` for an operator that does not exist, that has another version than the component asks
-    for, or whose result type or parameters do not fit: such a component was made by another release.
+    Raises :class:`OtherRelease` for an operator that does not exist, has another version than the component states, or
+    does not take its parameters or give its type: another release made the component.
     """
     for node in topological(components.values()):
         _check(node)
@@ -210,28 +211,26 @@ def _step(node: Node, position: Mapping[str, int], artifacts: Artifacts) -> _Ste
 
 
 def _check(node: Node) -> None:
-    """Raise :class:`OtherRelease` for an operation that this release would not make of the same arguments."""
+    """Raise :class:`OtherRelease` for an operation that differs in this release."""
     if not isinstance(node, Operation):
         return
     if node.op not in REGISTRY:
         known = nearest(node.op, (operator.name for operator in REGISTRY))
-        raise _other_release(node, "an operator that this release does not have", known)
+        raise _other_release(node, "an unknown operator", known)
     operator = REGISTRY[node.op]
     if operator.version != node.version:
         raise _other_release(
             node,
-            "another version of an operator than this release has",
+            "another version of an operator",
             f"version {operator.version}",
             operator.version,
         )
     try:
         inferred = operator.infer([arg.type for arg in node.operands], operator.bind_params(dict(node.params)))
     except InputError as error:
-        raise _other_release(
-            node, "what an operator of this release does not take", str(error).splitlines()[0]
-        ) from error
+        raise _other_release(node, "arguments that its operator does not take", str(error).splitlines()[0]) from error
     if inferred != node.type:
-        raise OtherRelease("a component states a type that its operator does not give in this release",
+        raise OtherRelease("a component must state the type that its operator gives in this release",
                            where=expression_text(node), value=str(node.type), allowed=str(inferred),
                            next_step=_NEXT_STEP)  # fmt: skip
 
@@ -240,17 +239,17 @@ _NEXT_STEP = "start workers of the release that the model was submitted from, or
 
 
 def _other_release(node: Operation, asked: str, known: str, version: int | None = None) -> OtherRelease:
-    """``known``: what this release has, ``version`` of the same operator if it has one."""
+    """``known`` is what this release has; ``version`` its version of the operator, if any."""
     if version is None or version < node.version:
-        next_step = "it comes from a later release: start workers of that one, and let those of this one end"
+        next_step = "it comes from a later release: start workers of that one, and stop those of this one"
     else:
-        next_step = "it comes from an earlier release: submit the model again, so that it takes the present version"
-    return OtherRelease(f"a component asks for {asked}", where=expression_text(node),
+        next_step = "it comes from an earlier release: submit the model again, which uses the present version"
+    return OtherRelease(f"a component must use operators of this release, got {asked}", where=expression_text(node),
                         value=f"{node.op} version {node.version}", allowed=known, next_step=next_step)  # fmt: skip
 
 
 def _with_releases(steps: Sequence[_Step]) -> tuple[_Step, ...]:
-    """The steps, each told which values to let go after it: those it is the last to read, or that nobody reads."""
+    """The steps with the values to free after each: those that no later step reads."""
     last_reader = {position: position for position in range(len(steps))}
     for position, step in enumerate(steps):
         last_reader.update(dict.fromkeys(step.args, position))
@@ -276,19 +275,19 @@ def _evaluate(step: _Step, values: Sequence[_Value], batch: pa.Table | pa.Record
     try:
         coded = _over_codes(step, args)
         return _over_rows(step, args, batch.num_rows) if coded is None else coded
-    except Exception as error:  # any operator may fail in any way; the failure is the component's result
+    except Exception as error:  # any operator may fail in any way: the failure is the component's result
         return _failure(node, error)
 
 
 def _over_rows(step: _Step, args: Sequence[_Value], rows: int) -> Column:
     assert step.operator is not None, "the caller has one"
-    return apply(step.operator, [_column(arg, rows) for arg in args], step.params, step.node.type, rows)
+    return apply_kernel(step.operator, [_column(arg, rows) for arg in args], step.params, step.node.type, rows)
 
 
 def _over_codes(step: _Step, args: Sequence[_Value]) -> Coded | None:
-    """The operator over distinct values; None if its arguments are not coded, or it refuses one of the values.
+    """The operator over distinct values; None if its arguments are not coded, or if it refuses a value.
 
-    That one may be a value that a dictionary has and no event: then the operator does not refuse the rows.
+    No event may have that value of the dictionary: the operator then runs over the rows.
     """
     assert step.operator is not None, "the caller has one"
     args, codes = _common_codes(args, step.operator.cost_ns)
@@ -297,19 +296,19 @@ def _over_codes(step: _Step, args: Sequence[_Value]) -> Coded | None:
     rows = _distinct_rows(args)
     columns = [_column(arg, rows, as_coded=True) for arg in args]
     try:
-        return Coded(codes, apply(step.operator, columns, step.params, step.node.type, rows))
-    except Exception:  # whatever it is, the rows tell
+        return Coded(codes, apply_kernel(step.operator, columns, step.params, step.node.type, rows))
+    except Exception:  # the run over the rows decides
         return None
 
 
 def _common_codes(args: Sequence[_Value], cost_ns: float) -> tuple[Sequence[_Value], Array | None]:
-    """The arguments and the codes they share, if all but literals are coded alike or are worth to be made so."""
+    """The arguments and their common codes, if all but literals share them or sharing them pays."""
     coded = [arg for arg in args if isinstance(arg, Coded)]
     if not coded or not all(isinstance(arg, Coded | Literal | Constants) for arg in args):
         return args, None
     if len({id(arg.codes) for arg in coded}) == 1:
         return args, coded[0].codes
-    common = alike(coded) if cost_ns >= _WORTH_COMMON_CODES_NS else None
+    common = align_codes(coded) if cost_ns >= _WORTH_COMMON_CODES_NS else None
     if common is None:
         return args, None
     ahead = iter(common)
@@ -321,7 +320,7 @@ def _distinct_rows(args: Sequence[_Value]) -> int:
 
 
 def _column(value: _Value, rows: int, *, as_coded: bool = False) -> Column:
-    """A value as a column of ``rows``: a literal spread out, a coded one decoded (or, ``as_coded``, its values)."""
+    """A value as a column of ``rows``: a literal repeated, a coded one decoded (or its values if ``as_coded``)."""
     match value:
         case Literal():
             return _constant(value, rows)
@@ -333,10 +332,10 @@ def _column(value: _Value, rows: int, *, as_coded: bool = False) -> Column:
             return value
 
 
-def apply(
+def apply_kernel(
     operator: Operator, args: Sequence[Column], params: Mapping[str, Scalar], result: ColumnType, rows: int
 ) -> Column:
-    """An operator's kernel over columns, with nulls handled as the operator declares.
+    """Apply an operator's kernel to columns, with nulls handled as the operator declares.
 
     ``params`` are bound and ``result`` is what the operator infers. Raises whatever the kernel raises, and
     :class:`DataError` if it returns another number of rows.
@@ -346,7 +345,7 @@ def apply(
         return _apply_to_items(operator, args, lifted, params, result)
     column = operator.kernel(*args, **params)
     if len(column) != rows:
-        raise DataError("a kernel returned another number of rows", value=len(column), allowed=str(rows))
+        raise DataError("a kernel must return as many rows as it is given", value=len(column), allowed=str(rows))
     valid = None
     if operator.nulls == "propagate":
         for arg in args:
@@ -355,7 +354,7 @@ def apply(
 
 
 def _lifted(operator: Operator, args: Sequence[Column], result: ColumnType) -> int | None:
-    """The argument whose items a lifting operator works on: the list among dense ones that makes the result a list."""
+    """The position of the list that a lifting operator works on item by item; None if there is none."""
     if not operator.lifts or not isinstance(result, Ragged):
         return None
     lists = [i for i, arg in enumerate(args) if isinstance(arg, RaggedItems)]
@@ -365,20 +364,20 @@ def _lifted(operator: Operator, args: Sequence[Column], result: ColumnType) -> i
 def _apply_to_items(
     operator: Operator, args: Sequence[Column], lifted: int, params: Mapping[str, Scalar], result: ColumnType
 ) -> Column:
-    """The operator over the items of one list, the other arguments spread over them; null results are dropped."""
+    """The operator over the items of one list; the other arguments are repeated, null results dropped."""
     from transforms.kernels.lists import spread, without_nulls
 
     lists = args[lifted]
     assert isinstance(lists, RaggedItems), "only a list has items"
     spread_out = [lists.items if i == lifted else spread(arg, lists.offsets) for i, arg in enumerate(args)]
     element = Dense(result.dtype, getattr(result, "buckets", None))
-    items = apply(operator, spread_out, params, element, len(lists.items))
+    items = apply_kernel(operator, spread_out, params, element, len(lists.items))
     assert isinstance(items, Numbers | Strings), "only an operator with a dense result works on items"
     return without_nulls(RaggedItems(lists.offsets, items))
 
 
 def _with_nulls(column: Column, valid: Array | None, result: ColumnType) -> Column:
-    """``column`` with null (or the empty list) where ``valid`` is False, and zero or no bytes beneath each null."""
+    """``column`` with null (or an empty list) where ``valid`` is False; null slots hold zero or no bytes."""
     if isinstance(column, RaggedItems | WeightedItems | Vectors | Constants):
         if valid is None or valid.all():
             return column
@@ -421,29 +420,29 @@ def _read(node: RawColumn, batch: pa.Table | pa.RecordBatch, checked: bool) -> C
     found = batch.schema.get_all_field_indices(node.name)
     if len(found) != 1:
         raise UnknownColumn(
-            "the batch lacks a raw column" if not found else "the batch has a raw column twice",
+            "the batch must hold each raw column" if not found else "the batch must hold a raw column only once",
             value=node.name,
             allowed=nearest(node.name, batch.schema.names),
         )
     stored = batch.column(found[0])
-    if not checked:  # here, not before the first step: what reads the column next finds its bytes in the cache
+    if not checked:  # here, not before the first step: the next reader finds the bytes in the cache
         _check_column(node.name, stored)
     try:
         column: Column | Coded | None = coded_from_arrow(stored, node.type)
         if column is None:
-            column = from_arrow(conform(stored, node.type), node.type)
+            column = from_arrow(cast_to_layout(stored, node.type), node.type)
     except (DataError, pa.ArrowException) as error:
         raise DataError("a raw column cannot be read as its declared type", where=f"column {node.name}: {error}",
                         value=str(stored.type), allowed=str(node.type))  from error  # fmt: skip
     if len(column) != batch.num_rows:
-        raise DataError("a raw column exceeds what one batch can hold", where=f"column {node.name}",
+        raise DataError("a raw column must fit into one batch", where=f"column {node.name}",
                         value=batch.num_rows, next_step="use smaller fragments")  # fmt: skip
     return column
 
 
 def _constant(node: Literal, rows: int) -> Column:
     if not isinstance(node.type, Dense):
-        raise InputError("a literal is one value an event", value=str(node.type))
+        raise InputError("a literal must be one value per event", value=str(node.type))
     if isinstance(node.value, str):
         data = np.frombuffer(node.value.encode(), np.uint8)
         return Strings(data, np.zeros(rows, np.int32), np.full(rows, len(data), np.int32))
@@ -473,6 +472,6 @@ def _exceptions(error: BaseException | None) -> tuple[str, ...]:
 
 
 def one_line(error: Exception) -> str:
-    """What was wrong, where and with which value: a failure is kept and shown as one line."""
+    """An error as one line: the message, where and the value."""
     text = "; ".join(" ".join(line.split()) for line in str(error).splitlines() if line.strip())
     return text if len(text) <= _ERROR_CHARACTERS else text[: _ERROR_CHARACTERS - 1] + "…"

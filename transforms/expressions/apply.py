@@ -1,4 +1,4 @@
-"""Plain values as nodes, beside other nodes: what an operator takes in place of an expression."""
+"""Plain Python values as literal nodes, for arguments of operators."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Value = bool | int | float | str | date
 
 
 def operand_node(value: Value, peer: Node) -> Literal:
-    """A plain value as a literal of a type that fits beside ``peer``.
+    """A plain value as a literal of a type that fits ``peer``.
 
-    A plain number beside a float column is a float of that width, so that ``price + 1`` is ``price + 1.0``; a date, a time or
-    its text beside a timestamp is a :func:`moment_node`.
+    A number for a float column becomes a float of that width, so that ``price + 1`` is ``price + 1.0``; a date, a time or
+    its text for a timestamp becomes a :func:`moment_node`.
     """
     if isinstance(value, str | date) and peer.type.dtype is DType.TIMESTAMP:
         return _moment_beside(value, peer)
@@ -33,7 +33,7 @@ def literal_node(value: Value) -> Literal:
     kinds = {bool: DType.BOOL, int: DType.INT64, float: DType.FLOAT64, str: DType.STRING}
     if type(value) not in kinds:
         raise InputError(
-            "a literal of this type is not supported", value=value, allowed="bool, int, float, str, date, datetime"
+            "a literal must be of a supported type", value=value, allowed="bool, int, float, str, date, datetime"
         )
     plain(value, "a literal")
     return Literal(Dense(kinds[type(value)]), value)
@@ -49,7 +49,7 @@ def _is_float(column_type: ColumnType) -> bool:
 
 
 def _moment_beside(value: str | date, peer: Node) -> Literal:
-    """A written moment as a literal. Raises :class:`InputError` for an offset beside a wall clock, which has none."""
+    """A moment as a literal. Raises :class:`InputError` for an offset that is compared with a wall clock."""
     literal_moment = moment_node(value)
     if has_offset(value) and _is_wall_clock(peer):
         raise InputError("a moment beside a wall clock must be written without an offset", where="in_zone", value=str(value),
@@ -59,7 +59,7 @@ def _moment_beside(value: str | date, peer: Node) -> Literal:
 
 
 def _is_wall_clock(node: Node) -> bool:
-    """Whether a timestamp is what :meth:`in_zone` gives, or is taken from it."""
+    """Whether a timestamp is the result of :meth:`in_zone`, or is computed from it."""
     ahead = [node]
     while ahead:
         node = ahead.pop()

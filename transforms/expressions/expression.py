@@ -1,10 +1,10 @@
-"""The feature language: expressions over raw columns, read like the sentence they mean.
+"""The feature language: expressions over raw columns.
 
     query, title = text("query"), text("title")
     overlap = (query.unigrams() & title.unigrams()).hash_buckets(1_000_000)
 
-Every method checks types at once, so that a mistake is reported on the line that makes it. An expression is immutable
-and holds no data. What each operator does is documented where it is declared, under ``transforms/operators``.
+Every method checks types at once, so that an error names the line that causes it. An expression is immutable and holds no
+data. The operators are documented at their declarations, in ``transforms/operators``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Expr(
     ComparisonMethods,
     FullPassMethods,
 ):
-    """One feature expression; ``node`` is its graph. Build them from columns, never directly."""
+    """One feature expression; ``node`` is its graph. Columns create expressions."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class Expr(
         return f'<div style="overflow: auto">{graph_svg(self.node)}</div>'
 
     def __bool__(self) -> NoReturn:
-        raise InputError("an expression has no truth value while a model is described",
+        raise InputError("an expression must not be used as a truth value",
                          value=repr(self),
                          next_step="use & | ~ for and, or, not, is_in for in, (a < x) & (x < b) for a < x < b, and if_else for if")  # fmt: skip
 
@@ -75,7 +75,7 @@ def apply(op: str, *args: Expr, **params: object) -> Expr:
     """
     for position, arg in enumerate(args):
         if not isinstance(arg, Expr):
-            raise TypeMismatch(f"operator {op} takes expressions", where=f"argument {position + 1}", value=arg,
+            raise TypeMismatch(f"operator {op} must be applied to expressions", where=f"argument {position + 1}", value=arg,
                                next_step='wrap a column name, as in hr.text("query")')  # fmt: skip
     return Expr(operation(op, [arg.node for arg in args], params))
 
@@ -83,7 +83,7 @@ def apply(op: str, *args: Expr, **params: object) -> Expr:
 def moment(value: Moment) -> Expr:
     """A constant timestamp: a date, a time or its ISO 8601 text, in UTC unless it states an offset.
 
-    Equal moments are one constant, however they are written. What is finer than a microsecond is cut off.
+    Equal moments are one constant, however they are written. They are truncated to microseconds.
     """
     return Expr(moment_node(value))
 
@@ -94,22 +94,22 @@ def literal(value: Value) -> Expr:
 
 
 def column(name: str, dtype: DType | str) -> Expr:
-    """A raw column with one value an event."""
+    """A raw column with one value per event."""
     return Expr(RawColumn(Dense(_dtype(dtype)), _column_name(name)))
 
 
 def ragged(name: str, dtype: DType | str) -> Expr:
-    """A raw list column: any number of values an event."""
+    """A raw list column: any number of values per event."""
     return Expr(RawColumn(Ragged(_dtype(dtype)), _column_name(name)))
 
 
 def weighted(name: str, dtype: DType | str) -> Expr:
-    """A raw column of (id, weight) pairs: Arrow ``list<struct<id, weight>>``, any number an event."""
+    """A raw column of (id, weight) pairs: Arrow ``list<struct<id, weight>>``, any number per event."""
     return Expr(RawColumn(Weighted(_dtype(dtype)), _column_name(name)))
 
 
 def vector(name: str, dtype: DType | str, size: int) -> Expr:
-    """A raw column of exactly ``size`` values an event; none may be null."""
+    """A raw column of exactly ``size`` values per event; none may be null."""
     return Expr(RawColumn(Vector(_dtype(dtype), size), _column_name(name)))
 
 
@@ -144,7 +144,7 @@ def timestamp(name: str) -> Expr:
 
 
 def concat(*parts: Expr) -> Expr:
-    """The items of each part, one after the other."""
+    """The items of each part, concatenated."""
     return apply("concat", *parts)
 
 
@@ -156,7 +156,7 @@ def cross(*parts: Expr, buckets: int) -> Expr:
 def if_else(condition: Expr, then: Expr | Value, otherwise: Expr | Value) -> Expr:
     """``then`` where the condition holds, else ``otherwise``."""
     if not isinstance(condition, Expr):
-        raise TypeMismatch("a condition is an expression", where="operator if_else, argument 1 (condition)",
+        raise TypeMismatch("a condition must be an expression", where="operator if_else, argument 1 (condition)",
                            value=condition, allowed="Dense[bool]", next_step="compare a column, as in price > 3")  # fmt: skip
     peer = then if isinstance(then, Expr) else otherwise if isinstance(otherwise, Expr) else condition
     return apply("if_else", condition, _operand(then, peer), _operand(otherwise, peer))
@@ -183,7 +183,7 @@ def _operands(parts: Sequence[Expr | Value]) -> list[Expr]:
 
 
 def _operand(value: Expr | Value, peer: Expr | None) -> Expr:
-    """An expression as it is, a plain value as a literal that fits beside ``peer``."""
+    """An expression unchanged; a plain value as a literal that fits ``peer``."""
     if isinstance(value, Expr):
         return value
     return Expr(literal_node(value) if peer is None else operand_node(value, peer.node))
@@ -197,7 +197,7 @@ def _dtype(dtype: DType | str) -> DType:
 
 def _column_name(name: str) -> str:
     if not isinstance(name, str) or not name:
-        raise InputError("a column is named by a non-empty text", value=name)
+        raise InputError("the name of a column must be a non-empty text", value=name)
     if len(name) > MOST_CHARACTERS:
         raise InputError("the name of a column must be shorter", value=f"{len(name):,} characters",
                          allowed=f"at most {MOST_CHARACTERS:,} characters")  # fmt: skip

@@ -1,4 +1,4 @@
-"""A model as the warehouse sees it: a client, a priority, a label and a set of named inputs."""
+"""A model: a client, a priority, a label and named inputs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ class ModelInput:
 
 
 class Model:
-    """What a team submits. Inputs keep the order in which they were given.
+    """A model with named inputs, in the order in which they are added.
 
-    ``client`` owns the queue that the model's missing features are computed from, ``priority`` orders that queue
-    (higher first), ``table`` is the table that it reads unless another is named.
-
-    ``label`` is a raw column or an expression; an event whose label is null is not trained. ``task`` is "binary" (the
-    default: false and true, or 0 and 1), "multiclass" (0 to ``classes`` - 1; the default where ``classes`` is given) or
-    "regression" (finite numbers).
+    Args:
+        client: the client whose queue computes the missing features.
+        priority: the order within that queue, higher first.
+        table: the table that the model reads by default.
+        label: a raw column or an expression; an event whose label is null is not trained.
+        task: "binary" (the default: false and true, or 0 and 1), "multiclass" (0 to ``classes`` - 1; the default with
+            ``classes``) or "regression" (finite numbers).
+        classes: the number of classes of a multi-class label.
 
     >>> model = Model("search_ctr", client="search", priority=10, label="clicked")
     >>> model.input("words", text("query").unigrams().hash_buckets(1000))
@@ -51,17 +53,17 @@ class Model:
     ) -> None:
         for what, value in (("model", name), ("client", client)):
             if not isinstance(value, str) or not _NAME.fullmatch(value):
-                raise InputError(f"not a name for a {what}", value=value,
+                raise InputError(f"the name of a {what} must be of letters, digits, '_', '.' and '-'", value=value,
                                  allowed="letters, digits, '_', '.', '-', at most 128, a letter or digit first")  # fmt: skip
         if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > 1_000_000:
-            raise InputError("a priority is a whole number", where=f"model {name}", value=priority,
+            raise InputError("a priority must be a whole number", where=f"model {name}", value=priority,
                              allowed="-1000000 to 1000000; higher goes first")  # fmt: skip
         self.name = name
         self.client = client
         self.priority = priority
         self.table = table
         self.inputs: dict[str, ModelInput] = {}
-        self.forms = CanonicalForms()  # inputs share prefixes, whose form is found once
+        self.forms = CanonicalForms()  # the form of a prefix that inputs share is found once
         self.target = _target(label, task, classes, f"model {name}, label", self.forms)
 
     @property
@@ -70,7 +72,7 @@ class Model:
         return self.target.label
 
     def without_inputs(self) -> Model:
-        """A model that is the same but for its inputs, of which it has none."""
+        """A copy of the model without inputs."""
         same = Model(self.name, client=self.client, label=self.label, priority=self.priority, table=self.table)
         same.target = self.target
         return same
@@ -87,14 +89,14 @@ class Model:
         Raises :class:`DuplicateInput` for a name in use and :class:`TypeMismatch` for anything but an expression.
         """
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InputError("not a name for an input", where=f"model {self.name}", value=name,
+            raise InputError("the name of an input must be of letters, digits, '_', '.' and '-'", where=f"model {self.name}", value=name,
                              allowed="letters, digits, '_', '.', '-', at most 128, a letter or digit first")  # fmt: skip
         where = f"model {self.name}, input {name}"
         if name in self.inputs:
-            raise DuplicateInput("two inputs of one model have the same name", where=where, value=name,
+            raise DuplicateInput("the inputs of a model must have different names", where=where, value=name,
                                  next_step="rename one of them")  # fmt: skip
         if not isinstance(expression, Expr):
-            raise TypeMismatch("an input is an expression", where=where, value=type(expression).__name__,
+            raise TypeMismatch("an input must be an expression", where=where, value=type(expression).__name__,
                                next_step='start from a column, as in hr.text("query")')  # fmt: skip
         component = self.forms.of(expression.node)
         self.inputs[name] = ModelInput(name, component, component.identity)

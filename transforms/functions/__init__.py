@@ -1,9 +1,9 @@
-"""A function of the user's own as an operator: written down whole, fingerprinted, and rebuilt where it runs.
+"""User-defined functions as operators: bundled with all that they reach, fingerprinted and rebuilt.
 
-What is fingerprinted is what runs. The decorator (``operator.py``) writes the function and everything it reaches into
-one text, the *bundle* (``bundle.py``): sources (``sources.py``), what their names stand for (``reach.py``), constants
-(``values.py``) and the versions of packages (``packages.py``). A worker compiles that text again (``rebuild.py``) and runs
-it over Arrow arrays (``run.py``); the file the function was written in is not needed there, and nothing is pickled.
+The fingerprinted text is what runs. The decorator (``operator.py``) writes the function and everything that it reaches
+into one text, the *bundle* (``bundle.py``): sources (``sources.py``), the meaning of their names (``reach.py``), constants
+(``values.py``) and the versions of packages (``packages.py``). A worker compiles that text (``rebuild.py``) and runs it
+over Arrow arrays (``run.py``) without the function's file. Nothing is pickled.
 """
 
 from transforms.functions.errors import OtherPackageVersion, Unfingerprintable

@@ -1,4 +1,4 @@
-"""Arrays as bytes, on their way to a clean process and back."""
+"""Arrow arrays as bytes, for the exchange with a clean process."""
 
 from __future__ import annotations
 

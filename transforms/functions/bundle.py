@@ -1,11 +1,11 @@
-"""A function and everything it reaches as one JSON text, ``headrace.function/1``.
+"""The bundle of a function: the function and all that it reaches as one JSON text, ``headrace.function/1``.
 
-    definitions   sources of functions and classes, each with what its outer names, its enclosed variables and its
-                  defaults stand for; they refer to each other by position, and the first is the function itself
+    definitions   sources of functions and classes, each with the values of its outer names, its enclosed variables and
+                  its defaults; they refer to each other by position, and the first is the function itself
     function      the function: a definition, or one that a package brings
     packages      package name to version, for every package that is reached
 
-A definition knows the names it uses and no others, so that neither the file it stands in nor its neighbours can show.
+A definition has only the names that it uses, so its file and its neighbours have no effect.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ FORMAT = "headrace.function/1"
 
 #: Methods of Arrow arrays that lead into other packages.
 _LEADS_TO = {"to_numpy": ("numpy",), "__array__": ("numpy",), "to_pandas": ("numpy", "pandas")}
-#: How deep constants and functions may lie in each other; a worker's stack must hold what rebuilds them.
+#: The maximum nesting of constants and functions; rebuilding them must fit the stack of a worker.
 DEEPEST = 64
 _SHALLOWER = "use fewer levels: a loop, a flat table, or one function in place of a chain"
 _WHOLE: frozenset[Chain] = frozenset({()})
 _NOTHING = object()
-#: What reaches nothing.
+#: Types whose values reach nothing.
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bundle:
-    """A function written down, beside what it was written from.
+    """The bundle of a function, with the objects of this process that it describes.
 
     Attributes:
         text: the bundle, which is fingerprinted and run.
         root: the function.
         objects: the functions and classes of the definitions, in their order.
-        namespaces: for each of them the names it was defined among.
+        namespaces: the namespace of each definition.
     """
 
     text: str
@@ -67,8 +67,8 @@ class Bundle:
     namespaces: Sequence[Mapping[str, object]]
 
 
-def bundled(function: object, name: str) -> Bundle:
-    """The bundle of a function. Raises :class:`Unfingerprintable`; equal functions give equal text in every process."""
+def write_bundle(function: object, name: str) -> Bundle:
+    """The bundle of a function; equal functions have equal bundles in every process. Raises :class:`Unfingerprintable`."""
     bundler = _Bundler(function, name)
     try:
         root = bundler.bind(function, "", _WHOLE)
@@ -86,7 +86,7 @@ def bundled(function: object, name: str) -> Bundle:
 
 
 class Wrapped:
-    """What the decorator makes of a function; used in another function, it stands for the function it was made of."""
+    """The decorator's operator; within another function it means the function itself."""
 
     function: object
 
@@ -95,24 +95,24 @@ _PASS_IT = "pass what it gives as a column or a parameter"
 
 
 class _Bundler:
-    """Definitions as they are found, depth first and names in order."""
+    """The definitions in the order of discovery: depth first, names sorted."""
 
     def __init__(self, root: object, name: str) -> None:
         self.definitions: list[dict[str, Document]] = []
         self._root = root
         self._name = name
         self._positions: dict[int, int] = {}
-        self.objects: list[object] = []  # kept, so that no id is used twice
+        self.objects: list[object] = []  # kept alive, so that no id is reused
         self._within: list[int] = []  # the values that are being bound, outermost first
         self._reached: set[str] = {PYTHON, "pyarrow"}
-        self._ordering: frozenset[int] = frozenset()  # the sets whose items are being put in order
+        self._ordering: frozenset[int] = frozenset()  # the sets whose items are being sorted
 
     def packages(self) -> dict[str, str]:
         """The version of every package that was reached."""
         return {package: str(version_of(package)) for package in sorted(self._reached)}
 
     def bind(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
-        """What a name stands for."""
+        """The document of the value of a name."""
         if type(value) in _PLAIN:
             return encoded(value, lambda item, place: None)
         if len(self._within) >= DEEPEST:
@@ -150,7 +150,7 @@ class _Bundler:
         return self._function_or_class(value, name, chains)
 
     def _place_items(self, items: Set[object], name: str) -> None:
-        """Take up what a set reaches in an order that is the same in every process: that of what each item is by itself."""
+        """Add the definitions that a set reaches in the order of each item's own document, the same in every process."""
         if all(type(item) in _PLAIN for item in items):
             return
         if id(items) in self._ordering:
@@ -167,14 +167,14 @@ class _Bundler:
 
     def _function_or_class(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
         module = str(getattr(value, "__module__", None) or "")
-        if isinstance(value, FunctionType):  # what wraps another function bears the name of the other's module
+        if isinstance(value, FunctionType):  # a wrapper has the module name of the wrapped function
             module = str(value.__globals__.get("__name__") or "__main__")
         if module and is_project(module) and not isinstance(value, MethodType):
             if isinstance(value, functools._lru_cache_wrapper):
                 if value.cache_info().currsize:
                     raise self._refusal("has a cache that holds results of earlier calls", name,
                                  next_step=f"call {name}.cache_clear() before")  # fmt: skip
-                return self.bind(value.__wrapped__, name, chains)  # and not what that may wrap in turn
+                return self.bind(value.__wrapped__, name, chains)  # not a function that this one wraps in turn
             if isinstance(value, FunctionType):
                 return {"definition": self._function(value, name)}
             if isinstance(value, type):
@@ -189,7 +189,7 @@ class _Bundler:
         source = source_of_function(function)
         if source is None:
             raise self._refusal("is a function whose source cannot be found" if name else "its source cannot be found", name,
-                         value=function.__qualname__, next_step="define it in a file, one lambda a line")  # fmt: skip
+                         value=function.__qualname__, next_step="define it in a file, one lambda per line")  # fmt: skip
         if not is_of_its_file(function):
             raise self._refusal("has other code than its file says" if name else "its code is not what its file says", name,
                          value=function.__qualname__, next_step="import the file again, and replace no code")  # fmt: skip
@@ -234,7 +234,7 @@ class _Bundler:
         return position
 
     def namespace_of(self, defined: object) -> Mapping[str, object]:
-        """The names that a function or a class was defined among."""
+        """The namespace of a function or a class."""
         if isinstance(defined, FunctionType):
             return defined.__globals__
         assert isinstance(defined, type), "a definition is a function or a class"
@@ -292,13 +292,13 @@ class _Bundler:
         return bound
 
     def _is_itself(self, name: str, namespace: dict[str, object]) -> bool:
-        """Whether the root calls itself: its name is bound after the decorator, or to what an earlier run made."""
+        """Whether the root calls itself: its name is bound after the decorator, or by an earlier run."""
         assert isinstance(self._root, FunctionType), "the caller knows that it is a function"
         known = namespace.get(name)
         return name == self._root.__qualname__ and (known is None or isinstance(known, Wrapped))
 
     def _check(self, source: str, reach: Reach, values: Mapping[str, object]) -> None:
-        """Refuse what the source says that no fingerprint covers; ``values`` are what its outer names stand for."""
+        """Refuse source that no fingerprint covers; ``values`` are the values of its outer names."""
         for name in sorted(reach.written):
             raise self._refusal("is written by the function", name, next_step="return what changes, and keep no state")
         stored, reach.changed = changed_names(source)
@@ -316,7 +316,7 @@ class _Bundler:
             self._reached |= set(_LEADS_TO[attribute])
 
     def _check_class_as_value(self, kind: object, name: str, reach: Reach) -> None:
-        """Refuse a class that goes under another name, and of which an attribute that is refused may be read."""
+        """Refuse a class under another name if one of its attributes is refused."""
         path = ".".join(path_of(kind) or ())
         for attribute in sorted(reach.attributes):
             if path and not is_project(path) and not forbidden(path) and (why := forbidden(f"{path}.{attribute}")):
@@ -374,7 +374,7 @@ class _Bundler:
         return {"namespace": members}
 
     def _walk(self, value: object, name: str, chain: Chain) -> set[str]:
-        """Check each thing on the way from a module or class along attributes; returns the modules it passes."""
+        """Check every attribute along a chain from a module or class; returns the modules on it."""
         passed: set[str] = set()
         path = value.__name__ if isinstance(value, ModuleType) else ".".join(path_of(value) or ())
         for attribute in chain:
@@ -394,7 +394,7 @@ class _Bundler:
         return passed
 
     def _outside(self, value: object, name: str, chains: Iterable[Chain]) -> Document:
-        """A function or class that a package, or Python, brings."""
+        """A function or class of a package or of Python."""
         if why := forbidden_object(value):
             raise self._refusal(why, name, next_step=_PASS_IT)
         found = importable(value)

@@ -1,7 +1,7 @@
-"""Another process that has what a worker has and nothing else: a clean interpreter with the installed packages.
+"""A clean interpreter in another process, with the installed packages as in a worker.
 
-It describes what a bundle is rebuilt to, and runs bundles. Its environment is not this process's: another hash seed,
-another time zone, no home. A request is a line of JSON and as many bytes as it says; so is an answer.
+It describes rebuilt bundles and runs them. Its environment differs from this process: another hash seed, another time
+zone, no home. A request and an answer are each a line of JSON and a payload of the stated size.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, BinaryIO
 
 from transforms.errors import StorageError
 
-Document = Mapping[str, Any]
+Message = Mapping[str, Any]
 
 _TOP = Path(__file__).resolve().parents[2]
 _START = (
     "import json, sys; sys.path += json.loads(sys.argv[1]); "
     "from transforms.functions.clean_requests import main; main(float(sys.argv[2]))"
 )
-#: What a process needs to start, and the function does not see.
+#: The environment that a process needs to start and that the function does not see.
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "SYSTEMROOT", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _ELSEWHERE = {"TZ": "HRT-5:45", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
 _ANSWER_SECS = 600.0
@@ -34,13 +34,13 @@ _READ_BYTES = 1 << 20
 
 
 class ProcessEnded(Exception):
-    """The other process gave no answer."""
+    """The other process did not answer."""
 
 
 class CleanProcess:
-    """One such process, started when it is first asked and again when it has ended. Thread-safe.
+    """One clean process, started at the first request and again after it has ended. Thread-safe.
 
-    ``seed``: its PYTHONHASHSEED; ``idle_secs``: how long it waits for a request before it ends by itself.
+    ``seed`` is its PYTHONHASHSEED; after ``idle_secs`` without a request it ends.
     """
 
     def __init__(self, seed: int, idle_secs: float) -> None:
@@ -49,8 +49,8 @@ class CleanProcess:
         self._running: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
-    def ask(self, request: Document, payload: bytes = b"") -> tuple[Document, bytes]:
-        """Its answer. Raises :class:`ProcessEnded` if it ends instead, and for none in 600 s."""
+    def ask(self, request: Message, payload: bytes = b"") -> tuple[Message, bytes]:
+        """The answer. Raises :class:`ProcessEnded` if the process ends or does not answer within 600 s."""
         with self._lock:
             process = self.start()
             try:
@@ -92,14 +92,14 @@ def _started(seed: int, idle_secs: float) -> subprocess.Popen[bytes]:
                            next_step="give this machine more memory or processes") from error  # fmt: skip
 
 
-def write_message(stream: BinaryIO | Any, document: Document, payload: bytes) -> None:
+def write_message(stream: BinaryIO | Any, document: Message, payload: bytes) -> None:
     """Write a request or an answer: one line of JSON, then the payload."""
     stream.write(json.dumps({**document, "payload_bytes": len(payload)}).encode("ascii") + b"\n" + payload)
     stream.flush()
 
 
-def _read(stream: BinaryIO | Any) -> tuple[Document, bytes]:
-    """An answer, read from the file itself so that the time it takes can be bounded."""
+def _read(stream: BinaryIO | Any) -> tuple[Message, bytes]:
+    """An answer, read from the file descriptor so that the time can be limited."""
     held = b""
     while b"\n" not in held:
         held += _some(stream.fileno())

@@ -1,4 +1,4 @@
-"""Holding a bundle to what it was written from: rebuilt in a clean process, it must be the function that was given."""
+"""Compare a bundle, rebuilt in a clean process, with the function that it was written from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from transforms.functions.bundle import Bundle
 from transforms.functions.clean_process import CleanProcess, ProcessEnded
-from transforms.functions.description import INCOMPARABLE, Line, described
+from transforms.functions.description import INCOMPARABLE, Line, describe
 from transforms.functions.errors import Unfingerprintable
 from transforms.functions.rebuild import parsed
 
@@ -38,7 +38,7 @@ def check_rebuilt(bundle: Bundle, name: str) -> None:
 
 def _lines_here(bundle: Bundle, name: str) -> list[Line]:
     try:
-        return described(parsed(bundle.text), bundle.root, bundle.objects, bundle.namespaces, is_rebuilt=False)
+        return describe(parsed(bundle.text), bundle.root, bundle.objects, bundle.namespaces, is_rebuilt=False)
     except RecursionError:
         raise Unfingerprintable("what it reaches is nested too deep", function=name, next_step=_MEND) from None
 
@@ -66,7 +66,7 @@ def _short(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _answer(text: str, name: str) -> dict[str, Any]:
-    """What the clean process says, the same for the same bundle; asked twice if it had just ended."""
+    """The clean process's description of a bundle, with one retry if the process had ended."""
     for attempt in range(2):
         try:
             return dict(_PROCESS.ask({"do": "describe", "bundle": text})[0])

@@ -1,4 +1,4 @@
-"""A constant as text that differs wherever two constants differ: type, bits, order in memory."""
+"""Constants as text that differs if two constants differ in type, bits or order in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def text_of_constant(value: object) -> str | None:
-    """The text of a plain value, an array or a set of plain values; None for a container and for all else."""
+    """The text of a plain value, an array or a set of plain values; None for anything else."""
     kind = type(value)
     if kind in _PLAIN:
         return _plain(value)

@@ -1,7 +1,7 @@
-"""A function and all it reaches as lines of text: one for each attribute that its result can depend on.
+"""A function and all that it reaches as lines of text, one per attribute that its result can depend on.
 
-Two processes describe the same bundle, one from the objects that the bundle was written from, one from those that it was
-rebuilt to; where the lines differ, the bundle does not hold what the function is.
+Two processes describe the same bundle, one from the original objects, one from the rebuilt objects; if the lines differ,
+the bundle does not describe the function.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from transforms.functions.reach import Chain, reach_of
 from transforms.functions.refused import attributes_by_name
 from transforms.functions.sources import compiled_class, compiled_function, is_of_its_file, source_of_function
 
-#: (what it is called, what it is)
+#: (name, value)
 Line = tuple[str, str]
 
 _WHOLE: frozenset[Chain] = frozenset({()})
-#: Of classes: what says where they were made, and what the other attributes follow from.
+#: Attributes of classes that state their origin or follow from other attributes.
 _LEFT_OUT = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__qualname__", "_abc_impl",
                        "__static_attributes__", "__firstlineno__", "__annotate__", "__annotations_cache__"})  # fmt: skip
 _DESCRIPTORS = (MemberDescriptorType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType)
 _NOTHING = object()
 _SENTINELS = (dataclasses.MISSING, Ellipsis, NotImplemented)
-#: How the line of an object begins whose state cannot be seen.
+#: The beginning of the line of an object whose state is not visible.
 INCOMPARABLE = "an object that cannot be compared, of type "
 
 
-def described(document: Mapping[str, Any], root: object, objects: Sequence[object],
+def describe(document: Mapping[str, Any], root: object, objects: Sequence[object],
               namespaces: Sequence[Mapping[str, object]], *, is_rebuilt: bool) -> list[Line]:  # fmt: skip
-    """The lines of a bundle's document, as its root and the objects of its definitions are in this process.
+    """The lines of a bundle from its root and the objects of its definitions in this process.
 
-    ``is_rebuilt``: they were made from the bundle, not from files that may have changed.
+    ``is_rebuilt``: the objects were made from the bundle, not from files that may have changed.
     """
     describer = _Describer(document["definitions"], objects, namespaces, is_rebuilt=is_rebuilt)
     describer.value("the function", root)
@@ -83,7 +83,7 @@ class _Describer:
         self._attributes = frozenset().union(*(reach.attributes for reach in self._reaches), *by_name)
 
     def definition(self, position: int) -> None:
-        """A function or class of the bundle, and what its names stand for."""
+        """A function or class of the bundle, and the values of its names."""
         definition, defined = self._definitions[position], self._objects[position]
         values = dict(self._namespaces[position])
         if isinstance(defined, FunctionType):
@@ -94,14 +94,14 @@ class _Describer:
         known = definition["names"].keys() | definition.get("free", {}).keys()
         for name, chains in sorted(self._reaches[position].names.items()):
             if definition["names"].get(name) == {"definition": 0} and isinstance(values.get(name), Wrapped | None):
-                self._say(name, "definition 0")  # the root, which is bound to its name after it was written down
+                self._say(name, "definition 0")  # the root, whose name is bound after it was bundled
             elif name in known:
                 self.value(name, values.get(name, _NOTHING), chains)
             elif name != definition.get("class"):
                 self.value(name, getattr(builtins, name, _NOTHING))
 
     def value(self, path: str, value: object, chains: frozenset[Chain] | set[Chain] = _WHOLE) -> None:
-        """Anything: a constant, a container, something of the bundle or of a package."""
+        """Any value: a constant, a container, an object of the bundle or of a package."""
         value = _unwrapped(value)
         if value is _NOTHING:
             self._say(path, "nothing")
@@ -172,7 +172,7 @@ class _Describer:
             self._items(path, value)
 
     def _items(self, path: str, items: Set[object]) -> None:
-        """Of a set: the lines of each item by itself, in an order that does not depend on the process."""
+        """The lines of each item of a set, in an order that does not depend on the process."""
         outer, found = self.lines, []
         for item in items:
             self.lines = []
@@ -181,7 +181,7 @@ class _Describer:
         self.lines = [*outer, *(line for lines in sorted(found) for line in lines)]
 
     def _module(self, path: str, value: object, chains: frozenset[Chain] | set[Chain]) -> None:
-        """What is taken of a module, along each chain as far as it leads through modules and classes."""
+        """The attributes taken from a module, along each chain through modules and classes."""
         for chain in sorted(chains):
             found, name = value, path
             for attribute in chain:
@@ -196,7 +196,7 @@ class _Describer:
                 self.value(name, found)
 
     def _import(self, path: str, value: object, chains: frozenset[Chain] | set[Chain] = _WHOLE) -> None:
-        """Something of a package, by its own name and code; of a class what the function may take of it."""
+        """An object of a package, by its own name and code; of a class the attributes that the function may take."""
         named = ".".join(path_of(value) or (type(value).__module__, type(value).__qualname__))
         self._say(path, f"{named}{_digest_of_code(value)}{_details(value)}")
         if isinstance(value, type):
@@ -208,7 +208,7 @@ class _Describer:
                     self._say(f"{path}.{attribute}", f"{of}{_digest_of_code(found)}")
 
     def _function(self, path: str, function: FunctionType) -> None:
-        """A function that is no definition of its own: a method, or one that the standard library made."""
+        """A function that is not a definition: a method, or one that the standard library made."""
         home = str(function.__globals__.get("__name__") or "__main__")
         is_seen = is_project(home) and (self._is_rebuilt or is_of_its_file(function))
         source = source_of_function(function) if is_seen else None
@@ -217,7 +217,7 @@ class _Describer:
             self._say(path, "among other globals")
         self._defaults(path, function)
         for name, value in sorted(_cells(function).items()):
-            if name != "__class__" and not name.startswith("_type_"):  # the class that it is in, and annotations
+            if name != "__class__" and not name.startswith("_type_"):  # its own class, and annotations
                 self.value(f"{path}: {name}", value)
 
     def _defaults(self, path: str, function: FunctionType) -> None:
@@ -275,7 +275,7 @@ class _Describer:
             self.value(f"the metadata of {path}.{name}", dict(field.metadata))
 
     def _annotations(self, path: str, kind: type) -> None:
-        """Their names; what they say is in the source of the class."""
+        """The names of annotations; their values are in the source of the class."""
         self._say(f"the annotations of {path}", ", ".join(inspect.get_annotations(kind)))
 
 
@@ -296,7 +296,7 @@ def _cells(function: FunctionType) -> dict[str, object]:
 
 
 def _unwrapped(value: object) -> object:
-    """What a bundle writes down in place of an operator and of a cache."""
+    """The function that a bundle holds for an operator or a cache."""
     while True:
         if isinstance(value, Wrapped):
             value = value.function
@@ -309,7 +309,7 @@ def _unwrapped(value: object) -> object:
 
 
 def _is_named(value: object) -> bool:
-    """Whether a name is all that need be known: something of a package, a descriptor, a sentinel, a type's annotation."""
+    """Whether the name suffices: an object of a package, a descriptor, a sentinel, a type's annotation."""
     path = importable(value)
     if path is not None and not is_project(path[0]):
         return True
@@ -318,10 +318,10 @@ def _is_named(value: object) -> bool:
 
 
 def _parts(value: object) -> object:
-    """What an object of a package is made of, as pickling takes it apart; None for one that cannot be."""
+    """The parts of a package's object by the pickle protocol; None if it cannot be pickled."""
     try:
         reduced = value.__reduce_ex__(4)
-    except Exception:  # of any kind: each package refuses in its own way
+    except Exception:  # of any type: each package refuses in its own way
         return None
     if isinstance(reduced, str):
         return reduced
@@ -336,7 +336,7 @@ def _is_of_enums(name: str, value: object) -> bool:
 
 
 def _details(value: object) -> str:
-    """Of objects of the standard library that classes hold: what tells two of them apart."""
+    """The distinguishing details of standard library objects that classes hold."""
     kind = type(value)
     if kind.__module__ in ("typing", "types", "dataclasses") and kind.__qualname__ != "ModuleType":
         return "" if " at 0x" in repr(value) else f" {value!r}"
@@ -352,7 +352,7 @@ def _digest_of_code(value: object) -> str:
 
 
 def _digest(code: CodeType) -> str:
-    """What a code does, apart from where it stands."""
+    """The digest of a code object without its position."""
     digest = hashlib.sha256()
     waiting = [code]
     while waiting:

@@ -1,4 +1,4 @@
-"""What a function of the user's own can be refused for."""
+"""The errors of user-defined functions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from transforms.errors import InputError
 
 
 class Unfingerprintable(InputError):
-    """A function reaches something that cannot be written down, or that changes from run to run.
+    """A function reaches a value that cannot be bundled, or that changes from run to run.
 
-    ``variable`` is the name in the function's source that stands for it, ``attribute`` what the source does not give.
+    ``variable`` is its name in the function's source, ``attribute`` the attribute that the source does not give.
     """
 
     def __init__(
@@ -29,4 +29,4 @@ class Unfingerprintable(InputError):
 
 
 class OtherPackageVersion(InputError):
-    """A function was fingerprinted with another version of a package than this process has."""
+    """A function was fingerprinted with another version of a package than that of this process."""

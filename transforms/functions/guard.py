@@ -1,7 +1,7 @@
 """An audit hook that stops a user's function from reaching files, processes, sockets and the like while it runs.
 
-Python raises an audit event for such an access. Code of packages that is being imported may read its files; C++ code
-raises no event, and what the environment, the clock and chance give raises none either: see ``second_run.py``.
+Python raises an audit event for such an access. Packages that are being imported may read their files. C++ code, the
+environment, the clock and random numbers raise no event: see ``second_run.py``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _EVENTS = frozenset({"open", "mmap.__new__", "builtins.input", "_thread.start_ne
 _FAMILIES = frozenset({"_winapi", "ctypes", "fcntl", "ftplib", "gc", "glob", "http", "imaplib", "msvcrt", "nntplib", "os",
                        "pathlib", "poplib", "pty", "resource", "shutil", "signal", "smtplib", "socket", "sqlite3",
                        "subprocess", "syslog", "telnetlib", "tempfile", "urllib", "webbrowser", "winreg"})  # fmt: skip
-#: Where the import system's own frames are; and the module that reads the line that a warning points to.
+#: The files of the import system, and the module that reads the source line of a warning.
 _READERS = ("<frozen importlib", "<frozen zipimport", linecache.__file__)
 _SHOWN_CHARACTERS = 200
 
 
 class OutsideAccess(Exception):
-    """A user's function reached the outside; raised where it does."""
+    """A user's function accessed the outside; raised at the access."""
 
 
 class _State(threading.local):
@@ -39,9 +39,9 @@ _installed = False
 
 
 def call_guarded(call: Callable[[], _R]) -> tuple[_R, list[str]]:
-    """What ``call`` gives, and the accesses to the outside that it made and whose errors it swallowed.
+    """The result of ``call``, and its accesses to the outside whose errors it caught.
 
-    Raises :class:`OutsideAccess` at the first one whose error is not swallowed.
+    Raises :class:`OutsideAccess` at the first one whose error is not caught.
     """
     _install()
     outer = _STATE.accesses
@@ -54,7 +54,7 @@ def call_guarded(call: Callable[[], _R]) -> tuple[_R, list[str]]:
 
 
 def _install() -> None:
-    """Hooks cannot be taken away: one for the whole process, which does nothing outside of :func:`guarded`."""
+    """Install one hook per process; it cannot be removed, and acts only within :func:`call_guarded`."""
     global _installed
     with _INSTALLED:
         if not _installed:
@@ -66,7 +66,7 @@ def _on_event(event: str, arguments: tuple[object, ...]) -> None:
     accesses = _STATE.accesses
     if accesses is None or (event not in _EVENTS and event.partition(".")[0] not in _FAMILIES):
         return
-    _STATE.accesses = None  # what follows is no access of the function
+    _STATE.accesses = None  # later accesses are not the function's
     try:
         if _is_of_import(sys._getframe(1)):
             return
@@ -78,7 +78,7 @@ def _on_event(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def _is_of_import(frame: FrameType | None) -> bool:
-    """Whether the import system, or a module that is being imported, asks."""
+    """Whether the access comes from the import system or a module that is being imported."""
     while frame is not None and frame.f_code is not call_guarded.__code__:
         if frame.f_code.co_filename.startswith(_READERS):
             return True

@@ -1,11 +1,11 @@
-"""The lists of what depends on more than its arguments: files, environment, clock, chance, identity, other state.
+"""Lists of impure modules, functions and attributes: files, environment, clock, random numbers, identity, state.
 
-Of the standard library a module is refused unless it is listed as pure; of packages what is listed is refused.
+A module of the standard library is refused unless it is listed as pure; a name of a package is refused if it is listed.
 """
 
 from __future__ import annotations
 
-#: Modules of the standard library whose functions depend on their arguments alone, but for what FORBIDDEN says.
+#: Modules of the standard library whose functions depend only on their arguments, except for FORBIDDEN.
 PURE = (
     "__future__", "abc", "array", "ast", "base64", "binascii", "bisect", "builtins", "bz2", "calendar", "cmath", "codecs",
     "collections", "colorsys", "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "enum",
@@ -16,7 +16,7 @@ PURE = (
     "blake2", "md5", "sha1", "sha2", "sha256", "sha3", "sha512", "_blake2", "_md5", "_sha1", "_sha2", "_sha256", "_sha3",
     "_sha512", "_sre", "_collections_abc", "_pydatetime", "_pydecimal", "_strptime",
 )  # fmt: skip
-#: Single things of the other modules that depend on their arguments alone.
+#: Names of other modules that depend only on their arguments.
 PURE_PATHS = (
     "os.path.basename", "os.path.dirname", "os.path.join", "os.path.split", "os.path.splitext", "os.sep",
     "os.path.normpath", "os.path.commonprefix", "sys.maxsize", "sys.float_info", "sys.maxunicode", "pathlib.PurePath",
@@ -46,7 +46,7 @@ _FILES_OF_ARROW = tuple(
                  "compute.assume_timezone", "compute.local_timestamp", "lib.default_memory_pool",
                  "lib.total_allocated_bytes", "lib.cpu_count", "lib.set_cpu_count")
 )  # fmt: skip
-#: Paths that are refused with all below them. What they give differs between runs or machines, or they change such state.
+#: Paths that are refused with all below them: their results differ between runs or machines, or they change such state.
 FORBIDDEN = (
     "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today",
     "datetime.datetime.fromtimestamp", "datetime.date.fromtimestamp", "io.open", "io.open_code", "io.FileIO", "codecs.open",
@@ -68,7 +68,7 @@ FORBIDDEN_BUILTINS = {
     "breakpoint": "stops the worker", "help": "reaches everything",
 }  # fmt: skip
 
-#: Attributes that show how a thing was made, where it is, or everything at once; a rebuilt function has others.
+#: Attributes that show the origin, the place or all contents of an object; a rebuilt function has others.
 INTROSPECTION = frozenset(
     {"__annotations__", "__builtins__", "__cached__", "__closure__", "__code__", "__defaults__", "__dict__", "__doc__",
      "__file__", "__firstlineno__", "__func__", "__getattribute__", "__globals__", "__hash__", "__kwdefaults__",

@@ -1,4 +1,4 @@
-"""State of libraries that calls depend on without naming it: numpy's handling of errors, decimal's context, pandas' options."""
+"""The implicit state of libraries: numpy's error handling, decimal's context, pandas' options."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-#: What in a source may use a state; where nothing does, the state may be anything.
+#: The names in a source that may use a state; without one the state has no effect.
 _USES_DECIMAL = re.compile(r"decimal|Decimal")
 _USES_LOCALE = re.compile(r"strftime|strptime|strxfrm|strcoll|format|:[^{}]*n}")
 _USES_PRINTING = re.compile(r"str|repr|format|print|array2string|%|f'|f\"")
 _LOCALES = ("LC_COLLATE", "LC_NUMERIC", "LC_MONETARY", "LC_TIME")
-#: The options of pandas that change what it computes, not what it shows.
+#: The options of pandas that change results, not only output.
 _OPTIONS = ("compute", "future", "mode")
-#: Ways of numpy to take an error that leave the values as they are.
+#: Modes of numpy's error handling that leave the values unchanged.
 _QUIET = ("ignore", "warn", "print", "log")
 
 
 def library_state(packages: Sequence[str] | Mapping[str, str], sources: str) -> list[tuple[str, str]]:
-    """What each state is called, and what it is: of the packages that a function reaches, where its sources may use it."""
+    """The name and the value of each state of the packages that a function reaches and may use."""
     lines: list[tuple[str, str]] = []
     if _USES_DECIMAL.search(sources):
         lines.append(("decimal.getcontext()", repr(_without_signals(decimal.getcontext()))))
@@ -42,7 +42,7 @@ def library_state(packages: Sequence[str] | Mapping[str, str], sources: str) -> 
 
 
 def _without_signals(context: decimal.Context) -> list[object]:
-    """A context but for the signals that earlier computations have left in it."""
+    """A context without the signals of earlier computations."""
     traps = sorted(signal.__name__ for signal, trapped in context.traps.items() if trapped)
     return [context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, traps]
 

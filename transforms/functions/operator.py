@@ -1,4 +1,4 @@
-"""The decorator: a vectorised Python function over Arrow arrays becomes an operator over expressions."""
+"""The decorator that makes a vectorised Python function over Arrow arrays an operator."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from transforms.errors import InputError, TypeMismatch
 from transforms.expressions.expression import Expr, apply
-from transforms.functions.bundle import Wrapped, bundled
+from transforms.functions.bundle import Wrapped, write_bundle
 from transforms.functions.comparison import check_rebuilt
 from transforms.functions.errors import Unfingerprintable
 from transforms.functions.rebuild import rebuilt
-from transforms.functions.run import guarded
+from transforms.functions.run import run_guarded
 from transforms.functions.values import NOT_A_CONSTANT, encoded
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, type_document
 
@@ -23,23 +23,23 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def op(*, result: ColumnType | DType | str) -> Callable[[Callable[..., Any]], PythonFunction]:
-    """Make a function an operator whose output has the type ``result``; an element type means one value an event.
+    """Make a function an operator with outputs of type ``result``; an element type means one value per event.
 
-    The function takes Arrow arrays, one an expression and all equally long, and returns one as long, whose row i
-    depends on row i of the arguments and on nothing else. Dense arrays may hold nulls. It is written down here and now,
-    with all it reaches: what changes later changes nothing. ``docs/functions.md`` says what it may reach.
+    The function takes Arrow arrays of equal length, one per expression, and returns one of that length; row i depends
+    only on row i of the arguments. Dense arrays may hold nulls. The decorator bundles the function with all that it
+    reaches: later changes have no effect. ``docs/functions.md`` lists what it may reach.
 
-    Raises :class:`~transforms.functions.errors.Unfingerprintable` naming the variable that cannot be written down, or
-    that changes from run to run.
+    Raises :class:`~transforms.functions.errors.Unfingerprintable` with the variable that cannot be bundled, or that
+    changes from run to run.
     """
     column_type = result if isinstance(result, Dense | Ragged | Weighted | Vector) else Dense(result)  # type: ignore[arg-type]
     return lambda function: PythonFunction(function, column_type)
 
 
 class PythonFunction(Wrapped):
-    """A function as an operator. Called with expressions it gives an expression, called with Arrow arrays it runs.
+    """A function as an operator: over expressions it returns an expression, over Arrow arrays it runs.
 
-    ``bundle`` is the text that is fingerprinted and run; ``result`` the type of its output.
+    ``bundle`` is the text that is fingerprinted and run, ``result`` the type of the output.
     """
 
     def __init__(self, function: Callable[..., Any], result: ColumnType) -> None:
@@ -51,7 +51,7 @@ class PythonFunction(Wrapped):
         self.__name__ = self.name
         self.function = function
         self.result = result
-        bundle = bundled(function, self.name)
+        bundle = write_bundle(function, self.name)
         check_rebuilt(bundle, self.name)
         self.bundle = bundle.text
         self._signature = inspect.signature(function)
@@ -63,13 +63,13 @@ class PythonFunction(Wrapped):
         """An expression over expressions, or an array over Arrow arrays.
 
         Raises :class:`InputError` for arguments that the function does not take and :class:`TypeMismatch` for an
-        argument that is no expression, or a parameter that is one.
+        argument that is not an expression, or a parameter that is one.
         """
         if arguments and all(isinstance(each, pa.Array | pa.ChunkedArray) for each in arguments):
-            return guarded(rebuilt(self.bundle), arguments, parameters, self.bundle)
+            return run_guarded(rebuilt(self.bundle), arguments, parameters, self.bundle)
         for position, argument in enumerate(arguments):
             if not isinstance(argument, Expr):
-                raise TypeMismatch(f"function {self.name} takes expressions by position", value=argument,
+                raise TypeMismatch(f"function {self.name} must be given expressions by position", value=argument,
                                    where=f"argument {position + 1}",
                                    next_step="give parameters by name")  # fmt: skip
         keywords = self._keywords(arguments, parameters)
@@ -98,25 +98,25 @@ class PythonFunction(Wrapped):
 
     def _document(self, name: str, value: object) -> object:
         if isinstance(value, Expr):
-            raise TypeMismatch(f"function {self.name} takes expressions by position", value=name,
+            raise TypeMismatch(f"function {self.name} must be given expressions by position", value=name,
                                where=f"parameter {name}", next_step="give it without its name")  # fmt: skip
         value = tuple(value) if isinstance(value, list) else value
         document = encoded(value, _plain) if isinstance(value, bool | int | float | str | tuple | None) else None
         if document is NOT_A_CONSTANT or (document is None and value is not None):
-            raise InputError(f"function {self.name} cannot take this as a parameter", where=f"parameter {name}",
+            raise InputError(f"a parameter of function {self.name} must be a plain value", where=f"parameter {name}",
                              value=value, allowed="bool, int, float, str, or a tuple of these")  # fmt: skip
         return document
 
 
 def _text(document: object) -> str:
-    """A document as it is fingerprinted: to Python 1 and True are equal."""
+    """A document as it is fingerprinted, since 1 == True in Python."""
     return "" if document is NOT_A_CONSTANT else json.dumps(document, sort_keys=True)
 
 
 def _plain(item: object, place: str) -> object:
     document = encoded(item, _plain)
     if document is NOT_A_CONSTANT:
-        raise InputError("a parameter of a function holds something else than plain values", where=place, value=item,
+        raise InputError("a parameter of a function must be a plain value", where=place, value=item,
                          allowed="bool, int, float, str, or a tuple of these")  # fmt: skip
     return document
 

@@ -1,4 +1,4 @@
-"""Things of packages and of the standard library: what they are called, and which of them depend on the outside."""
+"""Objects of packages and of the standard library: their paths, and the forbidden ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WHY = "which differs between runs or machines"
 
 
 def forbidden(path: str) -> str:
-    """Why the thing at a path such as ``time.time`` may not be used, or ''."""
+    """The reason why a path such as ``time.time`` is forbidden, or ''."""
     path = _public(path)
     top, _, rest = path.partition(".")
     if top == "builtins":
@@ -30,7 +30,7 @@ def forbidden(path: str) -> str:
 
 
 def forbidden_object(value: object) -> str:
-    """As :func:`forbidden`, of the thing itself: it is known under whatever name it is reached."""
+    """As :func:`forbidden`, for the object itself, under any name."""
     for path in FORBIDDEN:
         module, _, name = path.rpartition(".")
         home = sys.modules.get(module)
@@ -45,7 +45,7 @@ def _is_within(path: str, whole: str) -> bool:
 
 
 def _public(path: str) -> str:
-    """The path under the public module's name: functions of ``os.path`` and C modules bear others."""
+    """The path with the public module's name: functions of ``os.path`` and C modules have others."""
     for private, public in (("posixpath", "os.path"), ("ntpath", "os.path"), ("genericpath", "os.path"),
                             ("posix", "os"), ("nt", "os")):  # fmt: skip
         if _is_within(path, private):
@@ -69,7 +69,7 @@ def path_of(value: object) -> tuple[str, str] | None:
 
 
 def resolve(module: str, qualified: str) -> object:
-    """What stands at a path. Raises :class:`ImportError` or :class:`AttributeError`."""
+    """The object at a path. Raises :class:`ImportError` or :class:`AttributeError`."""
     value: object = importlib.import_module(module)
     for part in filter(None, qualified.split(".")):
         value = getattr(value, part)

@@ -1,4 +1,4 @@
-"""Where a module comes from: the project, whose sources are written down, or a package, whose version is."""
+"""The origin of a module: the project, which is bundled by source, or a package, by version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-#: Stands for the interpreter and its standard library among the packages.
+#: The package name of the interpreter and its standard library.
 PYTHON = "python"
 
 _ROOMS = frozenset({"transforms", "warehouse", "pipelines", "trainer", "headrace"})
@@ -39,7 +39,7 @@ def _distributions() -> dict[str, list[str]]:
 
 
 def distributions_of(module_name: str) -> tuple[str, ...]:
-    """The packages, as they are installed, that a module of no project comes from; empty if none is known."""
+    """The installed packages that a module outside the project belongs to; empty if none is known."""
     top = module_name.partition(".")[0]
     if top in sys.stdlib_module_names:
         return (PYTHON,)

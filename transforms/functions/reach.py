@@ -1,4 +1,4 @@
-"""What code reaches: the names it loads from outside with the attributes it takes of them, and what it must not do."""
+"""The outer names that code loads, with their attributes, and the names that it changes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,13 @@ Chain = tuple[str, ...]
 
 @dataclass
 class Reach:
-    """``names``: outer names with the attribute chains that follow them; the empty chain is the value itself.
+    """The names that code reaches.
 
-    ``written`` are rebound, ``changed`` perhaps changed in place; ``attributes`` is every attribute of anything.
+    Attributes:
+        names: outer names with the attribute chains that follow them; the empty chain is the value itself.
+        written: the rebound names.
+        changed: the names that may be changed in place.
+        attributes: every attribute of any value.
     """
 
     names: dict[str, set[Chain]] = field(default_factory=dict)
@@ -40,7 +44,7 @@ class Reach:
 
 
 def reach_of(code: CodeType) -> Reach:
-    """What a function's code reaches, that of the functions within it included."""
+    """The reach of a function's code, inner functions included."""
     found = Reach()
     for part in _with_inner(code):
         _follow(part, frozenset(code.co_freevars), found)
@@ -78,7 +82,7 @@ def _chain(steps: list[dis.Instruction], at: int) -> Chain:
 
 
 def changed_names(source: str) -> tuple[set[str], set[str]]:
-    """Names whose value the source changes in place: by an item or an attribute, and by a method that may change it."""
+    """Names whose value the source changes in place: by an item, an attribute or a changing method."""
     stored: set[str] = set()
     called: set[str] = set()
     for node in ast.walk(ast.parse(source)):
@@ -101,9 +105,9 @@ def _root(node: ast.expr) -> set[str]:
 
 
 def imported_attributes(source: str) -> Iterator[tuple[str, Chain, bool]]:
-    """(module, attributes, is it a use) for what the source takes of modules that it imports itself.
+    """(module, attributes, is it a use) for the modules that the source imports itself.
 
-    A use without attributes is the module, or what was imported from it, as a value.
+    A use without attributes is the module, or a name imported from it, as a value.
     """
     tree = ast.parse(source)
     bound: dict[str, tuple[str, Chain]] = {}

@@ -1,6 +1,6 @@
-"""From a bundle to the function: its sources compiled in namespaces that hold what the bundle says, and nothing else.
+"""Rebuild the function of a bundle: its sources are compiled in namespaces with only the bundle's values.
 
-The function that a worker runs is this one, and so is the one that the submitting process runs.
+Workers and the submitting process run this function.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def parsed(bundle: str) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError("not a bundle of a function", value=bundle[:60], allowed=FORMAT)
+        raise InputError("the text must be the bundle of a function", value=bundle[:60], allowed=FORMAT)
     return document
 
 
@@ -49,7 +49,7 @@ def name_of(bundle: str) -> str:
 
 @lru_cache(maxsize=256)
 def rebuilt(bundle: str) -> Callable[..., Any]:
-    """The function. Raises :class:`OtherPackageVersion` if this process has other packages than it was written with."""
+    """The function. Raises :class:`OtherPackageVersion` if its packages have other versions in this process."""
     function: Callable[..., Any] = Rebuilt(bundle).root
     return function
 
@@ -59,7 +59,7 @@ def _check_packages(bundle: str) -> None:
         found = version_of(package)
         if found != version:
             raise OtherPackageVersion(
-                "a function was fingerprinted with another version of a package",
+                "the version of a package must be the one that the function was fingerprinted with",
                 where=f"function {name_of(bundle)}",
                 value=f"{package} {found or 'is not installed'}",
                 allowed=f"{package} {version}",
@@ -68,12 +68,12 @@ def _check_packages(bundle: str) -> None:
 
 
 class Rebuilt:
-    """Functions first, then what their names stand for, then classes in the order in which they need each other.
+    """The rebuilt definitions: functions first, then the values of their names, then classes by dependency.
 
     Attributes:
         root: the function.
         objects: the functions and classes of the definitions, in their order.
-        namespaces: the names that each of them knows.
+        namespaces: the namespace of each definition.
     """
 
     def __init__(self, bundle: str) -> None:
@@ -94,7 +94,7 @@ class Rebuilt:
         self.root: Any = self.value(document["function"])
 
     def value(self, document: Document) -> Any:
-        """What a document stands for; a class that is used is made first."""
+        """The value of a document; a class that it uses is made first."""
         return decoded(document, self._defined)
 
     def _function(self, position: int, definition: dict[str, Document]) -> FunctionType:
@@ -105,7 +105,7 @@ class Rebuilt:
         return FunctionType(code, self.namespaces[position], definition["name"], None, closure)
 
     def _enter(self, position: int) -> None:
-        """Give a definition what its names stand for; run it if it is a class."""
+        """Fill the namespace of a definition; run it if it is a class."""
         if position in self._entered:
             return
         self._entered.add(position)
@@ -145,7 +145,7 @@ class Rebuilt:
             case "instance":
                 return self._instance(*content)
             case _:
-                raise InputError("a bundle holds a value of an unknown kind", value=kind)
+                raise InputError("a value of a bundle must be of a known kind", value=kind)
 
     def _definition(self, position: int) -> Any:
         self._enter(position)
@@ -160,7 +160,7 @@ class Rebuilt:
 
 
 def _remembered(source: str) -> str:
-    """A name under which tracebacks find the source, though it stands in no file; one for each source."""
+    """A file name under which tracebacks find the source; one per source."""
     lines = (source + "\n").splitlines(keepends=True)
     tree = ast.parse(source).body[0]
     digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:12]

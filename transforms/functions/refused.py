@@ -1,4 +1,4 @@
-"""What a function's source may not say: computed attributes, introspection, identity, the order of a set's items."""
+"""Refused source: computed attributes, introspection, identity, the order of a set's items."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from transforms.functions.impure import INTROSPECTION
 
-#: Names of a module's own that a rebuilt function has otherwise.
+#: Module attributes that differ in a rebuilt function.
 _OF_MODULES = frozenset({"__annotations__", "__builtins__", "__cached__", "__dict__", "__doc__", "__file__", "__loader__",
                          "__module__", "__name__", "__package__", "__path__", "__qualname__", "__spec__"})  # fmt: skip
-#: Functions that give the same for a set in any order.
+#: Functions whose result does not depend on the order of a set.
 _ORDERLESS = frozenset({"sorted", "len", "min", "max", "any", "all", "set", "frozenset", "bool", "isinstance", "type"})
-#: Functions that show the order.
+#: Functions whose result shows the order.
 _ORDERED = frozenset({"list", "tuple", "enumerate", "iter", "next", "zip", "map", "filter", "reversed", "sum", "reduce",
                       "join", "fromkeys", "chain", "array", "repr", "str", "deque", "dict"})  # fmt: skip
 _NAMED_ZONE = re.compile(r"tz=(?!UTC\]|[+-]\d\d:\d\d\])")
@@ -23,7 +23,7 @@ _FIXED_ZONE = re.compile(r"UTC|[+-]\d\d:\d\d")
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One thing in a source: the name or expression, why it is refused, and the next step."""
+    """A refused name or expression, the reason and the next step."""
 
     variable: str
     why: str
@@ -32,11 +32,11 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """What the names of a source stand for.
+    """The meaning of the names of a source.
 
     Attributes:
         is_singleton: whether an expression is one object in every process: None, a class, an enumeration member.
-        is_set: whether a name stands for a set.
+        is_set: whether the value of a name is a set.
     """
 
     is_singleton: Callable[[tuple[str, ...]], bool]
@@ -44,7 +44,7 @@ class Outer:
 
 
 def refused_in(source: str, outer: Outer) -> Iterator[Refused]:
-    """Everything in ``source`` that is refused, in the order of the text."""
+    """Every refused part of ``source``, in the order of the text."""
     tree = ast.parse(source)
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
@@ -89,7 +89,7 @@ def _is_named(node: ast.AST | None, *names: str) -> bool:
 def _introspection(attribute: str, of: ast.expr) -> Iterator[Refused]:
     is_type = (isinstance(of, ast.Call) and _is_named(of.func, "type")) or getattr(of, "attr", "") == "__class__"
     if attribute in INTROSPECTION and not (attribute == "__name__" and is_type):
-        yield Refused(attribute, "shows how a thing was made or where it is, which a fingerprint does not cover",
+        yield Refused(attribute, "shows the origin or the place of an object, which a fingerprint does not cover",
                       "use a constant or a parameter in its place")  # fmt: skip
 
 
@@ -127,7 +127,7 @@ _ZONE_REFUSED = Refused("tz", "names a time zone, whose rules differ between mac
 
 
 def _time_zone(call: ast.Call) -> Iterator[Refused]:
-    """``pa.timestamp(unit, tz)`` with another zone than UTC or a fixed offset."""
+    """``pa.timestamp(unit, tz)`` with a zone other than UTC or a fixed offset."""
     named = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if named != "timestamp":
         return
@@ -166,7 +166,7 @@ def _is_set_display(node: ast.AST | None) -> bool:
 
 
 def _is_orderless(comprehension: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Whether a comprehension over a set gives the same in any order."""
+    """Whether the result of a comprehension over a set does not depend on the order."""
     if isinstance(comprehension, ast.SetComp):
         return True
     user = parents.get(comprehension)

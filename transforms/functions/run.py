@@ -1,4 +1,4 @@
-"""Runs a user's function over columns, and holds it to what it promised."""
+"""Run a user-defined function over columns and check its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.columns.arrays import one_array
-from transforms.columns.columns import Column, Numbers, conform, conforms, from_arrow
+from transforms.columns.columns import Column, Numbers, cast_to_layout, from_arrow, is_castable
 from transforms.errors import DataError
 from transforms.functions.guard import OutsideAccess, call_guarded
 from transforms.functions.rebuild import name_of, rebuilt
@@ -24,15 +24,15 @@ from transforms.kernels.arrow import to_arrow
 from transforms.kernels.text_validity import check_array
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type, type_from_document
 
-#: How many rows are computed once more by themselves, to see that a row depends on nothing but itself.
+#: The number of rows that are computed again alone, to check that a row depends only on itself.
 _PROBES = 8
 
 
 def python_function(*columns: Column, bundle: str, keywords: str, takes: Sequence[str], gives: str) -> Column:
-    """The function over whole columns. Raises :class:`DataError` for whatever it does not keep to."""
+    """The function over whole columns. Raises :class:`DataError` for a wrong result."""
     types = [column_type_of(text) for text in takes]
     arrays = [to_arrow(column, column_type) for column, column_type in zip(columns, types, strict=True)]
-    result = computed(arrays, bundle, keywords, column_type_of(gives))
+    result = compute(arrays, bundle, keywords, column_type_of(gives))
     second_runs = SECOND_RUNS.get()
     if second_runs is not None and len(result):
         try:
@@ -47,7 +47,7 @@ def python_function(*columns: Column, bundle: str, keywords: str, takes: Sequenc
 def one_event(*row: Any, bundle: str, keywords: str, takes: Sequence[str], gives: str) -> object:
     """The function over arrays of one row: its meaning for one event."""
     arrays = [array_of([value], column_type_of(text)) for value, text in zip(row, takes, strict=True)]
-    result = computed(arrays, bundle, keywords, column_type_of(gives))
+    result = compute(arrays, bundle, keywords, column_type_of(gives))
     return python_value(result, column_type_of(gives))
 
 
@@ -57,29 +57,29 @@ def column_type_of(text: str) -> ColumnType:
     return type_from_document(json.loads(text))
 
 
-def computed(arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType) -> pa.Array:
-    """What the function gives for these rows, in the layout of ``gives``; checked in type, length, nulls and rows."""
+def compute(arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType) -> pa.Array:
+    """The result of the function, in the layout of ``gives``; type, length, nulls and rows are checked."""
     rows = len(arrays[0])
     if rows == 0:
         return pa.array([], arrow_type(gives))
     function = rebuilt(bundle)
-    result = called(function, arrays, bundle, keywords, gives)
+    result = call_checked(function, arrays, bundle, keywords, gives)
     if rows > 1:
         picks = pa.array(range(rows - 2, -1, -max(rows // _PROBES, 2)))
-        alone = called(function, [array.take(picks) for array in arrays], bundle, keywords, gives)
+        alone = call_checked(function, [array.take(picks) for array in arrays], bundle, keywords, gives)
         if not _equal(alone, result.take(picks)):
             raise _broken(bundle, "gives a row something else when other rows are beside it, or when run again",
                           "a row of the result that depends on the same row of the arguments only")  # fmt: skip
     return result
 
 
-def called(
+def call_checked(
     function: Callable[..., Any], arrays: Sequence[pa.Array], bundle: str, keywords: str, gives: ColumnType
 ) -> pa.Array:
-    """What a rebuilt function gives for these rows, held to type, length and nulls."""
+    """The result of a rebuilt function; type, length and nulls are checked."""
     given = {name: decoded(document, _no_reference) for name, document in json.loads(keywords).items()}
     try:
-        result = guarded(function, arrays, given, bundle)
+        result = run_guarded(function, arrays, given, bundle)
     except DataError:
         raise
     except Exception as error:
@@ -88,12 +88,12 @@ def called(
     return _checked(result, len(arrays[0]), bundle, gives)
 
 
-def guarded(
+def run_guarded(
     function: Callable[..., Any], arrays: Sequence[pa.Array], given: Mapping[str, object], bundle: str
 ) -> object:
-    """Whatever the function returns or raises; :class:`DataError` if it reached the outside on the way.
+    """Call the function. Raises its exception, or :class:`DataError` for an access to the outside.
 
-    It runs in an empty context: what numpy and decimal keep in theirs neither enters the function nor leaves it.
+    It runs in an empty context, isolated from the context state of numpy and decimal.
     """
     try:
         result, accesses = call_guarded(lambda: contextvars.Context().run(function, *arrays, **given))
@@ -116,7 +116,7 @@ def _checked(result: object, rows: int, bundle: str, gives: ColumnType) -> pa.Ar
         result = one_array(result)
     if not isinstance(result, pa.Array):
         raise _broken(bundle, f"returned {type(result).__name__}", f"an Arrow array, {expected}")
-    if len(result) != rows or not (result.type == arrow_type(gives) or conforms(result.type, gives)):
+    if len(result) != rows or not (result.type == arrow_type(gives) or is_castable(result.type, gives)):
         raise _broken(bundle, f"returned {len(result)} rows of {result.type}", expected)
     try:
         check_array(result)
@@ -129,7 +129,7 @@ def _checked(result: object, rows: int, bundle: str, gives: ColumnType) -> pa.Ar
         parts = [] if items is None else [items, *(items.flatten() if isinstance(gives, Weighted) else [])]
         if any(part.null_count for part in parts):
             raise _broken(bundle, "returned null items inside lists", "lists without null items")
-        found = conform(result, gives)
+        found = cast_to_layout(result, gives)
     except pa.ArrowException as error:
         raise _broken(bundle, f"returned an array that is not valid: {error}", expected) from error
     column = from_arrow(found, gives)
@@ -161,7 +161,7 @@ def _bytes(array: pa.Array) -> bytes:
 
 
 def _broken(bundle: str, got: str, expected: str) -> DataError:
-    return DataError(f"function {name_of(bundle)} {got.partition(' ')[0]} what it did not promise", value=got,
+    return DataError(f"function {name_of(bundle)} {got.partition(' ')[0]} what it must not", value=got,
                      allowed=expected, where=f"function {name_of(bundle)}",
                      next_step="repair the function and submit the model again")  # fmt: skip
 
@@ -176,7 +176,7 @@ def _line(error: BaseException) -> str:
 
 
 def _no_reference(kind: str, content: object) -> object:
-    raise DataError("a parameter of a function is no plain value", value=kind)
+    raise DataError("a parameter of a function must be a plain value", value=kind)
 
 
 def array_of(values: list[Any], column_type: ColumnType) -> pa.Array:

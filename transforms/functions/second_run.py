@@ -1,7 +1,7 @@
-"""A function's first rows computed a second time, in other processes: the results must be equal bit for bit.
+"""A second run of a function's first rows in other processes; the results must be equal bit for bit.
 
-What cannot be seen shows there: the order of sets, time zones, the clock, chance, addresses, the environment, state that
-is kept between calls, rows that depend on their neighbours.
+It detects hidden dependencies: the order of sets, time zones, the clock, random numbers, addresses, the environment,
+state between calls, neighbouring rows.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import pyarrow as pa
 from transforms.functions.arrow_streams import arrays_of, bytes_of
 from transforms.functions.clean_process import CleanProcess, ProcessEnded
 
-#: At most so many rows, evenly spread, and so many bytes of a batch are computed again.
+#: The maximum of evenly spread rows, and of bytes of a batch, that are computed again.
 SAMPLE_ROWS = 65_536
 SAMPLE_BYTES = 64 * 2**20
 _SEEDS = (1, 2, 3)
 _PROCESSES = 2
-#: They are ended when the fragment is done; this is for a parent that cannot.
+#: The processes end after the fragment; this is for a parent that does not end them.
 _IDLE_SECS = 3600.0
 
 
 class Differs(Exception):
-    """A second run gave something else; the text says what."""
+    """The result of the second run differs; the text states how."""
 
 
 class SecondRuns:
-    """The other processes, and what they have seen. ``waiting`` is entered while they compute."""
+    """The other processes and the checked rows. The context ``waiting`` is active while they compute."""
 
     def __init__(self, waiting: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         seeds = [seed for seed in _SEEDS if os.environ.get("PYTHONHASHSEED") != str(seed)]
@@ -39,7 +39,7 @@ class SecondRuns:
         self._rows_seen: dict[tuple[str, str, str], int] = {}
 
     def check(self, arrays: Sequence[pa.Array], result: pa.Array, bundle: str, keywords: str, gives: str) -> None:
-        """Compute rows again that gave ``result``, unless as many were before. Raises :class:`Differs`."""
+        """Compute a sample of ``result`` again unless one as large was. Raises :class:`Differs`."""
         picks = _sample(arrays, result)
         key = (bundle, keywords, gives)
         if len(picks) <= self._rows_seen.get(key, 0):
@@ -50,7 +50,7 @@ class SecondRuns:
 
     def _compare(self, arrays: Sequence[pa.Array], here: pa.Array, key: tuple[str, str, str]) -> None:
         for process in self._processes:
-            process.start()  # all at once: most of the time is theirs to start
+            process.start()  # all at once: starting takes most of the time
         rows, payload = len(here), bytes_of(arrays)
         cut = rows // 3
         halves = [part for part in ((0, cut), (cut, rows)) if part[0] < part[1]]
@@ -70,17 +70,17 @@ class SecondRuns:
                 raise Differs(f"gives other values in another process: {_difference(here, there, arrays)}")
 
     def close(self) -> None:
-        """End the other processes; what they have seen stays known."""
+        """End the other processes; the record of checked rows stays."""
         for process in self._processes:
             process.close()
 
 
-#: What checks the functions that this process runs; nothing unless a worker sets it.
+#: The second runs of this process; a worker sets it.
 SECOND_RUNS: ContextVar[SecondRuns | None] = ContextVar("SECOND_RUNS", default=None)
 
 
 def _sample(arrays: Sequence[pa.Array], result: pa.Array) -> pa.Array:
-    """The rows that are computed again: all of a small batch, else spread over all of it."""
+    """The rows that are computed again: all of a small batch, otherwise evenly spread ones."""
     rows = len(result)
     held = max(1, sum(array.nbytes for array in arrays) + result.nbytes)
     wanted = max(1, min(rows, SAMPLE_ROWS, rows * SAMPLE_BYTES // held))

@@ -1,8 +1,8 @@
-"""A function's or a class's own source, brought to one form.
+"""The source of a function or class in one form.
 
-Comments, blank lines, indentation, docstrings, decorators, annotations of arguments and variables and the place in the
-file are left out; a default is written as None, since its value is kept beside the source. What is left is the text
-that is fingerprinted, and the text that is compiled.
+It leaves out comments, blank lines, indentation, docstrings, decorators, annotations of arguments and variables and the
+place in the file; a default is written as None, since the bundle holds its value. This text is fingerprinted and
+compiled.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ def source_of_function(function: FunctionType) -> str | None:
     found = [node for node in ast.walk(tree) if isinstance(node, _Definition) and _may_be(node, code)]
     if len(found) > 1:
         if all(None in position for position in code.co_positions()):
-            return None  # Python was told to keep no columns, so that nobody knows which
+            return None  # Python runs without column positions, so the lambda is ambiguous
         found = sorted((node for node in found if _spans(node, code)), key=_extent)[:1]
     return _function_source(found[0]) if found else None
 
 
 def is_of_its_file(function: FunctionType) -> bool:
-    """Whether the function's code is what compiling its file gives; files change, and so does code in memory."""
+    """Whether the function's code equals that of its file; files change, and so does code in memory."""
     code = function.__code__
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename, function.__globals__))
-    flags = code.co_flags & __future__.annotations.compiler_flag  # an earlier cell of a notebook may have set it
+    flags = code.co_flags & __future__.annotations.compiler_flag  # an earlier notebook cell may have set it
     found = _codes(text, flags).get((code.co_name, code.co_firstlineno), ())
-    if _REWRITTEN in function.__globals__:  # pytest, which writes other code for assertions
+    if _REWRITTEN in function.__globals__:  # pytest rewrites assertions
         return any(code.co_varnames[: code.co_argcount] == each.co_varnames[: each.co_argcount] for each in found)
     return code in found
 
 
 @lru_cache(maxsize=16)
 def _codes(text: str, flags: int) -> dict[tuple[str, int], list[CodeType]]:
-    """Every code that a text holds when it is compiled with these flags, by name and first line."""
+    """Every code object of a text compiled with these flags, by name and first line."""
     found: dict[tuple[str, int], list[CodeType]] = {}
     try:
         waiting = [compile(text, "<file>", "exec", flags, dont_inherit=True)]
@@ -77,12 +77,12 @@ def source_of_class(name: str, filename: str, namespace: dict[str, object]) -> s
 def compiled_function(source: str, free: Sequence[str], filename: str = "<function of a model>") -> CodeType:
     """The code of the function in ``source``, compiled where the names ``free`` belong to an enclosing function.
 
-    With its assertions, whatever this process was told to do with those.
+    Assertions are compiled even with ``python -O``.
     """
     statement = ast.parse(source).body[0]
     if isinstance(statement, ast.Expr):
         statement = ast.Return(statement.value)
-    # Where the function's own name is not enclosed it is a global, as it was where the function was written.
+    # A function's own name that is not enclosed is a global, as in the original file.
     own = getattr(statement, "name", "")
     before: list[ast.stmt] = [ast.Global([own])] if own and own not in free else []
     arguments = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
@@ -123,7 +123,7 @@ def _may_be(node: _Definition, code: CodeType) -> bool:
 
 
 def _spans(node: _Definition, code: CodeType) -> bool:
-    """Whether the code was compiled from within the node's text; of lambdas on one line, positions tell which is which."""
+    """Whether the code was compiled from the node's text; positions distinguish lambdas on one line."""
     low, high = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
     for line, end_line, column, end_column in code.co_positions():
         if None in (line, end_line, column, end_column) or (line, column) == (end_line, end_column):
@@ -150,7 +150,7 @@ def _function_source(node: _Definition) -> str:
 
 
 class _OneForm(ast.NodeTransformer):
-    """Drops what does not change what a definition does."""
+    """Removes parts that have no effect on a definition."""
 
     def __init__(self) -> None:
         self._in_class = False
@@ -183,6 +183,6 @@ class _OneForm(ast.NodeTransformer):
 
 
 def _effective(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements but those that only state a constant: docstrings, and dots."""
+    """The statements without those that are only a constant: docstrings and ``...``."""
     kept = [node for node in body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
     return kept or [ast.Pass()]

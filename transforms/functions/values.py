@@ -1,7 +1,7 @@
-"""Constants as JSON: what a bundle holds for a global, a default or an enclosed variable.
+"""Constants as JSON documents: the values of globals, defaults and enclosed variables in a bundle.
 
-Text, whole numbers, booleans and None are themselves; everything else is an object of one member, its kind. Equal
-constants have equal documents, in every process: sets are sorted, mappings keep their order because it can be seen.
+Text, integers, booleans and None are themselves; other values are an object of one member, its kind. Equal constants have
+equal documents in every process: sets are sorted; mappings keep their order, which is visible.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import pyarrow as pa
 
 Document = Any
 
-#: The largest array that may be a constant of a function.
+#: The maximum size of an array constant.
 ARRAY_MAX_BYTES = 65_536
 
-#: What :func:`encoded` returns for a value that is no constant.
+#: The result of :func:`encoded` for a value that is not a constant.
 NOT_A_CONSTANT: Final = object()
 
-#: Longer whole numbers are written in hexadecimal: Python refuses to write them in decimal beyond 4,300 digits.
+#: Longer integers are written in hexadecimal: Python refuses decimal text beyond 4,300 digits.
 _PLAIN_INT_BITS = 14_000
 _NAN = struct.pack(">d", math.nan)
 _TIMES = (datetime.datetime, datetime.date, datetime.time)
@@ -49,7 +49,7 @@ def encoded(value: object, inner: Callable[[object, str], Document]) -> Document
 
 
 def _float(value: float) -> Document:
-    """A float, all its bits: NaNs differ in sign and payload."""
+    """A float with all of its bits: NaNs differ in sign and payload."""
     if not math.isnan(value):
         return {"float": value.hex()}
     bits = struct.pack(">d", value)
@@ -89,13 +89,13 @@ def _special(value: object) -> Document:
         case decimal.Decimal() if type(value) is decimal.Decimal:
             return {"decimal": str(value)}
     if isinstance(value, _TIMES) and type(value) in _TIMES and getattr(value, "tzinfo", None) in (None, datetime.UTC):
-        fold = getattr(value, "fold", 0)  # which ISO 8601 has no place for
+        fold = getattr(value, "fold", 0)  # not part of ISO 8601
         return {type(value).__name__: [value.isoformat(), fold] if fold else value.isoformat()}
     return NOT_A_CONSTANT
 
 
 def _numpy_document(value: Any) -> Document:
-    """An array, its order in memory included: sums and flat views depend on it. Padding between items is refused."""
+    """An array with its order in memory, which sums and flat views depend on. Padding between items is refused."""
     dtype = value.dtype
     if dtype.kind not in "biufUSmM" or value.nbytes > ARRAY_MAX_BYTES or dtype.metadata or dtype.type is np.longdouble:
         return NOT_A_CONSTANT
@@ -109,7 +109,7 @@ def _numpy_document(value: Any) -> Document:
 
 
 def _needs_time_zones(value: pa.DataType) -> bool:
-    """Whether values of a type are read by a time zone's rules, which differ between machines."""
+    """Whether values of a type depend on the rules of a time zone, which differ between machines."""
     return any(not _FIXED_ZONE.fullmatch(zone) for zone in _ZONE.findall(str(value)))
 
 
@@ -122,7 +122,7 @@ def _arrow(value: pa.Array | pa.Scalar) -> Document:
     if array.nbytes > ARRAY_MAX_BYTES or _needs_time_zones(array.type):
         return NOT_A_CONSTANT
     if isinstance(value, pa.Scalar) and not (array[0].equals(value) or value.as_py() != value.as_py()):
-        return NOT_A_CONSTANT  # Python has no value that stands for all of it
+        return NOT_A_CONSTANT  # no Python value represents all of it
     sink = pa.BufferOutputStream()
     batch = pa.record_batch([array], names=["it"])
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -135,7 +135,7 @@ def _base64(data: Any) -> str:
 
 
 def decoded(document: Document, defined: Callable[[str, Any], object]) -> Any:
-    """The value of a document. ``defined(kind, content)`` gives what is no constant: functions, modules, classes."""
+    """The value of a document. ``defined(kind, content)`` returns other values: functions, modules, classes."""
     if not isinstance(document, dict):
         return document
     ((kind, content),) = document.items()

@@ -1,1 +1,1 @@
-"""Graphs of components: nodes, how they are built, their canonical form, fingerprint and encoding."""
+"""The graphs of components: nodes, canonical form, encoding and fingerprint."""

@@ -1,8 +1,7 @@
-"""Associative operations within themselves: ``f(f(a, b), c)`` as one list of arguments, built only once.
+"""Nested associative operations: ``f(f(a, b), c)`` as one list of arguments, built only once.
 
-A chain of n operations, each inside the next, has n prefixes; building the arguments of each would take n² steps. A
-:class:`Chain` keeps what was written, and its arguments are collected when something else than the same operation
-reads it.
+A chain of n nested operations has n prefixes; building the arguments of each would take n² steps. A :class:`Chain` keeps
+the operations as written, and its arguments are collected when another operation reads it.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from transforms.operators import REGISTRY
 from transforms.operators.declaration import Law
 from transforms.types import ColumnType, Dense
 
-#: The most arguments that one operation may come to: a list joined with itself 20 times over is a million lists.
+#: The maximum number of arguments of one operation: a list concatenated with itself 20 times over is a million lists.
 ARGUMENTS_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """An associative operation, its arguments not yet collected.
+    """An associative operation whose arguments are not collected yet.
 
     Attributes:
-        outermost: the operation as it was written; its type, parameters and version are the chain's.
-        parts: its arguments, canonical; chains of the same operation among them.
-        size: how many arguments it comes to with repetitions, at most one more than ``ARGUMENTS_MAX``.
+        outermost: the operation as written; the chain has its type, parameters and version.
+        parts: its canonical arguments, including chains of the same operation.
+        size: the number of arguments with repetitions, at most one more than ``ARGUMENTS_MAX``.
     """
 
     outermost: Operation
@@ -47,8 +46,8 @@ class Chain:
         return self.outermost.op
 
 
-def chained(node: Operation, parts: tuple[Node | Chain, ...]) -> Chain:
-    """The chain of an operation over canonical parts. Raises :class:`InputError` if it comes to too many arguments."""
+def make_chain(node: Operation, parts: tuple[Node | Chain, ...]) -> Chain:
+    """The chain of an operation over canonical parts. Raises :class:`InputError` for too many arguments."""
     size = min(sum(part.size if isinstance(part, Chain) else 1 for part in parts), ARGUMENTS_MAX + 1)
     if size > ARGUMENTS_MAX and Law.IDEMPOTENT_ARGUMENTS not in REGISTRY[node.op].laws:
         raise InputError(f"{node.op} must have at most {ARGUMENTS_MAX:,} arguments, got more", where=f"operator {node.op}",
@@ -60,7 +59,7 @@ def chained(node: Operation, parts: tuple[Node | Chain, ...]) -> Chain:
 def is_associative(node: Operation) -> bool:
     """Whether ``f(f(a, b), c)`` is ``f(a, b, c)`` for this operation.
 
-    Not over the items of a list where f makes something of a null: ``f(list, b)`` drops items that ``f(list, b, c)`` keeps.
+    Not over the items of a list if f gives a value for a null: ``f(list, b)`` drops items that ``f(list, b, c)`` keeps.
     """
     operator = REGISTRY[node.op]
     if Law.ASSOCIATIVE not in operator.laws or operator.version != node.version:
@@ -71,7 +70,7 @@ def is_associative(node: Operation) -> bool:
 def is_same_operation(node: Node | Chain, other: Operation) -> bool:
     """Whether a part of ``other`` is the same operation, so that its arguments are arguments of ``other``.
 
-    Its type may be another: numbers meet in the type of all of them, in whatever order they meet.
+    Its type may differ: numbers are promoted to a common type in any order.
     """
     if not isinstance(node, Chain):
         return False
@@ -80,7 +79,7 @@ def is_same_operation(node: Node | Chain, other: Operation) -> bool:
 
 
 def arguments(chain: Chain) -> tuple[Node, ...]:
-    """The arguments of the whole chain, as few and in such an order as the operator's laws allow."""
+    """The arguments of the whole chain, deduplicated and sorted as the operator's laws allow."""
     node, laws = chain.outermost, REGISTRY[chain.op].laws
     found: Sequence[Node] = [_promoted(part, node) for part in _parts(chain)]
     if Law.IDEMPOTENT_ARGUMENTS in laws:
@@ -96,7 +95,7 @@ def arguments(chain: Chain) -> tuple[Node, ...]:
 
 
 def _parts(chain: Chain) -> list[Node]:
-    """The arguments from left to right. Where repetition means nothing, a chain that comes again is left out."""
+    """The arguments from left to right, without repeated chains if arguments are idempotent."""
     once = Law.IDEMPOTENT_ARGUMENTS in REGISTRY[chain.op].laws
     seen: set[Chain] = set()
     found: list[Node] = []
@@ -117,7 +116,7 @@ def _promoted(part: Node, node: Operation) -> Node:
 
 
 def _with_literals_folded(found: Sequence[Node], node: Operation) -> list[Node]:
-    """Literals that stand side by side as one. Nothing is folded that a literal cannot hold."""
+    """The arguments with adjacent literals folded, where a literal can hold the result."""
     gives = Dense(node.type.dtype)
     if not is_held(node.type):
         return list(found)
@@ -131,5 +130,5 @@ def _with_literals_folded(found: Sequence[Node], node: Operation) -> list[Node]:
 
 
 def _takes_two(node: Operation, arg: Node) -> bool:
-    """``f(a)`` is written ``f(a, a)``, but for a literal and for the items of a list, of which there is one."""
+    """``f(a)`` is written ``f(a, a)``, except for a literal and for the items of a list."""
     return not isinstance(arg, Literal) and REGISTRY[node.op].lifted([arg.type]) is None

@@ -1,4 +1,4 @@
-"""Operations of registered operators, made of their operands."""
+"""Operations of registered operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from transforms.operators import REGISTRY
 
 
 def operation(name: str, operands: Sequence[Node], params: Mapping[str, object]) -> Operation:
-    """The operator ``name`` over ``operands``, its parameters bound and its result typed.
+    """The operator ``name`` over ``operands``, with bound parameters and the inferred type.
 
     Raises :class:`~transforms.errors.TypeMismatch` for an operand it does not take and
     :class:`~transforms.errors.InputError` for a wrong parameter.

@@ -1,12 +1,12 @@
-"""The canonical form: what is left of a component when everything that cannot change its output is taken away.
+"""The canonical form: a component after all rewrites that cannot change its output.
 
-Rules are small named functions from an operation, whose arguments are canonical already, to its replacement or None.
-They rely only on laws that hold bit for bit and that the property tests check. Each holds for the version of the operator
-it was written for: an operation of another release stays as it is. Names a user gave never enter a graph; common
-subexpressions are one node by construction; nodes nothing reads are simply not reached.
+A rule is a small named function from an operation with canonical arguments to its replacement or None. Rules rely only on
+laws that hold bit for bit and that the property tests check. A rule applies only to the version of the operator that it
+names: an operation of another release stays unchanged. A graph has no names given by users; common subexpressions are one
+node by construction; nodes without readers are not reached.
 
-The work grows with the nodes and their arguments: a node is visited once, and of an associative operation within itself
-only the outermost is built (:mod:`transforms.graphs.associative`).
+The work is linear in nodes and arguments: a node is visited once, and only the outermost of nested associative operations
+is built (:mod:`transforms.graphs.associative`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from transforms.errors import InputError
-from transforms.graphs.associative import Chain, arguments, chained, is_associative, is_same_operation
-from transforms.graphs.folding import folded
+from transforms.graphs.associative import Chain, arguments, is_associative, is_same_operation, make_chain
+from transforms.graphs.folding import fold_literals
 from transforms.graphs.graph import Node, Operation, topological
 from transforms.operators import REGISTRY
 from transforms.operators.declaration import Law
@@ -35,8 +35,8 @@ class CanonicalForms:
     """The canonical forms of components that may share nodes.
 
     Attributes:
-        visited: nodes visited, each once however many components hold it.
-        encoded: arguments of the operations that were built, which is what their identities are computed over.
+        visited: nodes visited, once each however many components hold them.
+        encoded: arguments of the operations that were built, from which their identities are computed.
     """
 
     def __init__(self) -> None:
@@ -60,11 +60,11 @@ class CanonicalForms:
             return forms[0]
         if is_associative(node):
             parts = (form if is_same_operation(form, node) else self._node(form) for form in forms)
-            return chained(node, tuple(parts))
+            return make_chain(node, tuple(parts))
         return self._rewritten(node, tuple(self._node(form) for form in forms))
 
     def _node(self, form: Node | Chain) -> Node:
-        """The node of a form; that of a chain is built when something first reads it."""
+        """The node of a form; a chain is built when it is first read."""
         if isinstance(form, Node):
             return form
         if form not in self._built:
@@ -73,7 +73,7 @@ class CanonicalForms:
 
     def _rewritten(self, node: Operation, operands: tuple[Node, ...]) -> Node:
         current: Node = node
-        if operands != node.operands:  # most nodes are canonical already, and an identity is not cheap
+        if operands != node.operands:  # most nodes are canonical already, and an identity is expensive
             self.encoded += len(operands)
             current = _with_operands(node, operands)
         while isinstance(current, Operation):
@@ -90,12 +90,12 @@ def _with_operands(node: Operation, operands: tuple[Node, ...]) -> Operation:
 
 
 def _laws(node: Operation) -> frozenset[Law]:
-    """The laws of the operator; none are known of another version."""
+    """The laws of the operator; none for another version."""
     operator = REGISTRY[node.op]
     return operator.laws if operator.version == node.version else frozenset()
 
 
-#: The operators that rules name, in the version whose meaning the rules rely on.
+#: The operators of the rules, with the versions that the rules rely on.
 _CAST, _CONCAT, _UNIQUE, _HEAD = ("cast", 1), ("concat", 1), ("unique", 1), ("head", 1)
 _SETS = frozenset({("intersect", 1), ("union", 1), ("difference", 1)})
 NAMED = frozenset({_CAST, _CONCAT, _UNIQUE, _HEAD}) | _SETS
@@ -147,7 +147,7 @@ def _whole(value: object) -> int:
 
 
 def drop_repeated_arguments(node: Operation) -> Node | None:
-    """``f(a, b, a)`` becomes ``f(a, b)`` where repetition means nothing; ``f(a, a)`` keeps both, since f may act on one."""
+    """``f(a, b, a)`` becomes ``f(a, b)`` for idempotent arguments; ``f(a, a)`` stays, since ``f(a)`` may differ from a."""
     if Law.IDEMPOTENT_ARGUMENTS not in _laws(node):
         return None
     distinct = tuple(dict.fromkeys(node.operands))
@@ -156,12 +156,12 @@ def drop_repeated_arguments(node: Operation) -> Node | None:
 
 
 def sort_commutative(node: Operation) -> Node | None:
-    """Arguments whose order means nothing stand in the order of their identities."""
+    """Sort the arguments of a commutative operation by identity."""
     if Law.COMMUTATIVE not in _laws(node):
         return None
     ordered = tuple(sorted(node.operands, key=lambda arg: arg.identity))
     return _with_operands(node, ordered) if ordered != node.operands else None
 
 
-#: In the order they are tried; each returns None when it does not apply.
-RULES: tuple[Rule, ...] = (folded, collapse_idempotent, merge_heads, drop_repeated_arguments, sort_commutative)
+#: The rules in the order of their application; each returns None if it does not apply.
+RULES: tuple[Rule, ...] = (fold_literals, collapse_idempotent, merge_heads, drop_repeated_arguments, sort_commutative)

@@ -1,11 +1,11 @@
 """The canonical byte encoding that fingerprints are taken over: type-tagged and length-prefixed.
 
-Written rules, guarded by golden vectors in the tests:
+The rules, which golden vectors in the tests check:
 
 * every value is ``tag (1 byte) · length (8 bytes, big endian) · payload``, so no two values share an encoding and
   ``1``, ``1.0``, ``True`` and ``"1"`` differ;
 * integers are signed big-endian two's complement of minimal length, of any size;
-* floats are IEEE 754 binary64, big endian. ``-0.0`` and ``0.0`` differ (1/x tells them apart); every NaN is the one
+* floats are IEEE 754 binary64, big endian. ``-0.0`` and ``0.0`` differ, as 1/x does; every NaN is the one
   quiet NaN, since no operator may depend on a payload;
 * text is its exact UTF-8 bytes. It is *not* brought to NFC: operators see bytes, and two spellings of one word hash
   to different buckets. Lone surrogates cannot be encoded and are refused;
@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from transforms.errors import InputError
 
-#: Characters of a text that is likely to come again, such as an operator's or a parameter's name.
+#: The maximum length of a text whose encoding is cached, such as an operator's or a parameter's name.
 _SHORT = 40
 _QUIET_NAN = bytes.fromhex("7ff8000000000000")
 
@@ -51,7 +51,7 @@ def encode(value: object) -> bytes:
             pairs = sorted((encode(key), encode(item)) for key, item in value.items())
             return _tagged(b"m", b"".join(key + item for key, item in pairs))
         case _:
-            raise InputError("a value of this type has no canonical encoding", value=type(value).__name__,
+            raise InputError("a value must have a canonical encoding", value=type(value).__name__,
                              allowed="None, bool, int, float, str, bytes, list, tuple, mapping")  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def digest(value: object) -> str:
 
 
 def encode_list(items: Iterable[bytes]) -> bytes:
-    """What :func:`encode` gives for a list, from the encodings of its items: for parts that many lists have in common."""
+    """The encoding of a list from those of its items, for items that many lists share."""
     return _tagged(b"l", b"".join(items))
 
 
@@ -78,5 +78,5 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
-        raise InputError("text with a lone surrogate has no UTF-8 encoding", value=text.encode("unicode_escape"),
+        raise InputError("text must be without lone surrogates", value=text.encode("unicode_escape"),
                          next_step="decode the text properly before it reaches Headrace") from None  # fmt: skip

@@ -1,4 +1,4 @@
-"""The fingerprint of a component: equal if and only if the canonical forms are equal, in every process and on every machine."""
+"""The fingerprint of a component: equal if and only if the canonical forms are equal, on every machine."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from transforms.graphs.graph import Node
 def fingerprint(root: Node) -> str:
     """SHA-256 of the canonical component, 64 hexadecimal digits.
 
-    It covers operator names and versions, parameters, types, raw column names and structure; not names a user gave,
-    not the order of arguments where that means nothing. Google's shared input generation calls it the signature of
+    It covers operator names and versions, parameters, types, raw column names and structure, but not names given by users
+    and not the order of the arguments of commutative operators. Google's shared input generation calls it the signature of
     a connected component (section on matching). :mod:`transforms.graphs.encoding` has the byte rules.
     """
     return canonicalize(root).identity

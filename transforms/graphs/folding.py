@@ -1,4 +1,4 @@
-"""Operations over literals, computed while a component is described."""
+"""Constant folding: operations over literals, computed when an expression is built."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from transforms.types import ColumnType, Dense, DType
 Value = bool | int | float | str
 
 
-def folded(node: Operation) -> Literal | None:
+def fold_literals(node: Operation) -> Literal | None:
     """The result of an operation over literals as a literal; None where no literal can hold it.
 
-    None too for an operation that this release would not make of these arguments, such as another version's.
+    Also None for an operation that differs in this release, such as one of another version.
     """
     if not node.operands or not isinstance(node.type, Dense) or not is_held(node.type):
         return None
@@ -28,7 +28,7 @@ def folded(node: Operation) -> Literal | None:
 
 
 def result_of(node: Operation, literals: Sequence[Literal], gives: Dense) -> Literal | None:
-    """What the node's operator gives for these literals, as a literal of the type ``gives``; None for null."""
+    """The result of the node's operator for these literals, as a literal of the type ``gives``; None for null."""
     values = [_held(literal.type, literal.value) for literal in literals]
     result = REGISTRY[node.op].evaluate([literal.type for literal in literals], values, dict(node.params))
     return Literal(gives, _held(gives, result)) if isinstance(result, bool | int | float | str) else None
@@ -40,7 +40,7 @@ def is_held(column_type: ColumnType) -> bool:
 
 
 def promoted_literal(literal: Literal, dtype: DType) -> Literal:
-    """A number as a float64, where that is the type that an operation's arguments meet in."""
+    """A number as a float64, if that is the common type of an operation's arguments."""
     if dtype is not DType.FLOAT64 or literal.type not in (Dense(DType.INT64), Dense(DType.FLOAT32)):
         return literal
     return Literal(Dense(dtype), _held(Dense(dtype), _held(literal.type, literal.value)))
@@ -52,12 +52,12 @@ def _is_of_this_release(node: Operation) -> bool:
         return False
     try:
         return operator.infer([arg.type for arg in node.operands], operator.bind_params(dict(node.params))) == node.type
-    except InputError:  # a document from outside; a plan refuses it and says why
+    except InputError:  # an untrusted document; a plan refuses it with the reason
         return False
 
 
 def _held(column_type: ColumnType, value: Value) -> Value:
-    """``value`` as a column of this type holds it: a kernel sees a float32 rounded, and an integer in a float column as one."""
+    """``value`` as a column of this type holds it: rounded to float32, or an integer as a float."""
     match column_type.dtype:
         case DType.FLOAT32:
             with np.errstate(over="ignore"):

@@ -1,8 +1,8 @@
 """Expression graphs: immutable nodes over raw columns and literals.
 
-A node knows its identity, a SHA-256 over its operator name and version, parameters, type and its arguments'
-identities (a Merkle hash, so it is computed once per node and shared subgraphs cost nothing). Two nodes are equal
-when their identities are.  A *component* is the graph under one root, the sub-DAG that feeds one model input.
+A node has an identity, a SHA-256 over its operator name and version, parameters, type and its arguments' identities (a
+Merkle hash, computed once per node). Two nodes are equal if their identities are. A *component* is the graph under one
+root, which one model input reads.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RawColumn(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Literal(Node):
-    """A constant: the same value for every event. Every NaN is the one quiet NaN, as its identity says."""
+    """A constant: the same value for every event. Every NaN is the one quiet NaN."""
 
     value: bool | int | float | str
 
@@ -72,9 +72,9 @@ class Literal(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Artifact(Node):
-    """What a full pass found, such as the terms of a vocabulary: values that all events share, known by their digest.
+    """The result of a full pass, such as the terms of a vocabulary: values that all events share, named by their digest.
 
-    Its type is a vector of as many values. The values themselves are kept beside the graph; see
+    Its type is a vector of as many values. The values are stored outside the graph; see
     :func:`transforms.execution.plan.compile_plan`.
     """
 
@@ -97,7 +97,7 @@ class Operation(Node):
         object.__setattr__(self, "identity", self._identity_over(lambda node: node.identity, self.version))
 
     def _identity_over(self, of: Callable[[Node], str], version: int | None) -> str:
-        # What digest(["operation", op, version, params, type, args]) gives; types and names come again and again.
+        # What digest(["operation", op, version, params, type, args]) gives; types and names repeat.
         args = encode_list([encode(of(arg)) for arg in self.operands])
         params = encode(dict(self.params)) if self.params else _NO_PARAMS
         parts = (_OPERATION, encode(self.op), encode(version), params, _type_bytes(self.type), args)
@@ -125,9 +125,9 @@ def _plain_type_bytes(kind: str, dtype: str) -> bytes:
 
 
 def topological(roots: Iterable[Node], known: Container[str] = frozenset()) -> Iterator[Node]:
-    """Every node under ``roots`` once, arguments before the nodes that read them. Iterative: depth is no limit.
+    """Every node under ``roots`` once, arguments before their readers. Iterative: depth is not limited.
 
-    Nodes whose identity is ``known``, and what only they read, are left out.
+    Nodes whose identity is ``known``, and nodes that only they read, are left out.
     """
     seen: set[str] = set()
     stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
@@ -164,7 +164,7 @@ def artifacts(roots: Iterable[Node]) -> tuple[Artifact, ...]:
 
 
 def shape_identity(root: Node) -> str:
-    """An identity that leaves operator versions out: equal for components that differ in nothing else."""
+    """An identity without operator versions: equal for components that differ only in these."""
 
     def combine(node: Node, args: tuple[str, ...]) -> str:
         if not isinstance(node, Operation):
@@ -205,20 +205,22 @@ def _node_document(node: Node, position: Mapping[str, int]) -> dict[str, object]
             args = [position[arg.identity] for arg in node.args]
             return {"op": node.op, "version": node.version, "params": params, "args": args, **spelled}
         case _:
-            raise InputError("not a node of a component", value=type(node).__name__)
+            raise InputError(
+                "a node of a component must be a column, literal, artifact or operation", value=type(node).__name__
+            )
 
 
 _KIND = "component"
 _LARGEST_VERSION = 2**31 - 1
-#: What an entry of each kind has; the first field says which it is.
+#: The fields of an entry of each kind; the first one determines the kind.
 _ENTRIES = (("column", "type"), ("literal", "type"), ("artifact", "type"), ("op", "version", "params", "args", "type"))
 
 
 def component_from_document(document: object) -> Node:
     """The component that a document, or a part of one, describes.
 
-    Whether this release has the operators, and whether they give the stated types, :func:`transforms.execution.plan.compile_plan`
-    finds out. Raises :class:`~transforms.errors.DataError`, which names the place, for any other document.
+    :func:`transforms.execution.plan.compile_plan` checks the operators and their types. Raises
+    :class:`~transforms.errors.DataError`, which names the place, for any other document.
     """
     whole = document_part(document, _KIND)
     stated = whole.at("format") if whole.has("format") else whole

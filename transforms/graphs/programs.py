@@ -1,4 +1,4 @@
-"""Operators whose parameters are whole programs or tables, as people read them: a name, and a version by their content."""
+"""Operators whose parameters are programs or tables, as text: a name, and a version by their content."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from transforms.graphs.encoding import digest
 
 Constant = bool | int | float | str | None | tuple["Constant", ...]
 
-#: The operators, each with the parameter that is the program; of a zone's clock, its changes.
+#: The operators, each with the parameter that is the program; for a time zone the changes of its clock.
 PROGRAMS = {"python_function": "bundle", "tensorflow_graph": "graph", "in_zone": "starts"}
-#: Those whose printed parameters are not the operator's, but of a user's own naming.
+#: Those whose printed parameters are named by the user.
 OWN_KEYWORDS = frozenset({"python_function", "tensorflow_graph"})
 
 
 def program_params(op: str, params: Mapping[str, object]) -> list[str] | None:
-    """What stands for the parameters in a printed expression; None for an operator whose parameters are plain."""
+    """The text in place of the parameters in a printed expression; None for an operator with plain parameters."""
     match op:
         case "python_function":
             bundle = str(params["bundle"])
@@ -34,9 +34,9 @@ def program_params(op: str, params: Mapping[str, object]) -> list[str] | None:
 
 
 def program_keywords(op: str, params: Mapping[str, object]) -> dict[str, Constant]:
-    """The parameters that a pattern may name beside the program: constants, or tuples of them.
+    """The other parameters that a pattern may name: constants, or tuples of them.
 
-    Of a user's own function, those that are not at its defaults.
+    For a user's function, those that are not at its defaults.
     """
     if op == "in_zone":
         return {name: cast(Constant, value) for name, value in params.items()}

@@ -1,4 +1,4 @@
-"""Constants and parameters in a component's document: plain JSON values, floats in hexadecimal so that every bit survives."""
+"""Constants and parameters in a component's document: JSON values, with floats in hexadecimal to keep every bit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from transforms.documents import INT64, MOST_BYTES, Part
 from transforms.operators.declaration import Scalar
 from transforms.types import ColumnType, Dense, DType
 
-#: Of a whole number that is a parameter: a seed may have more than 64 bits, but not thousands.
+#: The maximum bits of an integer parameter: a seed may have more than 64 bits, but not thousands.
 _MOST_MAGNITUDE = 2**256
 
 
@@ -20,9 +20,9 @@ def scalar_document(value: Scalar) -> object:
 
 
 def literal_from(part: Part, column_type: ColumnType) -> bool | int | float | str:
-    """The value of a constant, which must be one of the type it states. Raises :class:`~transforms.errors.DataError`."""
+    """The value of a constant of the stated type. Raises :class:`~transforms.errors.DataError`."""
     if not isinstance(column_type, Dense):
-        raise part.refused(f"absent: a literal is one value an event, not {column_type}")
+        raise part.refused(f"absent: a literal is one value per event, not {column_type}")
     match column_type.dtype:
         case DType.BOOL:
             return part.boolean()
@@ -41,7 +41,7 @@ def param_from(part: Part) -> Scalar:
     values = tuple(_plain(item) for item in part.items())
     if len({type(value) for value in values}) > 1:
         raise part.refused("a list of values of one kind")
-    return values  # type: ignore[return-value]  # of one kind, as was just seen
+    return values  # type: ignore[return-value]  # of one kind, as checked above
 
 
 def _plain(part: Part) -> bool | int | float | str:

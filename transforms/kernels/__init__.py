@@ -1,1 +1,1 @@
-"""Vectorised inner loops over numpy buffers. One idea a module; nothing here knows operators, graphs or Arrow types."""
+"""Vectorised inner loops of operators over numpy buffers, one module per family."""

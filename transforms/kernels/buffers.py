@@ -1,4 +1,4 @@
-"""Columns in the one form that kernels are compiled for: read-only buffers, 32-bit positions.
+"""Columns in the form that kernels are compiled for: read-only buffers, 32-bit positions.
 
 A batch's text column holds at most 2 GiB and its lists at most 2**31 - 1 items, as Arrow's ``string`` and ``list`` do.
 """
@@ -48,9 +48,9 @@ def take(items: Numbers | Strings, picks: Array) -> Numbers | Strings:
 
 
 def dense(column: Column) -> Numbers | Strings:
-    """A column that must have one value a row."""
+    """The column, which must have one value per row."""
     if not isinstance(column, Numbers | Strings):
-        raise DataError("a kernel over single values was given something else", value=type(column).__name__)
+        raise DataError("the argument of the kernel must be one value per row", value=type(column).__name__)
     return column
 
 
@@ -76,7 +76,7 @@ def rows_of(column: Column) -> tuple[Array, Numbers | Strings]:
 
 
 def one_buffer(columns: Sequence[Strings]) -> list[Strings]:
-    """The same texts with all spans over one buffer. Copies bytes only if there are several buffers."""
+    """The same texts with all spans over one buffer; several buffers are copied."""
     if len({_address(column.data) for column in columns}) == 1:
         return list(columns)
     extents = [extent(*spans(column)[1:]) for column in columns]

@@ -1,4 +1,4 @@
-"""The Gregorian calendar: days since 1970-01-01 to years, months and days, and back, in float64 that holds whole numbers.
+"""The Gregorian calendar: days since 1970-01-01 to years, months and days, and back, as whole float64 numbers.
 
 Years are counted from March, so that the leap day is the last of its year and the lengths of the months before it are
 a straight line of 153 days in five months, rounded. Floats, since several at a time can be divided; ``over`` is exact
@@ -64,7 +64,7 @@ def days_before_year(year: float) -> float:
 
 @vectorised
 def month_start(days: float, months: float) -> float:
-    """The day on which the run of so many months, counted from January, begins."""
+    """The first day of the run of ``months`` months, counted from January, that holds the month."""
     month, _ = month_and_day(days)
     first = over(month - 1.0, months) * months + 1.0
     from_march = first - 3.0 if first > 2.0 else first + 9.0

@@ -1,4 +1,4 @@
-"""Kernels over the codes of columns that hold few distinct values."""
+"""Kernels over the codes of dictionary-encoded columns."""
 
 from __future__ import annotations
 

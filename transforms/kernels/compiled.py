@@ -1,15 +1,14 @@
-"""How kernels are compiled: by numba, without the GIL, and kept on disk between processes.
+"""Compilation of kernels by numba, without the GIL, and the cache of machine code on disk.
 
-Numba notices that a function's own file changed, but not that a function it calls in another file did: after an update
-it would go on running old code, and a memo could be wrong. So what is kept is marked with a digest over the sources
-that the function's file imports, however indirectly, and is compiled anew when any of them changes.
+Numba detects a change of a function's own file, but not of functions that it calls in other files: after an update it
+would run old code, and a memo could be wrong. So the key of cached code includes a digest of all sources that the
+function's file imports, directly or not; a change of any of them compiles it again.
 
-Nor does numba keep apart what several processes write: it numbers files and lists them in an index, written before the
-file that it names. A process that was killed between the two, or two that compiled for different types at once, left
-machine code under a name that meant another one's. So a file is named by what it holds, proves it when it is read, and
-there is no index.
+Numba's own cache is not safe for several processes: it numbers files in an index that is written before the file. A
+process killed in between, or two that compile for different types, leave machine code under the wrong name. So here a
+file is named by its content and checked when it is read, without an index.
 
-What is kept is unpickled and run: it is taken only from a folder, and out of a file, that no other user can have written
+Cached code is unpickled and run, so it is read only from folders and files that no other user can write
 (``trusted_folder.py``).
 """
 
@@ -31,16 +30,16 @@ from transforms.kernels.trusted_folder import is_trusted_file, private_folder, t
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: A kept file begins with SHA-256 over the rest.
+#: A cache file begins with SHA-256 over the rest.
 _PROOF_BYTES = 32
 _TOP = Path(__file__).parents[2]
-#: Whose sources count: those with compiled functions, and those whose constants these use.
+#: The packages with compiled functions or with constants of them; their sources are digested.
 _PACKAGES = ("transforms.kernels", "transforms.operators", "trainer.embedding")
 
 
 @cache
 def sources_of(file: Path) -> tuple[Path, ...]:
-    """``file`` and what it imports of the rooms' compiled code, directly or not, in order of path."""
+    """``file`` and the compiled modules that it imports, directly or not, sorted by path."""
     found, ahead = {file}, [file]
     while ahead:
         new = _imported(ahead.pop()) - found
@@ -61,7 +60,7 @@ def _imported(file: Path) -> set[Path]:
 
 @cache
 def digest_of_sources(file: Path) -> str:
-    """SHA-256 over :func:`sources_of`: what kept machine code of the functions in ``file`` is marked with."""
+    """SHA-256 over :func:`sources_of`, part of the cache key of the functions in ``file``."""
     digest = hashlib.sha256()
     for source in sources_of(file):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -69,37 +68,37 @@ def digest_of_sources(file: Path) -> str:
 
 
 def compiled(function: _F) -> _F:
-    """``function`` compiled at its first call for each combination of argument types; see the module."""
+    """Compile ``function`` at its first call for each combination of argument types."""
     return _compile_marked(function)
 
 
 def vectorised(function: _F) -> _F:
-    """As :func:`compiled`, for loops over numbers: dividing by zero gives what IEEE 754 says, and no branch."""
+    """As :func:`compiled`, for loops over numbers: division by zero follows IEEE 754 without a branch."""
     return _compile_marked(function, error_model="numpy")
 
 
 def inlined(function: _F) -> _F:
-    """As :func:`compiled`, and put into its callers: for short functions of many arrays, whose passing costs more."""
+    """As :func:`compiled`, and inlined by LLVM: for short functions of many arrays, whose passing is expensive."""
     return _compile_marked(function, forceinline=True)
 
 
 def pasted(function: _F) -> _F:
-    """As :func:`compiled`, and its body pasted into its callers before their types are known."""
+    """As :func:`compiled`, and inlined by numba before types are inferred."""
     return _compile_marked(function, inline="always")
 
 
 class KeptCode(IndexDataCacheFile):  # type: ignore[misc, unused-ignore]
-    """Machine code of one function on disk: a file for each of numba's keys, such as argument types, and each digest."""
+    """The cached machine code of one function: a file per numba key, such as argument types, and digest."""
 
     def save(self, key: object, data: object) -> None:
-        """Keep ``data``, whole or not at all."""
+        """Store ``data`` atomically."""
         content: bytes = self._dump((self._version, self._source_stamp, key, data))
         os.makedirs(self._cache_path, mode=0o700, exist_ok=True)
         with self._open_for_write(self._path(key)) as file:
             file.write(hashlib.sha256(content).digest() + content)
 
     def load(self, key: object) -> object:
-        """What is kept under ``key``; None if nothing is, or if the file does not hold what its name says."""
+        """The data under ``key``; None if there is none, or if the file does not match its name."""
         found = _trusted_bytes(self._path(key))
         proof, content = found[:_PROOF_BYTES], found[_PROOF_BYTES:]
         if hashlib.sha256(content).digest() != proof:
@@ -113,7 +112,7 @@ class KeptCode(IndexDataCacheFile):  # type: ignore[misc, unused-ignore]
 
 
 def _trusted_bytes(path: str) -> bytes:
-    """What a file holds; nothing if it is not there, or if another user may have written it."""
+    """The bytes of a file; empty if it is absent or another user may have written it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -1,4 +1,4 @@
-"""Kernels that choose between columns. They see nulls and say which of their results are null."""
+"""Kernels that choose between columns. They handle nulls themselves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def if_else(cond: Column, a: Column, b: Column) -> Column:
 
 
 def _over_items(lists: Sequence[RaggedItems], *columns: Column) -> Column:
-    """The choice for each item of lists of equal lengths, what is dense spread over them; nulls are left out."""
+    """The choice for each item of lists of equal lengths; dense arguments are repeated, null items dropped."""
     for other in lists[1:]:
         check_same_lengths(
             lists[0].offsets, other.offsets, "another of if_else", "fill the nulls of what makes the lists"
@@ -115,13 +115,13 @@ def _choose(taken: Array, a: Numbers | Strings, b: Numbers | Strings) -> Numbers
         a, b = one_buffer([a, b])
         starts = np.where(taken, positions(a.starts), positions(b.starts))
         return Strings(a.data, starts, np.where(taken, positions(a.ends), positions(b.ends)), valid)
-    raise DataError("text and numbers do not mix", value=(type(a).__name__, type(b).__name__))
+    raise DataError("text and numbers must not be mixed", value=(type(a).__name__, type(b).__name__))
 
 
 def _dense(column: Column) -> Numbers | Strings:
     if isinstance(column, Numbers | Strings):
         return column
-    raise DataError("a kernel over dense columns was given lists")
+    raise DataError("the argument of the kernel must be one value per row")
 
 
 def _valid(column: Column) -> Array | None:

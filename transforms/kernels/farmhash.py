@@ -1,4 +1,4 @@
-"""FarmHash Fingerprint64, compiled: equal to :mod:`transforms.operators.farmhash` bit for bit, which explains it.
+"""FarmHash Fingerprint64, compiled: bit-equal to :mod:`transforms.operators.farmhash`, which explains it.
 
 Every constant is an unsigned 64-bit number: numba would turn a mix of signed and unsigned into float64.
 """

@@ -1,7 +1,7 @@
-"""Floats in compiled code that a compiler can work on several at a time: their bits, and loops without branches.
+"""The bits of floats, for loops without branches that a compiler can vectorise.
 
-A loop that calls frexp, or that branches on each value, is run value by value. The same steps on bits, with both ways
-computed and one of them picked, give the same results several times faster.
+A loop that calls frexp or branches on a value is not vectorised. The same steps on bits, which compute both branches and
+select one, are several times faster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Kernels that do in one pass what several operators say, without keeping what stands between them.
+"""Kernels that compute several operators in one pass, without intermediate columns.
 
-Each equals the operators it stands for bit for bit; :mod:`transforms.execution.fusion` says where they apply.
+Each is bit-equal to the operators that it replaces; :mod:`transforms.execution.fusion` applies them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def common_words(left: Column, right: Column) -> Column:
     """``intersect(unigrams(left), unigrams(right))``: sorted, each once, as spans of ``left``."""
     texts = _strings(left)
     data, starts, ends = spans(texts)
-    piece_bound(starts, ends)  # so many words are counted at most
+    piece_bound(starts, ends)  # a bound on the number of words
     offsets, begins, stops = _common_words(data, starts, ends, *spans(_strings(right)))
     return RaggedItems(offsets, Strings(texts.data, begins, stops))
 
@@ -39,7 +39,7 @@ def hashed_words(column: Column, *, buckets: int, salt: str) -> Column:
 
 def _strings(column: Column) -> Strings:
     if not isinstance(column, Strings):
-        raise DataError("a text kernel was given something else", value=type(column).__name__)
+        raise DataError("the argument of a text kernel must be text", value=type(column).__name__)
     return column
 
 

@@ -1,4 +1,4 @@
-"""Kernels of the hash family. Spans are hashed where they lie; nothing is copied unless there is a salt."""
+"""Kernels of the hash family. Spans are hashed in place; only a salt needs a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that choose, number and look for items of lists."""
+"""Kernels that select, number and find items of lists."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_same_lengths(offsets: Array, others: Array, what: str, next_step: str)
     if len(differing):
         row = int(differing[0])
         lengths = int(offsets[row + 1] - offsets[row]), int(others[row + 1] - others[row])
-        raise DataError(f"a list and {what} have different lengths", where=f"row {row}", value=lengths,
+        raise DataError(f"a list and {what} must have equal lengths", where=f"row {row}", value=lengths,
                         allowed="equal lengths in every row", next_step=next_step)  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def _kept(offsets: Array, mask: Array) -> tuple[Array, Array]:
 
 @compiled
 def _places(offsets: Array, size: int) -> Array:
-    """Where each item stands when every list takes ``size`` places."""
+    """The position of each item if every list has ``size`` places."""
     places = np.empty(offsets[-1], np.int32)
     for row in range(len(offsets) - 1):
         for i in range(offsets[row], offsets[row + 1]):
@@ -154,7 +154,7 @@ def _equal_text(data: Array, starts: Array, ends: Array, value: Array) -> Array:
 
 @compiled
 def _first(offsets: Array, n: int) -> tuple[Array, Array]:
-    """Where each list's first n items end, and their positions."""
+    """The ends of each list's first n items, and their positions."""
     kept, picks = np.empty(len(offsets), np.int32), np.empty(offsets[-1], np.int32)
     at = 0
     kept[0] = 0

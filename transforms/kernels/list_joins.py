@@ -46,7 +46,7 @@ def _text_lists(lists: RaggedItems) -> TextLists:
 
 @compiled
 def _ends(offsets: Array, left: TextLists, right: TextLists, between: int) -> Array:
-    """Where each joined text ends when all are written one after another."""
+    """The end of each joined text in the concatenation of all."""
     left_offsets, _, left_starts, left_ends = left
     right_offsets, _, right_starts, right_ends = right
     ends = np.empty(offsets[-1], np.int64)

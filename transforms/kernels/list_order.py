@@ -1,8 +1,8 @@
-"""Kernels that put the items of each list in order.
+"""Kernels that sort the items of each list.
 
 Every item gets an unsigned 64-bit key that orders as the items do: a number's value, or the first eight bytes of a text,
 whose remaining bytes are compared where keys are equal. -0.0 stands before 0.0, and NaN behind every number in either
-direction. Sorting moves positions, is stable, and short lists, the rule, are sorted by insertion.
+direction. Sorting moves positions and is stable; short lists, the common case, are sorted by insertion.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def compare(items: Any, i: int, j: int) -> int:
 
 @inlined
 def _is_after(items: Any, key: Any, pick: int, other_key: Any, other: int, descending: bool) -> bool:
-    """Whether an item, which stands before another, belongs behind it."""
+    """Whether an item that is before another must be after it."""
     if key != other_key or len(items[2]) == 0:
         return bool(key > other_key)
     order = compare(items, pick, other)

@@ -17,7 +17,7 @@ from transforms.kernels.spans import frozen
 def lists_of(column: Column) -> RaggedItems:
     """A column that must be ragged."""
     if not isinstance(column, RaggedItems):
-        raise DataError("a list kernel was given something else", value=type(column).__name__)
+        raise DataError("the argument of a list kernel must be lists", value=type(column).__name__)
     return column
 
 
@@ -73,7 +73,7 @@ def emptied(column: Column, valid: Array) -> Column:
         zeroed = np.where(every, column.items.values, np.zeros(1, column.items.values.dtype))
         return Vectors(Numbers(zeroed), column.size)
     if not isinstance(column, RaggedItems | WeightedItems):
-        raise DataError("only lists and vectors are emptied", value=type(column).__name__)
+        raise DataError("only lists and vectors can be emptied", value=type(column).__name__)
     offsets, picks = _emptied(positions(column.offsets), frozen(valid))
     return column if len(picks) == len(column.items) else picked(column, offsets, picks)
 
@@ -102,7 +102,7 @@ def spread(column: Column, offsets: Array) -> Column:
         return column
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     if not isinstance(column, Numbers | Strings):
-        raise DataError("only dense columns are spread over items", value=type(column).__name__)
+        raise DataError("only dense columns can be spread over items", value=type(column).__name__)
     return replace(take(column, rows), valid=None if column.valid is None else column.valid[rows])
 
 
@@ -125,7 +125,7 @@ def take_vectors(vectors: Vectors, rows: Array) -> Vectors:
 
 @compiled
 def _place(offsets: Array, values: Array, cursors: Array, joined: Array) -> None:
-    """Put each row's values where the row's cursor stands, and move it."""
+    """Write each row's values at the row's cursor, and advance it."""
     for row in range(len(cursors)):
         at = cursors[row]
         for i in range(offsets[row], offsets[row + 1]):

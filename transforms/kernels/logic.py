@@ -1,4 +1,4 @@
-"""Kernels of three-valued logic, and of membership. Beneath a null lies False."""
+"""Kernels of three-valued logic and of membership. Null slots hold False."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _texts_in(column: Strings, texts: tuple[str, ...]) -> Column:
 
 def _condition(column: Column) -> Numbers:
     if not isinstance(column, Numbers):
-        raise DataError("a kernel over conditions was given something else", value=type(column).__name__)
+        raise DataError("the argument of a logic kernel must be bools", value=type(column).__name__)
     return column
 
 

@@ -1,7 +1,7 @@
 """Kernels that look values up in a table of texts.
 
-The table is open-addressing over FarmHash Fingerprint64, at most half full, and kept a while: fragment after fragment
-asks the same one. A slot holds a term's position and the fingerprint is compared before the bytes are.
+The table has open addressing over FarmHash Fingerprint64, is at most half full, and is cached, since many fragments use
+the same one. A slot holds a term's position; fingerprints are compared before bytes.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ def lookup(
 ) -> Column:
     """The value of each key, or the default, or null."""
     found = _positions(dense(column), _table(texts(keys)))
-    # The default stands behind the values; without one, anything stands there, and is null.
+    # The default is after the values; without one, any value is there, and is null.
     known: Array = found < len(keys)
     taken = take(_as_column([*values, *(default or values[:1])], dtype), found)
     return taken if default else _nulled(taken, known)
 
 
 def vocabulary_lookup(column: Column, terms: Column, *, oov_buckets: int) -> Column:
-    """The position of each value among the terms, or an id behind them."""
+    """The position of each value among the terms, or an id after them."""
     if not isinstance(terms, Constants) or not isinstance(terms.items, Strings):
-        raise DataError("a vocabulary is text", value=type(terms).__name__)
+        raise DataError("the terms of a vocabulary must be text", value=type(terms).__name__)
     table = _table(terms.items)
     if isinstance(column, WeightedItems):
         return WeightedItems(column.offsets, Numbers(_ids(column.items, table, oov_buckets)), column.weights)
@@ -89,7 +89,7 @@ def _nulled(column: Numbers | Strings, valid: Array) -> Numbers | Strings:
 
 
 def _table(terms: Strings) -> TermTable:
-    """The table of these terms, built or still known. It owns its bytes, so that it keeps no batch alive."""
+    """The table of these terms, built or cached. It owns its bytes, so that it keeps no batch alive."""
     offsets, data = gather_spans(*spans(terms))
     key = hashlib.blake2b(data.tobytes(), digest_size=16)
     key.update(np.diff(offsets).tobytes())

@@ -32,7 +32,7 @@ _LOST_BITS, _HALFWAY, _LEAST_NORMAL = 2**29 - 1, 2**28, 2.0**-126
 def to_number(column: Column, *, dtype: str) -> Column:
     """The number that each text writes; those that write none are marked null."""
     if not isinstance(column, Strings):
-        raise DataError("a text kernel was given something else", value=type(column).__name__)
+        raise DataError("the argument of a text kernel must be text", value=type(column).__name__)
     data, starts, ends = spans(column)
     starts, ends = _trimmed(data, starts, ends)
     if DType(dtype) is DType.INT64:
@@ -49,7 +49,7 @@ def to_number(column: Column, *, dtype: str) -> Column:
 
 
 def _may_round_twice(values: Array) -> Array:
-    """Where the nearest float64 lies halfway between two float32, or is too small to tell by its bits."""
+    """Whether the nearest float64 is halfway between two float32, or too small to decide by its bits."""
     sizes = np.abs(values)
     tie = (values.view(np.int64) & _LOST_BITS) == _HALFWAY
     may: Array = tie | ((sizes < _LEAST_NORMAL) & (sizes > 0))
@@ -76,7 +76,7 @@ def _trimmed(data: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
 
 @compiled
 def _read_floats(data: Array, starts: Array, ends: Array, powers: Array) -> tuple[Array, Array]:
-    """(values, what was found): the exact rules decide where a letter stands, or rounding is not by one operation."""
+    """(values, outcomes): the exact rules decide for letters, and where one operation does not round correctly."""
     values, found = np.zeros(len(starts), np.float64), np.zeros(len(starts), np.uint8)
     for i in range(len(starts)):
         at, end = starts[i], ends[i]

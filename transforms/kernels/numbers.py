@@ -80,7 +80,7 @@ def _greater(a: Array, b: Array) -> Array:
 def numbers(column: Column) -> Array:
     """The values of a dense column that is not text."""
     if not isinstance(column, Numbers):
-        raise DataError("a kernel over numbers was given something else", value=type(column).__name__)
+        raise DataError("the argument of the kernel must be numbers", value=type(column).__name__)
     return column.values
 
 

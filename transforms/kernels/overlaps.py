@@ -1,6 +1,6 @@
-"""Kernels that count what two lists share.
+"""Kernels that count the common values of two lists.
 
-Short lists, the rule, are compared item by item; as soon as a batch holds a long one, its lists go through the set kernels.
+Short lists, the common case, are compared item by item; a batch with a long one uses the set kernels.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from transforms.kernels.numbers import as_float64, float_type, numbers, rounded
 from transforms.kernels.spans import frozen
 from transforms.operators.ranges import whole_bound
 
-#: Comparing with so many edges is faster than looking for the place.
+#: Up to this many boundaries, comparing with all beats a binary search.
 _FEW_EDGES = 32
 
 
@@ -64,7 +64,7 @@ def _held(values: Array, low: float, high: float) -> Array:
 
 
 def bucketize(column: Column, *, boundaries: tuple[float, ...]) -> Column:
-    """How many boundaries are <= x; all of them for NaN, which sorts last."""
+    """The number of boundaries <= x; all of them for NaN, which sorts last."""
     edges, values = np.array(boundaries, np.float64), as_float64(numbers(column))
     if len(edges) <= _FEW_EDGES:
         return Numbers(_passed(frozen(values), frozen(edges)))

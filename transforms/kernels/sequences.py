@@ -1,4 +1,4 @@
-"""Kernels over lists of timestamps in the order of time. Differences are unsigned, so that none is too large."""
+"""Kernels over lists of timestamps in the order of time. Differences are unsigned, so that all fit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gaps_secs(column: Column) -> Column:
 def _times(column: Column) -> tuple[Array, Array]:
     lists = lists_of(column)
     if not isinstance(lists.items, Numbers):
-        raise DataError("a kernel over timestamps was given text")
+        raise DataError("the argument of the kernel must be timestamps")
     return positions(lists.offsets), frozen(lists.items.values)
 
 

@@ -1,9 +1,9 @@
 """Kernels of the set operators.
 
 Every item gets an unsigned 64-bit key that orders as the items do: an integer's value, or the first eight bytes of a
-text. Most comparisons end there; equal keys of text go on to the remaining bytes. The kernels yield the *positions*
-of the items that stay, so that one kernel serves integers and text. Short lists, the rule, are compared item by item;
-long ones are merge-sorted first.
+text. Most comparisons end there; equal keys of text continue with the remaining bytes. The kernels return the *positions*
+of the remaining items, so that one kernel serves integers and text. Short lists, the common case, are compared item by
+item; long ones are merge-sorted first.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def difference(column: Column, others: Column) -> Column:
 
 
 def unique(column: Column) -> Column:
-    """Each value where it first stands."""
+    """Each value at its first occurrence."""
     ragged = _ragged(column)
     return _picked(ragged, _first_of_each(positions(ragged.offsets), _keyed(ragged.items)))
 
 
 def _ragged(column: Column) -> RaggedItems:
     if not isinstance(column, RaggedItems):
-        raise DataError("a set kernel was given something that is not a list", value=type(column).__name__)
+        raise DataError("the argument of a set kernel must be lists", value=type(column).__name__)
     return column
 
 
@@ -88,9 +88,6 @@ def _keyed(items: Numbers | Strings) -> Keyed:
     return Keyed(frozen(prefixes(data, starts, ends)), data, starts, ends)
 
 
-# What is inlined calls nothing that is not inlined: that would make numba count references, atomically, for each item.
-
-
 @inlined
 def _compare(keys: Array, data: Array, starts: Array, ends: Array, i: Any, j: Any) -> Any:
     key, other = keys[i], keys[j]
@@ -103,13 +100,13 @@ def _compare(keys: Array, data: Array, starts: Array, ends: Array, i: Any, j: An
 
 @inlined
 def _found(items: Keyed, i: Any, others: Keyed, low: Any, high: Any) -> Any:
-    """Whether an item is among others. All keys are compared: leaving early costs more in branches not foreseen."""
+    """Whether an item is among others. All keys are compared: an early exit costs more in branch mispredictions."""
     key = items.keys[i]
     last: Any = np.int64(-1)
     for j in range(low, high):
         last = j if others.keys[j] == key else last
     found: Any = last >= 0
-    if len(items.starts) and high > low:  # among no others there may be no first one to look at
+    if len(items.starts) and high > low:  # without others there is no first one to read
         at = max(last, np.int64(0))
         size = items.ends[i] - items.starts[i]
         surely = (size == others.ends[at] - others.starts[at]) & (size <= 8)
@@ -131,7 +128,7 @@ def few_pairs(size: Any, others: Any) -> Any:
 
 @inlined
 def _insert_by_key(keys: Array, picks: Array, begin: Any, end: Any, item: Any) -> None:
-    """Put ``item`` in its place among ``picks[begin:end]``, sorted by key, behind those of equal key."""
+    """Put ``item`` in its place among ``picks[begin:end]``, sorted by key, after those of equal key."""
     key = keys[item]
     at = np.int64(end)
     while at > begin and keys[picks[at - 1]] > key:

@@ -42,7 +42,7 @@ def load32(typing_context: Any, data: Any, at: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def trailing_zeros(typing_context: Any, word: Any) -> Any:
-    """How many low bits of an unsigned 64-bit number that is not 0 are 0."""
+    """The number of trailing zero bits of an unsigned 64-bit number that is not 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -63,7 +63,7 @@ def _load(bits: int, *, swap: bool) -> Any:
 
 
 def check_load(context: Any, builder: Any, array: Any, at: Any, size_bytes: int) -> None:
-    """Emit a check that so many bytes from a position on lie within the array, where numba checks bounds."""
+    """Emit a check that ``size`` bytes from a position on are within the array, if numba checks bounds."""
     if not config.BOUNDSCHECK:
         return
     for byte in (0, size_bytes - 1):
@@ -77,7 +77,7 @@ def prefix(data: Array, start: Any, end: Any) -> Any:
     if size == 0:
         return np.uint64(0)
     if start + 8 <= len(data):
-        # Shifting by the missing bytes, none for a longer span: sizes vary too much for a branch to be foreseen.
+        # Shift by the missing bytes, 0 for a longer span: a branch would be mispredicted, since sizes vary.
         shift = _WORD_BITS - (np.uint64(min(size, 8)) << _THREE)
         return (load64_big(data, start) >> shift) << shift
     word = np.uint64(0)
@@ -144,7 +144,7 @@ def extent(starts: Array, ends: Array) -> tuple[Any, Any]:
 
 @compiled
 def total_bytes(starts: Array, ends: Array) -> Any:
-    """The bytes of all spans together. Spans may overlap or repeat, so these may be more than the buffer has."""
+    """The total bytes of all spans, which may overlap or repeat and so exceed the buffer."""
     total = np.int64(0)
     for i in range(len(starts)):
         total += np.int64(ends[i]) - np.int64(starts[i])
@@ -205,8 +205,8 @@ def _gather(data: Array, starts: Array, ends: Array, offsets: Array) -> Array:
 def gather_spans(data: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
     """Spans next to each other: (int32 offsets with one more entry than spans, their bytes).
 
-    Bytes are copied only if the spans do not already stand next to each other. Raises
-    :class:`~transforms.errors.DataError` for more bytes than a position can tell.
+    Bytes are copied only if the spans are not adjacent already. Raises :class:`~transforms.errors.DataError` for more
+    bytes than 32-bit positions can count.
     """
     data, starts, ends = frozen(data), frozen(starts), frozen(ends)
     adjacent = len(starts) > 0 and _adjacent(starts, ends)
@@ -218,7 +218,7 @@ def gather_spans(data: Array, starts: Array, ends: Array) -> tuple[Array, Array]
 
 
 def frozen(array: Array) -> Array:
-    """A read-only view, so that a kernel is compiled for one kind of array only."""
+    """A read-only view, so that a kernel is compiled for one type of array only."""
     if not array.flags.writeable:
         return array
     view = array.view()

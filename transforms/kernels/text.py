@@ -1,7 +1,7 @@
 """Kernels of the text family. Tokens are spans over the text they came from: no bytes move.
 
-Text is lowered and normalised in the compiled code as far as ASCII goes. A text with other characters that a change
-touches goes through Python, once for each distinct one (dictionary encoding), which has the tables.
+Compiled code lowers and normalises ASCII. A text with other characters that change goes through Python's tables, once per
+distinct text (dictionary encoding).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def length(column: Column) -> Column:
 def ngrams(column: Column, *, n: int, joiner: str) -> Column:
     """n neighbouring tokens joined. Bytes are copied only for n > 1."""
     if not isinstance(column, RaggedItems):
-        raise DataError("ngrams reads lists of tokens", value=type(column).__name__)
+        raise DataError("the argument of ngrams must be lists of text", value=type(column).__name__)
     if n == 1:
         return column
     tokens = spans(_as_strings(column.items))
@@ -99,7 +99,7 @@ def ngrams(column: Column, *, n: int, joiner: str) -> Column:
 
 def _as_strings(column: Column) -> Strings:
     if not isinstance(column, Strings):
-        raise DataError("a text kernel was given something else", value=type(column).__name__)
+        raise DataError("the argument of a text kernel must be text", value=type(column).__name__)
     return column
 
 
@@ -127,7 +127,7 @@ def _normalize(strings: Strings) -> Strings:
 
 
 def _map_rows(strings: Strings, picks: Array, change: Callable[[str], str], original: Array) -> Strings:
-    """``change`` applied to every distinct text of some rows, read from ``original``; the results are put behind the buffer."""
+    """Apply ``change`` to every distinct text of some rows of ``original``; the results are appended to the buffer."""
     data, starts, ends = spans(strings)
     if len(picks) == 0:
         return strings
@@ -256,7 +256,7 @@ def _char_windows(data: Array, starts: Array, ends: Array, offsets: Array, n: in
 
 @compiled
 def _joined_ends(starts: Array, ends: Array, token_offsets: Array, offsets: Array, n: int, between: int) -> Array:
-    """Where each n-gram ends when all are written one after another."""
+    """The end of each n-gram in the concatenation of all."""
     stops = np.empty(offsets[-1], np.int64)
     at = 0
     for row in range(len(offsets) - 1):

@@ -1,4 +1,4 @@
-"""The Levenshtein distance of two texts: the algorithm of Myers (1999) as Hyyrö (2003) carries it over blocks.
+"""The Levenshtein distance of two texts: the algorithm of Myers (1999) in blocks, by Hyyrö (2003).
 
 A column of the table of distances is kept as its differences, 64 code points of one text in two machine words. A block
 of 64 runs over the whole other text; what it passes on to the next block is one difference, -1, 0 or 1, a code point.
@@ -24,7 +24,9 @@ _ALL, _NONE, _ONE = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1)
 def edit_distance(column: Column, other: Column) -> Column:
     """The least number of code points inserted, deleted or replaced that turns one text into the other."""
     if not isinstance(column, Strings) or not isinstance(other, Strings):
-        raise DataError("edit_distance reads two texts", value=f"{type(column).__name__}, {type(other).__name__}")
+        raise DataError(
+            "the arguments of edit_distance must be text", value=f"{type(column).__name__}, {type(other).__name__}"
+        )
     return Numbers(_distances(*spans(column), *spans(other)))
 
 

@@ -1,4 +1,4 @@
-"""Kernels that keep a part of each text. No bytes move, only where a text begins and ends."""
+"""Kernels that keep a part of each text. They change its start and end and move no bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def substring(column: Column, *, start: int, length: int) -> Column:
 
 def _strings(column: Column) -> Strings:
     if not isinstance(column, Strings):
-        raise DataError("a text kernel was given something else", value=type(column).__name__)
+        raise DataError("the argument of a text kernel must be text", value=type(column).__name__)
     return column
 
 

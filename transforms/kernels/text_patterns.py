@@ -31,12 +31,12 @@ def regex_extract(column: Column, *, pattern: str, group: int) -> Column:
 def regex_replace(column: Column, *, pattern: str, replacement: str) -> Column:
     """Every match replaced."""
     copies, filling = parts_of_replacement(replacement)
-    most = _Growth(1 + copies + filling, filling)  # a match at each byte, and one behind the last
+    most = _Growth(1 + copies + filling, filling)  # a match at each byte, and one after the last
     return _replaced(column, most, lambda text: pc.replace_substring_regex(text, unnamed(pattern), replacement))
 
 
 def one_text(operator: str, text: str, **params: Any) -> str | None:
-    """``regex_extract`` or ``regex_replace`` over one text, for the references of patterns that Python reads otherwise."""
+    """``regex_extract`` or ``regex_replace`` of one text, for references of patterns that Python reads differently."""
     kernels: dict[str, Callable[..., Column]] = {"regex_extract": regex_extract, "regex_replace": regex_replace}
     column = kernels[operator](from_arrow(pa.array([text]), Dense(DType.STRING)), **params)
     found: str | None = to_arrow(column, Dense(DType.STRING))[0].as_py()
@@ -67,7 +67,7 @@ def contains(column: Column, *, text: str) -> Column:
 def remove_stop_words(column: Column, *, words: tuple[str, ...]) -> Column:
     """The tokens that are none of the words."""
     if not isinstance(column, RaggedItems):
-        raise DataError("remove_stop_words reads lists of tokens", value=type(column).__name__)
+        raise DataError("the argument of remove_stop_words must be lists of text", value=type(column).__name__)
     if not words:
         return column
     found = vocabulary_lookup(column.items, Constants(texts(words)), oov_buckets=1)
@@ -78,9 +78,9 @@ def remove_stop_words(column: Column, *, words: tuple[str, ...]) -> Column:
 
 
 def arrow_text(column: Column) -> pa.Array:
-    """A text column as an Arrow array without nulls; what stands in null slots is empty."""
+    """A text column as an Arrow array without nulls; null slots are empty text."""
     if not isinstance(column, Strings):
-        raise DataError("a text kernel was given something else", value=type(column).__name__)
+        raise DataError("the argument of a text kernel must be text", value=type(column).__name__)
     offsets, data = gather_spans(column.data, column.starts, column.ends)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(pa.string(), len(column), buffers)
@@ -88,14 +88,14 @@ def arrow_text(column: Column) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Growth:
-    """A bound on the bytes that become of a text of n bytes: ``each * n + once``."""
+    """A bound on the output bytes of a text of n bytes: ``each * n + once``."""
 
     each: int
     once: int
 
 
 def _replaced(column: Column, most: _Growth, replace_in: Callable[[pa.Array], pa.Array]) -> Column:
-    """The texts as ``replace_in`` changes them, in parts so small that Arrow's offsets, which wrap silently, cannot."""
+    """Apply ``replace_in`` to parts of the texts that are too small for Arrow's offsets to wrap silently."""
     text = arrow_text(column)
     sizes = np.diff(np.frombuffer(text.buffers()[1], np.int32)).astype(np.int64) * most.each + most.once
     if sizes.sum() <= positions.POSITION_MAX:

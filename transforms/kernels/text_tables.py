@@ -1,4 +1,4 @@
-"""Which characters beyond ASCII a change of text touches, so that a text without any need not be looked at by Python."""
+"""Tables of the characters beyond ASCII that a text operator changes; other text needs no Python."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _TOUCHABLE = (*range(0x80, 0xD800), *range(0xE000, 0x30000))
 
 @cache
 def lowered() -> Array:
-    """A bool a code point: whether lower case changes it. What a final sigma looks like, capital sigma decides."""
+    """A bool per code point: whether lower case changes it. A final sigma follows from a capital one."""
     return _table(lambda character: character.lower() != character)
 
 
 @cache
 def raised() -> Array:
-    """A bool a code point: whether upper case changes it."""
+    """A bool per code point: whether upper case changes it."""
     return _table(lambda character: character.upper() != character)
 
 
 @cache
 def normalized() -> Array:
-    """A bool a code point: whether NFKC may change it or move it, or compose it to one before it."""
+    """A bool per code point: whether NFKC may change it, move it or compose it with one before."""
     parts = (unicodedata.normalize("NFD", chr(code)) for code in _TOUCHABLE)
     seconds = {text[-1] for text in parts if len(text) > 1}
     return _table(

@@ -1,11 +1,11 @@
-"""The one door between Arrow arrays from outside and the kernels.
+"""The check of untrusted Arrow arrays before kernels read them.
 
-Kernels follow offsets and decode characters without looking twice: an offset that descends, a code beyond its dictionary
-or a byte that is not UTF-8 would have them read, or write, beyond their buffers. So an array is checked once, where it
-enters: when a file is registered, each time it is read, and when a caller hands a batch to a plan.
+Kernels follow offsets and decode characters without checks: a descending offset, a code beyond its dictionary or a byte
+that is not UTF-8 would make them read or write outside of their buffers. So an array is checked once, at the entrance:
+when a file is registered, each time it is read, and when a caller passes a batch to a plan.
 
-The rule: every offset and code of an array lies where it points, in order, and every text that is not null is UTF-8 as
-Unicode defines it: no stray bytes, no overlong forms, no surrogates, nothing above U+10FFFF.
+The rule: every offset and code of an array lies within its target, offsets ascend, and every text that is not null is
+UTF-8 as Unicode defines it: no stray bytes, no overlong forms, no surrogates, nothing above U+10FFFF.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def replaced(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 class _HasInvalidText(Exception):
-    """A text below is not UTF-8; which one is found by the caller, who has the rows."""
+    """A nested text is not UTF-8; the caller, which has the rows, finds the first."""
 
 
 def _chunks(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
@@ -97,7 +97,7 @@ def _is_known(kind: pa.DataType) -> bool:
 
 
 def _check_offsets_held(array: pa.Array) -> None:
-    """Arrow lets an empty array go without offsets, and reads them all the same where its rows begin later."""
+    """Refuse an empty array without offsets, which Arrow allows, if its rows begin later."""
     kind = array.type
     if array.offset == 0 or pa.types.is_primitive(kind) or _is_counted(kind):
         return
@@ -134,7 +134,7 @@ def _check_spans(array: pa.Array) -> None:
 
 
 def _check_rows(array: pa.Array) -> None:
-    """Each text that is not null by itself: beneath a null any bytes may stand."""
+    """Check each text that is not null; a null slot may hold any bytes."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -148,7 +148,7 @@ def _check_codes(codes: pa.Array, distinct: int) -> None:
     numbers = np.frombuffer(codes.buffers()[1], dtype, len(codes), codes.offset * dtype.itemsize)
     if _reach(numbers) < distinct:
         return
-    if codes.null_count:  # beneath a null any code may stand
+    if codes.null_count:  # a null slot may hold any code
         numbers = numbers[np.asarray(codes.is_valid())]
     if _reach(numbers) >= distinct:
         least, greatest = numbers.min(), numbers.max()
@@ -192,7 +192,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _first_invalid(chunk: pa.Array, first_row: int) -> InvalidText:
-    """The first row that holds invalid text, found by halving: half of the rows are checked each time."""
+    """The first row with invalid text, by bisection."""
     if pa.types.is_dictionary(chunk.type):
         decoded = decoded_dictionary(chunk)
         if not _holds_invalid(decoded):

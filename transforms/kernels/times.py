@@ -201,7 +201,7 @@ def _month_starts(times: Array, months: float) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """When a clock changed, and a table of how often it had at the start of each of many short stretches of time."""
+    """The changes of a clock, and a table of their number before each of many short stretches of time."""
 
     begins: Array
     ahead: Array

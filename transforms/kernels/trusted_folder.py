@@ -1,4 +1,4 @@
-"""Folders of compiled kernels: kept code is run, so it is taken only from where no other user can have put it.
+"""Trusted folders for compiled kernels: cached code is run, so no other user may be able to write it.
 
 A folder is trusted when it, and each folder above it, belongs to this user or to root and no other user may write there; above
 it a sticky folder such as ``/tmp`` will do, in which no user renames another's files. Root can write anywhere, and is trusted.
@@ -33,7 +33,7 @@ def trusted_folder(folder: str) -> str:
 
 
 def distrust_of(folder: str) -> str | None:
-    """Why what lies in a folder may be another user's; None if it may not."""
+    """The reason why another user could have written into a folder; None if no user could."""
     own = os.path.realpath(folder)
     for path in (Path(own), *Path(own).parents):
         try:

@@ -1,7 +1,7 @@
-"""Loops that check offsets and bytes of text before any other kernel reads them.
+"""Checks of offsets and of the bytes of text, before any other kernel reads them.
 
-These are the only kernels that may be handed what nothing has checked yet: they read what the caller says is there, in
-order, and follow no position that comes out of the data before it is known to lie inside.
+Only these kernels accept unchecked data: they read the stated range in order, and follow a position from the data only
+after its check.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from transforms.kernels.compiled import compiled, inlined
 from transforms.kernels.spans import Array, check_load, load64
 
 _CONTINUATION, _TOP_BITS = 0x80, 0xC0
-#: Of each of eight bytes.
+#: The high bit of each of eight bytes.
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _BLOCK = 64
 #: A byte and the two limits of the byte behind it, where these are not those of every continuation (Unicode, table 3-7).
@@ -97,7 +97,7 @@ def _any_wrong(typing_context: Any, data: Any, at: Any) -> Any:
 
 @inlined
 def _is_wrong(byte: Any, first: Any, second: Any, third: Any) -> Any:
-    """What :func:`_any_wrong` asks of each of its bytes."""
+    """As :func:`_any_wrong`, for one byte."""
     if ((byte & 0xC0) == 0x80) != (first >= 0xC0 or second >= 0xE0 or third >= 0xF0):
         return True
     if (byte & 0xFE) == 0xC0 or byte >= 0xF5:

@@ -1,4 +1,4 @@
-"""Kernels of the web family. What a URL or a document contains is found as spans of its bytes, copied only if they change."""
+"""Kernels of the web family. The parts of a URL or a document are spans of its bytes, copied only if they change."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def json_extract(column: Column, *, path: str) -> Column:
     strings = _strings(column)
     steps = steps_of(path)
     if steps is None:
-        raise DataError("not a path", value=path)
+        raise DataError("the path must be a JSON path", value=path)
     data, starts, ends = spans(strings)
     starts, ends = (frozen(array) for array in web_json.values_at(data, starts, ends, *_compiled_steps(steps)))
     data, starts, ends, valid = web_json.unquoted(data, starts, ends, byte_bound(starts, ends))
@@ -102,7 +102,7 @@ def _rules() -> tuple[Array, Array, Array, Array]:
 
 def _strings(column: Column) -> Strings:
     if not isinstance(column, Strings):
-        raise DataError("a kernel over text was given something else", value=type(column).__name__)
+        raise DataError("the argument of a text kernel must be text", value=type(column).__name__)
     return column
 
 

@@ -47,7 +47,7 @@ def _code_unit(data: Array, at: Any, end: Any) -> Any:
 
 @compiled
 def _string_end(data: Array, at: Any, end: Any) -> Any:
-    """Where a string that must begin here ends, behind its quote."""
+    """The end, after its quote, of a string that must begin here."""
     if at >= end or data[at] != _QUOTE:
         return np.int64(-1)
     at += 1
@@ -99,7 +99,7 @@ def _number_end(data: Array, at: Any, end: Any) -> Any:
 
 @compiled
 def _scalar_end(data: Array, at: Any, end: Any) -> Any:
-    """Where a string, number, true, false or null that must begin here ends."""
+    """The end of a string, number, true, false or null that must begin here."""
     byte = data[at]
     if byte == _QUOTE:
         return _string_end(data, at, end)

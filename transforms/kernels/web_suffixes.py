@@ -70,7 +70,7 @@ def _is_named(data: Array, start: Any, end: Any) -> bool:
 
 @compiled
 def _label_start(data: Array, start: Any, end: Any) -> Any:
-    """Where the last label before ``end`` begins."""
+    """The start of the last label before ``end``."""
     at = end
     while at > start and data[at - 1] != _DOT:
         at -= 1
@@ -79,7 +79,7 @@ def _label_start(data: Array, start: Any, end: Any) -> Any:
 
 @compiled
 def _registered(data: Array, start: Any, end: Any, slots: Array, kinds: Array, offsets: Array, names: Array) -> Any:
-    """Where the registered domain begins; -1 if there is none."""
+    """The start of the registered domain; -1 if there is none."""
     label = _label_start(data, start, end)
     suffix = previous = label
     while True:

@@ -33,7 +33,7 @@ def is_digit(byte: Any) -> Any:
 
 @compiled
 def _scheme_end(data: Array, start: Any, end: Any) -> Any:
-    """Where the colon behind the scheme is; -1 without a scheme."""
+    """The position of the colon after the scheme; -1 without a scheme."""
     if start == end or not np.uint8(65) <= (data[start] & 0xDF) <= np.uint8(90):
         return np.int64(-1)
     for at in range(start + 1, end):
@@ -164,7 +164,7 @@ def _is_name(data: Array, start: Any, end: Any, name: Array) -> bool:
 
 @compiled
 def _query_start(data: Array, start: Any, end: Any) -> Any:
-    """Where the query begins; ``end`` without one."""
+    """The start of the query; ``end`` without one."""
     at = start
     while at < end and data[at] != _QUESTION and data[at] != _HASH:
         at += 1

@@ -31,7 +31,7 @@ def weighted_by(column: Column, weights: Column) -> Column:
 
 
 def term_frequency(column: Column, *, relative: bool) -> Column:
-    """Each value where it first stands, with how often it occurs."""
+    """Each value at its first occurrence, with its number of occurrences."""
     lists = lists_of(column)
     offsets, items = positions(lists.offsets), keyed(lists.items)
     counts = _occurrences(offsets, items, frozen(sorted_positions(offsets, items, False)))
@@ -90,7 +90,7 @@ def pool(column: Column, *, how: str) -> Column:
 def pairs_of(column: Column) -> WeightedItems:
     """A column that must be weighted."""
     if not isinstance(column, WeightedItems):
-        raise DataError("a kernel over weighted lists was given something else", value=type(column).__name__)
+        raise DataError("the argument of the kernel must be weighted lists", value=type(column).__name__)
     return column
 
 
@@ -100,7 +100,7 @@ def _offsets_of(column: Column) -> Array:
 
 def _numbers(lists: RaggedItems) -> Array:
     if not isinstance(lists.items, Numbers):
-        raise DataError("a kernel over lists of numbers was given text")
+        raise DataError("the argument of the kernel must be lists of numbers")
     return lists.items.values
 
 

@@ -1,4 +1,4 @@
-"""The words of a text: what stands between runs of white space.
+"""The words of a text, separated by runs of white space.
 
 One text at a time, so that a kernel which only compares or hashes words need not keep where all words of a batch are.
 White space is found 64 bytes at a time: one vector comparison gives a bit for each byte that may begin it, and only
@@ -47,7 +47,7 @@ def _maybe_space(typing_context: Any, data: Any, at: Any) -> Any:
 
 @compiled
 def space_size(data: Array, at: Any, end: Any) -> int:
-    """Bytes of the white space character at a position; 0 if another character stands there."""
+    """Bytes of the white space character at a position; 0 for another character."""
     byte = data[at]
     if byte <= 32:
         return 1 if byte == 32 or 9 <= byte <= 13 or 28 <= byte <= 31 else 0
@@ -76,7 +76,7 @@ def most_words(starts: Array, ends: Array) -> Any:
 
 @inlined
 def write_words(data: Array, start: Any, end: Any, begins: Array, stops: Array, count: Any) -> Any:
-    """Write where the words of a text begin and stop, from position ``count`` on; return the position behind them."""
+    """Write the starts and ends of the words of a text from position ``count`` on; return the next position."""
     at, begin, stop = np.int64(start), np.int64(start), np.int64(end)
     while at < stop:
         if at + _BLOCK > len(data):

@@ -1,4 +1,4 @@
-"""The operators: one file a family, each operator declared once, all of them in ``REGISTRY``."""
+"""The operators: one file per family, each operator declared once and listed in ``REGISTRY``."""
 
 from transforms.operators import (
     arithmetic,

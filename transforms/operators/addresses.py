@@ -1,4 +1,4 @@
-"""What URLs and IP addresses are made of, one at a time: the grammar that the web operators share.
+"""The grammar of URLs and IP addresses that the web operators share.
 
 **URL.** The generic syntax of RFC 3986, appendix B, read over Unicode text (RFC 3987) and never refused::
 

@@ -1,4 +1,4 @@
-"""Changing the element type. What has no value in the new type becomes null, never garbage.
+"""Changing the element type. A value without a counterpart in the new type becomes null.
 
 ========== ============= ==========================================================================================
 from       to            rule

@@ -1,7 +1,7 @@
-"""Choosing between values. Both operators see nulls: a null in a branch that is not taken does no harm.
+"""Choosing between values. A null in a branch that is not taken has no effect.
 
-``if_else`` over lists goes item by item: what is dense counts for every item, the lists of a row have equal lengths, and
-an item whose choice is null is left out. A dense condition with two lists takes one of them whole, of whatever length.
+``if_else`` over lists works item by item: a dense argument applies to every item, the lists of a row have equal lengths,
+and an item whose choice is null is left out. A dense condition with two lists takes one of them whole, of whatever length.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _if_else(cond: object, a: object, b: object) -> object:
         return _choice(cond, a, b)  # type: ignore[arg-type]
     lengths = {len(each) for each in lists}
     if len(lengths) > 1:
-        raise DataError("the lists of if_else have different lengths", value=tuple(map(len, lists)),
+        raise DataError("the lists of if_else must have equal lengths", value=tuple(map(len, lists)),
                         allowed="equal lengths in every row")  # fmt: skip
     parts = [value if isinstance(value, list) else [value] * lengths.copy().pop() for value in (cond, a, b)]
     chosen = [_choice(*items) for items in zip(*parts, strict=True)]

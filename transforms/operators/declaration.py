@@ -1,8 +1,8 @@
-"""How an operator is declared: name, version, signature, laws, reference, kernel and cost, in one value.
+"""The declaration of an operator: name, version, signature, laws, reference, kernel and cost.
 
 A family's file declares its operators; :mod:`transforms.operators.registry` collects them. The *reference* is the
-meaning (one event, plain Python); the *kernel* is the same thing over whole columns. Versions guard memos: whoever
-changes an output changes the version.
+meaning (one event, plain Python); the *kernel* computes the same over whole columns. A change of an output must change
+the version, since memos depend on it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from transforms.errors import InputError, TypeMismatch
 from transforms.operators.plain_values import as_float64, plain, unboxed
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
-#: What an operator's parameter may be. Tuples are homogeneous.
+#: The type of a parameter's value. Tuples are homogeneous.
 Scalar = bool | int | float | str | tuple[float, ...] | tuple[int, ...] | tuple[str, ...]
 Params = Mapping[str, Scalar]
 Types = Sequence[ColumnType]
 
 
 class Law(StrEnum):
-    """Algebraic laws that the canonical form may use. Each one is held by a property test, bit for bit."""
+    """Algebraic laws that the canonical form may use; property tests check each one bit for bit."""
 
     COMMUTATIVE = "commutative"  # f(a, b) == f(b, a)
-    ASSOCIATIVE = "associative"  # f(f(a, b), c) == f(a, b, c), whatever types meet
+    ASSOCIATIVE = "associative"  # f(f(a, b), c) == f(a, b, c) for any types
     IDEMPOTENT_ARGUMENTS = "idempotent arguments"  # f(a, a, b) == f(a, b)
     IDEMPOTENT = "idempotent"  # f(f(a)) == f(a), parameters equal
 
@@ -49,7 +49,7 @@ class Arg:
     variadic: bool = False
 
     def takes(self, column_type: ColumnType) -> bool:
-        """Whether a column of this type may stand here."""
+        """Whether this argument takes a column of this type."""
         match column_type:
             case Dense(dtype=dtype):
                 return dtype in self.dense
@@ -69,9 +69,10 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter: its Python type or types, its default (None: required), a check that returns what is allowed or ''.
+    """One parameter: its Python types, its default (None: required) and a check.
 
-    ``item`` is the type of a tuple's items; without it a tuple holds floats, if all items are numbers, or text.
+    ``check`` returns what is allowed, or '' for an allowed value. ``item`` is the type of a tuple's items; by default a
+    tuple holds floats, if all items are numbers, or text.
     """
 
     name: str
@@ -97,10 +98,10 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One line of use for the reference page, and what it gives; a test evaluates it.
+    """One line of use for the reference page with its output; a test evaluates it.
 
     ``expression`` is Python over ``hr``, such as ``hr.text("query").lower()``. ``columns`` are the raw columns it reads
-    and ``gives`` the output, both as Python values, a value an event.
+    and ``gives`` the output, both as Python values, one per event.
     """
 
     expression: str
@@ -110,9 +111,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A function named by module and name, imported at its first call: declaring an operator loads no compiler.
+    """A function by module and name, imported at its first call: a declaration loads no compiler.
 
-    A kernel takes and gives :class:`~transforms.columns.columns.Column`, a twin what :mod:`transforms.twins.tensors` has.
+    A kernel takes and returns :class:`~transforms.columns.columns.Column`, a twin the types of
+    :mod:`transforms.twins.tensors`.
     """
 
     module: str
@@ -127,17 +129,18 @@ class Imported:
 class Operator:
     """A declared operator.
 
-    ``result`` maps argument types and parameters to the result type and may raise :class:`TypeMismatch`.
-    ``reference`` takes one Python value per argument (None for a dense null, a list for ragged) and the parameters
-    by keyword. ``kernel`` takes one :class:`~transforms.columns.columns.Column` per argument and the parameters by keyword.
-    With ``nulls="propagate"`` a null in any dense argument makes a dense result null and a ragged result empty: the
-    framework does this around both, so reference never sees None and a kernel may compute anything in null slots.
-    A float result of the reference is rounded to the result type once; integers are exact.
-    With ``lifts`` an operator over dense values also takes one list in place of one of them, and works on each item:
-    the framework spreads the other arguments over the items and drops items whose result is null.
-    ``twin`` does the same in TensorFlow, for serving, and sees what a kernel sees: nulls and lists are handled around it.
-    An operator without one says in ``untwinned`` why TensorFlow cannot express it.
-    ``cost_ns`` is a first guess at CPU nanoseconds an event, replaced by measurements where there are any.
+    Attributes:
+        result: maps argument types and parameters to the result type; may raise :class:`TypeMismatch`.
+        reference: takes one Python value per argument (None for a dense null, a list for ragged) and the parameters by
+            keyword. A float result is rounded to the result type once; integers are exact.
+        kernel: takes one :class:`~transforms.columns.columns.Column` per argument and the parameters by keyword.
+        nulls: with "propagate" a null in any dense argument makes a dense result null and a ragged result empty. The
+            plan does this, so the reference never receives None and a kernel may compute anything in null slots.
+        lifts: whether one list may replace a dense argument. The operator then works on each item: the plan repeats the
+            other arguments for the items and drops null results.
+        twin: the TensorFlow implementation, for serving; it receives the same as a kernel.
+        untwinned: why TensorFlow cannot express an operator without a twin.
+        cost_ns: an estimate of CPU nanoseconds per event, which measurements replace.
     """
 
     name: str
@@ -168,13 +171,15 @@ class Operator:
     def _bind(self, param: Param, value: object) -> Scalar:
         where = f"operator {self.name}, parameter {param.name}"
         if value is None:
-            raise InputError("a required parameter is missing", where=where, allowed=param.kind_name)
+            raise InputError("a required parameter must be given", where=where, allowed=param.kind_name)
         value = _plain(value, param, where)
         if not param.accepts(value):
-            raise InputError("a parameter has the wrong type", where=where, value=value, allowed=param.kind_name)
+            raise InputError(
+                "a parameter must be of its declared type", where=where, value=value, allowed=param.kind_name
+            )
         scalar = cast(Scalar, value)
         if allowed := param.check(scalar):
-            raise InputError("a parameter is out of range", where=where, value=value, allowed=allowed)
+            raise InputError("a parameter must have an allowed value", where=where, value=value, allowed=allowed)
         return scalar
 
     def infer(self, types: Types, params: Params) -> ColumnType:
@@ -198,7 +203,7 @@ class Operator:
             raise
 
     def lifted(self, types: Types) -> int | None:
-        """Which argument is a list whose items this operator works on one by one; None if it works on whole rows."""
+        """The position of the list whose items this operator works on; None if it works on whole rows."""
         args = self._spread(len(types))
         if not self.lifts:
             return None
@@ -206,7 +211,7 @@ class Operator:
         return lists[0] if len(lists) == 1 else None
 
     def evaluate(self, types: Types, row: Sequence[object], params: Params) -> object:
-        """One event by the reference, with nulls and lists handled as declared: the operator's whole meaning."""
+        """The reference for one event, with nulls and lists handled as declared."""
         lifted = self.lifted(types)
         if lifted is not None:
             inner = [_item(at, i == lifted) for i, at in enumerate(types)]
@@ -221,7 +226,7 @@ class Operator:
         variadic = bool(self.args) and self.args[-1].variadic
         if count < len(self.args) or (count > len(self.args) and not variadic):
             need = f"at least {len(self.args)}" if variadic else str(len(self.args))
-            raise TypeMismatch(f"operator {self.name} takes {need} arguments", value=count,
+            raise TypeMismatch(f"operator {self.name} must have {need} arguments", value=count,
                                allowed=", ".join(arg.name for arg in self.args))  # fmt: skip
         return self.args + self.args[-1:] * (count - len(self.args))
 
@@ -231,7 +236,7 @@ def _stands_for_items(arg: Arg, column_type: ColumnType) -> bool:
 
 
 def _nothing(column_type: ColumnType) -> object:
-    """What stands where an argument is null: null, the empty list, or a vector of zeros."""
+    """The result for a null argument: null, the empty list, or a vector of zeros."""
     match column_type:
         case Dense():
             return None
@@ -251,7 +256,7 @@ def _listed(column_type: ColumnType) -> ColumnType:
 
 
 def _plain(value: object, param: Param, where: str) -> object:
-    """Whole numbers become floats where a float is meant; lists become tuples, of floats if they hold numbers."""
+    """Convert integers to floats for float parameters, and lists to tuples, of floats if they hold numbers."""
     value = unboxed(value)
     if param.kind is float and _is_number(value):
         value = as_float64(cast(float, value), where)

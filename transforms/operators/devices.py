@@ -1,4 +1,4 @@
-r"""Device strings made canonical, without a user agent: the rule of ``device_model``, as steps of regular expressions.
+r"""The canonical form of device strings for ``device_model``, as steps of regular expressions.
 
 1. ASCII letters become lower case; white space (ASCII) and ``_`` become one space, none at either end.
 2. From the first ``/`` on all is dropped, with the word ``build`` before it: ``sm-g991b/ds``, ``pixel 6 build/sd1a``.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-#: Makers whose name stands before a model's name in some logs and not in others.
+#: Makers whose name precedes the model's name in some logs.
 MAKERS = (
     "alcatel", "apple", "asus", "blackberry", "google", "honor", "htc", "huawei", "infinix", "itel", "lenovo", "lge", "lg",
     "meizu", "microsoft", "motorola", "nokia", "nothing", "oneplus", "oppo", "realme", "samsung", "sharp", "sony", "tcl",

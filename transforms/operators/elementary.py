@@ -1,4 +1,4 @@
-"""Elementary functions by + - * / and exact steps only, so that every machine and TensorFlow give the same bits.
+"""Elementary functions from + - * / and exact steps only: equal bits on every machine and in TensorFlow.
 
 Exact steps are splitting off or attaching a power of two, floor, fmod, and the square root, which IEEE 754 rounds
 correctly. A library's logarithm or sine differs from the next library's in the last place; these do not.

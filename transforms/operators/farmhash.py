@@ -1,4 +1,4 @@
-"""FarmHash Fingerprint64 in plain Python: what the compiled hash in :mod:`transforms.kernels.farmhash` is held to.
+"""FarmHash Fingerprint64 in plain Python, the reference of :mod:`transforms.kernels.farmhash`.
 
 The algorithm is Google's FarmHash (farmhashna::Hash64), whose 64-bit fingerprint is fixed for all time. TensorFlow's
 ``to_hash_bucket_fast`` and BigQuery's ``FARM_FINGERPRINT`` use it.

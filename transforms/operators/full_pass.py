@@ -1,9 +1,9 @@
-"""Operators that must see all events of some partitions before they can work on one.
+"""Full-pass operators, which need an analysis of all events of a range of partitions.
 
-Each states the range ``[start, end)`` of its partitions. It cannot be computed as it stands: an *analysis* makes one pass
-over the range, and :func:`transforms.analysis.full_pass.resolve` then puts an ordinary operator with what was found in its place.
+Each states its range ``[start, end)``. It cannot be computed itself: an *analysis* makes one pass over the range, and
+:func:`transforms.analysis.full_pass.resolve` then replaces it by an ordinary operator with the result.
 
-Statistics leave nulls out; those of numbers also NaN and infinities. A number is taken as float64.
+Statistics ignore nulls; those of numbers also NaN and infinities. Numbers are read as float64.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from transforms.operators.signatures import ANY, HASHABLE, NUMERIC, at_least
 from transforms.time_range import moment, moment_text
 from transforms.types import ColumnType, Dense, DType, Weighted, type_from_document
 
-#: Distance in rank, as a share of all values, that a quantile may be off by.
+#: The maximum rank error of a quantile, as a share of all values.
 QUANTILE_EPSILON = 1e-4
 
 UNTWINNED = "it is computed only after an analysis put an ordinary operator in its place"
@@ -28,8 +28,8 @@ _NUMBER = Arg("number", dense=NUMERIC)
 
 
 def not_analyzed(*values: object, **params: object) -> NoReturn:
-    """What happens to whoever computes a full-pass operator as it stands."""
-    raise InputError("a full-pass operator has not been analyzed", allowed="what an analysis put in its place",
+    """Raise the error for computing a full-pass operator that is not replaced."""
+    raise InputError("a full-pass operator must be analyzed before it is computed", allowed="the operator that replaces it",
                      next_step="submit the model to a warehouse: headrace analyze MODEL_FILE")  # fmt: skip
 
 
@@ -210,12 +210,12 @@ OPERATORS = (
     PREPROCESSING_OUTPUT,
 )
 
-#: The names of these operators, which nothing can compute as they stand.
+#: The names of the full-pass operators.
 FULL_PASS = frozenset(operator.name for operator in OPERATORS)
 
 #: Those whose values are compared with a label, their second argument.
 LABELLED = frozenset({LABELLED_VOCABULARY_IDS.name, WEIGHTED_LABELLED_VOCABULARY_IDS.name})
 #: Those whose last argument is the weight of an event.
 WEIGHTED = frozenset({WEIGHTED_VOCABULARY_IDS.name, WEIGHTED_LABELLED_VOCABULARY_IDS.name})
-#: Those whose artifact is terms; that of the others is numbers.
+#: Those whose artifact is terms; other artifacts are numbers.
 VOCABULARIES = LABELLED | WEIGHTED | {VOCABULARY_IDS.name}

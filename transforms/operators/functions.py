@@ -1,4 +1,4 @@
-"""Functions a user wrote, as operators. What becomes of such a function is in :mod:`transforms.functions`."""
+"""User-defined functions as operators; :mod:`transforms.functions` bundles and runs them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _gives(types: Types, params: Params) -> ColumnType:
     expected = [_type_of(str(text)) for text in takes]
     found = [_without_buckets(column_type) for column_type in types]
     if found != [_without_buckets(column_type) for column_type in expected]:
-        raise TypeMismatch("a function was applied to other types than it is given now",
+        raise TypeMismatch("a function must be given the types that it was applied to",
                            value=", ".join(map(str, types)), allowed=", ".join(map(str, expected)),
                            next_step="apply the function to the expressions again")  # fmt: skip
     return _type_of(str(params["gives"]))
@@ -109,7 +109,7 @@ def _graph(text: str) -> tuple[tuple[dict[str, object], ...], ColumnType]:
 def _graph_gives(types: Types, params: Params) -> ColumnType:
     takes, gives = _graph(str(params["graph"]))
     if [_without_buckets(column_type) for column_type in types] != list(takes):
-        raise TypeMismatch("a TensorFlow graph was traced for other types than it is given now",
+        raise TypeMismatch("a TensorFlow graph must be given the types that it was traced for",
                            value=", ".join(map(str, types)),
                            allowed=", ".join(str(type_from_document(document)) for document in takes),
                            next_step="trace the function again for these columns")  # fmt: skip

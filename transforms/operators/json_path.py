@@ -69,7 +69,7 @@ def unquoted(string: str) -> str | None:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled at its first use: whoever imports the operators does not pay for it."""
+    """The patterns, compiled at first use to keep the import fast."""
     return re.compile(pattern)
 
 

@@ -1,7 +1,6 @@
 """Operators over lists as sequences.
 
-Where an order of floats matters, -0.0 stands before 0.0, and NaN, which is neither less nor greater than a number,
-stands last in either direction.
+In the order of floats, -0.0 is before 0.0, and NaN is last in either direction.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def _tail(items: Sequence[object], *, n: int) -> list[object]:
 
 
 def sort_key(item: Any) -> Any:
-    """What the order of items goes by: text by its UTF-8 bytes, -0.0 before 0.0, NaN behind every number."""
+    """The sort key of an item: text by its UTF-8 bytes, -0.0 before 0.0, NaN after every number."""
     if isinstance(item, float):
         return math.isnan(item), 0.0 if math.isnan(item) else item, math.copysign(1.0, item)
     return item.encode() if isinstance(item, str) else item
@@ -57,7 +56,7 @@ def _sort(items: Sequence[object], *, descending: bool) -> list[object]:
 
 def _filter(items: Sequence[object], mask: Sequence[bool]) -> list[object]:
     if len(items) != len(mask):
-        raise DataError("the list and its mask have different lengths", value=(len(items), len(mask)))
+        raise DataError("a list and its mask must have equal lengths", value=(len(items), len(mask)))
     return [item for item, kept in zip(items, mask, strict=True) if kept]
 
 
@@ -92,7 +91,7 @@ def _check_value(operator: str, column_type: ColumnType, value: Scalar) -> None:
     """Refuse a value that no item of the list can be."""
     kinds = _VALUES[column_type.dtype]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise TypeMismatch(f"{operator} takes a value of the items' type", value=value,
+        raise TypeMismatch(f"the value of {operator} must be of the items' type", value=value,
                            allowed=" or ".join(kind.__name__ for kind in kinds))  # fmt: skip
 
 
@@ -192,7 +191,7 @@ SORT = Operator(
     name="sort",
     version=1,
     family="ragged",
-    summary="The values of each list in order: text by its UTF-8 bytes, -0.0 before 0.0, NaN last in either direction.",
+    summary="The values of each list, sorted: text by its UTF-8 bytes, -0.0 before 0.0, NaN last in either direction.",
     args=(_ITEMS,),
     result=first,
     reference=_sort,

@@ -1,4 +1,4 @@
-"""Boolean logic of three values, as in SQL: null is unknown. And membership in a fixed set of values."""
+"""Three-valued logic as in SQL, where null is unknown, and membership in a fixed set of values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def _is_in_type(types: Types, params: Params) -> ColumnType:
     foreign = params["whole" if types[0].dtype is DType.STRING else "texts"]
     if foreign:
         raise TypeMismatch(
-            "is_in compares values of one type", value=foreign, allowed=f"values like those of {types[0]}"
+            "the values of is_in must be of the column's type",
+            value=foreign,
+            allowed=f"values like those of {types[0]}",
         )
     return Dense(DType.BOOL)
 

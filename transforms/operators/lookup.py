@@ -1,7 +1,7 @@
-"""Looking values up: in a dictionary that stands in the model, and in a vocabulary that a full pass found.
+"""Looking values up in a dictionary of the model, or in a vocabulary that a full pass found.
 
-Integers are looked up as their decimal text, as they are hashed. What a vocabulary lacks gets one of ``oov_buckets``
-ids behind the vocabulary's own: FarmHash Fingerprint64, unsigned modulo ``oov_buckets``, which is what
+Integers are looked up as their decimal text, as they are hashed. A value outside the vocabulary gets one of ``oov_buckets``
+ids after the vocabulary's own: FarmHash Fingerprint64, unsigned modulo ``oov_buckets``, which is what
 ``tf.lookup.StaticVocabularyTable`` and ``tft.apply_vocabulary`` give.
 """
 
@@ -44,17 +44,17 @@ def _looked_up(types: Types, params: Params) -> ColumnType:
     assert isinstance(default, tuple)
     where = "operator lookup"
     if len(values) != len(keys):
-        raise TypeMismatch("a dictionary has a value for every key", where=where, value=(len(keys), len(values)))
+        raise TypeMismatch("a dictionary must have one value per key", where=where, value=(len(keys), len(values)))
     if len(default) > 1:
-        raise TypeMismatch("a dictionary has one default, or none", where=where, value=default)
+        raise TypeMismatch("a dictionary must have at most one default", where=where, value=default)
     kind, allowed = (str, "text") if dtype == DType.STRING else (float, "numbers")
     for value in (*values, *default):
         if not isinstance(value, kind):
             raise TypeMismatch(
-                "a value of the dictionary is not of its type", where=where, value=value, allowed=allowed
+                "a value of the dictionary must be of its type", where=where, value=value, allowed=allowed
             )
         if dtype == DType.INT64 and not (float(value).is_integer() and abs(float(value)) <= WHOLE_MAX):
-            raise TypeMismatch("a value of the dictionary is not a whole number", where=where, value=value,
+            raise TypeMismatch("a value of the dictionary must be a whole number", where=where, value=value,
                                allowed="whole numbers from -2**53 to 2**53")  # fmt: skip
     return Dense(DType(str(dtype)))
 
@@ -88,7 +88,7 @@ def _term_ids(types: Types, params: Params) -> ColumnType:
     assert isinstance(oov_buckets, int)
     ids = terms.size + oov_buckets
     if ids > INT64_MAX:
-        raise TypeMismatch("the ids of a vocabulary do not fit int64", value=ids, allowed="fewer oov_buckets")
+        raise TypeMismatch("the ids of a vocabulary must fit int64", value=ids, allowed="fewer oov_buckets")
     return Weighted(DType.INT64, ids) if isinstance(types[0], Weighted) else Dense(DType.INT64, ids)
 
 
@@ -105,7 +105,7 @@ LOOKUP = Operator(
         Param("keys", tuple, check=_distinct, item=str, doc="the keys; integers as decimal text"),
         Param("values", tuple, doc="the value of each key: numbers or text"),
         Param("dtype", str, check=_value_type, doc="the element type of the values: int64, float64 or string"),
-        Param("default", tuple, (), doc="what an unknown key gives: one value, or empty for null"),
+        Param("default", tuple, (), doc="the value of an unknown key: one value, or empty for null"),
     ),
     cost_ns=30,
     lifts=True,

@@ -1,4 +1,4 @@
-"""What is not there: nulls, and NaN, which is a value and not a null."""
+"""Missing values: nulls, and NaN, which is a value and not a null."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ WHOLE = "[+-]?[0-9]+"
 DECIMAL = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 HEXADECIMAL = r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?[0-9]+)?"
 NAMED = r"[+-]?(?:[iI][nN][fF](?:[iI][nN][iI][tT][yY])?|[nN][aA][nN](?:\([0-9a-zA-Z_]*\))?)"
-#: The white space that may stand around a number.
+#: The white space that a number may have around it.
 SPACES = " \t\n\v\f\r"
 
 TARGETS = (DType.INT64, DType.FLOAT32, DType.FLOAT64)

@@ -61,7 +61,7 @@ def _period(value: Scalar) -> str:
     return "" if good else "a number from 2**-256 to 2**256"
 
 
-_PERIOD = Param("period", float, check=_period, doc="after how much the values come again, in the unit of x")
+_PERIOD = Param("period", float, check=_period, doc="the period, in the unit of x")
 
 
 def _of_float(
@@ -159,7 +159,7 @@ SQRT = _of_float(
 )  # fmt: skip
 
 SIN_PERIODIC = _of_float(
-    "sin_periodic", "sin(2 pi x / period), within 2**-50, for what comes again and again, such as hours of a day.",
+    "sin_periodic", "sin(2 pi x / period), within 2**-50, for periodic values such as hours of a day.",
     lambda x, period: sine_of_period(float(x), period, 0),
     [0.0, 1.0, -1.0, None], 8, x=(0.0, 6.0, 42.0, None), arguments="24", params=(_PERIOD,),
 )  # fmt: skip

@@ -1,11 +1,11 @@
-r"""Operators that read a regular expression, in RE2's syntax and meaning: linear time, the leftmost match, the first alternative.
+r"""Operators over regular expressions, as RE2 defines them: linear time, leftmost match, first alternative.
 
 ``\d``, ``\w``, ``\s`` and ``\b`` know ASCII only, ``$`` is the end of the text. Back references and look-around do not
-exist in RE2. ``\C`` and ``\B`` are refused besides, since they match inside a character, whose halves are no text. What
-does not exist or is refused is so when the expression is written.
+exist in RE2. ``\C`` and ``\B`` are also refused, since they match inside a character. An
+unsupported pattern is refused when the expression is built.
 
-RE2's Unicode tables follow its release, which is not the same in Arrow and in TensorFlow. So general categories such as
-``\pL`` are written out as ranges of Unicode 14.0, and scripts, whose tables nothing here holds, are refused.
+RE2's Unicode tables depend on its release, which differs between Arrow and TensorFlow. So general categories such as
+``\pL`` are written out as ranges of Unicode 14.0, and scripts are refused.
 
 The reference is Python's ``re`` for the patterns that mean the same in both, else RE2 itself.
 """
@@ -72,12 +72,12 @@ def unnamed(pattern: str) -> str:
 
 @cache
 def groups_of(pattern: str) -> int:
-    """How many groups a pattern that RE2 takes has."""
+    """The number of groups of a valid pattern."""
     return sum(kind in ("named", "group") for kind, _ in _parts(pattern))
 
 
 def parts_of_replacement(replacement: str) -> tuple[int, int]:
-    """(how many groups a replacement copies, how many bytes it has besides)."""
+    """(the number of groups that a replacement copies, its other bytes)."""
     escapes = re.findall(r"\\(.)", replacement, re.DOTALL)
     copies = sum(escape != "\\" for escape in escapes)
     return copies, len(replacement.encode()) - copies - len(escapes)
@@ -149,7 +149,7 @@ def _pattern(value: Scalar) -> str:
 def _extract_type(types: Types, params: Params) -> ColumnType:
     groups = groups_of(str(params["pattern"]))
     if int(params["group"]) > groups:  # type: ignore[arg-type]
-        raise InputError("the pattern has no such group", where="operator regex_extract, parameter group",
+        raise InputError("the group must be one of the pattern", where="operator regex_extract, parameter group",
                          value=params["group"], allowed=f"0 .. {groups}")  # fmt: skip
     return Dense(DType.STRING)
 
@@ -158,7 +158,7 @@ def _replace_type(types: Types, params: Params) -> ColumnType:
     groups = groups_of(str(params["pattern"]))
     for escape in re.findall(r"\\(.?)", str(params["replacement"]), re.DOTALL):
         if escape != "\\" and not (escape in "0123456789" and escape and int(escape) <= groups):
-            raise InputError("the replacement names no group of the pattern", where="operator regex_replace, parameter replacement",
+            raise InputError("the replacement must refer to groups of the pattern", where="operator regex_replace, parameter replacement",
                              value=params["replacement"], allowed=rf"\0 .. \{min(groups, 9)}, and \\ for a backslash")  # fmt: skip
     return Dense(DType.STRING)
 
@@ -181,7 +181,7 @@ def _regex_replace(text: str, *, pattern: str, replacement: str) -> str | None:
     compiled, pieces, at, behind = re.compile(pattern, re.ASCII), [], 0, -1
     while match := compiled.search(text, at):
         pieces.append(text[at : match.start()])
-        if match.end() == behind:  # an empty match right behind the last one does not count
+        if match.end() == behind:  # an empty match right after the last one does not count
             if at == len(text):
                 return "".join(pieces)
             pieces.append(text[at])
@@ -230,14 +230,14 @@ REGEX_REPLACE = Operator(
     name="regex_replace",
     version=1,
     family="text",
-    summary="Every match of an RE2 pattern replaced, from the left; an empty match right behind another one does not count.",
+    summary="Every match of an RE2 pattern replaced, from the left; an empty match right after another one does not count.",
     args=(_TEXT,),
     result=_replace_type,
     reference=_regex_replace,
     kernel=Imported(_KERNELS, "regex_replace"),
     params=(
         _PATTERN,
-        Param("replacement", str, check=unicode_text, doc=r"what is put there: \1 is group 1, \0 the match, \\ a backslash"),
+        Param("replacement", str, check=unicode_text, doc=r"the replacement: \1 is group 1, \0 the match, \\ a backslash"),
     ),
     cost_ns=300,
     lifts=True,

@@ -1,4 +1,4 @@
-"""Values as documents and fingerprints hold them: exact Python types, numbers within their range, one NaN."""
+"""Values in documents and fingerprints: exact Python types, numbers in range, one NaN."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def as_int64(value: int, where: str) -> int:
 
 
 def as_values(values: object, where: str, example: str) -> tuple[object, ...]:
-    """What a list, tuple or other collection holds. Raises :class:`InputError` for one value, text, and too many."""
+    """The items of a collection. Raises :class:`InputError` for one value, text, and too many items."""
     try:
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise TypeError("one value")

@@ -1,4 +1,4 @@
-"""The Public Suffix List, vendored: under which names the public registers domains.
+"""The vendored Public Suffix List: the names under which domains are registered.
 
 ``public_suffix_list.dat`` is the list of publicsuffix.org as of the version written in its head, unchanged, under the
 Mozilla Public License 2.0 that its head names. Both sections count: domains of registries (ICANN) and of companies that
@@ -20,7 +20,7 @@ from pathlib import Path
 
 
 class Rule(IntFlag):
-    """What the list says of a name. A name can have several rules."""
+    """The rules of the list. A name can have several."""
 
     SUFFIX = 1  # the name itself is a public suffix
     WILDCARD = 2  # so is every name one label below it
@@ -49,7 +49,7 @@ def rules() -> dict[str, Rule]:
 
 @cache
 def rules_by_ending() -> dict[str, Rule]:
-    """The rules and every ending of a name that has one: who looks names up label by label knows where to stop."""
+    """The rules and all endings of their names, so that a lookup label by label ends early."""
     found = dict(rules())
     for name in rules():
         while "." in name:
@@ -78,7 +78,7 @@ def registered_domain(host: str) -> str | None:
 
 
 def _suffix_labels(labels: list[str]) -> int:
-    """How many labels the public suffix has; an exception prevails, else the longest rule."""
+    """The number of labels of the public suffix: by an exception, otherwise by the longest rule."""
     longest = 1
     for count in range(1, min(len(labels), labels_max()) + 1):
         rule = rules().get(".".join(labels[-count:]), Rule(0))

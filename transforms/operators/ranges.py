@@ -1,4 +1,4 @@
-"""Bringing numbers into a range: by bounds, by a line, into buckets."""
+"""Scaling and limiting numbers: by bounds, linearly, into buckets."""
 
 from __future__ import annotations
 
@@ -61,10 +61,14 @@ def _bucketize(x: float, *, boundaries: Sequence[float]) -> int:
 def _clip_type(types: Types, params: Params) -> ColumnType:
     low, high = _bounds(params)
     if low > high:
-        raise InputError("the bounds of clip are reversed", value=(low, high), allowed="low <= high")
+        raise InputError("the bounds of clip must be in order", value=(low, high), allowed="low <= high")
     whole = all(math.isinf(bound) or bound.is_integer() for bound in (low, high))
     if types[0].dtype is DType.INT64 and not whole:
-        raise TypeMismatch("clip of integers needs whole bounds", value=(low, high), next_step="cast to float64 first")
+        raise TypeMismatch(
+            "the bounds of clip must be whole numbers for integers",
+            value=(low, high),
+            next_step="cast to float64 first",
+        )
     return Dense(types[0].dtype)
 
 
@@ -72,7 +76,7 @@ def _min_max_type(types: Types, params: Params) -> ColumnType:
     low, high = _bounds(params)
     if not low < high or math.isinf(high - low):
         raise InputError(
-            "min_max needs a range", value=(low, high), allowed="low < high, and high - low a finite number"
+            "low of min_max must be below high", value=(low, high), allowed="low < high, and high - low a finite number"
         )
     return float_or_float64(types, params)
 
@@ -140,8 +144,8 @@ SCALE = Operator(
     reference=_scale,
     kernel=Imported(_KERNELS, "scale"),
     params=(
-        Param("factor", float, check=finite, doc="multiplied with each number"),
-        Param("offset", float, 0.0, check=finite, doc="added after that"),
+        Param("factor", float, check=finite, doc="the multiplier of each number"),
+        Param("offset", float, 0.0, check=finite, doc="the number added to the product"),
     ),
     cost_ns=2,
     lifts=True,
@@ -180,7 +184,7 @@ STANDARDIZE = Operator(
     kernel=Imported(_KERNELS, "standardize"),
     params=(
         Param("mean", float, check=finite, doc="what becomes 0"),
-        Param("standard_deviation", float, check=_not_negative, doc="how far from the mean what becomes 1 lies"),
+        Param("standard_deviation", float, check=_not_negative, doc="the distance from the mean that becomes 1"),
     ),
     cost_ns=4,
     lifts=True,

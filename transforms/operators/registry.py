@@ -19,7 +19,7 @@ class Registry:
     def add(self, operator: Operator) -> None:
         """Register one operator. Raises :class:`InputError` if the name is taken."""
         if operator.name in self._by_name:
-            raise InputError("an operator of this name is already registered", value=operator.name)
+            raise InputError("the name of an operator must be unique", value=operator.name)
         self._by_name[operator.name] = operator
 
     def __getitem__(self, name: str) -> Operator:

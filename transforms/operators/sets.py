@@ -128,7 +128,7 @@ UNIQUE = Operator(
     name="unique",
     version=1,
     family="sets",
-    summary="Each value once, where it first stands.",
+    summary="Each value once, at its first occurrence.",
     args=(Arg("items", ragged=HASHABLE),),
     result=first,
     reference=_unique,

@@ -13,7 +13,7 @@ from transforms.types import ColumnType, Dense, DType, Ragged
 
 TEXT = frozenset({DType.STRING})
 NUMERIC = frozenset({DType.INT64, DType.FLOAT32, DType.FLOAT64})
-#: What can be hashed: text as its bytes, integers as their decimal text.
+#: The types that can be hashed: text as its bytes, integers as their decimal text.
 HASHABLE = frozenset({DType.STRING, DType.INT64})
 ANY = frozenset(DType)
 
@@ -44,7 +44,7 @@ def common_buckets(types: Types) -> int | None:
 
 
 def promote(types: Types) -> DType:
-    """The element type that mixed numbers meet in.
+    """The common element type of mixed numbers.
 
     Equal types stay; int64 with float32 and anything with float64 is float64, as in numpy: float32 cannot hold an id.
     Other types do not mix. Raises :class:`TypeMismatch`.
@@ -54,7 +54,7 @@ def promote(types: Types) -> DType:
         return types[0].dtype
     if dtypes <= NUMERIC:
         return DType.FLOAT64
-    raise TypeMismatch("these types do not mix", value=", ".join(map(str, types)),
+    raise TypeMismatch("the arguments must have equal types, or be numbers", value=", ".join(map(str, types)),
                        allowed="equal types, or numbers", next_step="cast one of them")  # fmt: skip
 
 

@@ -148,7 +148,7 @@ REPLACE = Operator(
             check=lambda value: not_empty(value) or unicode_text(value),
             doc="what to look for, byte for byte",
         ),
-        Param("new", str, check=unicode_text, doc="what is put there"),
+        Param("new", str, check=unicode_text, doc="the replacement"),
     ),
     cost_ns=100,
     lifts=True,

@@ -1,7 +1,7 @@
 """Calendar fields of a timestamp, and time between two. Timestamps are microseconds since 1970-01-01 in UTC, a Thursday.
 
-Fields are read off in UTC, or off the wall clock of a place after ``in_zone``. The calendar is Gregorian without end in
-both directions, as ISO 8601 has it.
+Fields are those of UTC, or of the wall clock of a zone after ``in_zone``. The calendar is the proleptic Gregorian one of
+ISO 8601.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _truncate_time(time: int, *, unit: str) -> int | None:
 
 
 def _month_start(time: int, months: int) -> int:
-    """The start of the run of so many months, counted from January, that the time lies in."""
+    """The start of the run of months, counted from January, that holds the time."""
     date, _ = _date(time)
     first = date.replace(month=(date.month - 1) // months * months + 1, day=1)
     return (time // DAY_US - (date - first).days) * DAY_US

@@ -8,7 +8,7 @@ from transforms.operators.declaration import Arg, Example, Imported, Law, Operat
 from transforms.operators.signatures import TEXT, always, at_least, first, not_empty, unicode_text
 from transforms.types import DType, Ragged
 
-#: Words that say little by themselves: the English ones that Apache Lucene's StandardAnalyzer had by default.
+#: Stop words: the English ones that Apache Lucene's StandardAnalyzer had by default.
 ENGLISH_STOP_WORDS = (
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of", "on",
     "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
@@ -86,7 +86,7 @@ NGRAMS = Operator(
     kernel=Imported(_KERNELS, "ngrams"),
     params=(
         Param("n", int, check=at_least(1), doc="tokens in each n-gram"),
-        Param("joiner", str, " ", doc="what stands between two tokens"),
+        Param("joiner", str, " ", doc="the text between two tokens"),
     ),
     cost_ns=120,
     twin=Imported(_TWINS, "ngrams"),

@@ -1,4 +1,4 @@
-"""Lower case, upper case and NFKC as Unicode 14.0 defines them, whatever Python runs them.
+"""Lower case, upper case and NFKC of Unicode 14.0 under every Python version.
 
 Python's tables follow its version (3.11 has Unicode 14.0, 3.12 has 15.0, 3.13 has 15.1), and a memo must not. Unicode
 never changes how characters that exist are normalised; new versions only add characters. So a text is cut at the
@@ -77,7 +77,7 @@ FE6C-FE6F FE75 FEFD-FEFE FF00 FFBF-FFC1 FFC8-FFC9 FFD0-FFD1 FFD8-FFD9 FFDD-FFDF 
 """
 
 
-#: General categories by which a character may be asked for: one letter stands for all that begin with it.
+#: The general categories of patterns: one letter means all categories that begin with it.
 CATEGORIES = frozenset({
     "L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf",
     "Po", "S", "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "C", "Cc", "Cf", "Co",
@@ -109,7 +109,7 @@ def _runs() -> list[tuple[str, int, int]]:
     return runs
 
 
-#: So many marks in a row are put in order before Python sees them.
+#: The length from which a run of marks is sorted before Python reads it.
 _MANY_MARKS = 64
 
 
@@ -129,12 +129,12 @@ def normalize(text: str) -> str:
 
 
 def known_pieces(text: str) -> list[str]:
-    """What remains of a text when it is cut at the characters that Unicode 14.0 did not know."""
+    """The pieces of a text between the characters that Unicode 14.0 does not have."""
     return _KNOWN.findall(text)
 
 
 def _nfkc(text: str) -> str:
-    # Python orders marks by insertion, in a time that is quadratic in how many stand in a row. In order they cost nothing.
+    # Python sorts runs of marks by insertion, in quadratic time; sorted marks are linear.
     return unicodedata.normalize("NFKC", _in_order(text) if _marks(_MANY_MARKS).search(text) else text)
 
 

@@ -1,6 +1,6 @@
 """Operators over addresses and structured text: URLs, IP addresses, device strings, JSON.
 
-What is malformed gives null (of a list: no items), never an error. The grammars are written where they are read:
+A malformed value gives null (of a list: no items), never an error. The grammars are in
 :mod:`~transforms.operators.addresses`, :mod:`~transforms.operators.public_suffixes`,
 :mod:`~transforms.operators.devices` and :mod:`~transforms.operators.json_path`.
 """

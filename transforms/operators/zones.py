@@ -1,7 +1,7 @@
-"""Wall clocks of places. What the clock of a zone showed when is part of the graph.
+"""Wall clocks of time zones. The changes of a zone's clock are part of the graph.
 
-So a fingerprint covers the changes of the clock that were really used: an update of the time zone data that leaves a
-zone as it was leaves every memo as it was, and one that moves it makes new ones.
+So a fingerprint covers the changes that were used: an update of the time zone data that does not change a zone keeps its
+memos, and one that does makes new ones.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from transforms.types import ColumnType, Dense, DType
 if TYPE_CHECKING:
     import zoneinfo
 
-#: No zone kept a time of its own before the first; after the last, clocks stay as they are.
+#: No zone has changes before the first; after the last, clocks stay unchanged.
 FIRST_YEAR, LAST_YEAR = 1800, 2100
 _OFFSET_MAX_SECS = 86_400
-#: No clock was ever changed twice within as many seconds, so that looking once in each such stride misses nothing.
+#: No clock changed twice within this many seconds, so one look per stride finds every change.
 STRIDE_SECS = 6 * 86_400
 
 
 @cache
 def clock_changes(zone: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """When the clock of an IANA ``zone`` changed or will, by the rules of today: (starts, offsets_secs).
+    """The past and future changes of the clock of an IANA ``zone``: (starts, offsets_secs).
 
     ``starts`` are seconds since the epoch, ascending; from ``starts[i]`` on the clock is ahead of UTC by
     ``offsets_secs[i + 1]``, and before the first by ``offsets_secs[0]``. From the package tzdata, so that every machine
@@ -91,7 +91,7 @@ def _in_zone_type(types: Types, params: Params) -> ColumnType:
     assert isinstance(starts, tuple)
     assert isinstance(offsets, tuple)
     if len(offsets) != len(starts) + 1:
-        raise TypeMismatch("in_zone takes one more offset than changes", value=(len(starts), len(offsets)),
+        raise TypeMismatch("offsets must have one more entry than changes", value=(len(starts), len(offsets)),
                            next_step='write time.in_zone("Europe/Berlin"), which looks them up')  # fmt: skip
     return Dense(DType.TIMESTAMP)
 
@@ -127,7 +127,7 @@ IN_ZONE = Operator(
             tuple,
             check=_offsets,
             item=int,
-            doc="how far the clock is ahead of UTC before, between and after",
+            doc="the offsets from UTC before, between and after the changes",
         ),
     ),
     cost_ns=10,

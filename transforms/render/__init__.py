@@ -1,4 +1,4 @@
-"""Expressions as people read them: one line, a tree, or a drawing."""
+"""Expressions as text and drawings: one line, a tree, or SVG."""
 
 from transforms.render.svg import graph_svg, model_svg
 from transforms.render.text import expression_text, tree_text

@@ -1,7 +1,7 @@
-"""Where boxes stand and edges run: layers from left to right by depth, ordered to cross little, moved to run straight.
+"""Layered graph layout: positions of boxes and routes of edges, layers from left to right by depth.
 
-The layered method of Sugiyama and others: an edge over several layers passes through a *slot* of its own in each, order is
-settled by sweeps of barycentres, heights by least squares with the order kept. Deterministic; time is near linear.
+The method of Sugiyama: an edge over several layers has a *slot* in each; sweeps of barycentres determine the order, least
+squares within that order the heights. Deterministic; time is near linear.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ORDER_SWEEPS, _HEIGHT_SWEEPS = 12, 15
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box of this size. ``late``: as far right as its readers allow. ``last``: in the last layer."""
+    """A box. ``late`` places it as far right as its readers allow, ``last`` in the last layer."""
 
     width: float
     height: float
@@ -29,7 +29,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From the right side of a box to the left side of another, there at ``port`` of its height from the top."""
+    """An edge from the right side of a box to the left side of another, at ``port`` of its height."""
 
     source: int
     target: int
@@ -39,7 +39,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``middles`` of the boxes, as they were given, and a title and points for each edge; all within (width, height)."""
+    """The ``middles`` of the boxes, and a title and points for each edge, within (width, height)."""
 
     middles: list[Point]
     routes: list[tuple[str, list[Point]]]
@@ -49,7 +49,7 @@ class Layout:
 
 @dataclass(slots=True)
 class _Slot:
-    """A box, or the place in a layer where an edge passes. Neighbours are (slot, how far off its middle)."""
+    """A box, or the point of a layer that an edge crosses. Neighbours are (slot, offset from its middle)."""
 
     layer: int
     width: float = 0.0
@@ -61,7 +61,7 @@ class _Slot:
 
 
 def lay_out(boxes: Sequence[Box], edges: Sequence[Edge]) -> Layout:
-    """Place boxes, given so that edges go from earlier to later ones, and route the edges."""
+    """Place boxes, which must be in topological order, and route the edges."""
     slots = [_Slot(layer, box.width, box.height) for box, layer in zip(boxes, _layers_of(boxes, edges), strict=True)]
     paths = [_path(edge, slots) for edge in edges]
     layers = _ordered(slots)
@@ -90,7 +90,7 @@ def _layers_of(boxes: Sequence[Box], edges: Sequence[Edge]) -> list[int]:
 
 
 def _path(edge: Edge, slots: list[_Slot]) -> list[int]:
-    """The slots that an edge goes through, new ones between its ends; makes them neighbours."""
+    """The slots of an edge, with new ones between its ends; connects them as neighbours."""
     source, target = slots[edge.source], slots[edge.target]
     between = range(source.layer + 1, target.layer)
     path = [edge.source, *range(len(slots), len(slots) + len(between)), edge.target]
@@ -103,7 +103,7 @@ def _path(edge: Edge, slots: list[_Slot]) -> list[int]:
 
 
 def _ordered(slots: Sequence[_Slot]) -> list[list[int]]:
-    """The slots of each layer from top to bottom: the order with the fewest crossings that the sweeps came by."""
+    """The slots of each layer from top to bottom, in the order with the fewest crossings of all sweeps."""
     layers: list[list[int]] = [[] for _ in range(max(slot.layer for slot in slots) + 1)]
     for i, slot in enumerate(slots):
         layers[slot.layer].append(i)
@@ -158,7 +158,7 @@ def _settle_heights(layers: Sequence[list[int]], slots: Sequence[_Slot]) -> None
 
 
 def _wanted(slot: _Slot, slots: Sequence[_Slot], rightwards: bool) -> float:
-    """Level with the neighbours on one side, or on the other where there are none."""
+    """The height of the neighbours on one side, or on the other side if there are none."""
     before = [slots[other].y - off for other, off in slot.before]
     after = [slots[other].y + off for other, off in slot.after]
     near = (before or after) if rightwards else (after or before)
@@ -166,12 +166,12 @@ def _wanted(slot: _Slot, slots: Sequence[_Slot], rightwards: bool) -> float:
 
 
 def _put(layer: Sequence[int], slots: Sequence[_Slot], wanted: Sequence[float]) -> None:
-    """Put each slot as near to where it wants to be as its order and size allow: isotonic least squares."""
+    """Place each slot as near to its target as order and sizes allow: isotonic least squares."""
     shifts = [0.0]
     for above, below in pairwise(slots[i] for i in layer):
         apart = _BETWEEN_EDGES if above.passing or below.passing else _BETWEEN_BOXES
         shifts.append(shifts[-1] + (above.height + below.height) / 2 + apart)
-    blocks: list[tuple[float, int]] = []  # (mean, how many)
+    blocks: list[tuple[float, int]] = []  # (mean, count)
     for want, shift in zip(wanted, shifts, strict=True):
         mean, count = want - shift, 1
         while blocks and blocks[-1][0] > mean:
@@ -184,12 +184,12 @@ def _put(layer: Sequence[int], slots: Sequence[_Slot], wanted: Sequence[float]) 
 
 
 def _columns(layers: Sequence[list[int]], slots: Sequence[_Slot]) -> tuple[list[float], list[float]]:
-    """(Where each layer begins, how wide it is)."""
+    """(The left edge of each layer, its width)."""
     widths = [max(slots[i].width for i in layer) for layer in layers]
     lefts = [0.0]
     for layer, width in zip(layers[:-1], widths, strict=False):
         bundle = sum(len(slots[i].after) for i in layer)
-        lefts.append(lefts[-1] + width + _BETWEEN_LAYERS + min(bundle, 100))  # many edges need room to bend
+        lefts.append(lefts[-1] + width + _BETWEEN_LAYERS + min(bundle, 100))  # many edges need space to bend
     return lefts, widths
 
 

@@ -1,7 +1,7 @@
-"""Graphs as SVG: what is raw stands at the left, what a model reads at the right. Plain text, the same every time.
+"""Graphs as SVG: raw columns at the left, model inputs at the right. Deterministic text.
 
-The colours are chosen in a style sheet of the drawing's own, for light and for dark surroundings; every box is filled, so
-that its text is readable on either. Nothing is fetched and no font is needed but a fixed-width one.
+A style sheet in the drawing sets the colours for light and dark backgrounds; every box is filled, so that its text is
+readable on both. The drawing loads nothing and needs only a fixed-width font.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from transforms.graphs.graph import Artifact, Literal, Node, RawColumn, topologi
 from transforms.render.layout import Box, Edge, Layout, Point, lay_out
 from transforms.render.text import expression_text, node_name, node_params
 
-#: Beyond this a drawing helps nobody, and a browser suffers.
+#: The maximum number of nodes of a drawing; larger ones are unreadable and slow.
 NODES_MAX = 2000
 LABEL_MAX = 34
 
@@ -35,7 +35,7 @@ _DARK_PLACES = ('[data-jp-theme-light="false"] .headrace-graph', ".vscode-dark .
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """What one box says: its name, smaller lines beneath, and all of it for who points at it."""
+    """The texts of one box: its name, smaller lines beneath, and the tooltip."""
 
     kind: str
     label: str
@@ -53,12 +53,12 @@ class _Mark:
 
 
 def graph_svg(root: Node) -> str:
-    """The component under ``root`` as an SVG document, for a page to hold or a file."""
+    """The component under ``root`` as an SVG document."""
     return _drawing([root], {})
 
 
 def model_svg(inputs: Mapping[str, Node]) -> str:
-    """Several components as one drawing, in which they share what they share; each ends in the name of its input."""
+    """Several components in one drawing with their shared nodes; each ends in the name of its input."""
     return _drawing(list(inputs.values()), inputs)
 
 
@@ -131,7 +131,7 @@ def _box(mark: _Mark, middle: Point) -> str:
 
 
 def _shape(mark: _Mark, left: float, top: float) -> str:
-    """Columns and inputs are rounded off, operations have round corners, literals sharp ones, artifacts cut ones."""
+    """The outline: columns and inputs rounded off, operations with round corners, literals sharp, artifacts cut."""
     width, height = mark.width, mark.height
     if mark.kind == "artifact":
         right, bottom, cut = left + width, top + height, 8
@@ -143,7 +143,7 @@ def _shape(mark: _Mark, left: float, top: float) -> str:
 
 
 def _curve(route: Sequence[Point]) -> str:
-    """A path through the points; between one layer and the next it leaves and arrives level."""
+    """A path through the points, horizontal at each end of the space between two layers."""
     pieces = [f"M{route[0][0]:.1f},{route[0][1]:.1f}"]
     for (x, y), (next_x, next_y) in pairwise(route):
         bend = (next_x - x) / 2
@@ -199,6 +199,6 @@ def _cut(text: str) -> str:
 
 
 def _text_width(text: str) -> int:
-    """In characters of a fixed-width font, in which those of East Asian scripts take two."""
+    """The width in characters of a fixed-width font; East Asian characters count twice."""
     wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
     return len(text) + wide - sum(unicodedata.combining(sign) > 0 for sign in text)

@@ -12,19 +12,19 @@ from transforms.operators.declaration import Scalar
 from transforms.time_range import timestamp_text
 from transforms.types import DType
 
-#: Of a parameter that is a table, such as a time zone's, not more is shown.
+#: The shown length of a parameter that is a table, such as a time zone's.
 _SHOWN_ITEMS = 8
 
 
-#: Bare names that do not stand for a column where an expression is read as a pattern.
+#: Bare names that a pattern does not read as columns.
 _RESERVED = frozenset({"_", "True", "False", "inf", "nan"})
 _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def expression_text(root: Node, limit: int = 400) -> str:
-    """``root`` as one line, such as ``hash_buckets(lower(query), buckets=100)``; longer than ``limit`` is cut.
+    """``root`` as one line, such as ``hash_buckets(lower(query), buckets=100)``; longer text is cut at ``limit``.
 
-    What is not cut can be read again, as a :class:`~transforms.comparison.pattern.Pattern`.
+    Uncut text can be parsed as a :class:`~transforms.comparison.pattern.Pattern`.
     """
     return expression_texts([root], limit)[root.identity]
 
@@ -75,7 +75,7 @@ def _params(node: Operation) -> list[str]:
 
 
 def param_text(value: Scalar) -> str:
-    """A parameter's value as an expression shows it: a long tuple by its first item and how many there are."""
+    """A parameter's value as an expression shows it: a long tuple by its first item and its length."""
     if isinstance(value, tuple) and len(value) > _SHOWN_ITEMS:
         return f"({value[0]!r}, … {len(value)} in all)"
     return repr(value)
@@ -86,7 +86,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def tree_text(root: Node) -> str:
-    """``root`` as an indented tree with types; a subgraph that appears again is printed once and then referred to."""
+    """``root`` as an indented tree with types; a repeated subgraph is printed once, then referred to."""
     numbers: dict[str, int] = {}
     lines: list[str] = []
     stack: list[tuple[Node, str, str]] = [(root, "", "")]
@@ -110,7 +110,7 @@ def tree_text(root: Node) -> str:
 
 
 def node_name(node: Node) -> str:
-    """What one node is called: its column, its value, the first digits of its artifact, or its operator."""
+    """The name of one node: its column, its value, the first digits of its artifact, or its operator."""
     match node:
         case RawColumn():
             return node.name

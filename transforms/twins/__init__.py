@@ -1,4 +1,4 @@
-"""TensorFlow twins: the operators once more, as TensorFlow graphs, so that a serving model computes what the warehouse holds.
+"""Twins: a twin is the TensorFlow implementation of an operator, bit-equal to its kernel, for serving.
 
-The only place of this room that imports TensorFlow; nothing else imports it but through :class:`Imported`, when it is asked.
+The only part of the package that imports TensorFlow; the rest loads it lazily through :class:`Imported`.
 """

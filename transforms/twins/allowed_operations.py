@@ -1,8 +1,8 @@
-"""TensorFlow operations whose result depends on their inputs and attributes only: what a bridged graph may hold.
+"""The TensorFlow operations that a bridged graph may hold: their results depend only on inputs and attributes.
 
 The list was generated from the registry of the pinned TensorFlow (``candidates`` in
 ``tests/transforms/twins/test_allowed_operations.py``: not stateful, no resource, no reference, no function, no file or seed among
-the attributes) and then read line by line. The candidates that were left out:
+the attributes) and then reviewed. The excluded candidates:
 
     memory that is not written    DynamicStitch (gaps), FakeParam, FusedBatchNorm* (spare outputs)
     order of arrival              AccumulateNV2, ParallelConcat, ParallelDynamicStitch, Merge and the other parts of
@@ -23,7 +23,7 @@ the attributes) and then read line by line. The candidates that were left out:
 
 from __future__ import annotations
 
-#: By what they work on.
+#: The allowed operations by topic.
 GROUPS: dict[str, str] = {
     "arithmetic, comparison and logic": """
         Abs Acos Acosh Add AddN AddV2 Angle ApproximateEqual Asin Asinh Atan Atan2 Atanh BesselI0 BesselI0e BesselI1
@@ -123,13 +123,13 @@ TABLE_READS: frozenset[str] = frozenset({"LookupTableFindV2", "LookupTableSizeV2
 #: Only the bridge itself writes these, with contents that are constants of the graph.
 TABLE_WRITES: frozenset[str] = frozenset({"HashTableV2", "LookupTableImportV2"})
 
-#: Stateful by their effect only: they give nothing, or what they were given.
+#: Stateful only by their effect: they return nothing, or their inputs.
 EFFECTS: frozenset[str] = frozenset({"Assert", "Print", "PrintV2"})
 
-#: What a function's graph may hold wherever an output can see it.
+#: The operations that a function's graph may hold in the reach of an output.
 READABLE: frozenset[str] = ALLOWED | CALLS | CONTROL_FLOW | TABLE_READS | EFFECTS
-#: What the document of a component may hold.
+#: The operations that the document of a component may hold.
 STORED: frozenset[str] = READABLE | TABLE_WRITES
 
-#: Python that TensorFlow calls back: nothing of it is in the graph but a token of this process.
+#: Python callbacks: the graph holds only a token of this process.
 CALLBACKS: frozenset[str] = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})

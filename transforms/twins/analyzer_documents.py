@@ -1,7 +1,7 @@
-"""tf.Transform's analyzers of a traced function, written down: what each computes, and from which tensors.
+"""Documents of tf.Transform's analyzers in a traced function: their operations and input tensors.
 
 The document of an analyzer covers its operations, with every field but their labels, and names the tensors that it reads.
-Two functions whose graphs and analyzers have equal documents find the same in the same data.
+Functions with equal documents of graphs and analyzers have equal results on equal data.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import tensorflow as tf
 from transforms.twins.inlined_graph import Ref
 from transforms.twins.refusals import NotBridged
 
-#: A collection of the traced graph in which tf.Transform notes what only a pass over the data can give.
+#: The collection of the traced graph in which tf.Transform records its analyzers.
 _ANALYZERS = "tft_tensor_replacements"
-#: A field that only tells analyzers of one graph apart.
+#: A field that only distinguishes analyzers of one graph.
 _LABEL = "label"
-#: Where code may come from that is known by its name: packages whose versions are part of the digest, and Python's own.
+#: The packages whose code is identified by name: their versions are part of the digest.
 _TRUSTED = frozenset({"tensorflow_transform", "tensorflow", "tfx_bsl", "numpy", "builtins", "functools", "operator"})
 
 
@@ -34,9 +34,9 @@ class Analyzer:
 
     Attributes:
         placeholder: the node of the graph that stands for the value.
-        name: what the user called, such as ``scale_to_z_score``.
+        name: the called function, such as ``scale_to_z_score``.
         sources: the tensors that it reads, in the order in which ``document`` names them.
-        document: what it computes, as JSON values; ``["tensor", i]`` is the i-th of ``sources``.
+        document: its operations as JSON values; ``["tensor", i]`` is the i-th of ``sources``.
     """
 
     placeholder: str
@@ -48,7 +48,7 @@ class Analyzer:
 def analyzers_of(graph: Any) -> tuple[Analyzer, ...]:
     """The analyzers of a traced graph, in the order in which the function calls them.
 
-    Raises :class:`NotBridged` for one that holds Python of the user's, or whose fields cannot be written down.
+    Raises :class:`NotBridged` for one with user-defined Python code, or with fields that have no JSON form.
     """
     return tuple(_analyzer(sink) for sink in graph.get_collection(_ANALYZERS))
 
@@ -67,7 +67,7 @@ def _analyzer(sink: Any) -> Analyzer:
 
 
 def _value_node(node: Any, name: str, sources: list[Ref]) -> Any:
-    """What gives a value: an operation with its fields, what it is given, and which of its outputs."""
+    """The source of a value: an operation with its fields, its inputs and the index of the output."""
     operation = node.parent_operation
     definition = operation.operation_def
     inputs = [_value_node(each, name, sources) for each in operation.inputs]
@@ -86,7 +86,7 @@ def _class_name(kind: type) -> str:
 
 
 def _spelled(value: Any, name: str, sources: list[Ref]) -> Any:
-    """A field's value as JSON values. Raises :class:`NotBridged` for one that cannot be written down."""
+    """A field's value as JSON values. Raises :class:`NotBridged` for a value without a JSON form."""
     match value:
         case None | bool() | int() | str() if not isinstance(value, enum.Enum):
             return value
@@ -118,7 +118,7 @@ def _spelled(value: Any, name: str, sources: list[Ref]) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether all that an object holds is in its attributes."""
+    """Whether the attributes of an object are its whole state."""
     kinds = [kind for kind in type(value).__mro__ if kind is not object]
     own = all(kind.__module__.partition(".")[0] in {*_TRUSTED, "abc"} for kind in kinds)
     return own and hasattr(value, "__dict__") and not any(vars(kind).get("__slots__") for kind in kinds)

@@ -1,4 +1,4 @@
-"""A tf.Transform ``preprocessing_fn`` as components: traced once, then taken apart, one graph an output."""
+"""A tf.Transform ``preprocessing_fn`` as components: traced once, then split into one graph per output."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from transforms.twins.inlined_graph import Graph, Ref
 from transforms.twins.refusals import NotBridged, refused_when
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, type_document
 
-#: TensorFlow's element types that an output may have, and what they become without loss.
+#: TensorFlow's element types of outputs, with the element types that hold them without loss.
 _ELEMENT: dict[tf.DType, DType] = {
     tf.string: DType.STRING, tf.bool: DType.BOOL, tf.float32: DType.FLOAT32, tf.float64: DType.FLOAT64,
     tf.float16: DType.FLOAT32, tf.bfloat16: DType.FLOAT32, tf.int8: DType.INT64, tf.int16: DType.INT64,
     tf.int32: DType.INT64, tf.int64: DType.INT64, tf.uint8: DType.INT64, tf.uint16: DType.INT64, tf.uint32: DType.INT64,
 }  # fmt: skip
 
-#: The next step where there is another SavedModel, or none.
+#: The next step for a wrong or missing SavedModel.
 _FOLDER = "give the transform_fn folder of a tf.Transform output"
 
 Tensors = Mapping[str, Any]
@@ -50,7 +50,7 @@ def bridged(
 ) -> dict[str, Expr]:
     """See :func:`transforms.twins.preprocessing.from_preprocessing_fn`.
 
-    With ``narrow`` every output of shape [rows, 1] is a dense column; else those are that read a column of that shape.
+    With ``narrow`` every output of shape [rows, 1] is a dense column; otherwise only if it reads a column of that shape.
     """
     entering = ways.given({name: expression.type for name, expression in columns.items()})
     specs = {name: spec(entering[name], expression.type) for name, expression in columns.items()}
@@ -61,7 +61,7 @@ def bridged(
         with _transform_context(module), own_tables():
             return dict(function(_Given(copy)))
 
-    with refused_when("traced"), own_tables():  # out here for tables that are lifted out of the function
+    with refused_when("traced"), own_tables():  # out here, for tables that are lifted out of the function
         concrete = tf.function(traced, input_signature=[specs], autograph=False).get_concrete_function()
     with refused_when("written down"):
         return _Tracing(function, concrete, entering, columns, over, narrow).expressions()
@@ -71,7 +71,7 @@ class _Given(dict[str, Any]):
     """The function's inputs, by key."""
 
     def __missing__(self, key: str) -> Any:
-        raise UnknownColumn("the preprocessing_fn reads a column that was not given", value=key,
+        raise UnknownColumn("a column that the preprocessing_fn reads must be given", value=key,
                             allowed=", ".join(sorted(self)),
                             next_step=f'add it, as in columns={{{key!r}: hr.text({key!r})}}')  # fmt: skip
 
@@ -80,7 +80,7 @@ def from_saved(path: str, columns: Mapping[str, Expr], ways: Ways) -> dict[str, 
     """See :func:`transforms.twins.preprocessing.from_transform_output`."""
     function, signature = saved_function(path)
     if missing := sorted(set(signature) - set(columns)):
-        raise UnknownColumn("the analysed function reads columns that were not given", value=", ".join(missing),
+        raise UnknownColumn("columns that the analysed function reads must be given", value=", ".join(missing),
                             allowed=", ".join(sorted(signature)), next_step="add them to columns")  # fmt: skip
     as_sparse = {name for name, each in signature.items() if isinstance(each, tf.SparseTensorSpec)}
     as_ragged = {name for name, each in signature.items() if isinstance(each, tf.RaggedTensorSpec)}
@@ -91,16 +91,16 @@ def from_saved(path: str, columns: Mapping[str, Expr], ways: Ways) -> dict[str, 
 
 
 def saved_function(path: str) -> tuple[Callable[[dict[str, Any]], Tensors], Mapping[str, tf.TypeSpec]]:
-    """The function in a ``transform_fn`` folder, and what it takes by key. Raises :class:`NotBridged` for another folder."""
+    """The function of a ``transform_fn`` folder and its inputs by key. Raises :class:`NotBridged` for another folder."""
     try:
         loaded = tf.saved_model.load(path)
     except Exception as error:  # the folder may hold anything
-        raise NotBridged("no SavedModel can be read here", value=path, next_step=_FOLDER) from error
+        raise NotBridged("the folder must hold a readable SavedModel", value=path, next_step=_FOLDER) from error
     match getattr(getattr(loaded, "transform_fn", None), "structured_input_signature", None):
         case ((dict() as signature,), _):
             return (lambda inputs: dict(loaded.transform_fn(dict(inputs)))), signature
         case _:
-            raise NotBridged("the SavedModel is not one that tf.Transform wrote", value=path, next_step=_FOLDER)
+            raise NotBridged("the SavedModel must be one that tf.Transform wrote", value=path, next_step=_FOLDER)
 
 
 def _is_column(shape: tf.TensorShape) -> bool:
@@ -108,7 +108,7 @@ def _is_column(shape: tf.TensorShape) -> bool:
 
 
 def _transform_context(module: tf.Module) -> Any:
-    """What tf.Transform's own functions look for while they are traced, if the process has loaded it."""
+    """The context that tf.Transform's functions need while they are traced, if tf.Transform is loaded."""
     if "tensorflow_transform" not in sys.modules:
         return nullcontext()
     context = importlib.import_module("tensorflow_transform.graph_context")
@@ -118,8 +118,8 @@ def _transform_context(module: tf.Module) -> Any:
 class _Tracing:
     """A traced function: its graph, and the key and part of every placeholder.
 
-    A key enters as its column's canonical identity and its way: keys of one column that enter the same way are one input,
-    and the order of the inputs depends on neither the keys nor the order of tracing.
+    An input is identified by its column's canonical identity and its way of entering: the keys and the order of tracing
+    have no effect on the inputs and their order.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class _Tracing:
         reached = self._reached(output.refs)
         where = f"output {name}"
         if not reached:
-            raise NotBridged("an output reads no column", where=where, next_step="leave it out")
+            raise NotBridged("an output must read a column", where=where, next_step="leave it out")
         if self._narrow or any(self._ways[column] == "column" for column in reached):
             output = output.narrowed()
         inputs = {self._inputs[column]: self._columns[column].node for column in reversed(reached)}
@@ -197,7 +197,7 @@ class _Tracing:
         return sorted({self._owner[name][0] for name in self._graph.reached(refs) if name in self._owner})
 
     def _reached_analyzers(self, refs: Sequence[Ref]) -> list[Analyzer]:
-        """The analyzers that tensors wait for, and those that these wait for, in the order of the function."""
+        """The analyzers that tensors need, directly or not, in the order of the function."""
         found: set[str] = set()
         ahead = list(refs)
         while ahead:
@@ -207,11 +207,11 @@ class _Tracing:
         return [analyzer for name, analyzer in self._analyzers.items() if name in found]
 
     def _analyzed(self, outputs: Mapping[str, _Output]) -> dict[str, Expr]:
-        """The outputs that wait for an analysis: each an expression that :mod:`transforms.analysis.full_pass` resolves."""
+        """The outputs that need an analysis, as expressions that :mod:`transforms.analysis.full_pass` resolves."""
         needed = self._reached_analyzers([ref for output in outputs.values() for ref in output.refs])
         if self._over is None:
             raise NotBridged(
-                "a preprocessing_fn that analyses the data needs the range that it is analysed over",
+                "over must be given for a preprocessing_fn that analyses the data",
                 value=names_of(needed),
                 allowed="over=hr.between(START, END)",
                 next_step='state it, as in hr.from_preprocessing_fn(fn, columns, over=hr.between("2026-01-01", '
@@ -232,7 +232,7 @@ class _Tracing:
         return {name: self._waiting(function, name, output, keys, self._over) for name, output in outputs.items()}
 
     def _digest(self, outputs: Mapping[str, _Output], needed: Sequence[Analyzer]) -> str:
-        """The identity of the function as far as an analysis shows: columns and outputs by key, analyzers by their place."""
+        """The identity of the function for its analysis: columns and outputs by key, analyzers by position."""
         labels = {placeholder: f"column/{key}/{part}" for placeholder, (key, part) in self._owner.items()}
         labels |= {analyzer.placeholder: f"analyzer/{place}" for place, analyzer in enumerate(self._analyzers.values())}
         refs = [ref for output in outputs.values() for ref in output.refs]
@@ -252,9 +252,9 @@ class _Tracing:
     def _waiting(
         self, function: AnalyzedFunction, name: str, output: _Output, keys: Sequence[str], over: TimeRange
     ) -> Expr:
-        """One output over every column that the analysis or an output that waits for it reads."""
+        """One output over every column that the analysis or an output with it reads."""
         if not keys:
-            raise NotBridged("an output reads no column", where=f"output {name}", next_step="leave it out")
+            raise NotBridged("an output must read a column", where=f"output {name}", next_step="leave it out")
         output = output.narrowed()
         return apply(
             "preprocessing_output", *(self._columns[key] for key in keys), function=function.digest, output=name,
@@ -274,7 +274,7 @@ def _type_of(column_type: ColumnType) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class _Output:
-    """How an output is stored: the way it comes, its tensors, and its column type."""
+    """The storage of an output: its form, its tensors and its column type."""
 
     way: str
     refs: tuple[Ref, ...]
@@ -303,7 +303,7 @@ def _output(name: str, output: Any) -> _Output:
                 return _made("dense", [output], Dense(dtype))
             case tf.Tensor() if output.shape.rank == 2 and output.shape[1]:
                 return _made("dense", [output], Vector(dtype, int(output.shape[1])))
-    raise NotBridged("an output of this type and shape cannot be a model input", where=f"output {name}",
+    raise NotBridged("an output must have the type and shape of a model input", where=f"output {name}",
                      value=f"{type(output).__name__} of {output.dtype.name}, shape {output.shape}",
                      allowed="[rows] or [rows, n] with a known n, or a sparse or ragged tensor of two dimensions, "
                      "of numbers, text or booleans",

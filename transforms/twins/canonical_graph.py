@@ -1,4 +1,4 @@
-"""The part of a TensorFlow graph that one output needs, in one form: equal programs give equal documents.
+"""The canonical document of the TensorFlow graph under one output: equal programs have equal documents.
 
 Calls are inlined; names, devices, colocation, debug attributes, defaults of attributes and nodes that only pass a value
 on are dropped; equal nodes become one; arguments of commutative operations are put in order where that changes no bit;
@@ -22,14 +22,14 @@ from transforms.twins.inlined_graph import BODY, FLOATS, Graph, Ref, Vertex, ele
 
 FORMAT = "headrace.tensorflow_graph/1"
 
-#: Bit for bit, but for which NaN comes out of two. Not minimum and maximum: they tell -0.0.
+#: Commutative bit for bit, except for the choice between two NaNs. Not minimum and maximum, which distinguish -0.0.
 _COMMUTATIVE = frozenset({"Add", "AddV2", "Mul", "Equal", "NotEqual", "LogicalAnd", "LogicalOr", "BitwiseAnd",
                           "BitwiseOr", "BitwiseXor", "SquaredDifference"})  # fmt: skip
 
 
 @dataclass(frozen=True)
 class _Content:
-    """A node by its content: what it reads in canonical order, and the assertions that it waits for, by identity."""
+    """A node by its content: its inputs in canonical order and the assertions that it waits for, by identity."""
 
     op: str
     attributes: dict[str, Any]
@@ -38,7 +38,7 @@ class _Content:
 
 
 class Canonical:
-    """The document of one output of a graph, which errors name ``where``. Raises :class:`NotBridged`."""
+    """The document of one output of a graph; errors name it by ``where``. Raises :class:`NotBridged`."""
 
     def __init__(self, graph: Graph, output: Sequence[Ref], initializers: Mapping[str, str], where: str) -> None:
         self._graph = graph
@@ -60,7 +60,7 @@ class Canonical:
         self._initializers = sorted({self._names[self._identity[name]] for name in fillers})
 
     def document(self) -> dict[str, Any]:
-        """Nodes, bodies, the output and what fills tables, as JSON values."""
+        """Nodes, bodies, the output and the initializers of tables, as JSON values."""
         values = [value for node in self._nodes for value in node["attr"].values()]
         bodies = {value["func"]["name"] for value in values if "func" in value}
         bodies |= {each["name"] for value in values for each in value.get("list", {}).get("func", [])}

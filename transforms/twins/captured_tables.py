@@ -1,8 +1,8 @@
-"""The tables that a traced function looks up, written into its graph by content.
+"""The lookup tables of a traced function, written into its graph by content.
 
-A file that fills a table is read while the function is traced, each time. TensorFlow shares such a table by the path of its
-file, so that a file that was written again would give the contents of before. A table that was made outside the function
-is written as it is; if TensorFlow shares it by a path and the file has changed since, as the file is now.
+A file that fills a table is read each time the function is traced. TensorFlow shares such a table by the path of its file,
+so that a changed file would give the old contents. A table from outside the function is written with its contents; a
+table that TensorFlow shares by a path, with the present contents of the file.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from transforms.twins.refusals import UNWRITTEN_TABLE, NotBridged, next_step
 _STATIC = ("StaticHashTable", "StaticHashTableV1")
 #: The place of ``experimental_is_anonymous`` among their arguments.
 _ANONYMOUS_AT = 3
-#: What fills a table: tensors, or a file.
+#: The initializers of tables: tensors, or a file.
 _FILLS = ("LookupTableImportV2", "InitializeTableFromTextFileV2")
-#: What the name of a table begins with that TensorFlow shares by the path of a file.
+#: The prefix of the name of a table that TensorFlow shares by the path of a file.
 _SHARED = "hash_table_"
 #: Indices of a file's column that need no delimiter: the whole line, and its number.
 _WHOLE = (-2, -1)
@@ -40,7 +40,7 @@ Contents = tuple[Any, Any]
 
 @contextmanager
 def own_tables() -> Iterator[None]:
-    """Tables that the traced function makes meanwhile are its own: none is shared by the path of its file."""
+    """Keep tables that the traced function makes from being shared by the path of their file."""
 
     def anonymous(next_creator: Any, *args: Any, **keywords: Any) -> Any:
         if len(args) <= _ANONYMOUS_AT:
@@ -52,9 +52,9 @@ def own_tables() -> Iterator[None]:
 
 
 class Tables:
-    """The tables that a traced graph captured: handles by the placeholder that stands for each.
+    """The tables that a traced graph captured: handles by placeholder.
 
-    ``awaited`` are the nodes that stand for what an analysis has yet to find.
+    ``awaited`` are the placeholders of results of an analysis.
     """
 
     def __init__(self, handles: Mapping[str, Any], awaited: Collection[str] = ()) -> None:
@@ -62,7 +62,7 @@ class Tables:
         self._awaited = awaited
 
     def write(self, graph: Graph, where: str) -> dict[str, str]:
-        """Write every table into the graph; gives the node that fills it, by placeholder.
+        """Write every table into the graph; returns the node that fills it, by placeholder.
 
         Raises :class:`NotBridged` for a table that the graph changes, or whose contents cannot be known.
         """
@@ -94,7 +94,7 @@ class Tables:
         return fill
 
     def _filled_by_analysis(self, graph: Graph, users: Mapping[str, Vertex]) -> Vertex | None:
-        """What stands for a table whose file an analysis has yet to write: what looks it up waits for that too."""
+        """The placeholder of a table whose file an analysis writes: its readers need the analysis too."""
         for vertex in users.values():
             if vertex.op in _FILLS:
                 read = [graph.resolved(ref) for ref in vertex.inputs[1:]]
@@ -118,18 +118,18 @@ class Tables:
         return _sorted(found, name)
 
     def _refuse_refilled(self, name: str, found: Contents, kinds: list[int]) -> None:
-        """A table that holds something else already may be looked up before it is filled, or after."""
+        """Refuse to fill a table that has other contents: it could be looked up before or after."""
         try:
             held = _exported(self._handles[name], kinds, name)
         except NotBridged:
-            return  # as it should be: it waits for its first filling
+            return  # valid: the table is empty
         if not _alike(held, found):
             raise NotBridged("a table must be filled once, and the function fills one that was made outside",
                              value=name, next_step="make the table inside the function")  # fmt: skip
 
 
 def _refuse_changes(graph: Graph, users: Mapping[str, Vertex], where: str) -> None:
-    """The contents are those of the tracing: nothing in the graph may change them, needed or not."""
+    """Refuse any node that changes a table, needed or not: the contents are those of the tracing."""
     reading = {*TABLE_READS, *CONTROL_FLOW, *PASSING_ON, *_FILLS, "LookupTableExportV2"}
     for name, vertex in users.items():
         if vertex.op not in reading:
@@ -157,7 +157,7 @@ def _constant(graph: Graph, ref: Ref) -> Any:
 
 
 def _from_file(graph: Graph, fill: Vertex, kinds: list[int]) -> Contents:
-    """What the file that fills a table holds now."""
+    """The present contents of the file that fills a table."""
     numbers = {name: int(value["i"]) for name, value in fill.attributes.items() if "i" in value}
     size = numbers.get("vocab_size", -1)
     delimiter = base64.b64decode(fill.attributes["delimiter"]["s"]) if "delimiter" in fill.attributes else b"\t"
@@ -173,7 +173,7 @@ def _from_file(graph: Graph, fill: Vertex, kinds: list[int]) -> Contents:
 
 
 def _present(handle: Any, kinds: list[int], name: str) -> Contents:
-    """What a table holds; of one that TensorFlow shares by the path of a file, what the file holds now."""
+    """The contents of a table; for one shared by the path of a file, the present contents of the file."""
     held = _exported(handle, kinds, name)
     readings = [reading for reading in _readings(_shared_name(handle)) if tf.io.gfile.exists(reading.path)]
     if not readings:
@@ -191,7 +191,7 @@ def _exported(handle: Any, kinds: list[int], name: str) -> Contents:
     try:
         keys, values = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=kinds[0], Tvalues=kinds[1])
     except (tf.errors.OpError, ValueError) as error:
-        raise NotBridged("a table that the function looks up is gone, or empty", value=f"{name}: {error}",
+        raise NotBridged("a table that the function looks up must exist and hold entries", value=f"{name}: {error}",
                          next_step="keep the table in a variable outside the function") from error  # fmt: skip
     return keys.numpy(), values.numpy()
 
@@ -217,7 +217,7 @@ class _Reading:
         return self.key in _WHOLE and self.value in _WHOLE
 
     def contents(self, kinds: list[int]) -> Contents:
-        """What the file holds now. Raises TensorFlow's error, or ValueError, where it cannot be read so."""
+        """The present contents of the file. Raises TensorFlow's error, or ValueError, if it cannot be read."""
         filling = tf.lookup.TextFileInitializer(
             self.path, tf.as_dtype(kinds[0]), self.key, tf.as_dtype(kinds[1]), self.value,
             vocab_size=self.size, delimiter=self.delimiter, value_index_offset=self.offset)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The twin of ``cast``. What has no value in the new type is marked null."""
+"""The twin of ``cast``. A value without a counterpart in the new type is marked null."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def encoded(codes: tf.RaggedTensor) -> tf.Tensor:
 
 
 def expanded(codes: tf.RaggedTensor, table: Expansions) -> tf.RaggedTensor:
-    """Every code point replaced by what the table has for it."""
+    """Every code point replaced by its entry in the table."""
     found, at = positions_in(table.of, codes.values)
     sizes = tf.where(found, tf.gather(table.sizes, at), 1)
     ends = tf.cumsum(sizes)

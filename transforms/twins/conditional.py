@@ -1,4 +1,4 @@
-"""Twins that choose between columns. They see nulls and say which of their results are null."""
+"""Twins that choose between columns. They handle nulls themselves."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _dense_choice(cond: DenseTensor, a: DenseTensor, b: DenseTensor) -> DenseTen
 
 
 def _over_items(lists: Sequence[tf.RaggedTensor], columns: Sequence[TensorColumn]) -> tf.RaggedTensor:
-    """The choice for each item of lists of equal lengths, what is dense spread over them; nulls are left out."""
-    same = [tf.debugging.assert_equal(lists[0].row_splits, other.row_splits, "the lists of if_else have different lengths")
+    """The choice for each item of lists of equal lengths; dense arguments are repeated, null items dropped."""
+    same = [tf.debugging.assert_equal(lists[0].row_splits, other.row_splits, "the lists of if_else must have equal lengths")
             for other in lists[1:]]  # fmt: skip
     with tf.control_dependencies([check for check in same if check is not None]):
         rows = tf.identity(lists[0].value_rowids())
@@ -68,7 +68,7 @@ def _choose(taken: Tensor, a: DenseTensor, b: DenseTensor) -> DenseTensor:
 
 
 def _alike(a: DenseTensor, b: DenseTensor) -> tuple[Tensor, Tensor]:
-    """The values of both in the type that they meet in."""
+    """The values of both in their common type."""
     left, right = a.values, b.values
     if left.dtype != common_type(a, b) or right.dtype != common_type(a, b):
         left, right = floats.wide(left), floats.wide(right)

@@ -1,4 +1,4 @@
-"""How the columns of a preprocessing_fn enter it: as which tensors, of which shape."""
+"""The form in which columns enter a preprocessing_fn: tensors and shapes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from transforms.twins.refusals import NotBridged
 from transforms.twins.tensors import ELEMENT
 from transforms.types import ColumnType, Dense, Ragged, Vector
 
-#: How many tensors a column enters as. ``column`` is a dense one of shape [rows, 1].
+#: The number of tensors of a column by its way. ``column`` is a dense one of shape [rows, 1].
 PARTS = {"dense": 1, "column": 1, "sparse": 3, "ragged": 2}
 
 
 @dataclass(frozen=True)
 class Ways:
-    """The keys whose columns do not enter as their type alone says.
+    """The keys whose columns do not enter in the default way of their type.
 
     Attributes:
         sparse: dense columns that enter as a SparseTensor; a null has no entry.
@@ -41,7 +41,7 @@ class Ways:
             case Ragged():
                 return "ragged" if name in self.ragged else "sparse"
             case _:
-                raise NotBridged("a preprocessing_fn takes no column of this type", where=f"column {name}",
+                raise NotBridged("a column of a preprocessing_fn must be dense, ragged or a vector", where=f"column {name}",
                                  value=str(column_type), allowed="Dense, Ragged, Vector")  # fmt: skip
 
     def given(self, columns: Mapping[str, ColumnType]) -> dict[str, str]:
@@ -50,7 +50,7 @@ class Ways:
 
 
 def spec(way: str, column_type: ColumnType) -> tf.TypeSpec:
-    """What TensorFlow traces the function for."""
+    """The TensorFlow type for tracing the function."""
     element = ELEMENT[column_type.dtype]
     match way:
         case "sparse":

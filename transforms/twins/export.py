@@ -1,6 +1,6 @@
 """A model's transforms as a TensorFlow SavedModel: raw columns in, model inputs out, bit-equal to the warehouse.
 
-Tensors are flat, so that any TensorFlow server can be asked for them. For a raw column, and likewise for an input:
+Tensors are flat, so that any TensorFlow server can serve them. For a raw column or an input:
 
     dense      ``name`` [rows], and ``name__missing`` [rows], true where there is no value
     list       ``name`` [items], and ``name__row_splits`` [rows + 1]
@@ -35,13 +35,13 @@ SIGNATURES = ("serving_default", "complete")
 _MISSING, _SPLITS, _WEIGHTS = "__missing", "__row_splits", "__weights"
 
 
-#: What a served model makes of its inputs, by name; a ``tf.Module``, so that its variables are saved.
+#: Computes the outputs of a served model from its inputs, by name; a ``tf.Module``, so that its variables are saved.
 Scorer = Callable[[Mapping[str, TensorColumn]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Unservable:
-    """An input that TensorFlow cannot compute: the first operator at fault, and why it has no twin."""
+    """An input that TensorFlow cannot compute: the first operator without a twin, and the reason."""
 
     name: str
     operator: str
@@ -49,7 +49,7 @@ class Unservable:
 
 
 def unservable(components: Mapping[str, Node]) -> tuple[Unservable, ...]:
-    """The inputs that have no SavedModel, in order."""
+    """The inputs that TensorFlow cannot compute, in order."""
     found = []
     for name, root in components.items():
         for node in topological([root]):
@@ -60,7 +60,7 @@ def unservable(components: Mapping[str, Node]) -> tuple[Unservable, ...]:
 
 
 def tensor_names(components: Mapping[str, Node]) -> dict[str, str]:
-    """The tensor of every raw column, by column: its name, with ``_`` for what TensorFlow takes in no name.
+    """The tensor name of every raw column: the column's name, with ``_`` for characters that TensorFlow refuses.
 
     Raises :class:`InputError` for a column that is read as two types.
     """
@@ -69,7 +69,7 @@ def tensor_names(components: Mapping[str, Node]) -> dict[str, str]:
         for column in raw_columns(root):
             known = columns.setdefault(column.name, column)
             if known.type != column.type:
-                raise InputError("a column is read as two types, and a signature has one", value=column.name,
+                raise InputError("a column of a signature must have one type", value=column.name,
                                  allowed=f"{known.type} or {column.type}", next_step="cast one of them")  # fmt: skip
     names: dict[str, str] = {}
     for name in sorted(columns):
@@ -82,7 +82,7 @@ def tensor_names(components: Mapping[str, Node]) -> dict[str, str]:
 
 
 class Serving:
-    """A model's inputs as TensorFlow functions, or what a ``scorer`` makes of them. ``document`` says what goes in and out.
+    """A model's inputs as TensorFlow functions, or the outputs of a ``scorer`` over them.
 
     Raises :class:`~transforms.twins.graph.NoTwin`, and :class:`InputError` for a column read as two types.
     """
@@ -181,15 +181,15 @@ class Serving:
 
 
 def _check_rows(columns: Mapping[str, TensorColumn]) -> None:
-    """Refuse a request whose columns are not equally long: TensorFlow would repeat a single row."""
+    """Refuse a request with columns of different lengths: TensorFlow would repeat a single row."""
     (first, rows), *others = ((name, rows_of(column)) for name, column in columns.items())
     for name, count in others:
-        tf.debugging.assert_equal(count, rows, f"columns {first} and {name} have different numbers of rows")
+        tf.debugging.assert_equal(count, rows, f"columns {first} and {name} must have equal numbers of rows")
 
 
 def _refuse_clashes(names: Sequence[str]) -> None:
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError("two tensors of a signature would have one name", value=", ".join(twice),
+        raise InputError("the tensors of a signature must have different names", value=", ".join(twice),
                          next_step="rename the input, or the column")  # fmt: skip
 
 
@@ -221,4 +221,4 @@ def _flat(name: str, column: TensorColumn, column_type: ColumnType) -> dict[str,
         case tf.RaggedTensor():
             return {name: column.values, name + _SPLITS: column.row_splits}
         case _:
-            raise InputError("an input is constant", where=name, value=str(column_type))
+            raise InputError("an input must read a column", where=name, value=str(column_type))

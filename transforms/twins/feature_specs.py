@@ -1,4 +1,4 @@
-"""TensorFlow's features as columns: the expression that each stands for, and how it enters a preprocessing_fn."""
+"""TensorFlow's features as columns: their expressions, and how they enter a preprocessing_fn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALLOWED = (
 def features_of_schema(schema: Any) -> Mapping[str, Any]:
     """The feature spec of a TensorFlow Metadata schema. Raises :class:`InputError` for anything else."""
     if type(schema).__name__ != "Schema" or not hasattr(schema, "feature"):
-        raise InputError("the columns of a preprocessing_fn are a mapping by key, or a schema", where="columns",
+        raise InputError("the columns of a preprocessing_fn must be a mapping by key, or a schema", where="columns",
                          value=type(schema).__name__, allowed="expressions or features by key, a feature spec, a Schema "
                          "of TensorFlow Metadata",
                          next_step='such as {"query": hr.text("query")}')  # fmt: skip
@@ -34,10 +34,10 @@ def features_of_schema(schema: Any) -> Mapping[str, Any]:
 
 
 def column_of_feature(name: str, feature: Any) -> tuple[Expr, str]:
-    """The column that a feature stands for, and its way in: ``sparse``, ``ragged``, ``shape1``, or none.
+    """The column of a feature, and its way of entering: ``sparse``, ``ragged``, ``shape1``, or the default.
 
-    A VarLenFeature stands for a column of one value or none an event; a column of lists is given as an expression. Raises
-    :class:`InputError` for a feature that no column can stand for.
+    A VarLenFeature is a column of at most one value per event; a column of lists needs an expression. Raises
+    :class:`InputError` for a feature without a column.
     """
     dtype = _ELEMENT.get(getattr(feature, "dtype", None))
     match feature:
@@ -66,6 +66,6 @@ def _filled(name: str, expression: Expr, default: Any) -> Expr:
         return expression
     values = tf.nest.flatten(default)
     if len(values) != 1:
-        raise InputError("the default value of a feature is one value", where=f"column {name}", value=default)
+        raise InputError("the default value of a feature must be one value", where=f"column {name}", value=default)
     (value,) = values
     return expression.fill_null(value.decode() if isinstance(value, bytes) else getattr(value, "item", lambda: value)())

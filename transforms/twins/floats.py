@@ -1,10 +1,10 @@
-"""Float arithmetic in TensorFlow that gives what IEEE 754 says, in float64, to the last bit.
+"""Float64 arithmetic in TensorFlow that follows IEEE 754 to the last bit.
 
-Two things stand between TensorFlow's operations and that. Its kernels on the CPU take numbers below 2**-1022
-(subnormals) for zero, as arguments and as results: here they are seen as bits, scaled and rounded by hand, in a branch
-that runs only if a batch holds one. And its graph optimiser rewrites sums and products as if they were exact, such as
-x / 3 into x * (1 / 3): here every operand passes through an operation that the optimiser does not look behind.
-XLA does look behind it and divides by constants in that way: what it compiles may differ in the last bit.
+TensorFlow's operations differ in two ways. Its CPU kernels treat numbers below 2**-1022 (subnormals) as zero, as
+arguments and as results: here they are scaled and rounded as bits, in a branch that runs only if a batch holds one. And
+its graph optimiser rewrites sums and products as if they were exact, such as x / 3 into x * (1 / 3): here every operand
+passes through an operation that is opaque to the optimiser. XLA still divides by constants in that way, so code that it
+compiles may differ in the last bit.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SPLITTER = 2.0**27 + 1.0
 
 
 def constant(value: float) -> Tensor:
-    """One float64. By way of numpy: TensorFlow keeps the tensors of plain numbers, and takes -0.0 for the 0.0 it has."""
+    """One float64, created from numpy: TensorFlow's cache of plain numbers takes -0.0 for 0.0."""
     return tf.constant(np.array(value, np.float64))
 
 
 def opaque(value: Tensor | float) -> Tensor:
-    """The same float64 tensor, whatever the optimiser knows about where it came from."""
+    """The same float64 tensor, opaque to the optimiser."""
     tensor = _tensor(value)
     return tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=tensor.shape)
 
@@ -232,7 +232,7 @@ def _lowered(x: Tensor) -> Tensor:
 
 
 def _as_normal(x: Tensor) -> Tensor:
-    """A subnormal as the least normal number of its sign: whatever meets it in a special case gives the same."""
+    """A subnormal as the least normal number of its sign, which gives the same in every special case."""
     return tf.where(_is_subnormal(x), from_bits(bits_of(x) & _SIGN | 1 << 52), x)
 
 

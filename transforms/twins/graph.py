@@ -1,4 +1,4 @@
-"""Components as TensorFlow: each operator's twin, with nulls and lists handled around it as the plan handles them."""
+"""Components in TensorFlow: the twin of each operator, with nulls and lists handled as in a plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NoTwin(InputError):
 def compute(
     components: Mapping[str, Node], columns: Mapping[str, TensorColumn], artifacts: Artifacts = no_artifacts
 ) -> dict[str, TensorColumn]:
-    """Every component over raw columns, eagerly or into the graph being traced. Shared nodes are computed once.
+    """Compute components over raw columns, eagerly or into the graph being traced. Shared nodes are computed once.
 
     ``columns`` holds one value for each raw column, all of equally many rows; every NaN in them is read as the quiet one.
     Raises :class:`NoTwin`.
@@ -58,7 +58,7 @@ def _value(
         case RawColumn():
             return _with_one_nan(columns[node.name])
         case Literal():
-            # By way of numpy: TensorFlow keeps the tensors of plain numbers, and takes -0.0 for the 0.0 it has.
+            # From numpy: TensorFlow's cache of plain numbers takes -0.0 for 0.0.
             value = np.array(node.value, ELEMENT[node.type.dtype].as_numpy_dtype)
             return DenseTensor(tf.fill([rows], tf.constant(value)))
         case Artifact():
@@ -70,7 +70,9 @@ def _value(
                              next_step="compute this input before serving, or express it by other operators")  # fmt: skip
             return apply_twin(operator, args, dict(node.params), node.type)
         case _:
-            raise InputError("not a node of a component", value=type(node).__name__)
+            raise InputError(
+                "a node of a component must be a column, literal, artifact or operation", value=type(node).__name__
+            )
 
 
 def _with_one_nan(column: TensorColumn) -> TensorColumn:

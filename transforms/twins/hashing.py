@@ -1,4 +1,4 @@
-"""Twins of the hash family: TensorFlow's own operations, which these operators are defined by."""
+"""Twins of the hash family: TensorFlow's own operations, which define these operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A traced TensorFlow graph with its calls inlined, and its attributes, constants and bodies spelled one way."""
+"""A traced TensorFlow graph with inlined calls and normalised attributes, constants and bodies."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from transforms.twins.refusals import UNWRITABLE, NotBridged, check_operation
 
 Ref = tuple[str, int]
 
-#: What the names of bodies begin with.
+#: The prefix of the names of bodies.
 BODY = "body_"
 
 PASSING_ON = frozenset({"Identity", "StopGradient", "PreventGradient", "Print", "Snapshot", "PlaceholderWithDefault"})
-#: They show the sign and payload of a NaN; all else makes one NaN of them, at the latest where the output is stored.
+#: Operations that show the sign and payload of a NaN; elsewhere NaNs are equal, at the latest in the stored output.
 _SHOW_NAN = frozenset(
     {"AsString", "Bitcast", "StringFormat", "SerializeSparse", "SerializeManySparse", "SerializeTensor"}
 )
@@ -41,7 +41,7 @@ class Vertex:
         inputs: the tensors it reads.
         controls: the nodes it waits for.
         bodies: the functions it runs, by their names in the library.
-        written: the bridge wrote it, in place of a table that the graph captured.
+        written: whether the bridge wrote it in place of a captured table.
     """
 
     op: str
@@ -53,7 +53,7 @@ class Vertex:
 
 
 class Graph:
-    """A traced graph, calls inlined. ``leaves`` are placeholders by node name: the label that stands for each."""
+    """A traced graph with inlined calls. ``leaves`` are the labels of placeholders by node name."""
 
     def __init__(self, definition: Any, leaves: Mapping[str, str], constants: Mapping[str, Any]) -> None:
         self._library = {function.signature.name: function for function in definition.library.function}
@@ -98,7 +98,7 @@ class Graph:
         return other
 
     def resolved(self, ref: Ref) -> Ref:
-        """The tensor that a reference comes to, past calls, arguments and nodes that only pass it on."""
+        """The tensor of a reference, resolved through calls, arguments and identity nodes."""
         while True:
             name, _ = ref
             if ref in self._aliases:
@@ -134,7 +134,7 @@ class Graph:
         return [self.resolved(ref)[0] for ref in vertex.inputs] + self.checks(vertex.controls)
 
     def users(self, name: str) -> dict[str, Vertex]:
-        """The nodes that read what a node gives, whether or not an output needs them."""
+        """The readers of a node, whether or not an output needs them."""
         return {
             other: vertex
             for other, vertex in self.vertices.items()
@@ -142,7 +142,7 @@ class Graph:
         }
 
     def reached(self, refs: Sequence[Ref]) -> list[str]:
-        """The nodes that tensors need, those that nodes wait for among them, each once."""
+        """The nodes that tensors need, control dependencies included, each once."""
         ahead = [self.resolved(ref)[0] for ref in refs]
         seen: dict[str, None] = {}
         while ahead:
@@ -162,13 +162,13 @@ class Graph:
         self.check_bodies(name, where)
 
     def check_bodies(self, name: str, where: str) -> None:
-        """Raise :class:`NotBridged` for any node of the bodies that a node runs, also one for its effect only."""
+        """Raise :class:`NotBridged` for a node of the bodies that is not allowed, even without readers."""
         for node in self._body_nodes(name):
             op = node.op if node.op != "Const" else _captured(_values_of(node)).op
             check_operation(op, f"{node.name}, which {name} runs", where)
 
     def shows_nan(self, name: str) -> bool:
-        """Whether a node, or one of the bodies it runs, may show which NaN a computation gave."""
+        """Whether a node, or one of the bodies it runs, may show the bits of a NaN."""
         if name in self.leaves:
             return False
         vertex = self.vertices[name]
@@ -185,14 +185,14 @@ class Graph:
                 ahead += [called for node in self._library[body].node_def for called in _bodies(node)]
 
     def refuse_callbacks(self) -> None:
-        """Raise :class:`NotBridged` for Python called back anywhere: it may change what the outputs read."""
+        """Raise :class:`NotBridged` for any Python callback, which may change inputs of the outputs."""
         bodies = (node for function in self._library.values() for node in function.node_def)
         for node in (*self._definition.node, *bodies):
             if node.op in CALLBACKS:
                 check_operation(node.op, node.name, "a node that no output reads")
 
     def functions(self, names: set[str]) -> dict[str, Any]:
-        """The bodies that stand under their digests, with those that they use."""
+        """The bodies by digest, with those that they use."""
         if names and not self._bodies:
             self._bodies.update({_function_digest(name, self._library): name for name in self._library})
         found = self._bodies
@@ -215,7 +215,7 @@ def _captured(value: Any) -> Vertex:
 
 
 def constant_vertex(value: Any) -> Vertex:
-    """A constant from its values, spelled one way whatever way a graph spelled it."""
+    """A constant from its values, in one form."""
     tensor = tf.make_tensor_proto(value)
     _keep_nan(tensor)
     attributes = {
@@ -226,7 +226,7 @@ def constant_vertex(value: Any) -> Vertex:
 
 
 def _keep_nan(tensor: Any) -> None:
-    """Bytes in place of numbers where a NaN has a sign or a payload, which numbers in JSON cannot say."""
+    """Bytes in place of numbers if a NaN has a sign or a payload, which JSON numbers cannot hold."""
     if tensor.tensor_content or not (tensor.float_val or tensor.double_val):
         return
     values = tf.make_ndarray(tensor)
@@ -247,7 +247,7 @@ def _ref(text: str, prefix: str) -> Ref:
 
 
 def _attributes(node: Any, library: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes that change what a node does, as JSON: constants spelled one way, functions by their digest."""
+    """The attributes with an effect on a node, as JSON: constants in one form, functions by digest."""
     if node.op == "Const":
         return _captured(_values_of(node)).attributes
     declared = op_def_registry.get(node.op)
@@ -304,7 +304,7 @@ def _function_digest(name: str, library: Mapping[str, Any]) -> str:
 
 
 def _function_document(function: Any, library: Mapping[str, Any]) -> dict[str, Any]:
-    """A body with its arguments, nodes and results renamed by position; ``name`` is left to its digest."""
+    """A body with its arguments, nodes and results renamed by position, without a name."""
     names = {arg.name: f"a{i}" for i, arg in enumerate(function.signature.input_arg)}
     nodes = {node.name: node for node in function.node_def}
     order = list(_body_order(function, nodes))
@@ -336,7 +336,7 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def _body_order(function: Any, nodes: Mapping[str, Any]) -> Iterator[str]:
-    """The nodes that the results need, each after those it reads, in the order in which the results reach them."""
+    """The nodes that the results need, each after its inputs, in the order of discovery."""
     seen: set[str] = set()
     roots = [function.ret[arg.name] for arg in function.signature.output_arg]
     stack = [(text.partition(":")[0], False) for text in reversed(roots)]

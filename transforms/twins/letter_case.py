@@ -1,4 +1,4 @@
-"""TensorFlow twins of lower and upper."""
+"""Twins of lower and upper."""
 
 from __future__ import annotations
 

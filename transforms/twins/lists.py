@@ -1,4 +1,4 @@
-"""TensorFlow twins of the operators over lists as sequences."""
+"""Twins of the operators over lists as sequences."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sort(lists: tf.RaggedTensor, *, descending: bool) -> tf.RaggedTensor:
 
 def keep(lists: tf.RaggedTensor, mask: tf.RaggedTensor) -> tf.RaggedTensor:
     """The items of each list where the mask holds; lists of other lengths fail."""
-    same = tf.debugging.assert_equal(lists.row_splits, mask.row_splits, "a list and its mask have different lengths")
+    same = tf.debugging.assert_equal(lists.row_splits, mask.row_splits, "a list and its mask must have equal lengths")
     with tf.control_dependencies([] if same is None else [same]):
         return kept(lists, tf.identity(mask.values))
 

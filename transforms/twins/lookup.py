@@ -1,7 +1,7 @@
-"""Twins of the look-ups: a search among sorted fingerprints, whose tables are constants of the graph.
+"""Twins of the look-ups: a search among sorted fingerprints, which are constants of the graph.
 
-No TensorFlow hash table is made: such a table is a resource that whoever exports the model would have to keep and
-initialise. The fingerprints of the terms are sorted when the graph is traced.
+The twins use no TensorFlow hash table, which an exported model would have to keep and initialise. The fingerprints of the
+terms are sorted when the graph is traced.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def lookup(
 
 
 def _constant(values: Sequence[Any], dtype: str) -> tf.Tensor:
-    """Through numpy: TensorFlow may take a constant of 0.0 it made before for -0.0."""
+    """A constant from numpy: TensorFlow's cache of plain numbers takes -0.0 for 0.0."""
     element = ELEMENT[DType(dtype)]
     return tf.constant(np.array(values, element.as_numpy_dtype), element)
 
@@ -45,7 +45,7 @@ def _constant(values: Sequence[Any], dtype: str) -> tf.Tensor:
 def vocabulary_lookup(
     column: DenseTensor | WeightedTensor, terms: ConstantsTensor, *, oov_buckets: int
 ) -> DenseTensor | WeightedTensor:
-    """The position of each value among the terms, or an id behind them."""
+    """The position of each value among the terms, or an id after them."""
     constant = tf.get_static_value(terms.values)
     if isinstance(column, WeightedTensor):
         ids = column.ids.with_values(_ids(column.ids.values, constant, oov_buckets))
@@ -73,7 +73,7 @@ def _positions(text: tf.Tensor, terms: np.ndarray[Any, Any]) -> tuple[tf.Tensor,
 
 
 def _distinct_hashes(terms: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
-    """A salt under which no two terms hash alike, and the hashes under it. Traced once, with values at hand."""
+    """A salt under which all terms have different hashes, and these hashes. Computed when the graph is traced."""
     salt = ""
     while True:
         with tf.init_scope():

@@ -1,4 +1,4 @@
-"""Twins over what is not there."""
+"""Twins of the operators over missing values."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The TensorFlow twin of normalize: NFKC by decomposition, canonical order and composition.
+"""The twin of normalize: NFKC by decomposition, canonical order and composition.
 
-Composing is sequential, but only from a starter to what may be composed to it. So the code points of all texts are cut
-into groups there, and all groups are composed at once, one step for the second of each, one for the third, and so on:
-as many steps as the longest group has, which is a few, and at most some hundreds whatever the text.
+Composition is sequential only within a group: a starter and the characters that may be composed with it. So all groups of
+all texts are composed in parallel, one step for the second character of each, one for the third, and so on: as many steps
+as the longest group has, usually a few and at most some hundreds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _compose_groups(
     """All groups of two and more, each ``sizes`` of ``members`` from ``firsts`` on, step by step."""
     places = tf.gather(members, firsts)
     starts = tf.gather(classes, places) == 0
-    starters = tf.where(starts, tf.gather(codes, places), 0)  # 0 is composed with nothing
+    starters = tf.where(starts, tf.gather(codes, places), 0)  # 0 composes with no character
     last = tf.where(starts, _STARTER_ADJACENT, tf.gather(classes, places))
     state = (tf.constant(1, tf.int64), codes, tf.ones_like(codes, tf.bool), starters, places, last)
 

@@ -19,7 +19,7 @@ _FLOAT = f"(?:{DECIMAL}|{HEXADECIMAL}|{NAMED})"
 
 
 def to_number(texts: DenseTensor, *, dtype: str) -> DenseTensor:
-    """The number that each text writes; null where it writes none, of which TensorFlow's operation makes an error."""
+    """The number that each text writes; null where it writes none, for which TensorFlow's operation fails."""
     trimmed = tf.strings.regex_replace(texts.values, f"^{_SPACES}|{_SPACES}$", "")
     target = ELEMENT[DType(dtype)]
     if target == tf.int64:

@@ -1,4 +1,4 @@
-"""What the twins over lists share: items kept by a mask, places in a row, and an order of items as int64 keys."""
+"""Shared parts of the twins over lists: selection by a mask, positions in a row, sort keys as int64."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def from_rows(values: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> tf.Ragged
 
 
 def places(lists: tf.RaggedTensor) -> tf.Tensor:
-    """Where each item stands in its list, from 0 on."""
+    """The position of each item in its list, from 0."""
     return tf.range(lists.row_splits[-1]) - tf.gather(lists.row_starts(), lists.value_rowids())
 
 
@@ -45,7 +45,7 @@ def _float_keys(values: tf.Tensor) -> tf.Tensor:
 
 
 def in_order(rows: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-    """The positions that put items in the order of their rows, then of their keys, equal ones as they stand."""
+    """The permutation that sorts items by row, then by key, stably."""
     by_key = tf.argsort(keys, stable=True)
     return tf.gather(by_key, tf.argsort(tf.gather(rows, by_key), stable=True))
 
@@ -53,7 +53,7 @@ def in_order(rows: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
 def _text_ranks(texts: tf.Tensor) -> tf.Tensor:
     """The rank of each text among the distinct ones, in the order of their bytes.
 
-    Seven bytes at a time, texts alike so far are told apart, until all are. A chunk's length is its key's eighth byte, so
+    Texts with equal prefixes are compared by the next seven bytes until all differ. A chunk's length is its key's eighth byte, so
     that a text stands before one that goes on with zeros.
     """
     distinct, places_of = tf.unique(texts)

@@ -1,4 +1,4 @@
-"""TensorFlow twins of the operators that read a regular expression. TensorFlow's engine is RE2 too."""
+"""Twins of the operators that read a regular expression. TensorFlow's engine is RE2 too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An existing tf.Transform ``preprocessing_fn`` as model inputs."""
+"""A tf.Transform ``preprocessing_fn`` as model inputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def from_preprocessing_fn(
     is not in :mod:`transforms.twins.allowed_operations`, or has an output of a shape that cannot be stored.
     """
     if over is not None and not isinstance(over, TimeRange):
-        raise TypeMismatch("a range is what hr.between gives", where="over", value=over,
+        raise TypeMismatch("over must be a range from hr.between", where="over", value=over,
                            next_step='over=hr.between("2026-01-01", "2026-01-08")')  # fmt: skip
     expressions, ways = _given(columns, sparse, ragged, shape1)
     from transforms.twins.bridge import bridged
@@ -56,7 +56,7 @@ def from_transform_output(
 ) -> dict[str, Expr]:
     """As :func:`from_preprocessing_fn`, of the ``transform_fn`` folder that tf.Transform wrote after its analysis.
 
-    What the analysis found, and the vocabularies, become part of each graph: by content, not by where they stand.
+    The results of the analysis and the vocabularies become part of each graph by content, not by path.
     """
     expressions, ways = _given(columns, sparse, ragged, shape1)
     from transforms.twins.bridge import from_saved
@@ -68,7 +68,7 @@ def from_transform_output(
 def _given(
     columns: Any, sparse: Collection[str], ragged: Collection[str], shape1: Collection[str]
 ) -> tuple[dict[str, Expr], dict[str, set[str]]]:
-    """An expression for every key, and the keys by the way that they enter, as the arguments and the features say."""
+    """An expression for every key, and the keys by the way in which they enter."""
     if not isinstance(columns, Mapping):
         from transforms.twins.feature_specs import features_of_schema
 
@@ -86,7 +86,7 @@ def _column(name: str, given: Any, ways: Mapping[str, set[str]]) -> Expr:
     if isinstance(given, Expr):
         return given
     if type(given).__module__.partition(".")[0] != "tensorflow":
-        raise TypeMismatch("a column of a preprocessing_fn is an expression or a feature of TensorFlow",
+        raise TypeMismatch("a column of a preprocessing_fn must be an expression or a feature of TensorFlow",
                            where=f"column {name}", value=given,
                            next_step='such as hr.text("query") or tf.io.FixedLenFeature([1], tf.string)')  # fmt: skip
     from transforms.twins.feature_specs import column_of_feature

@@ -51,7 +51,7 @@ def _held(x: Tensor, low: float, high: float) -> Tensor:
 
 
 def bucketize(number: DenseTensor, *, boundaries: tuple[float, ...]) -> DenseTensor:
-    """How many boundaries are <= x; all of them for NaN."""
+    """The number of boundaries <= x; all of them for NaN."""
     x = floats.wide(number.values)
     key = tf.where(floats.is_nan(x), tf.int64.max, floats.order(x))
     edges = tf.constant([floats.order_of(boundary) for boundary in boundaries], tf.int64)

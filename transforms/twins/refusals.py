@@ -1,4 +1,4 @@
-"""Why a TensorFlow function is refused: the operation, the output that it feeds, and the next step."""
+"""The errors for refused TensorFlow functions: the operation, its output and the next step."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from transforms.errors import HeadraceError, InputError
 from transforms.twins.allowed_operations import READABLE
 
-#: Stands for a table that nothing outside loops and branches looks up, so that its types are not known.
+#: The operation of a table that is looked up only in loops and branches, so that its types are unknown.
 UNWRITTEN_TABLE = "UnwrittenTable"
-#: Stands for a tensor that was captured or is a constant, and cannot be written down.
+#: The operation of a captured or constant tensor whose values have no document.
 UNWRITABLE = "UnwritableTensor"
 
-#: The first that matches an operation's name says what to do instead.
+#: Patterns of operation names and next steps; the first match applies.
 _NEXT_STEPS: tuple[tuple[str, str], ...] = (
     (r"PyFunc", "write it in TensorFlow's own operations, or as a Python operator with hr.op"),
     (r"Random|Rng|Stateless|Stochastic|Shuffle|Multinomial|Glimpse|Fractional|Sampler|Seed",
-     "leave chance out, or draw the numbers once outside the function and let it capture them as a constant"),
+     "draw random numbers once outside the function and let it capture them as a constant"),
     (r"File|ImmutableConst|VocabRemapping|RemapMatrix|Restore|Save|Reader",
      "read the file outside the function and let it capture the contents as a constant; a table may be filled from a "
      "file with tf.lookup.TextFileInitializer"),
@@ -35,7 +35,7 @@ _NEXT_STEPS: tuple[tuple[str, str], ...] = (
 
 
 class NotBridged(InputError):
-    """A TensorFlow function does something whose result cannot be kept: chance, files, state, or an unknown type."""
+    """A TensorFlow function depends on random numbers, files, state or an unsupported type."""
 
 
 def check_operation(op: str, node: str, where: str) -> None:
@@ -46,7 +46,7 @@ def check_operation(op: str, node: str, where: str) -> None:
     if op in READABLE:
         return
     if op in ("Placeholder", "PlaceholderV2"):
-        raise NotBridged("an output needs a value that only a run of the pipeline gives", where=where, value=node,
+        raise NotBridged("an output must not need a value that only a run of the pipeline gives", where=where, value=node,
                          next_step="bridge what tf.Transform's analysis wrote: from_transform_output")  # fmt: skip
     if op == UNWRITTEN_TABLE:
         raise NotBridged("a table that was made outside must be looked up outside of loops and branches too", where=where,
@@ -65,14 +65,14 @@ def check_operation(op: str, node: str, where: str) -> None:
 
 
 def next_step(op: str) -> str:
-    """What to do in place of an operation that is refused."""
+    """The next step for a refused operation."""
     found = (step for pattern, step in _NEXT_STEPS if re.search(pattern, op))
     return next(found, f"compute it without {op}")
 
 
 @contextmanager
 def refused_when(step: str) -> Iterator[None]:
-    """What TensorFlow or the function raises meanwhile becomes :class:`NotBridged`; errors of Headrace stay."""
+    """Convert exceptions of TensorFlow or the function to :class:`NotBridged`; Headrace's own errors pass."""
     try:
         yield
     except HeadraceError:

@@ -1,4 +1,4 @@
-"""TensorFlow twins of the operators over lists of timestamps."""
+"""Twins of the operators over lists of timestamps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def session_index(times: tf.RaggedTensor, *, gap_secs: float) -> tf.RaggedTensor
     passed = after - before  # below 0 although time goes on: more than int64 holds, and than any gap
     begins = (after > before) & ((passed < 0) | (passed > gap_micros(gap_secs))) & (places(times) > 0)
     begun = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int64))], 0)
-    # Sessions begun since the list's first item, which itself begins none.
+    # The sessions that begin after the list's first item.
     return times.with_values(begun[1:] - tf.gather(begun, tf.gather(times.row_starts(), times.value_rowids())))
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow twins of the operators over lists as sets.
+"""Twins of the operators over lists as sets.
 
 Every distinct item of a batch gets a number; one int64 then stands for a row and an item, and ``tf.unique`` over these
 gives each row's distinct items in order of first occurrence.
@@ -35,14 +35,14 @@ def difference(lists: tf.RaggedTensor, others: tf.RaggedTensor) -> tf.RaggedTens
 
 
 def unique(lists: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Each value where it first stands."""
+    """Each value at its first occurrence."""
     items, (distinct,) = _sets([lists])
     rows, picks = _apart(items, distinct)
     return from_rows(tf.gather(items, picks), rows, lists.nrows())
 
 
 def overlap_count(lists: tf.RaggedTensor, others: tf.RaggedTensor) -> DenseTensor:
-    """How many distinct values both lists have."""
+    """The number of distinct values in both lists."""
     items, sets = _sets([lists, others])
     return DenseTensor(_sizes(items, _in_all(sets), lists.nrows()))
 

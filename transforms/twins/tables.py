@@ -1,7 +1,7 @@
-"""Tables that a bridged graph looks things up in, when it becomes part of another graph.
+"""The lookup tables of a bridged graph that becomes part of another graph.
 
-A session fills them once; in a function of TensorFlow 2 they stand outside it, and whoever saves the function must keep
-them (:func:`kept_tables`).
+A session fills them once; in a function of TensorFlow 2 they are outside of it, and the module that saves the function
+must keep them (:func:`kept_tables`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _kept: ContextVar[list[Any] | None] = ContextVar("_kept", default=None)
 
 @contextmanager
 def kept_tables() -> Iterator[list[Any]]:
-    """The tables made meanwhile, for a module to hold."""
+    """Collect the tables that are created within the context, for a module to hold."""
     tables: list[Any] = []
     token = _kept.set(tables)
     try:
@@ -30,7 +30,7 @@ def kept_tables() -> Iterator[list[Any]]:
 
 
 def tables_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The handle of every table of a graph's document, by the tensor that stands for it."""
+    """The handle of every table of a graph's document, by tensor."""
     nodes = document["nodes"]
     handles: dict[str, Any] = {}
     for name in document["initializers"]:
@@ -45,7 +45,7 @@ def tables_of(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _hold(table: Any) -> None:
     kept = _kept.get()
-    # Called eagerly, nobody keeps the function: the table lives as long as the process.
+    # In eager mode the function is not kept: the table lives as long as the process.
     (_ALIVE if kept is None else kept).append(table)
 
 

@@ -1,4 +1,4 @@
-"""Columns as TensorFlow sees them, and the way to and from Arrow.
+"""Columns as TensorFlow tensors, and their conversion to and from Arrow.
 
 A dense column is its values and a mask, a ragged one a ``tf.RaggedTensor`` of one ragged dimension, whose row splits are
 int64. Timestamps are int64 microseconds. Null slots hold zero, False or the empty text.
@@ -75,7 +75,7 @@ def rows_of(column: TensorColumn) -> tf.Tensor:
 
 
 def both(a: tf.Tensor | None, b: tf.Tensor | None) -> tf.Tensor | None:
-    """Where both masks hold; None stands for everywhere."""
+    """The conjunction of two masks; None means all True."""
     if a is None or b is None:
         return b if a is None else a
     return a & b

@@ -1,4 +1,4 @@
-"""TensorFlow twins of the operators over whole texts that need no tables."""
+"""Twins of the operators over whole texts that need no tables."""
 
 from __future__ import annotations
 

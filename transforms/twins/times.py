@@ -135,7 +135,7 @@ def _march_month(day: Tensor) -> Tensor:
 
 
 def _month_start(days: Tensor, months: int) -> Tensor:
-    """The day on which the run of so many months, counted from January, begins."""
+    """The first day of the run of months, counted from January, that holds the date."""
     year, day = _from_march(days)
     from_march = _march_month(day)
     first = tf.where(from_march < 10, from_march + 2, from_march - 10) // months * months  # 0 is January

@@ -1,4 +1,4 @@
-"""TensorFlow twins of the operators that cut text into tokens, and over lists of tokens."""
+"""Twins of the operators that cut text into tokens, and over lists of tokens."""
 
 from __future__ import annotations
 

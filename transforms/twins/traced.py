@@ -1,4 +1,4 @@
-"""Runs the graph of ``tensorflow_graph`` over columns, one event, or tensors."""
+"""Run the graph of ``tensorflow_graph`` over columns, one event, or tensors."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from transforms.twins.tables import tables_of
 from transforms.twins.tensors import ELEMENT, DenseTensor, VectorTensor, both, emptied, rows_of, zeroed
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, arrow_type, type_from_document
 
-#: Rows are padded to a multiple of this, so that each is computed by the same vector instructions wherever it stands.
+#: Rows are padded to a multiple of this, so that the same vector instructions compute each row at any position.
 _ROWS_MULTIPLE = 64
-#: How many rows are computed once more by themselves, to see that a row depends on nothing but itself.
+#: The number of rows that are computed again alone, to check that a row depends only on itself.
 _PROBES = 8
 #: Ways in which every event has a value; ``column`` is a tensor of shape [rows, 1].
 _FILLED = ("dense", "column")
@@ -43,11 +43,13 @@ def parsed(graph: str) -> dict[str, Any]:
     """
     document: dict[str, Any] = json.loads(graph)
     if document.get("format") != FORMAT:
-        raise InputError("not a TensorFlow graph of a component", value=document.get("format"), allowed=FORMAT)
+        raise InputError(
+            "the text must be the TensorFlow graph of a component", value=document.get("format"), allowed=FORMAT
+        )
     for package, version in document["packages"].items():
         if version != tf.__version__:
             raise OtherPackageVersion(
-                "a TensorFlow graph was fingerprinted with another version of TensorFlow",
+                "the version of TensorFlow must be the one that the graph was fingerprinted with",
                 value=f"{package} {tf.__version__}",
                 allowed=f"{package} {version}",
                 next_step="install that version here, or submit the model again from a process that has this one",
@@ -62,7 +64,7 @@ def parsed(graph: str) -> dict[str, Any]:
 
 
 def definition_of(document: Mapping[str, Any]) -> graph_pb2.GraphDef:
-    """The graph as TensorFlow has it, with a placeholder for every tensor that a column enters as."""
+    """The graph as a TensorFlow definition, with a placeholder for every tensor of a column."""
     nodes = []
     for position, entry in enumerate(document["inputs"]):
         for part, spec in enumerate(_specs(entry)):
@@ -96,7 +98,7 @@ def _specs(entry: Mapping[str, Any]) -> list[tf.TensorSpec]:
 
 
 class _Session:
-    """A graph loaded once a process; several threads may run it."""
+    """A graph that is loaded once per process; several threads may run it."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         graph = tf.Graph()
@@ -105,7 +107,7 @@ class _Session:
         config = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=1, inter_op_parallelism_threads=1, device_count={"GPU": 0}
         )
-        # What is computed is what is fingerprinted: no rewriting that a later release may do otherwise.
+        # The fingerprinted graph runs as it is, without optimisations that depend on the release.
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         self._session = tf.compat.v1.Session(graph=graph, config=config)
         for name in document["initializers"]:
@@ -129,8 +131,8 @@ def _session(graph: str) -> _Session:
 
 
 def tensorflow_graph(*columns: Column, graph: str) -> Column:
-    """The graph over whole columns. Raises :class:`DataError` for what TensorFlow raises, and for rows that are not
-    computed by themselves."""
+    """The graph over whole columns. Raises :class:`DataError` for an error of TensorFlow, and for a row that
+    depends on other rows."""
     document = parsed(graph)
     gives = type_from_document(document["type"])
     rows = len(columns[0])
@@ -141,7 +143,7 @@ def tensorflow_graph(*columns: Column, graph: str) -> Column:
         picks = np.arange(rows - 2, -1, -max(rows // _PROBES, 2))
         alone = _computed(columns, graph, document, picks)
         if not _alike(alone, result, picks, gives):
-            raise DataError("a TensorFlow graph gives a row something else when other rows are beside it",
+            raise DataError("the output of a TensorFlow graph for a row must not depend on other rows",
                             value="the first rows that were tried", allowed="a function of one event",
                             next_step="leave out what reads the whole batch, such as its mean")  # fmt: skip
     return result
@@ -196,7 +198,9 @@ def _fed(column: Column, way: str, rows: Array) -> list[Any]:
             indices = np.stack([np.repeat(np.arange(len(rows)), lengths), within], axis=1).astype(np.int64)
             return [indices, values, np.array([len(rows), lengths.max(initial=0)], np.int64)]
         case _:
-            raise DataError("a TensorFlow graph was given a column of another type", value=type(column).__name__)
+            raise DataError(
+                "a TensorFlow graph must be given the types that it was traced for", value=type(column).__name__
+            )
 
 
 def _values(items: Numbers | Strings, picks: Array) -> Array:
@@ -209,11 +213,13 @@ def _values(items: Numbers | Strings, picks: Array) -> Array:
 
 
 def _stored(out: Sequence[Any], way: str, gives: ColumnType, rows: int, kept: int, valid: Array | None) -> Column:
-    """What TensorFlow gave as a column of the first ``kept`` rows, null (empty, zeros) where ``valid`` is False."""
+    """TensorFlow's output as a column of the first ``kept`` rows, null (empty, zeros) where ``valid`` is False."""
     if way in _FILLED:
         (values,) = out
         if len(values) != rows:
-            raise DataError("a TensorFlow graph returned another number of rows", value=len(values), allowed=str(rows))
+            raise DataError(
+                "a TensorFlow graph must return as many rows as it is given", value=len(values), allowed=str(rows)
+            )
         values = values[:kept] if way == "dense" else values[:kept, 0]
         if valid is not None:
             empty = b"" if gives.dtype is DType.STRING else values.dtype.type(0)
@@ -229,7 +235,9 @@ def _stored(out: Sequence[Any], way: str, gives: ColumnType, rows: int, kept: in
         values, splits = out
         lengths = np.diff(splits)
     if len(lengths) != rows:
-        raise DataError("a TensorFlow graph returned another number of rows", value=len(lengths), allowed=str(rows))
+        raise DataError(
+            "a TensorFlow graph must return as many rows as it is given", value=len(lengths), allowed=str(rows)
+        )
     total = int(lengths[:kept].sum())
     lengths, values = lengths[:kept], values[:total]
     if valid is not None:
@@ -257,7 +265,7 @@ def _items(values: Array, dtype: DType, valid: Array | None) -> Numbers | String
 
 
 def _alike(alone: Column, whole: Column, picks: Array, gives: ColumnType) -> bool:
-    """Whether rows computed by themselves are what they were among others; floats, but for a last bit or so."""
+    """Whether rows computed alone equal those computed with others; floats up to about the last bit."""
     a, b = to_arrow(alone, gives), to_arrow(whole, gives).take(picks)
     if gives.dtype not in (DType.FLOAT32, DType.FLOAT64):
         return bool(a.equals(b))
@@ -276,7 +284,7 @@ def twin(*columns: Any, graph: str) -> Any:
     feeds: dict[str, Any] = {}
     valid = None
     rows = rows_of(columns[0])
-    # As the kernel does, so that a row's last bit does not depend on how many are asked for at once.
+    # As in the kernel, so that a row's last bit does not depend on the number of rows.
     padded = tf.range((rows + _ROWS_MULTIPLE - 1) // _ROWS_MULTIPLE * _ROWS_MULTIPLE) % tf.maximum(rows, 1)
     for position, (column, entry) in enumerate(zip(columns, document["inputs"], strict=True)):
         if entry["as"] in _FILLED:

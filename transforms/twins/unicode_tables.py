@@ -1,7 +1,7 @@
-"""Unicode 14.0 as tables, for graphs that cannot ask Python: case, properties, decompositions and compositions.
+"""Unicode 14.0 as tables for TensorFlow graphs: case, properties, decompositions and compositions.
 
-They are made from :mod:`transforms.operators.unicode14` and ``unicodedata`` when a graph needs them first, in well under
-a second, over the characters that 14.0 knows: so they are the same under every Python.
+They are computed at first use, in less than a second, from :mod:`transforms.operators.unicode14` and ``unicodedata`` over
+the characters of Unicode 14.0, so they are the same under every Python version.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Compositions:
-    """What a canonical composition needs.
+    """The tables of canonical composition.
 
     ``pairs``, ascending, are two code points that make one, of ``composites``. ``links``, ascending, are two neighbours
     of which the second, a starter, may be composed to what ends in the first. ``depth`` is the most that are composed to
@@ -78,8 +78,8 @@ def decomposition_table() -> Expansions:
 def case_kinds() -> Ranges:
     """CASED, IGNORABLE or OTHER, as the rule for final sigma has them; what is both counts as ignorable.
 
-    A sigma behind a character tells what that is: it is final behind a cased one, and behind an ignorable one if
-    something cased comes before. Spaces part the probes.
+    A sigma after a character shows its kind: it is final after a cased one, and after an ignorable one that follows a
+    cased one. Spaces separate the probes.
     """
     known = _known().replace(" ", "")
     cased = _sigmas(" ".join(f"{character}Σ" for character in known))

@@ -1,4 +1,4 @@
-"""TensorFlow twins of the web family: the same grammars as regular expressions (RE2) and byte arithmetic."""
+"""Twins of the web family: the same grammars as regular expressions (RE2) and byte arithmetic."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _ending(hosts: tf.Tensor, labels: int) -> tf.Tensor:
 
 
 def _rule_kinds(names: tf.Tensor) -> tf.Tensor:
-    """What rules each name has, 0 for none: looked up by hash and compared, so that no collision counts."""
+    """The rules of each name, 0 for none: looked up by hash, then compared, so that collisions have no effect."""
     hashes, ruled, kinds = _rules_by_hash()
     at = tf.searchsorted(tf.constant(hashes), tf.strings.to_hash_bucket_fast(names, _HASH_BUCKETS))
     at = tf.minimum(at, len(hashes) - 1)
@@ -108,12 +108,12 @@ def _matches(texts: tf.Tensor, pattern: str) -> tf.Tensor:
 
 
 def _group(texts: tf.Tensor, pattern: str, group: int) -> tf.Tensor:
-    """What a group of a pattern over the whole text captures; the text itself where the pattern does not match."""
+    """The group of a pattern over the whole text; the text itself if the pattern does not match."""
     return tf.strings.regex_replace(texts, pattern, rf"\{group}", replace_global=False)
 
 
 def _count(texts: tf.Tensor, sign: str) -> tf.Tensor:
-    """How often a character stands in each text, int32."""
+    """The number of occurrences of a character in each text, int32."""
     return tf.strings.length(tf.strings.regex_replace(texts, rf"[^{sign}]+", ""))
 
 

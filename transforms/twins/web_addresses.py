@@ -1,4 +1,4 @@
-"""The TensorFlow twin of ``ip_prefix``: an address as eight numbers of 16 bits, masked and written again."""
+"""The twin of ``ip_prefix``: an address as eight numbers of 16 bits, masked and written again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _V4_TAIL = rf"(?s)^(.*:){_V4}$"
 _V4_OF_TAIL = rf"(?s)^.*:({_V4})$"
 _V6 = r"(?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}"
 _GAP = r"(?s)^(.*?)::(.*)$"
-#: What as many groups of zero as the index are, for a text from which they were left out.
+#: The text of as many zero groups as the index, for an address that omits them.
 _ZEROS = [":".join("0" * count) for count in range(9)]
 _HEX = np.array([int(chr(byte), 16) if chr(byte) in "0123456789abcdefABCDEF" else 0 for byte in range(256)], np.int32)
 

@@ -1,4 +1,4 @@
-"""TensorFlow twins of the operators over weighted lists.
+"""Twins of the operators over weighted lists.
 
 Sums go from left to right: ``tf.math.unsorted_segment_sum`` adds a row's items one after another, in their order.
 """
@@ -17,13 +17,15 @@ from transforms.twins.tensors import DenseTensor, WeightedTensor
 
 def weighted_by(ids: tf.RaggedTensor, weights: tf.RaggedTensor) -> WeightedTensor:
     """The items of one list with the numbers of another as weights; lists of other lengths fail."""
-    same = tf.debugging.assert_equal(ids.row_splits, weights.row_splits, "a list and its weights differ in length")
+    same = tf.debugging.assert_equal(
+        ids.row_splits, weights.row_splits, "a list and its weights must have equal lengths"
+    )
     with tf.control_dependencies([] if same is None else [same]):
         return WeightedTensor(ids, ids.with_values(_as_weights(_flushed(tf.cast(weights.values, tf.float64)))))
 
 
 def term_frequency(lists: tf.RaggedTensor, *, relative: bool) -> WeightedTensor:
-    """Each value where it first stands, with how often it occurs."""
+    """Each value at its first occurrence, with its number of occurrences."""
     items, numbers = tf.unique(lists.values, out_idx=tf.int64)
     base = tf.maximum(tf.size(items, tf.int64), 1)
     pairs, _, counts = tf.unique_with_counts(lists.value_rowids() * base + numbers)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, update
 
-from transforms.execution.operator_costs import OperatorWork, cost_name, summed
+from transforms.execution.operator_costs import OperatorWork, cost_name, sum_operator_work
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import insert_absent
 
@@ -52,7 +52,7 @@ def record_measurements(connection: Connection, works: Iterable[OperatorWork], m
     """
     operators: dict[tuple[str, int], dict[str, float]] = {}
     components: dict[str, dict[str, float]] = {}
-    for work in summed(works):
+    for work in sum_operator_work(works):
         if work.rows:
             operators[work.operator, work.version] = _added({}, rows=work.rows, secs=work.secs)
     for memo in memos:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transforms.columns.columns import conforms
+from transforms.columns.columns import is_castable
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
 from transforms.expressions.model import Model
 from transforms.graphs.graph import Node, RawColumn, raw_columns
@@ -40,7 +40,7 @@ def _check_target(model: Model, table: Table) -> None:
         check_component(target.component, table, where)
         return
     label = parse_arrow_type(_column(table, target.label, where))
-    if label is None or not any(conforms(label, kind) for kind in _LABEL_TYPES):
+    if label is None or not any(is_castable(label, kind) for kind in _LABEL_TYPES):
         raise TypeMismatch("a label is a boolean or a number", where=where, value=str(label), allowed="bool, int, float",
                            next_step='or an expression, such as label=hr.text("verdict") == "bought"')  # fmt: skip
 
@@ -49,7 +49,7 @@ def _is_stored(table: Table, column: RawColumn) -> bool:
     """Whether the table has the column, stored so that it conforms to the declared type."""
     stored = next((known.arrow_type for known in table.columns if known.name == column.name), None)
     found = None if stored is None else parse_arrow_type(stored)
-    return found is not None and conforms(found, column.type)
+    return found is not None and is_castable(found, column.type)
 
 
 def check_component(component: Node, table: Table, where: str) -> None:
@@ -61,7 +61,7 @@ def check_component(component: Node, table: Table, where: str) -> None:
     for column in columns:
         stored = _column(table, column.name, where)
         found = parse_arrow_type(stored)
-        if found is None or not conforms(found, column.type):
+        if found is None or not is_castable(found, column.type):
             raise _not_as_declared(table.column(column.name), column, where)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection, select
 
-from transforms.analysis.full_pass import PREPROCESSING, Analysis, Finding, analyses, resolve
+from transforms.analysis.full_pass import PREPROCESSING, Analysis, AnalysisResult, analyses, resolve
 from transforms.errors import InputError, listed
 from transforms.graphs.encoding import digest
 from transforms.graphs.graph import Node, raw_columns
@@ -147,7 +147,7 @@ def record_written(
     return True
 
 
-def find_analysis(connection: Connection, storage: Storage, key: str) -> Finding | None:
+def find_analysis(connection: Connection, storage: Storage, key: str) -> AnalysisResult | None:
     """What an analysis found; None if nobody made it, or its artifact is damaged, so that it must be made again."""
     row: Any = connection.execute(
         select(schema.analyses.c.artifact, schema.analyses.c.operator).where(schema.analyses.c.key == key)
@@ -157,18 +157,18 @@ def find_analysis(connection: Connection, storage: Storage, key: str) -> Finding
     return _read_finding(storage, row.artifact, row.operator)
 
 
-def _read_finding(storage: Storage, artifact: str, operator: str) -> Finding | None:
+def _read_finding(storage: Storage, artifact: str, operator: str) -> AnalysisResult | None:
     try:
         return finding_of(artifact, read_artifact(storage, artifact), operator)
     except ArtifactDamaged:
         return None
 
 
-def finding_of(artifact: str, values: pa.Array, operator: str = "") -> Finding:
+def finding_of(artifact: str, values: pa.Array, operator: str = "") -> AnalysisResult:
     """An artifact of ``operator`` as :func:`transforms.analysis.full_pass.resolve` takes it."""
     numbers = tuple(values.to_pylist()) if pa.types.is_floating(values.type) else ()
     graphs = tuple(values.to_pylist()) if operator == PREPROCESSING else ()
-    return Finding(artifact, len(values), numbers, graphs)
+    return AnalysisResult(artifact, len(values), numbers, graphs)
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,8 @@ def resolve_components(
     used: dict[str, UsedAnalysis] = {}
     while True:
         missing: dict[str, PlacedAnalysis] = {}
-        found: dict[str, Finding] = {}
-        known: dict[str, Finding] = {}
+        found: dict[str, AnalysisResult] = {}
+        known: dict[str, AnalysisResult] = {}
         ranges: _Ranges = {}
         with warehouse.catalog.read() as connection:
             for analysis in analyses(current.values()):
@@ -224,7 +224,7 @@ def _known(
     table: str,
     pin: UsedAnalysis | None,
     ranges: _Ranges,
-) -> tuple[UsedAnalysis, Finding] | PlacedAnalysis:
+) -> tuple[UsedAnalysis, AnalysisResult] | PlacedAnalysis:
     """What an analysis is resolved with, the pinned finding first; the analysis itself if it has to be made."""
     if pin is not None and (finding := _read_finding(storage, pin.artifact, pin.operator)) is not None:
         return _compared(connection, analysis, table, pin, ranges), finding

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from transforms.columns.columns import conform
+from transforms.columns.columns import cast_to_layout
 from transforms.errors import DataError
 from transforms.execution.plan import Plan, compile_plan
 from transforms.graphs.graph import Node, Operation, RawColumn, fold, raw_columns
@@ -166,7 +166,7 @@ def _compute(
     components: Mapping[str, Node], raw: pa.Table, fragment: Fragment, artifacts: ArtifactSource
 ) -> dict[str, pa.Array]:
     values = {
-        name: conform(raw.column(root.name), root.type)
+        name: cast_to_layout(raw.column(root.name), root.type)
         for name, root in components.items()
         if isinstance(root, RawColumn)
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from transforms.columns.columns import conforms
+from transforms.columns.columns import is_castable
 from transforms.types import ColumnType, Dense, DType, Ragged, Weighted
 from warehouse.tables.arrow_types import parse_arrow_type
 from warehouse.tables.table import ColumnSchema
@@ -43,7 +43,7 @@ class UnreadableColumn:
 def declared_types(arrow_type: str) -> tuple[ColumnType, ...]:
     """The types that a column of this stored type may be declared as; none if no model can read it."""
     stored = parse_arrow_type(arrow_type)
-    return () if stored is None else tuple(kind for kind in _DECLARED if conforms(stored, kind))
+    return () if stored is None else tuple(kind for kind in _DECLARED if is_castable(stored, kind))
 
 
 def unreadable_columns(columns: Iterable[ColumnSchema]) -> tuple[UnreadableColumn, ...]:

@@ -70,7 +70,7 @@ def test_every_input_is_tried_and_what_is_surprising_is_said(cli, odd):
     }
     assert "no_such_column" in inputs["gone"]["error"]
     assert "not stored as it is declared" in inputs["mistyped"]["error"]
-    assert "different lengths" in inputs["unequal"]["error"]
+    assert "equal lengths" in inputs["unequal"]["error"]
     assert [one["code"] for one in model["label"]["warnings"]] == ["null_label", "constant"]
     assert inputs["words"]["lengths"]["least"] == 0
     assert inputs["words"]["lengths"]["most"] == 4

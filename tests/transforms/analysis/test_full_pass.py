@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import transforms.expressions.expression as hr
-from transforms.analysis.full_pass import Finding, analyses, is_resolved, resolve
+from transforms.analysis.full_pass import AnalysisResult, analyses, is_resolved, resolve
 from transforms.errors import InputError, TypeMismatch
 from transforms.execution.plan import compile_plan
 from transforms.graphs.canonical import canonicalize
@@ -19,7 +19,7 @@ from transforms.types import Dense, DType, Ragged, Vector, Weighted
 
 WEEK = between("2026-01-01", "2026-01-08")
 PRICE, QUERY = hr.float64("price"), hr.text("query")
-TERMS = Finding("d" * 64, 10)
+TERMS = AnalysisResult("d" * 64, 10)
 
 
 def test_a_range_is_utc_half_open_and_frozen() -> None:
@@ -47,7 +47,7 @@ def test_equal_ranges_however_spelled_are_one_operation() -> None:
 
 
 def test_what_is_not_a_range_is_refused() -> None:
-    with pytest.raises(InputError, match="range of time"):
+    with pytest.raises(InputError, match="over must be a range"):
         PRICE.z_score(over="2026-01-01")  # type: ignore[arg-type]
 
 
@@ -79,7 +79,7 @@ def test_what_an_operator_does_not_take() -> None:
     ],
 )
 def test_numbers_become_parameters(expression: hr.Expr, numbers: tuple[float, ...], op: str, params: object) -> None:
-    root = resolve(expression.node, {expression.node.identity: Finding("a" * 64, len(numbers), numbers)})
+    root = resolve(expression.node, {expression.node.identity: AnalysisResult("a" * 64, len(numbers), numbers)})
     assert isinstance(root, Operation)
     assert (root.op, dict(root.params), root.operands) == (op, params, (PRICE.node,))
 
@@ -102,7 +102,7 @@ def test_what_reads_a_resolved_operator_is_typed_anew() -> None:
 
 def test_a_resolved_component_computes() -> None:
     ids = QUERY.unigrams().vocabulary_ids(oov_buckets=1, over=WEEK)
-    root = resolve(ids.node, {ids.node.identity: Finding("t", 2)})
+    root = resolve(ids.node, {ids.node.identity: AnalysisResult("t", 2)})
     plan = compile_plan({"it": root}, lambda _: pa.array(["red", "shoe"]))
     assert plan.run(pa.table({"query": ["shoe red hat"]})).columns["it"].to_pylist() == [[1, 0, 2]]
 
@@ -112,10 +112,10 @@ def test_an_analysis_over_another_ones_outcome_comes_later() -> None:
     outer = inner.quantile_buckets(4, over=WEEK)
     (first,) = analyses([outer.node, inner.node])
     assert first.node == inner.node
-    half = resolve(outer.node, {inner.node.identity: Finding("a", 2, (0.0, 1.0))})
+    half = resolve(outer.node, {inner.node.identity: AnalysisResult("a", 2, (0.0, 1.0))})
     (second,) = analyses([half])
     assert second.operator == "quantile_buckets"
-    assert is_resolved([resolve(half, {second.node.identity: Finding("b", 1, (0.5,))})])
+    assert is_resolved([resolve(half, {second.node.identity: AnalysisResult("b", 1, (0.5,))})])
     assert not is_resolved([half])
 
 

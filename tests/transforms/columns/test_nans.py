@@ -12,7 +12,7 @@ from tests.transforms.adversarial import COMPUTABLE, acceptable_types, columns_f
 from tests.transforms.odd_nans import QUIET, nans, with_odd_nans
 from tests.transforms.operators.parameters import GOLDEN_PARAMS
 from tests.transforms.trials import drawn_trial
-from transforms.columns.columns import conform
+from transforms.columns.columns import cast_to_layout
 from transforms.columns.nans import with_one_nan
 from transforms.operators import REGISTRY, Operator
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
@@ -42,7 +42,7 @@ def test_reading_leaves_one_nan_and_every_other_value(column_type: ColumnType) -
     array = with_odd_nans(pa.array(_rows(column_type), arrow_type(column_type)))
     assert not nans(array) <= QUIET
     for stored in (array, array.slice(1), pa.chunked_array([array.slice(0, 2), array.slice(2)])):
-        read = conform(stored, column_type)
+        read = cast_to_layout(stored, column_type)
         assert nans(read) <= QUIET
         assert str(read.to_pylist()) == str(stored.to_pylist())
         assert with_one_nan(read) is read
@@ -75,8 +75,8 @@ def test_narrower_floats_are_read_with_one_nan(width: pa.DataType) -> None:
     unsigned = {16: np.uint16, 32: np.uint32}[width.bit_width]
     odd = np.array([{16: 0xFE01, 32: 0xFFC00001}[width.bit_width]], unsigned)
     stored = pa.array(odd.view({16: np.float16, 32: np.float32}[width.bit_width]))
-    assert nans(conform(stored, Dense(DType.FLOAT64))) <= QUIET
-    assert nans(conform(pa.array([stored.to_pylist()], pa.list_(width)), Ragged(DType.FLOAT64))) <= QUIET
+    assert nans(cast_to_layout(stored, Dense(DType.FLOAT64))) <= QUIET
+    assert nans(cast_to_layout(pa.array([stored.to_pylist()], pa.list_(width)), Ragged(DType.FLOAT64))) <= QUIET
 
 
 def test_a_parameter_has_one_nan() -> None:

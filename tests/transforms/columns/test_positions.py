@@ -14,7 +14,7 @@ import headrace as hr
 from tests.transforms.adversarial import COMPUTABLE, acceptable_types, arrow_column, operands_for, operation
 from tests.transforms.operators.parameters import ALIGNED, GOLDEN_PARAMS
 from transforms.columns import positions
-from transforms.columns.columns import Numbers, RaggedItems, Strings, conform, from_arrow
+from transforms.columns.columns import Numbers, RaggedItems, Strings, cast_to_layout, from_arrow
 from transforms.errors import DataError
 from transforms.execution.plan import compile_plan
 from transforms.expressions.expression import Expr
@@ -135,10 +135,10 @@ def test_a_dictionary_of_long_texts_is_not_decoded_beyond_positions() -> None:
     """Arrow decodes it to offsets that wrap, and says nothing."""
     coded = pa.DictionaryArray.from_arrays(pa.array([0] * 2100, pa.int16()), pa.array(["x" * 2**20]))
     with pytest.raises(DataError, match=f"must fit in {positions.POSITION_MAX}, got {2100 * 2**20}"):
-        conform(coded, _TEXT)
+        cast_to_layout(coded, _TEXT)
     lists = pa.ListArray.from_arrays(pa.array([0, 2100], pa.int32()), coded)
     with pytest.raises(DataError, match=f"got {2100 * 2**20}"):
-        conform(lists, Ragged(DType.STRING))
+        cast_to_layout(lists, Ragged(DType.STRING))
     with pytest.raises(DataError, match="chunks of one column"):
         from_arrow(pa.chunked_array([coded.dictionary] * 2100), _TEXT)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.columns.columns import conform, conforms
+from transforms.columns.columns import cast_to_layout, is_castable
 from transforms.columns.stored_types import fits
 from transforms.errors import DataError
 from transforms.types import ColumnType, Dense, DType, Ragged
@@ -45,10 +45,10 @@ READ = [
 
 @pytest.mark.parametrize(("stored", "declared", "expected"), READ, ids=lambda value: str(getattr(value, "type", value)))
 def test_a_stored_type_is_read_whole(stored: pa.Array, declared: ColumnType, expected: list[object]) -> None:
-    assert conforms(stored.type, declared)
-    assert conform(stored, declared).to_pylist() == expected
+    assert is_castable(stored.type, declared)
+    assert cast_to_layout(stored, declared).to_pylist() == expected
     padded = pa.concat_arrays([stored.slice(0, 1), stored])
-    assert conform(padded.slice(1), declared).to_pylist() == expected
+    assert cast_to_layout(padded.slice(1), declared).to_pylist() == expected
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_stored_type_is_read_whole(stored: pa.Array, declared: ColumnType, exp
     ids=str,
 )
 def test_what_would_lose_something_does_not_conform(stored: pa.DataType, declared: ColumnType) -> None:
-    assert not conforms(stored, declared)
+    assert not is_castable(stored, declared)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_would_lose_something_does_not_conform(stored: pa.DataType, declare
 )
 def test_a_value_that_does_not_fit_is_refused_by_name(stored: pa.Array, declared: ColumnType, value: object) -> None:
     with pytest.raises(DataError) as caught:
-        conform(stored, declared)
+        cast_to_layout(stored, declared)
     assert caught.value.value == value
     assert "store the column" in caught.value.next_step
 
@@ -111,6 +111,6 @@ def test_values_that_no_declared_type_holds_are_found() -> None:
 def test_a_decimal_is_the_nearest_float64_and_comes_back(found: tuple[int, int, list[int]], kind: type) -> None:
     digits, scale, unscaled = found
     values = [Decimal(value).scaleb(-scale) for value in unscaled]
-    read = conform(pa.array(values, kind(digits, scale)), DOUBLE).to_pylist()
+    read = cast_to_layout(pa.array(values, kind(digits, scale)), DOUBLE).to_pylist()
     assert read == [float(value) for value in values]
     assert [Decimal(f"{value:.{scale}f}") for value in read] == values

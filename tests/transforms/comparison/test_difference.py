@@ -11,7 +11,7 @@ import headrace as hr
 from tests.transforms.adversarial import operation
 from tests.transforms.components import INPUTS, TOKENS, rebuilt
 from transforms.comparison.alignment import WORK_MAX, Alignment, is_commutative
-from transforms.comparison.difference import Change, ChangeKind, difference, distance, nearest_component
+from transforms.comparison.difference import GraphChange, GraphChangeKind, difference, distance, nearest_component
 from transforms.expressions.expression import Expr
 from transforms.graphs.canonical import canonicalize
 from transforms.graphs.graph import Artifact, Literal, Node, Operation, RawColumn, fold, topological
@@ -56,14 +56,14 @@ def test_artifacts_result_types_and_the_order_of_arguments_are_told():
     terms = [Artifact(Vector(DType.STRING, 3), digest * 32) for digest in ("ab", "cd")]
     before, after = (operation("vocabulary_lookup", [QUERY.node, each], {"oov_buckets": 1}) for each in terms)
     [change] = difference(before, after).changes
-    assert change.kind is ChangeKind.ARTIFACT
+    assert change.kind is GraphChangeKind.ARTIFACT
     assert change.sentence.startswith("artifact cdcdcdcdcdcd instead of abababababab in vocabulary_lookup(query, ")
     narrow, wide = (Operation(Dense(dtype), "abs", 1, (PRICE.node,)) for dtype in ("float32", "float64"))
     assert difference(narrow, wide).sentences == ("abs: result Dense[float64] instead of Dense[float32]",)
     x, y = hr.float64("x").node, hr.float64("y").node
     one, other = (Operation(x.type, "add", 1, args) for args in ((x, y), (y, x)))
     [change] = difference(one, other).changes
-    assert change.kind is ChangeKind.ORDER
+    assert change.kind is GraphChangeKind.ORDER
     assert change.sentence == "add: arguments (y, x) instead of (x, y)"
     assert difference(Literal(Dense("float32"), 1.0), Literal(Dense("float64"), 1.0)).sentences == (
         "literal 1.0 (Dense[float64]) instead of 1.0 (Dense[float32])",
@@ -153,24 +153,24 @@ def _another_parameter(node: Operation, which: int) -> Operation:
 def test_a_single_edit_is_exactly_that_one_change(expression, data):
     root = canonicalize(expression.node)
     nodes = list(topological([root]))
-    edits: list[tuple[ChangeKind, Node, str]] = []
+    edits: list[tuple[GraphChangeKind, Node, str]] = []
     for node in nodes:
-        edits.append((ChangeKind.INSERTED, node, "wrapper"))
+        edits.append((GraphChangeKind.INSERTED, node, "wrapper"))
         if isinstance(node, RawColumn):
-            edits.append((ChangeKind.COLUMN, node, "another"))
+            edits.append((GraphChangeKind.COLUMN, node, "another"))
         if isinstance(node, Operation):
-            edits.append((ChangeKind.VERSION, node, node.op))
-            edits += [(ChangeKind.PARAMETER, node, node.op)] if node.params else []
+            edits.append((GraphChangeKind.VERSION, node, node.op))
+            edits += [(GraphChangeKind.PARAMETER, node, node.op)] if node.params else []
     kind, node, operator = data.draw(st.sampled_from(edits))
     which = data.draw(st.integers(0, 5))
 
     def make(now: Node) -> Node:
         match kind, now:
-            case ChangeKind.INSERTED, _:
+            case GraphChangeKind.INSERTED, _:
                 return Operation(now.type, "wrapper", 1, (now,))
-            case ChangeKind.COLUMN, _:
+            case GraphChangeKind.COLUMN, _:
                 return RawColumn(now.type, "another")
-            case ChangeKind.VERSION, Operation():
+            case GraphChangeKind.VERSION, Operation():
                 return Operation(now.type, now.op, now.version + 1, now.operands, now.params)
             case _, Operation():
                 return _another_parameter(now, which)
@@ -184,7 +184,7 @@ def test_a_single_edit_is_exactly_that_one_change(expression, data):
     assert change.weight == 1
     [back] = difference(after, root).changes
     assert back.weight == 1
-    assert back.kind is (ChangeKind.REMOVED if kind is ChangeKind.INSERTED else kind)
+    assert back.kind is (GraphChangeKind.REMOVED if kind is GraphChangeKind.INSERTED else kind)
 
 
 def test_nearest_is_the_one_that_differs_least_and_ties_are_settled():
@@ -256,14 +256,14 @@ def _ladder(depth: int, wrapped: frozenset[int] = frozenset(), names: tuple[str,
 @pytest.mark.parametrize("names", [("add", "multiply"), ("subtract", "divide")])
 def test_two_thousand_shared_nodes_with_three_changes(names):
     before, after = _ladder(2000, names=names), _ladder(2000, frozenset({3, 900, 1990}), names)
-    assert [change.kind for change in difference(before, after).changes] == [ChangeKind.INSERTED] * 3
+    assert [change.kind for change in difference(before, after).changes] == [GraphChangeKind.INSERTED] * 3
     assert Alignment(before, after).work < WORK_MAX / 4
 
 
 def test_changes_strewn_over_a_large_graph_are_found_one_by_one():
     before, after = _tangle(2000, 1), _tangle(2000, 1, frozenset(range(0, 2000, 100)))
     found = difference(before, after)
-    assert {change.kind for change in found.changes} == {ChangeKind.PARAMETER}
+    assert {change.kind for change in found.changes} == {GraphChangeKind.PARAMETER}
     assert 10 < found.distance <= 20
     assert Alignment(before, after).work < WORK_MAX / 4
 
@@ -289,12 +289,15 @@ def test_laws_hold_however_little_work_is_allowed(one, other, count, work_max):
 def test_many_arguments_are_matched():
     columns = [_op("abs", RawColumn(_NUMBER, f"c{i}")) for i in range(300)]
     listed = difference(_op("concat", *columns[:-1]), _op("concat", *columns[:100], *columns[101:]))
-    assert sorted(change.kind for change in listed.changes) == [ChangeKind.ARGUMENT_ADDED, ChangeKind.ARGUMENT_REMOVED]
+    assert sorted(change.kind for change in listed.changes) == [
+        GraphChangeKind.ARGUMENT_ADDED,
+        GraphChangeKind.ARGUMENT_REMOVED,
+    ]
     as_set = difference(_op("minimum", *columns[:-1]), _op("minimum", *columns[1:]))
     assert as_set.sentences == ("column c299 instead of c0 in abs(c299)",)
     others = [_op("abs", RawColumn(_NUMBER, f"d{i}")) for i in range(20)]
     assert {change.kind for change in difference(_op("minimum", *columns[:20]), _op("minimum", *others)).changes} == {
-        ChangeKind.COLUMN
+        GraphChangeKind.COLUMN
     }
 
 
@@ -309,4 +312,6 @@ def test_small_sets_are_paired_at_least_cost():
 
 
 def test_changes_are_values():
-    assert Change(ChangeKind.VERSION, "", "1", "2", "f") == Change(ChangeKind.VERSION, "", "1", "2", "f")
+    assert GraphChange(GraphChangeKind.VERSION, "", "1", "2", "f") == GraphChange(
+        GraphChangeKind.VERSION, "", "1", "2", "f"
+    )

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from transforms.execution.fusion import FUSED, STANDS_FOR
-from transforms.execution.operator_costs import OperatorWork, cost_name, declared_secs, shares_of, summed, work_of_run
+from transforms.execution.operator_costs import (
+    OperatorWork,
+    cost_name,
+    declared_secs,
+    shares_of,
+    sum_operator_work,
+    work_of_run,
+)
 from transforms.execution.plan import compile_plan
 from transforms.graphs.canonical import canonicalize
 from transforms.graphs.graph import Operation, component_document
@@ -81,9 +88,9 @@ works = st.builds(
 
 @given(st.lists(works), st.randoms(use_true_random=False))
 def test_sums_lose_nothing_and_have_one_order(drawn: list[OperatorWork], chance: object) -> None:
-    total = summed(drawn)
+    total = sum_operator_work(drawn)
     assert sum(work.rows for work in total) == sum(work.rows for work in drawn)
     assert sum(work.secs for work in total) == sum(work.secs for work in drawn)
     chance.shuffle(drawn)  # type: ignore[attr-defined]
-    assert summed(drawn) == summed(total) == total
+    assert sum_operator_work(drawn) == sum_operator_work(total) == total
     assert work_of_run([], 5) == ()

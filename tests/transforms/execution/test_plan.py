@@ -150,7 +150,7 @@ def test_a_failure_names_every_exception_down_to_the_first(monkeypatch: pytest.M
 def test_a_kernel_that_loses_rows_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     lossy = replace(REGISTRY["length"], kernel=lambda column: Numbers(plan_module.np.zeros(1, plan_module.np.int64)))
     monkeypatch.setitem(REGISTRY._by_name, "length", lossy)
-    assert "another number of rows" in run(n=QUERY.length()).failures["n"].error
+    assert "as many rows" in run(n=QUERY.length()).failures["n"].error
 
 
 def test_seconds_are_measured_for_every_node() -> None:
@@ -243,7 +243,7 @@ def test_a_missing_column_is_named_with_its_neighbours() -> None:
 
 def test_a_column_twice_is_refused() -> None:
     batch = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["query", "query"])
-    with pytest.raises(UnknownColumn, match="twice"):
+    with pytest.raises(UnknownColumn, match="only once"):
         run(batch, x=QUERY.lower())
 
 
@@ -268,7 +268,7 @@ def test_another_operator_version_is_refused_when_compiling() -> None:
 
 
 def test_an_unknown_operator_is_refused_when_compiling() -> None:
-    with pytest.raises(OtherRelease, match="does not have") as caught:
+    with pytest.raises(OtherRelease, match="unknown operator") as caught:
         compile_plan({"x": Operation(Dense(DType.STRING), "lowr", 1, (QUERY.node,))})
     assert "lower" in caught.value.allowed
 
@@ -281,7 +281,7 @@ def test_parameters_that_an_operator_does_not_take_are_another_releases() -> Non
 
 
 def test_a_type_that_the_operator_does_not_give_is_refused() -> None:
-    with pytest.raises(OtherRelease, match="does not give"):
+    with pytest.raises(OtherRelease, match="that its operator gives"):
         compile_plan({"x": Operation(Dense(DType.INT64), "lower", 1, (QUERY.node,))})
 
 

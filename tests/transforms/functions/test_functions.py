@@ -499,13 +499,13 @@ def test_narrower_types_widen_and_no_rows_call_nothing(tmp_path):
 def test_mistakes_of_application():
     reverse = hr.op(result="string")(pc.utf8_reverse)
     assert reverse(pa.array(["ab"])).to_pylist() == ["ba"]
-    with pytest.raises(TypeMismatch, match="takes expressions by position"):
+    with pytest.raises(TypeMismatch, match="must be given expressions by position"):
         reverse(3)
     with pytest.raises(InputError, match="does not take these arguments"):
         reverse(hr.text("a"), hr.text("b"))
-    with pytest.raises(TypeMismatch, match="takes expressions by position"):
+    with pytest.raises(TypeMismatch, match="must be given expressions by position"):
         reverse(hr.text("a"), memory_pool=hr.text("b"))
-    with pytest.raises(InputError, match="cannot take this as a parameter"):
+    with pytest.raises(InputError, match="must be a plain value"):
         reverse(hr.text("a"), memory_pool={})
     with pytest.raises(InputError, match="unknown element type"):
         hr.op(result="text")

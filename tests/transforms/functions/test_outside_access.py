@@ -17,7 +17,7 @@ from transforms.errors import DataError
 from transforms.functions import Unfingerprintable, op
 from transforms.functions.bundle import DEEPEST
 from transforms.functions.guard import OutsideAccess, call_guarded
-from transforms.functions.run import computed, python_function
+from transforms.functions.run import compute, python_function
 from transforms.functions.second_run import SECOND_RUNS, Differs, SecondRuns
 from transforms.types import Dense, DType
 
@@ -216,7 +216,7 @@ STOPPED = {
 
 def stopped(source: str) -> DataError:
     with pytest.raises(DataError, match="must depend on its arguments alone") as caught:
-        computed([pa.array([1, 2])], forged(source), "{}", Dense(DType.INT64))
+        compute([pa.array([1, 2])], forged(source), "{}", Dense(DType.INT64))
     return caught.value
 
 
@@ -237,7 +237,7 @@ def test_a_swallowed_error_is_still_a_failure(files: Path) -> None:
 def test_imports_and_warnings_may_read_files(files: Path) -> None:
     text = "def f(x):\n    import colorsys, warnings, numpy as np\n    warnings.warn('a warning')\n    np.log(-np.ones(2))\n    return x\n"
     with pytest.warns(UserWarning, match="a warning"):
-        assert computed([pa.array([1])], forged(text), "{}", Dense(DType.INT64)).to_pylist() == [1]
+        assert compute([pa.array([1])], forged(text), "{}", Dense(DType.INT64)).to_pylist() == [1]
 
 
 def test_the_guard_ends_with_the_call(files: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_second_run_shows_what_raises_no_event(name: str) -> None:
     bundle = forged(f"def f(x):\n    import pyarrow as pa\n    {body}\n")
     x = pa.array([5, 6, 7])
     with pytest.raises(Differs, match=says) as caught:
-        second(bundle, x, computed([x], bundle, "{}", Dense("int64")))  # type: ignore[arg-type]
+        second(bundle, x, compute([x], bundle, "{}", Dense("int64")))  # type: ignore[arg-type]
     assert "for 5" in str(caught.value)
 
 
@@ -322,7 +322,7 @@ def test_a_plan_fails_the_component_whose_second_run_differs() -> None:
     runs = SecondRuns()
     token = SECOND_RUNS.set(runs)
     try:
-        with pytest.raises(DataError, match="gives what it did not promise") as caught:
+        with pytest.raises(DataError, match="gives what it must not") as caught:
             python_function(column, bundle=bundle, keywords="{}", takes=(INT64,), gives=INT64)
     finally:
         SECOND_RUNS.reset(token)
@@ -363,5 +363,5 @@ def test_what_a_function_leaves_in_a_context_does_not_reach_the_next(tmp_path: P
     made = declared(tmp_path, text)
     assert [made(pa.array([1])).to_pylist() for _ in range(2)]
     bundle = made.bundle
-    assert computed([pa.array([1])], bundle, "{}", Dense(DType.INT64)).to_pylist() == [29]
-    assert computed([pa.array([1])], bundle, "{}", Dense(DType.INT64)).to_pylist() == [29]
+    assert compute([pa.array([1])], bundle, "{}", Dense(DType.INT64)).to_pylist() == [29]
+    assert compute([pa.array([1])], bundle, "{}", Dense(DType.INT64)).to_pylist() == [29]

@@ -77,7 +77,7 @@ def test_text_is_not_normalised():
 def test_lone_surrogates_and_odd_types_are_refused():
     with pytest.raises(InputError, match="lone surrogate"):
         encode("\ud800")
-    with pytest.raises(InputError, match="no canonical encoding"):
+    with pytest.raises(InputError, match="canonical encoding"):
         encode({1, 2})
 
 

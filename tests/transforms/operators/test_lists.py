@@ -121,7 +121,7 @@ def test_a_mask_of_other_lengths_is_an_error_that_names_the_row() -> None:
         "words": arrow_column([["a"], ["b", "c"], ["d"]], words.type), "flags": arrow_column([[True], [True], []], flags.type),
     })  # fmt: skip
     result = compile_plan({"it": expression.node}).run(table)
-    assert "different lengths" in result.failures["it"].error
+    assert "equal lengths" in result.failures["it"].error
     assert "row 1" in result.failures["it"].error
     assert "(2, 1)" in result.failures["it"].error
 
@@ -129,7 +129,7 @@ def test_a_mask_of_other_lengths_is_an_error_that_names_the_row() -> None:
 def test_a_mask_of_other_lengths_fails_in_a_graph() -> None:
     import tensorflow as tf
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match="different lengths"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="equal lengths"):
         by_graph(words.filter(flags), {"words": [["a"], ["b", "c"]], "flags": [[True], [True]]})
 
 

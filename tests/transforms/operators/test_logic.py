@@ -53,12 +53,12 @@ def test_membership() -> None:
 @pytest.mark.parametrize(
     ("mistake", "says"),
     [
-        (lambda: hr.int64("x").is_in(["a"]), "one type"),
-        (lambda: hr.text("x").is_in([1]), "one type"),
+        (lambda: hr.int64("x").is_in(["a"]), "of the column's type"),
+        (lambda: hr.text("x").is_in([1]), "of the column's type"),
         (lambda: hr.text("x").is_in("ab"), "must be a list of values"),
-        (lambda: hr.int64("x").is_in([1.5]), "value of is_in has the wrong type"),
-        (lambda: hr.text("x").is_in(["a", None]), "value of is_in has the wrong type"),
-        (lambda: hr.int64("x").is_in([True]), "value of is_in has the wrong type"),
+        (lambda: hr.int64("x").is_in([1.5]), "value of is_in must be"),
+        (lambda: hr.text("x").is_in(["a", None]), "value of is_in must be"),
+        (lambda: hr.int64("x").is_in([True]), "value of is_in must be"),
         (lambda: hr.int64("x").is_in([2**63]), "must be within the range of int64"),
         (lambda: hr.int64("x") & hr.boolean("b"), "does not take"),
         (lambda: ~hr.int64("x"), "does not take"),
@@ -113,4 +113,4 @@ def test_if_else_refuses_lists_of_other_lengths() -> None:
     chosen = hr.if_else(hr.ragged("a", "bool"), hr.ragged("x", "int64"), 0)
     batch = pa.table({"a": pa.array([[True]], pa.list_(pa.bool_())), "x": pa.array([[1, 2]], pa.list_(pa.int64()))})
     (failure,) = compile_plan({"it": chosen.node}).run(batch).failures.values()
-    assert "different lengths" in failure.error
+    assert "equal lengths" in failure.error

@@ -115,7 +115,7 @@ def test_dictionaries_of_equal_content_are_one_operation() -> None:
         (hr.text("d"), {"a": 2**60 + 1}, "2**53"),
         (hr.text("d"), {"a": True}, "bool"),
         (hr.float32("d"), {1.0: 2}, "does not take Dense[float32]"),
-        (hr.text("d"), [("a", 1)], "takes a dictionary"),
+        (hr.text("d"), [("a", 1)], "must be given a dictionary"),
     ],
 )
 def test_a_wrong_dictionary_is_refused(column: hr.Expr, table: dict[object, object], said: str) -> None:

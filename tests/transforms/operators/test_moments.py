@@ -72,15 +72,15 @@ def test_a_moment_after_in_zone_is_what_the_wall_clock_shows() -> None:
 @pytest.mark.parametrize(
     ("mistake", "says"),
     [
-        (lambda: time >= "the first of March", "not a date or a time"),
-        (lambda: time >= "2026-02-30", "not a date or a time"),
-        (lambda: time >= "", "not a date or a time"),
+        (lambda: time >= "the first of March", "a moment must be a date or a time"),
+        (lambda: time >= "2026-02-30", "a moment must be a date or a time"),
+        (lambda: time >= "", "a moment must be a date or a time"),
         (lambda: time >= "0001-01-01T00:00+05:00", "years 1 to 9999"),
-        (lambda: time >= 1_772_323_200, "these types do not mix"),
-        (lambda: hr.moment(5), "not a date or a time"),
-        (lambda: hr.int64("n") >= datetime.date(2026, 3, 1), "these types do not mix"),
-        (lambda: Pattern.parse('moment("no time")'), "not a date or a time"),
-        (lambda: Pattern.parse("moment(time)"), "cannot go on like this"),
+        (lambda: time >= 1_772_323_200, "the arguments must have equal types, or be numbers"),
+        (lambda: hr.moment(5), "a moment must be a date or a time"),
+        (lambda: hr.int64("n") >= datetime.date(2026, 3, 1), "the arguments must have equal types, or be numbers"),
+        (lambda: Pattern.parse('moment("no time")'), "a moment must be a date or a time"),
+        (lambda: Pattern.parse("moment(time)"), "unexpected text"),
     ],
 )
 def test_mistakes_are_reported_where_they_are_made(mistake: Callable[[], object], says: str) -> None:

@@ -136,7 +136,7 @@ def test_weights_of_other_lengths_are_an_error_that_names_the_row() -> None:
         {"words": arrow_column([[], ["a"]], words.type), "prices": arrow_column([[], [1.0, 2.0]], prices.type)}
     )
     failure = compile_plan({"it": words.weighted_by(prices).node}).run(table).failures["it"]
-    assert "different lengths" in failure.error
+    assert "equal lengths" in failure.error
     assert "row 1" in failure.error
 
 

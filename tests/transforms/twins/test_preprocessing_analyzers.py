@@ -10,7 +10,7 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import headrace as hr
-from transforms.analysis.full_pass import Finding, analyses, resolve
+from transforms.analysis.full_pass import AnalysisResult, analyses, resolve
 from transforms.analysis.preprocessing_functions import kept_function
 from transforms.errors import DataError, InputError, TypeMismatch
 from transforms.execution.plan import compile_plan
@@ -84,11 +84,11 @@ def test_what_an_analysis_does_not_depend_on_is_no_part_of_it(same):
 
 
 def test_analyzers_without_a_range_are_refused_and_the_error_shows_how_to_state_it():
-    with pytest.raises(InputError, match="needs the range that it is analysed over") as caught:
+    with pytest.raises(InputError, match="over must be given") as caught:
         traced(over=None)
     assert "scale_to_z_score" in caught.value.value
     assert "over=hr.between(" in caught.value.next_step
-    with pytest.raises(TypeMismatch, match="a range is what"):
+    with pytest.raises(TypeMismatch, match="over must be a range"):
         traced(over=("2026-01-01", "2026-01-02"))
 
 
@@ -111,7 +111,7 @@ def test_an_artifact_without_the_output_or_with_other_columns_is_one_clear_error
         '{"columns":["x"],"graph":"{}","output":"word"}',
     ):
         with pytest.raises(DataError):
-            resolve(word, {word.identity: Finding("0" * 64, 1, graphs=(graph,))})
+            resolve(word, {word.identity: AnalysisResult("0" * 64, 1, graphs=(graph,))})
 
 
 SPEC = {

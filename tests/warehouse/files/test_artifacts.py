@@ -11,7 +11,7 @@ import pytest
 
 import transforms.expressions.expression as hr
 from tests.warehouse.scenes import FREE_READS, Clock, compute, events, model, write_log, write_partition
-from transforms.analysis.full_pass import Finding, analyses
+from transforms.analysis.full_pass import AnalysisResult, analyses
 from transforms.errors import InputError, UnknownColumn
 from transforms.expressions.model import Model
 from transforms.time_range import between
@@ -213,7 +213,7 @@ def test_numbers_come_back_exactly(warehouse: Warehouse) -> None:
     (analysis,) = analyses([made.inputs["z"].component])
     with warehouse.catalog.read() as connection:
         found = find_analysis(connection, warehouse.storage, place(connection, "log", analysis).key)
-    assert found == Finding(digest, 2, (0.1, 1 / 3))
+    assert found == AnalysisResult(digest, 2, (0.1, 1 / 3))
 
 
 def test_garbage_collection_leaves_artifacts(warehouse: Warehouse) -> None:

@@ -121,9 +121,9 @@ def test_a_label_is_checked_before_anything_is_queued(warehouse: Warehouse) -> N
     assert (caught.value.where, caught.value.value) == ("model ctr, label", "prise")
     with pytest.raises(TypeMismatch, match="not stored as it is declared"):
         submit_model(warehouse, labelled(hr.int64("query") > 2))
-    with pytest.raises(TypeMismatch, match="boolean or a number"):
+    with pytest.raises(TypeMismatch, match="boolean or number"):
         labelled(hr.text("query"))
-    with pytest.raises(TypeMismatch, match="boolean or a number"):
+    with pytest.raises(TypeMismatch, match="boolean or number"):
         labelled(hr.text("query").unigrams().hash_buckets(10))
     with pytest.raises(InputError, match="full pass"):
         labelled(hr.float32("price").standardize_over(over=between("2026-01-01", "2026-01-02")) > 0)

@@ -1,1 +1,1 @@
-"""The methods of expressions, one file a family. :class:`transforms.expressions.expression.Expr` has them all."""
+"""The methods of expressions, one file per family. :class:`transforms.expressions.expression.Expr` has them all."""

@@ -1,4 +1,4 @@
-"""What the families of methods share: the node of an expression, and an operator applied to it."""
+"""The base class of the families of methods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Methods:
 
     @property
     def type(self) -> ColumnType:
-        """The column type this expression yields."""
+        """The column type of this expression."""
         return self.node.type
 
     def _apply(self, op: str, *others: Self | Value, **params: object) -> Self:

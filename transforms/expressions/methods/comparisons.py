@@ -1,4 +1,4 @@
-"""Comparing expressions."""
+"""Comparisons of expressions."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class ComparisonMethods(Methods):
         return self._apply("not")
 
     def is_in(self, values: Collection[int] | Collection[str]) -> Self:
-        """Whether the value is one of ``values``, whose order and repetition mean nothing."""
+        """Whether the value is one of ``values``; their order and repetition have no effect."""
         given = as_values(values, "operator is_in", '["Oslo", "Bergen"]')
         for value in given:
             if not isinstance(value, int | str) or isinstance(value, bool):
-                raise InputError("a value of is_in has the wrong type", where="operator is_in", value="None" if value is None else value,
-                                 allowed="int or str", next_step="compare others by ==, and ask is_null() for null")  # fmt: skip
+                raise InputError("a value of is_in must be an integer or text", where="operator is_in", value="None" if value is None else value,
+                                 allowed="int or str", next_step="compare others by ==, and use is_null() for null")  # fmt: skip
         texts = sorted({value for value in given if isinstance(value, str)})
         whole = sorted({int(value) for value in given if isinstance(value, int)})
         return self._apply("is_in", whole=tuple(whole), texts=tuple(texts))

@@ -1,4 +1,4 @@
-"""A Python dictionary as the parameters of ``lookup``."""
+"""A Python dictionary as parameters of ``lookup``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KINDS = {DType.STRING: str, DType.INT64: int}
 def lookup_params(
     column_type: ColumnType, table: Mapping[str, object] | Mapping[int, object], default: object
 ) -> dict[str, object]:
-    """Keys in order, so that two dictionaries of equal content are one operation.
+    """The parameters, sorted by key, so that equal dictionaries are one operation.
 
     Raises :class:`TypeMismatch` for keys that are not of the column's type and for values of mixed types.
     """
@@ -22,11 +22,11 @@ def lookup_params(
         raise TypeMismatch(f"operator lookup does not take {column_type} here", where="argument 1 (values)",
                            value=str(column_type), allowed="Dense[int64 | string]")  # fmt: skip
     if not isinstance(table, Mapping):
-        raise TypeMismatch("lookup takes a dictionary", where="operator lookup", value=table,
+        raise TypeMismatch("lookup must be given a dictionary", where="operator lookup", value=table,
                            next_step="give each key its value, as in {'phone': 1, 'tablet': 2}")  # fmt: skip
     for key in table:
         if type(key) is not kind:
-            raise TypeMismatch("a key of the dictionary is not of the column's type", where="operator lookup", value=key,
+            raise TypeMismatch("a key of the dictionary must be of the column's type", where="operator lookup", value=key,
                                allowed=f"{kind.__name__}, since the column is {column_type}")  # fmt: skip
     pairs = sorted(((str(key), value) for key, value in table.items()), key=lambda pair: pair[0])
     values = [value for _, value in pairs]
@@ -46,5 +46,5 @@ def _dtype(values: list[object]) -> DType:
         return DType.FLOAT64
     if kinds == {str}:
         return DType.STRING
-    raise TypeMismatch("the values of a dictionary are of one type", where="operator lookup",
+    raise TypeMismatch("the values of a dictionary must be of one type", where="operator lookup",
                        value=", ".join(sorted(kind.__name__ for kind in kinds)), allowed="int, float or str")  # fmt: skip

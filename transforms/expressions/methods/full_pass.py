@@ -1,4 +1,4 @@
-"""Operators that must first see all events of some partitions."""
+"""Full-pass operators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FullPassMethods(Methods):
         """Ids by frequency, or by mutual information with ``label``; values outside the vocabulary share ``oov_buckets``.
 
         The options are those of ``tft.compute_and_apply_vocabulary``: ``label`` is its ``labels``, ``min_frequency`` and
-        (beside a label) ``min_information`` its ``frequency_threshold``. ``weights`` is what an event counts. Raises
+        (beside a label) ``min_information`` its ``frequency_threshold``. ``weights`` is the weight of an event. Raises
         :class:`InputError` for an option of tf.Transform's that has no meaning here.
         """
         _refuse(others)
@@ -66,7 +66,7 @@ class FullPassMethods(Methods):
         return self._apply("standardize_over", **_range(over))
 
     def z_score(self, *, over: TimeRange) -> Self:
-        """Another name of :meth:`standardize_over`."""
+        """An alias of :meth:`standardize_over`."""
         return self.standardize_over(over=over)
 
     def min_max_over(self, *, over: TimeRange) -> Self:
@@ -74,17 +74,17 @@ class FullPassMethods(Methods):
         return self._apply("min_max_over", **_range(over))
 
 
-#: Options of ``tft.compute_and_apply_vocabulary`` that are refused by name: why, and what to do.
+#: The refused options of ``tft.compute_and_apply_vocabulary``, each with the reason and the next step.
 _REFUSED = {
     "labels": ("the option is called label here", "label=hr.boolean(...)"),
     "frequency_threshold": ("the option is called min_frequency here, and min_information beside a label", "min_frequency=N"),
     "num_oov_buckets": ("the option is called oov_buckets here", "oov_buckets=N"),
     "default_value": ("values outside the vocabulary have ids of their own, after its size", "oov_buckets=N"),
     "store_frequency": ("an artifact holds terms only, so that equal vocabularies are one", "leave it out: ids are the same"),
-    "key_fn": ("a vocabulary with coverage calls Python for each term", "one input a key, each with a vocabulary of its own"),
-    "coverage_top_k": ("a vocabulary with coverage calls Python for each term", "one input a key, each with a vocabulary of its own"),
+    "key_fn": ("a vocabulary with coverage calls Python for each term", "one input per key, each with its own vocabulary"),
+    "coverage_top_k": ("a vocabulary with coverage calls Python for each term", "one input per key, each with its own vocabulary"),
     "coverage_frequency_threshold": ("a vocabulary with coverage calls Python for each term",
-                                     "one input a key, each with a vocabulary of its own"),
+                                     "one input per key, each with its own vocabulary"),
     "reserved_tokens": ("a vocabulary holds what the range holds", "an input of their own: hr.text(...).is_in([...])"),
     "file_format": ("empty text and text with line breaks are terms, as with file_format='tfrecord_gzip'",
                     "leave it out"),
@@ -112,6 +112,6 @@ def _refuse_given(options: Mapping[str, object], how: str) -> None:
 
 def _range(over: TimeRange) -> dict[str, str]:
     if not isinstance(over, TimeRange):
-        raise InputError("a full-pass operator is analyzed over a range of time", value=over,
+        raise InputError("over must be a range from hr.between", value=over,
                          next_step='over=hr.between("2026-01-01", "2026-01-08")')  # fmt: skip
     return {"start": moment_text(over.start), "end": moment_text(over.end)}

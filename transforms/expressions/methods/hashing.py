@@ -1,4 +1,4 @@
-"""Turning values into ids."""
+"""Ids from values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class IdMethods(Methods):
         return self._apply("modulo", n=n)
 
     def lookup(self, table: Mapping[str, object] | Mapping[int, object], default: float | str | None = None) -> Self:
-        """The value that a dictionary has for each; ``default``, or null, where it has none. Its keys are of this type."""
+        """The value of a dictionary for each key; ``default``, or null, for an unknown key."""
         from transforms.expressions.methods.dictionaries import lookup_params
 
         return self._apply("lookup", **lookup_params(self.type, table, default))

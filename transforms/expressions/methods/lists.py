@@ -1,4 +1,4 @@
-"""What an expression over lists offers."""
+"""Methods of expressions over lists."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ListMethods(Methods):
         return self._apply("tail", n=n)
 
     def count(self) -> Self:
-        """How many items."""
+        """The number of items."""
         return self._apply("count")
 
     def sort(self, *, descending: bool = False) -> Self:
@@ -46,7 +46,7 @@ class ListMethods(Methods):
         return self._apply("pad", size=size, value=self._item(value))
 
     def positions(self, limit: int = 0) -> Self:
-        """0, 1, 2, ... for the items; with ``limit`` ids of as many buckets, the last one for all that follow."""
+        """0, 1, 2, ... for the items; ``limit`` makes ids of as many buckets, the last for all that follow."""
         return self._apply("positions", limit=limit)
 
     def zip(self, other: Self, joiner: str) -> Self:
@@ -66,7 +66,7 @@ class ListMethods(Methods):
         return self._apply("gaps_secs")
 
     def overlap_count(self, other: Self) -> Self:
-        """How many distinct values both lists have."""
+        """The number of distinct values in both lists."""
         return self._apply("overlap_count", other)
 
     def jaccard(self, other: Self) -> Self:
@@ -74,7 +74,7 @@ class ListMethods(Methods):
         return self._apply("jaccard", other)
 
     def _item(self, value: Value) -> Value:
-        """A plain number as an item of this list has it: a float of its width beside floats."""
+        """A plain number as an item of this list; a float of its width in a list of floats."""
         if self.type.dtype not in {DType.FLOAT32, DType.FLOAT64} or isinstance(value, bool | str):
             return value
         if not isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""What an expression over numbers offers."""
+"""Methods of expressions over numbers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from transforms.operators.plain_values import as_float64, as_values
 from transforms.time_range import microseconds
 from transforms.types import DType, Ragged
 
-#: What text is read as by ``to_number``; other types are casts, and refused as such.
+#: The types that ``to_number`` reads from text; all others are casts.
 _FROM_TEXT = (DType.INT64, DType.FLOAT32, DType.FLOAT64)
 
 
 class NumberMethods(Methods):
-    """Numbers."""
+    """Arithmetic, rounding, ranges and conversion of numbers."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class NumberMethods(Methods):
         return self._apply("ceil")
 
     def clip(self, low: float = -math.inf, high: float = math.inf) -> Self:
-        """Values held within [low, high]; a bound left out is no bound."""
+        """Values limited to [low, high]; each bound is optional."""
         return self._apply("clip", low=low, high=high)
 
     def scale(self, factor: float, offset: float = 0.0) -> Self:

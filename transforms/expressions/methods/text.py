@@ -1,4 +1,4 @@
-"""What an expression over text offers."""
+"""Methods of expressions over text."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TextMethods(Methods):
         return self._apply("contains", text=text)
 
     def edit_distance(self, other: Self | Value) -> Self:
-        """How many code points to insert, delete or replace to turn one text into the other."""
+        """The number of code points to insert, delete or replace to turn one text into the other."""
         return self._apply("edit_distance", other)
 
     def regex_extract(self, pattern: str, group: int = 0) -> Self:

@@ -1,4 +1,4 @@
-"""What an expression over timestamps offers."""
+"""Methods of expressions over timestamps."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class TimeMethods(NumberMethods):
     __slots__ = ()
 
     def in_zone(self, zone: str) -> Self:
-        """What the wall clock of an IANA time zone shows, such as ``"Europe/Berlin"``; calendar fields are then local."""
+        """The wall clock time of an IANA time zone, such as ``"Europe/Berlin"``; calendar fields are then local."""
         from transforms.operators.zones import clock_changes
 
         if not isinstance(zone, str):
-            raise InputError("a time zone is named by text", where="in_zone", value="None" if zone is None else zone,
+            raise InputError("the name of a time zone must be text", where="in_zone", value="None" if zone is None else zone,
                              next_step="name a zone of the IANA database, such as Europe/Berlin")  # fmt: skip
         starts, offsets_secs = clock_changes(zone)
         return self._apply("in_zone", zone=zone, starts=starts, offsets_secs=offsets_secs)

@@ -1,4 +1,4 @@
-"""What an expression over addresses and structured text offers."""
+"""Methods of expressions over addresses and structured text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WebMethods(Methods):
         return self._apply("url_host")
 
     def url_registered_domain(self) -> Self:
-        """The domain that somebody registered, of a URL or a host: ``example.co.uk`` of ``news.example.co.uk``."""
+        """The registered domain of a URL or a host: ``example.co.uk`` of ``news.example.co.uk``."""
         return self._apply("url_registered_domain")
 
     def url_path_tokens(self) -> Self:

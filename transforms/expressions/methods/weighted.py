@@ -1,4 +1,4 @@
-"""What an expression over weighted lists offers."""
+"""Methods of expressions over weighted lists."""
 
 from __future__ import annotations
 
