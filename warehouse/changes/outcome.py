@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from transforms.graphs.graph import Node, raw_columns
 from transforms.render import expression_text
 from warehouse.config import WarehouseConfig
-from warehouse.matching.match import Action
+from warehouse.matching.match import MemoAction
 from warehouse.matching.plan_context import Market
 from warehouse.matching.submit import blocks
 from warehouse.matching.survey import survey
@@ -97,10 +97,12 @@ def find_recomputes(
                 root = found.graph.operations[fingerprint]
                 read = {column.name for column in raw_columns(root)}
                 for position, one in matches.items():
-                    if one.action in (Action.QUEUE, Action.WAIT) and not read.isdisjoint(changed[first + position]):
+                    if one.action in (MemoAction.QUEUE, MemoAction.WAIT) and not read.isdisjoint(
+                        changed[first + position]
+                    ):
                         roots[fingerprint] = root
                         models.setdefault(fingerprint, set()).add(model.name)
-                        memos.setdefault(fingerprint, {})[one.wanted.memo_key] = block[position].fragment.rows
+                        memos.setdefault(fingerprint, {})[one.request.memo_key] = block[position].fragment.rows
             first += len(block)
     found_ones = (
         _recompute(roots[fingerprint], names.get(fingerprint, set()), models[fingerprint], rows)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 from transforms.graphs.graph import Node, component_from_document, operator_versions, raw_columns, shape_identity
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
-from warehouse.matching.match import Match, Wanted
+from warehouse.matching.match import MemoMatch, MemoRequest
 from warehouse.memos.memos import MemoRecord, find_memos
 from warehouse.models.models import load_documents
 from warehouse.tables.manifests import PlacedFragment, earlier_fragments
@@ -33,7 +33,7 @@ NEVER_SEEN = Cause("never_seen", "this component was never computed over this da
 
 
 def find_causes(
-    connection: Connection, table: str, missing: Sequence[Match], components: Mapping[str, Node], current: Set[int]
+    connection: Connection, table: str, missing: Sequence[MemoMatch], components: Mapping[str, Node], current: Set[int]
 ) -> dict[str, Cause]:
     """A cause for every missing memo, by memo key. ``components``: those that are missing, and maybe others, by
     fingerprint; ``current``: the rows of the table's fragments as they are now.
@@ -41,12 +41,14 @@ def find_causes(
     In this order: it was evicted; the same structure with other operator versions is known over the same data; the
     same component is known over what this fragment held before; otherwise it was never seen.
     """
-    causes = {item.wanted.memo_key: _evicted(item.record) for item in missing if item.record and item.record.evicted_at}
-    unknown = [item.wanted for item in missing if item.wanted.memo_key not in causes]
+    causes = {
+        item.request.memo_key: _evicted(item.record) for item in missing if item.record and item.record.evicted_at
+    }
+    unknown = [item.request for item in missing if item.request.memo_key not in causes]
     causes.update(_other_versions(connection, unknown, components))
     unknown = [item for item in unknown if item.memo_key not in causes]
     causes.update(_changed_data(connection, table, unknown, components, current))
-    return {item.wanted.memo_key: causes.get(item.wanted.memo_key, NEVER_SEEN) for item in missing}
+    return {item.request.memo_key: causes.get(item.request.memo_key, NEVER_SEEN) for item in missing}
 
 
 def _evicted(record: MemoRecord) -> Cause:
@@ -55,11 +57,11 @@ def _evicted(record: MemoRecord) -> Cause:
 
 
 def _other_versions(
-    connection: Connection, unknown: Sequence[Wanted], components: Mapping[str, Node]
+    connection: Connection, unknown: Sequence[MemoRequest], components: Mapping[str, Node]
 ) -> dict[str, Cause]:
     relatives = _relatives(connection, {item.fingerprint for item in unknown}, components)
     columns_of = _columns_of(unknown, components)
-    candidates: list[tuple[Wanted, Node, str]] = []
+    candidates: list[tuple[MemoRequest, Node, str]] = []
     for item in unknown:
         columns = columns_of[item.fingerprint]
         for fingerprint, root in relatives.get(item.fingerprint, ()):
@@ -116,7 +118,7 @@ def _version_text(now: Node, before: Node) -> str:
 def _changed_data(
     connection: Connection,
     table: str,
-    unknown: Sequence[Wanted],
+    unknown: Sequence[MemoRequest],
     components: Mapping[str, Node],
     current: Set[int],
 ) -> dict[str, Cause]:
@@ -128,12 +130,12 @@ def _changed_data(
         if placed.row in current:
             continue  # it still stands there: nothing took its place
         earlier.setdefault(placed.partition, []).append(placed)
-    candidates: list[tuple[Wanted, PlacedFragment, str]] = []
+    candidates: list[tuple[MemoRequest, PlacedFragment, str]] = []
     columns_of = _columns_of(unknown, components)
     for item in unknown:
         columns = columns_of[item.fingerprint]
         for before in earlier.get(item.placed.partition, ()):
-            if _stood_here(before, item.placed):
+            if _same_location(before, item.placed):
                 key = memo_key(item.fingerprint, before.fragment.digests, columns)
                 candidates.append((item, before, key))
     known = find_memos(connection, [key for _, _, key in candidates])
@@ -144,19 +146,19 @@ def _changed_data(
     return causes
 
 
-def _columns_of(wanted: Sequence[Wanted], components: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
+def _columns_of(wanted: Sequence[MemoRequest], components: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
     fingerprints = {item.fingerprint for item in wanted}
     return {one: tuple(column.name for column in raw_columns(components[one])) for one in fingerprints}
 
 
-def _stood_here(before: PlacedFragment, now: PlacedFragment) -> bool:
+def _same_location(before: PlacedFragment, now: PlacedFragment) -> bool:
     """Whether ``before`` is an earlier content of the place where ``now`` stands: the same file, or the same position."""
     if before.fragment.path == now.fragment.path:
         return before.fragment.row_groups == now.fragment.row_groups
     return before.position == now.position
 
 
-def _changed_text(item: Wanted, before: PlacedFragment, columns: Sequence[str]) -> Cause:
+def _changed_text(item: MemoRequest, before: PlacedFragment, columns: Sequence[str]) -> Cause:
     now, then = item.placed.fragment.digests, before.fragment.digests
     changed = [name for name in columns if now[name] != then.get(name)]
     noun = "column" if len(changed) == 1 else "columns"

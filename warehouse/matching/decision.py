@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from warehouse.matching.causes import Cause
-from warehouse.matching.match import Action as MatchAction
-from warehouse.matching.match import Match
+from warehouse.matching.match import MemoAction, MemoMatch
 from warehouse.models.models import StoredInput
 from warehouse.solution.parts import Action
 from warehouse.tables.table import Fragment
@@ -79,30 +78,30 @@ _NOT_KEPT = {
 }
 
 
-def match_decision(item: StoredInput, found: Match, cause: Cause | None, mine: frozenset[int]) -> Decision:
+def match_decision(item: StoredInput, found: MemoMatch, cause: Cause | None, mine: frozenset[int]) -> Decision:
     """The decision behind a match; ``cause`` for what is missing, ``mine`` the rows of this model's versions."""
     code, reason = _reason(found, cause, mine)
-    placed = found.wanted.placed
+    placed = found.request.placed
     state = found.record.state if found.record else ""
     return Decision(item.name, item.fingerprint, placed.partition, placed.fragment.fragment_id, placed.fragment.rows,
-                    found.action is MatchAction.LOAD, str(state), code, reason)  # fmt: skip
+                    found.action is MemoAction.LOAD, str(state), code, reason)  # fmt: skip
 
 
 _LATER: dict[str, tuple[ReasonCode, str]] = {"RUNNING": ("running", "being computed"), "PENDING": ("pending", "queued")}
 
 
-def _reason(found: Match, cause: Cause | None, mine: frozenset[int]) -> tuple[ReasonCode, str]:
+def _reason(found: MemoMatch, cause: Cause | None, mine: frozenset[int]) -> tuple[ReasonCode, str]:
     record = found.record
-    if found.action is MatchAction.LOAD:
+    if found.action is MemoAction.LOAD:
         return "ready", "memoized"
     if cause is not None:
         return cause.code, cause.text
     if record is None:
         return "pending", "queued already: another input, or another copy of this data, needs the same values"
-    if found.action is MatchAction.QUARANTINED:
+    if found.action is MemoAction.QUARANTINED:
         moment = datetime.fromtimestamp(record.changed_at, UTC)
         return "failed", f"failed on {moment:%Y-%m-%d} and was taken out of the queue: {record.cause}"
-    if found.action is MatchAction.DROPPED:
+    if found.action is MemoAction.DROPPED:
         moment = datetime.fromtimestamp(record.changed_at, UTC)
         return "dropped", f"dropped on {moment:%Y-%m-%d} {record.cause}; headrace tasks retry brings it back"
     code, text = _LATER[record.state]

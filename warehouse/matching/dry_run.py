@@ -18,7 +18,7 @@ from warehouse.costs.work_estimates import load_estimates
 from warehouse.matching.causes import find_causes
 from warehouse.matching.decision import Decision
 from warehouse.matching.explain import decisions_of, versions_of
-from warehouse.matching.match import Action, Match
+from warehouse.matching.match import MemoAction, MemoMatch
 from warehouse.matching.plan_context import KeepDecision, Market
 from warehouse.matching.submit import blocks, check_client, check_model, model_digest, settings_changed
 from warehouse.matching.survey import Counts, Survey, count_inputs, survey
@@ -211,7 +211,7 @@ def _match(
     inputs: Sequence[StoredInput],
     queued: set[str],
 ) -> _Found:
-    """Match the model as submitting does; ``queued`` are the memos that earlier ones would queue, and grows."""
+    """MemoMatch the model as submitting does; ``queued`` are the memos that earlier ones would queue, and grows."""
     found = _Found(inputs)
     if not inputs:
         return found
@@ -226,8 +226,8 @@ def _match(
         part = coverage.part(first, last)
         here = survey(connection, inputs, fragments[first:last], decide, graph=graph, coverage=part)
         here = _without(here, queued)
-        new = [one for one in here.all_matches if one.action is Action.QUEUE]
-        queued |= {one.wanted.memo_key for one in new}
+        new = [one for one in here.all_matches if one.action is MemoAction.QUEUE]
+        queued |= {one.request.memo_key for one in new}
         causes = find_causes(connection, table.name, new, graph.operations, here.rows)
         decisions = [decision for _, decision in decisions_of(here, causes, mine, record.policy)]
         found.add(count_inputs(here), decisions, _work(connection, graph, new))
@@ -237,20 +237,20 @@ def _match(
 def _without(found: Survey, queued: set[str]) -> Survey:
     """The survey as it is once those memos are queued."""
 
-    def after(one: Match) -> Match:
-        is_waiting = one.action is Action.QUEUE and one.wanted.memo_key in queued
-        return replace(one, action=Action.WAIT, record=None) if is_waiting else one
+    def after(one: MemoMatch) -> MemoMatch:
+        is_waiting = one.action is MemoAction.QUEUE and one.request.memo_key in queued
+        return replace(one, action=MemoAction.WAIT, record=None) if is_waiting else one
 
     matches = {name: {at: after(one) for at, one in places.items()} for name, places in found.matches.items()}
     return replace(found, matches=matches)
 
 
-def _work(connection: Connection, graph: MergedGraph, new: Sequence[Match]) -> PlannedWork:
-    documents = {one: component_document(graph.operations[one]) for one in {each.wanted.fingerprint for each in new}}
+def _work(connection: Connection, graph: MergedGraph, new: Sequence[MemoMatch]) -> PlannedWork:
+    documents = {one: component_document(graph.operations[one]) for one in {each.request.fingerprint for each in new}}
     estimates = load_estimates(connection, documents)
     work = PlannedWork()
     for one in new:
-        rows, estimate = one.wanted.placed.fragment.rows, estimates[one.wanted.fingerprint]
+        rows, estimate = one.request.placed.fragment.rows, estimates[one.request.fingerprint]
         work += PlannedWork(1, rows, estimate.secs(rows), estimate.row_bytes * rows)
     return work
 

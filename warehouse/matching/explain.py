@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 from warehouse.catalog import schema
 from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.decision import Costs, Decision, match_decision, raw_decision, ready_decision, unkept_decision
-from warehouse.matching.match import Action
+from warehouse.matching.match import MemoAction
 from warehouse.matching.plan_context import Market, Pricing
 from warehouse.matching.survey import Survey, survey
 from warehouse.models.models import get_model, stored_inputs
@@ -37,7 +37,7 @@ def explain_model(
         table = get_table(connection, model.table)
         market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
         found = survey(connection, inputs, fragments, market.keeps(model))
-        missing = [one for one in found.all_matches if one.action is Action.QUEUE]
+        missing = [one for one in found.all_matches if one.action is MemoAction.QUEUE]
         causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
         decisions = decisions_of(found, causes, versions_of(connection, model_name), model.policy)
         pricing = market.pricing(found.graph, Adaptive(), model.name)
@@ -60,7 +60,7 @@ def decisions_of(
             if item.is_raw:
                 yield position, raw_decision(item, placed.partition, placed.fragment)
             elif one is not None:
-                yield position, match_decision(item, one, causes.get(one.wanted.memo_key), mine)
+                yield position, match_decision(item, one, causes.get(one.request.memo_key), mine)
             elif found.is_ready(item.fingerprint, position):
                 yield position, ready_decision(item, placed.partition, placed.fragment)
             else:

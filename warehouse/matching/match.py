@@ -17,7 +17,7 @@ from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.table import MemoKeys
 
 
-class Action(StrEnum):
+class MemoAction(StrEnum):
     """What to do about one component over one fragment."""
 
     LOAD = "load"  # the memo is ready
@@ -30,11 +30,11 @@ class Action(StrEnum):
 
 
 #: Nobody has to queue these. Once somebody retries what was set aside, it is computed for those who wait for it.
-AWAITED = (Action.WAIT, Action.QUARANTINED, Action.DROPPED)
+AWAITED = (MemoAction.WAIT, MemoAction.QUARANTINED, MemoAction.DROPPED)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MemoRequest:
     """A component over a fragment, and the key of the memo that would hold it."""
 
     fingerprint: str
@@ -43,19 +43,19 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class MemoMatch:
     """The decision about one wanted memo; ``record`` is None when the catalog has never heard of it."""
 
-    wanted: Wanted
-    action: Action
+    request: MemoRequest
+    action: MemoAction
     record: MemoRecord | None
 
 
-def wanted_memos(components: Mapping[str, Sequence[str]], fragments: Sequence[PlacedFragment]) -> list[Wanted]:
+def memo_requests(components: Mapping[str, Sequence[str]], fragments: Sequence[PlacedFragment]) -> list[MemoRequest]:
     """Every component (fingerprint to the columns it reads) over every fragment, fragment by fragment."""
     read = {fingerprint: tuple(sorted(columns)) for fingerprint, columns in components.items()}
     return [
-        Wanted(fingerprint, placed, keys.key(fingerprint, columns))
+        MemoRequest(fingerprint, placed, keys.key(fingerprint, columns))
         for placed in fragments
         for keys in (MemoKeys(placed.fragment.digests),)
         for fingerprint, columns in read.items()
@@ -63,16 +63,18 @@ def wanted_memos(components: Mapping[str, Sequence[str]], fragments: Sequence[Pl
 
 
 _ACTIONS = {
-    MemoState.READY: Action.LOAD,
-    MemoState.PENDING: Action.WAIT,
-    MemoState.RUNNING: Action.WAIT,
-    MemoState.FAILED: Action.QUARANTINED,
-    MemoState.DROPPED: Action.DROPPED,
-    MemoState.EVICTED: Action.QUEUE,
+    MemoState.READY: MemoAction.LOAD,
+    MemoState.PENDING: MemoAction.WAIT,
+    MemoState.RUNNING: MemoAction.WAIT,
+    MemoState.FAILED: MemoAction.QUARANTINED,
+    MemoState.DROPPED: MemoAction.DROPPED,
+    MemoState.EVICTED: MemoAction.QUEUE,
 }
 
 
-def match(wanted: Iterable[Wanted], memos: Mapping[str, MemoRecord], *, requeue_evicted: bool = True) -> list[Match]:
+def match_memos(
+    wanted: Iterable[MemoRequest], memos: Mapping[str, MemoRecord], *, requeue_evicted: bool = True
+) -> list[MemoMatch]:
     """One decision for every wanted memo, in order.
 
     The same memo wanted twice (the same content in two places) is queued once; the second one waits. Without
@@ -82,12 +84,12 @@ def match(wanted: Iterable[Wanted], memos: Mapping[str, MemoRecord], *, requeue_
     queued: set[str] = set()
     for item in wanted:
         record = memos.get(item.memo_key)
-        action = Action.QUEUE if record is None else _ACTIONS[record.state]
-        if record is not None and action is Action.QUEUE and not requeue_evicted:
-            action = Action.LEAVE
-        if action is Action.QUEUE:
+        action = MemoAction.QUEUE if record is None else _ACTIONS[record.state]
+        if record is not None and action is MemoAction.QUEUE and not requeue_evicted:
+            action = MemoAction.LEAVE
+        if action is MemoAction.QUEUE:
             if item.memo_key in queued:
-                action = Action.WAIT
+                action = MemoAction.WAIT
             queued.add(item.memo_key)
-        decided.append(Match(item, action, record))
+        decided.append(MemoMatch(item, action, record))
     return decided

@@ -135,7 +135,7 @@ def _match(
     now: float,
     requeue_evicted: bool = True,
 ) -> Counts:
-    """Match the model block by block of fragments, so that memory does not grow with the table, and queue what is missing."""
+    """MemoMatch the model block by block of fragments, so that memory does not grow with the table, and queue what is missing."""
     fragments = current_fragments(connection, record.table)
     market = Market(connection, config, get_table(connection, record.table), fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)

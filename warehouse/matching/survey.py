@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from warehouse.matching.match import Action, Match, match, wanted_memos
+from warehouse.matching.match import MemoAction, MemoMatch, match_memos, memo_requests
 from warehouse.matching.plan_context import KeepDecision
 from warehouse.memos.coverage import Coverage, find_coverage
 from warehouse.memos.memos import find_memos
@@ -30,7 +30,7 @@ class Survey:
     fragments: tuple[PlacedFragment, ...]
     coverage: Coverage
     kept: tuple[Collection[str], ...]
-    matches: Mapping[str, Mapping[int, Match]]
+    matches: Mapping[str, Mapping[int, MemoMatch]]
 
     @property
     def rows(self) -> frozenset[int]:
@@ -38,7 +38,7 @@ class Survey:
         return frozenset(placed.row for placed in self.fragments)
 
     @property
-    def all_matches(self) -> list[Match]:
+    def all_matches(self) -> list[MemoMatch]:
         """One match for every component that is wanted of a fragment and not ready there."""
         return [one for found in self.matches.values() for one in found.values()]
 
@@ -47,7 +47,7 @@ class Survey:
         if fingerprint in self.coverage.slots(position):
             return True
         one = self.matches.get(fingerprint, {}).get(position)
-        return one is not None and one.action is Action.LOAD
+        return one is not None and one.action is MemoAction.LOAD
 
 
 def survey(
@@ -60,7 +60,7 @@ def survey(
     coverage: Coverage | None = None,
     requeue_evicted: bool = True,
 ) -> Survey:
-    """Match the model's graph against what is ready over the fragments, and look up what should be kept and is not.
+    """MemoMatch the model's graph against what is ready over the fragments, and look up what should be kept and is not.
 
     ``graph``: that of the inputs, and ``coverage`` of its operations over the fragments, where the caller has them.
     """
@@ -72,13 +72,13 @@ def survey(
     wanted = []
     positions = []
     for position, (placed, covered) in enumerate(zip(fragments, coverage.fragments, strict=True)):
-        here = wanted_memos(columns[covered.pattern], (placed,))
+        here = memo_requests(columns[covered.pattern], (placed,))
         wanted += here
         positions += [position] * len(here)
     memos = find_memos(connection, (item.memo_key for item in wanted))
-    matches: dict[str, dict[int, Match]] = {}
-    for position, one in zip(positions, match(wanted, memos, requeue_evicted=requeue_evicted), strict=True):
-        matches.setdefault(one.wanted.fingerprint, {})[position] = one
+    matches: dict[str, dict[int, MemoMatch]] = {}
+    for position, one in zip(positions, match_memos(wanted, memos, requeue_evicted=requeue_evicted), strict=True):
+        matches.setdefault(one.request.fingerprint, {})[position] = one
     return Survey(tuple(inputs), graph, fragments, coverage, kept, matches)
 
 
@@ -123,17 +123,17 @@ def count_inputs(found: Survey) -> dict[str, Counts]:
 
 
 def _count_input(found: Survey, item: StoredInput, again: bool) -> Counts:
-    actions: dict[Action, int] = dict.fromkeys(Action, 0)
+    actions: dict[MemoAction, int] = dict.fromkeys(MemoAction, 0)
     covered = sum(
         size
         for size, pattern in zip(found.coverage.fragments_of_patterns, found.coverage.patterns, strict=True)
         if item.fingerprint in pattern.slots
     )
     matches = found.matches.get(item.fingerprint, {}).values()
-    actions[Action.LOAD] += covered
-    actions[Action.COMPUTE] += len(found.fragments) - covered - len(matches)
+    actions[MemoAction.LOAD] += covered
+    actions[MemoAction.COMPUTE] += len(found.fragments) - covered - len(matches)
     for one in matches:
-        actions[Action.WAIT if again and one.action is Action.QUEUE else one.action] += 1
-    failed = actions[Action.QUARANTINED] + actions[Action.LEAVE]
-    return Counts(actions[Action.LOAD], actions[Action.WAIT], actions[Action.QUEUE], failed, actions[Action.COMPUTE],
-                  actions[Action.DROPPED])  # fmt: skip
+        actions[MemoAction.WAIT if again and one.action is MemoAction.QUEUE else one.action] += 1
+    failed = actions[MemoAction.QUARANTINED] + actions[MemoAction.LEAVE]
+    return Counts(actions[MemoAction.LOAD], actions[MemoAction.WAIT], actions[MemoAction.QUEUE], failed, actions[MemoAction.COMPUTE],
+                  actions[MemoAction.DROPPED])  # fmt: skip
