@@ -11,9 +11,9 @@ from transforms.graphs.graph import Node, raw_columns
 from transforms.render import expression_text
 from warehouse.config import WarehouseConfig
 from warehouse.matching.match import MemoAction
-from warehouse.matching.plan_context import Market
+from warehouse.matching.plan_context import PlanContext
 from warehouse.matching.submit import blocks
-from warehouse.matching.survey import survey
+from warehouse.matching.survey import match_model
 from warehouse.models.models import all_models, stored_inputs
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.tables.table import Fragment
@@ -79,7 +79,7 @@ def find_recomputes(
         return ()
     changed = [_changed_columns(one) for one in touched]
     placed = tuple(one.after for one in touched)
-    market = Market(connection, config, get_table(connection, table), current_fragments(connection, table), now)
+    context = PlanContext(connection, config, get_table(connection, table), current_fragments(connection, table), now)
     memos: dict[str, dict[str, int]] = {}
     models: dict[str, set[str]] = {}
     names: dict[str, set[str]] = {}
@@ -87,12 +87,12 @@ def find_recomputes(
     for model in all_models(connection, live=True):
         if model.table != table:
             continue
-        inputs, keeps, first = stored_inputs(connection, model.id), market.keeps(model), 0
+        inputs, keeps, first = stored_inputs(connection, model.id), context.keeps(model), 0
         for item in inputs:
             names.setdefault(item.fingerprint, set()).add(item.name)
         for first, last in blocks(len(placed), len(inputs)):
             block = placed[first:last]
-            found = survey(connection, inputs, block, keeps, requeue_evicted=False)
+            found = match_model(connection, inputs, block, keeps, requeue_evicted=False)
             for fingerprint, matches in found.matches.items():
                 root = found.graph.operations[fingerprint]
                 read = {column.name for column in raw_columns(root)}

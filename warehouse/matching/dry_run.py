@@ -19,9 +19,9 @@ from warehouse.matching.causes import find_causes
 from warehouse.matching.decision import Decision
 from warehouse.matching.explain import decisions_of, versions_of
 from warehouse.matching.match import MemoAction, MemoMatch
-from warehouse.matching.plan_context import KeepDecision, Market
+from warehouse.matching.plan_context import KeepDecision, PlanContext
 from warehouse.matching.submit import blocks, check_client, check_model, model_digest, settings_changed
-from warehouse.matching.survey import Counts, Survey, count_inputs, survey
+from warehouse.matching.survey import Counts, MatchResult, count_inputs, match_model
 from warehouse.memos.coverage import find_coverage
 from warehouse.models.analyses import Resolution, resolve_components
 from warehouse.models.merged_graph import MergedGraph
@@ -217,14 +217,14 @@ def _match(
         return found
     fragments = current_fragments(connection, table.name)
     graph = MergedGraph(tuple(item.component for item in inputs))
-    market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
+    context = PlanContext(connection, warehouse.config, table, fragments, warehouse.clock())
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    keeps: KeepDecision = market.keeps(record)(graph)
+    keeps: KeepDecision = context.keeps(record)(graph)
     decide: Callable[[MergedGraph], KeepDecision] = lambda _: keeps  # noqa: E731
     mine = versions_of(connection, record.name)
     for first, last in blocks(len(fragments), len(inputs)):
         part = coverage.part(first, last)
-        here = survey(connection, inputs, fragments[first:last], decide, graph=graph, coverage=part)
+        here = match_model(connection, inputs, fragments[first:last], decide, graph=graph, coverage=part)
         here = _without(here, queued)
         new = [one for one in here.all_matches if one.action is MemoAction.QUEUE]
         queued |= {one.request.memo_key for one in new}
@@ -234,8 +234,8 @@ def _match(
     return found
 
 
-def _without(found: Survey, queued: set[str]) -> Survey:
-    """The survey as it is once those memos are queued."""
+def _without(found: MatchResult, queued: set[str]) -> MatchResult:
+    """The result once those memos are queued."""
 
     def after(one: MemoMatch) -> MemoMatch:
         is_waiting = one.action is MemoAction.QUEUE and one.request.memo_key in queued

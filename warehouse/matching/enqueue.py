@@ -10,7 +10,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.match import AWAITED, MemoAction, MemoMatch
-from warehouse.matching.survey import Counts, Survey
+from warehouse.matching.survey import Counts, MatchResult
 from warehouse.memos.coverage import cover
 from warehouse.memos.memos import requeue_tasks
 from warehouse.memos.pending_aliases import await_contents
@@ -21,7 +21,7 @@ from warehouse.tables.manifests import fragments_by_row, standing_rows
 from warehouse.tables.table import content_of
 
 
-def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now: float) -> set[str]:
+def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult, now: float) -> set[str]:
     """Queue what is missing and note what is ready under another content. Returns the memos the model waits for."""
     matches = found.all_matches
     missing = [one for one in matches if one.action is MemoAction.QUEUE]

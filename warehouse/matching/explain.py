@@ -11,8 +11,8 @@ from warehouse.catalog import schema
 from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.decision import Costs, Decision, match_decision, raw_decision, ready_decision, unkept_decision
 from warehouse.matching.match import MemoAction
-from warehouse.matching.plan_context import Market, Pricing
-from warehouse.matching.survey import Survey, survey
+from warehouse.matching.plan_context import CostedGraph, PlanContext
+from warehouse.matching.survey import MatchResult, match_model
 from warehouse.models.models import get_model, stored_inputs
 from warehouse.planning.cheapest import Alternatives, Label
 from warehouse.planning.policy import Adaptive
@@ -35,13 +35,13 @@ def explain_model(
         fragments = current_fragments(connection, model.table)
         inputs = stored_inputs(connection, model.id)
         table = get_table(connection, model.table)
-        market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
-        found = survey(connection, inputs, fragments, market.keeps(model))
+        context = PlanContext(connection, warehouse.config, table, fragments, warehouse.clock())
+        found = match_model(connection, inputs, fragments, context.keeps(model))
         missing = [one for one in found.all_matches if one.action is MemoAction.QUEUE]
         causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
         decisions = decisions_of(found, causes, versions_of(connection, model_name), model.policy)
-        pricing = market.pricing(found.graph, Adaptive(), model.name)
-        priced = _Priced(found, pricing, frozenset(costs_of))
+        costed = context.cost_graph(found.graph, Adaptive(), model.name)
+        priced = _Priced(found, costed, frozenset(costs_of))
         return tuple(priced.decision(at, decision) for at, decision in decisions)
 
 
@@ -51,7 +51,7 @@ def versions_of(connection: Connection, name: str) -> frozenset[int]:
 
 
 def decisions_of(
-    found: Survey, causes: Mapping[str, Cause], mine: frozenset[int], policy: str
+    found: MatchResult, causes: Mapping[str, Cause], mine: frozenset[int], policy: str
 ) -> Iterator[tuple[int, Decision]]:
     """Every decision with the position of its fragment. ``mine``: the rows of this model's versions."""
     for item in found.inputs:
@@ -70,8 +70,8 @@ def decisions_of(
 class _Priced:
     """Fills in how inputs are read and at what cost. Fragments with the same memos are decided once."""
 
-    def __init__(self, found: Survey, pricing: Pricing, costs_of: frozenset[str]) -> None:
-        self._found, self._pricing, self._costs_of = found, pricing, costs_of
+    def __init__(self, found: MatchResult, costed: CostedGraph, costs_of: frozenset[str]) -> None:
+        self._found, self._costed, self._costs_of = found, costed, costs_of
         self._reading: dict[frozenset[str], Mapping[str, Label]] = {}
         self._alternatives: dict[tuple[str, frozenset[str]], Alternatives] = {}
 
@@ -81,7 +81,7 @@ class _Priced:
             return decision
         ready = frozenset(self._found.coverage.slots(position))
         if ready not in self._reading:
-            self._reading[ready], _ = self._pricing.reading(ready)
+            self._reading[ready], _ = self._costed.reading(ready)
         loaded = self._reading[ready][decision.fingerprint] is Label.LOAD
         decision = replace(decision, action="load" if loaded else "compute")
         return decision if decision.input not in self._costs_of else self._with_costs(decision, ready)
@@ -89,8 +89,8 @@ class _Priced:
     def _with_costs(self, decision: Decision, ready: frozenset[str]) -> Decision:
         question = decision.fingerprint, ready
         if question not in self._alternatives:
-            self._alternatives[question] = self._pricing.alternatives(*question)
+            self._alternatives[question] = self._costed.alternatives(*question)
         a_row = self._alternatives[question]
         load, compute, keep = (secs * decision.rows for secs in (a_row.load_secs, a_row.compute_secs, a_row.keep_secs))
-        costs = Costs(load, compute, keep, self._pricing.requests(decision.fingerprint))
+        costs = Costs(load, compute, keep, self._costed.requests(decision.fingerprint))
         return replace(decision, costs=costs)

@@ -24,7 +24,7 @@ KeepDecision = Callable[[Collection[str]], Collection[str]]
 
 
 @dataclass(frozen=True)
-class Pricing:
+class CostedGraph:
     """A merged graph with what its nodes cost, and how often they are expected to be asked for."""
 
     graph: MergedGraph
@@ -93,7 +93,7 @@ class Pricing:
 
 
 @dataclass(frozen=True)
-class Market:
+class PlanContext:
     """Where the figures come from: the catalog, what the warehouse is configured to, and the data that is read."""
 
     connection: Connection
@@ -120,10 +120,10 @@ class Market:
             fragment_rows=max(self.rows / max(len(self.fragments), 1), 1.0),
         )
 
-    def pricing(self, graph: MergedGraph, policy: Policy, model: str) -> Pricing:
+    def cost_graph(self, graph: MergedGraph, policy: Policy, model: str) -> CostedGraph:
         """A graph's prices; under the adaptive policy with how often its nodes are expected to be asked for."""
         if not isinstance(policy, Adaptive):
-            return Pricing(graph, self.costs(graph.nodes))
+            return CostedGraph(graph, self.costs(graph.nodes))
         requests = load_expected_requests(
             self.connection, self.table.name, graph.operations, asking=model, table_rows=self.rows, now=self.now,
             horizon_days=policy.horizon_days)  # fmt: skip
@@ -132,16 +132,18 @@ class Market:
         for node in reversed(graph.nodes):
             for arg in node.args:
                 reuse[arg.identity] = max(reuse.get(arg.identity, 1.0), reuse.get(node.identity, 1.0))
-        return Pricing(graph, self.costs(graph.nodes, policy.horizon_days), reuse)
+        return CostedGraph(graph, self.costs(graph.nodes, policy.horizon_days), reuse)
 
     def keeps(self, model: ModelRecord) -> Callable[[MergedGraph], KeepDecision]:
         """What a submitted model's policy keeps."""
         policy = policy_named(model.policy)
-        return keeps_of(policy, lambda graph: self.pricing(graph, policy, model.name))
+        return keep_decisions(policy, lambda graph: self.cost_graph(graph, policy, model.name))
 
 
-def keeps_of(policy: Policy, price: Callable[[MergedGraph], Pricing]) -> Callable[[MergedGraph], KeepDecision]:
-    """What a policy keeps, as :func:`warehouse.matching.survey.survey` asks for it. Equal questions are decided once.
+def keep_decisions(
+    policy: Policy, price: Callable[[MergedGraph], CostedGraph]
+) -> Callable[[MergedGraph], KeepDecision]:
+    """What a policy keeps, as :func:`warehouse.matching.survey.match_model` asks for it. Equal questions are decided once.
 
     ``price`` is asked only by a policy that weighs costs: for the others the components are all there is to know.
     """

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from transforms.errors import NotFound
 from transforms.graphs.graph import component_document
-from warehouse.matching.plan_context import Market, Pricing
+from warehouse.matching.plan_context import CostedGraph, PlanContext
 from warehouse.memos.coverage import Coverage, CoveredFragment, find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, StoredInput, get_model, stored_inputs
@@ -42,8 +42,8 @@ def read_solution(
         model = get_model(connection, model_name, version)
         table = _table_at(connection, model.table, table_version)
         fragments = current_fragments(connection, model.table, start, end, at_version=table_version)
-        market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
-        return build_solution(market, model, stored_inputs(connection, model.id))
+        context = PlanContext(connection, warehouse.config, table, fragments, warehouse.clock())
+        return build_solution(context, model, stored_inputs(connection, model.id))
 
 
 def _table_at(connection: Connection, name: str, version: int | None) -> Table:
@@ -54,28 +54,28 @@ def _table_at(connection: Connection, name: str, version: int | None) -> Table:
     return table if version is None else replace(table, version=version)
 
 
-def build_solution(market: Market, model: ModelRecord, inputs: Sequence[StoredInput]) -> ReadSolution:
+def build_solution(context: PlanContext, model: ModelRecord, inputs: Sequence[StoredInput]) -> ReadSolution:
     """The cheapest way to read the inputs over the fragments: one plan for each pattern of what is ready."""
     graph = MergedGraph(tuple(item.component for item in inputs))
-    coverage = find_coverage(market.connection, graph.columns(graph.operations), market.fragments)
-    pricing = Pricing(graph, market.costs(graph.nodes))
+    coverage = find_coverage(context.connection, graph.columns(graph.operations), context.fragments)
+    costed = CostedGraph(graph, context.costs(graph.nodes))
     decided: dict[frozenset[str], tuple[Mapping[str, Label], float]] = {}
     plans = []
     for pattern in coverage.patterns:
         ready = frozenset(pattern.slots)
         if ready not in decided:
-            decided[ready] = pricing.reading(ready)
+            decided[ready] = costed.reading(ready)
         plans.append(_plan(inputs, graph, pattern.slots, *decided[ready]))
     target = model.target
     return ReadSolution(
         model=model.name,
         model_version=model.version,
         table=model.table,
-        table_version=market.table.version,
+        table_version=context.table.version,
         label=model.label,
         inputs=tuple(_solution_input(item) for item in inputs),
         plans=tuple(plans),
-        partitions=_partitions(market.fragments, coverage),
+        partitions=_partitions(context.fragments, coverage),
         label_component=None if target.component is None else component_document(target.component),
         task=target.task,
         classes=target.classes,

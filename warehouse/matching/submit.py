@@ -21,9 +21,9 @@ from warehouse.catalog.bulk import insert_rows
 from warehouse.catalog.catalog import insert_absent
 from warehouse.config import WarehouseConfig
 from warehouse.errors import NameTaken
-from warehouse.matching.enqueue import queue_survey, replace_waits, write_submission
-from warehouse.matching.plan_context import Market
-from warehouse.matching.survey import Counts, count_pairs, survey
+from warehouse.matching.enqueue import queue_matches, replace_waits, write_submission
+from warehouse.matching.plan_context import PlanContext
+from warehouse.matching.survey import Counts, count_pairs, match_model
 from warehouse.memos.coverage import find_coverage
 from warehouse.models.analyses import resolve_model
 from warehouse.models.merged_graph import MergedGraph
@@ -137,12 +137,12 @@ def _match(
 ) -> Counts:
     """MemoMatch the model block by block of fragments, so that memory does not grow with the table, and queue what is missing."""
     fragments = current_fragments(connection, record.table)
-    market = Market(connection, config, get_table(connection, record.table), fragments, now)
+    context = PlanContext(connection, config, get_table(connection, record.table), fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    keeps = market.keeps(record)(graph)
+    keeps = context.keeps(record)(graph)
     counts, awaited = Counts(), set[str]()
     for first, last in blocks(len(fragments), len(inputs)):
-        found = survey(
+        found = match_model(
             connection,
             inputs,
             fragments[first:last],
@@ -151,7 +151,7 @@ def _match(
             coverage=coverage.part(first, last),
             requeue_evicted=requeue_evicted,
         )
-        awaited |= queue_survey(connection, record, found, now)
+        awaited |= queue_matches(connection, record, found, now)
         counts += count_pairs(found)
     replace_waits(connection, record.id, awaited)
     write_submission(connection, record, counts, unchanged=unchanged, now=now)

@@ -17,7 +17,7 @@ from warehouse.tables.manifests import PlacedFragment
 
 
 @dataclass(frozen=True)
-class Survey:
+class MatchResult:
     """A model's merged graph over fragments of its table.
 
     ``coverage``: what is ready, of every operation. ``kept``: for each pattern of it, what else should be kept.
@@ -50,7 +50,7 @@ class Survey:
         return one is not None and one.action is MemoAction.LOAD
 
 
-def survey(
+def match_model(
     connection: Connection,
     inputs: Sequence[StoredInput],
     fragments: tuple[PlacedFragment, ...],
@@ -59,7 +59,7 @@ def survey(
     graph: MergedGraph | None = None,
     coverage: Coverage | None = None,
     requeue_evicted: bool = True,
-) -> Survey:
+) -> MatchResult:
     """MemoMatch the model's graph against what is ready over the fragments, and look up what should be kept and is not.
 
     ``graph``: that of the inputs, and ``coverage`` of its operations over the fragments, where the caller has them.
@@ -79,7 +79,7 @@ def survey(
     matches: dict[str, dict[int, MemoMatch]] = {}
     for position, one in zip(positions, match_memos(wanted, memos, requeue_evicted=requeue_evicted), strict=True):
         matches.setdefault(one.request.fingerprint, {})[position] = one
-    return Survey(tuple(inputs), graph, fragments, coverage, kept, matches)
+    return MatchResult(tuple(inputs), graph, fragments, coverage, kept, matches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Counts:
                       self.failed + other.failed, self.computed + other.computed, self.dropped + other.dropped)  # fmt: skip
 
 
-def count_pairs(found: Survey) -> Counts:
+def count_pairs(found: MatchResult) -> Counts:
     """Count the (input, fragment) pairs. Two inputs of one component are two: the second is a hit, or shared.
 
     ``shared`` pairs were queued by an earlier request, of this model or of another one.
@@ -111,7 +111,7 @@ def count_pairs(found: Survey) -> Counts:
     return counts
 
 
-def count_inputs(found: Survey) -> dict[str, Counts]:
+def count_inputs(found: MatchResult) -> dict[str, Counts]:
     """:func:`count_pairs` of each input, by its name; a raw column has no pairs."""
     counts, seen = {}, set[str]()
     for item in found.inputs:
@@ -122,7 +122,7 @@ def count_inputs(found: Survey) -> dict[str, Counts]:
     return counts
 
 
-def _count_input(found: Survey, item: StoredInput, again: bool) -> Counts:
+def _count_input(found: MatchResult, item: StoredInput, again: bool) -> Counts:
     actions: dict[MemoAction, int] = dict.fromkeys(MemoAction, 0)
     covered = sum(
         size
