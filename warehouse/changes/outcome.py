@@ -11,9 +11,9 @@ from transforms.graphs.graph import Node, raw_columns
 from transforms.render import expression_text
 from warehouse.config import WarehouseConfig
 from warehouse.matching.match import MemoAction
+from warehouse.matching.model_match import match_model
 from warehouse.matching.plan_context import PlanContext
 from warehouse.matching.submit import blocks
-from warehouse.matching.survey import match_model
 from warehouse.models.models import all_models, stored_inputs
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.tables.table import Fragment

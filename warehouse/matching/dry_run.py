@@ -19,9 +19,9 @@ from warehouse.matching.causes import find_causes
 from warehouse.matching.decision import Decision
 from warehouse.matching.explain import decisions_of, versions_of
 from warehouse.matching.match import MemoAction, MemoMatch
+from warehouse.matching.model_match import Counts, MatchResult, count_inputs, match_model
 from warehouse.matching.plan_context import KeepDecision, PlanContext
 from warehouse.matching.submit import blocks, check_client, check_model, model_digest, settings_changed
-from warehouse.matching.survey import Counts, MatchResult, count_inputs, match_model
 from warehouse.memos.coverage import find_coverage
 from warehouse.models.analyses import Resolution, resolve_components
 from warehouse.models.merged_graph import MergedGraph

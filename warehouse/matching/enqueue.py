@@ -10,7 +10,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.match import AWAITED, MemoAction, MemoMatch
-from warehouse.matching.survey import Counts, MatchResult
+from warehouse.matching.model_match import Counts, MatchResult
 from warehouse.memos.coverage import cover
 from warehouse.memos.memos import requeue_tasks
 from warehouse.memos.pending_aliases import await_contents

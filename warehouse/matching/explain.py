@@ -11,8 +11,8 @@ from warehouse.catalog import schema
 from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.decision import Costs, Decision, match_decision, raw_decision, ready_decision, unkept_decision
 from warehouse.matching.match import MemoAction
+from warehouse.matching.model_match import MatchResult, match_model
 from warehouse.matching.plan_context import CostedGraph, PlanContext
-from warehouse.matching.survey import MatchResult, match_model
 from warehouse.models.models import get_model, stored_inputs
 from warehouse.planning.cheapest import Alternatives, Label
 from warehouse.planning.policy import Adaptive

@@ -143,7 +143,7 @@ class PlanContext:
 def keep_decisions(
     policy: Policy, price: Callable[[MergedGraph], CostedGraph]
 ) -> Callable[[MergedGraph], KeepDecision]:
-    """What a policy keeps, as :func:`warehouse.matching.survey.match_model` asks for it. Equal questions are decided once.
+    """What a policy keeps, as :func:`warehouse.matching.model_match.match_model` asks for it. Equal questions are decided once.
 
     ``price`` is asked only by a policy that weighs costs: for the others the components are all there is to know.
     """

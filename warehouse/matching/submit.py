@@ -22,8 +22,8 @@ from warehouse.catalog.catalog import insert_absent
 from warehouse.config import WarehouseConfig
 from warehouse.errors import NameTaken
 from warehouse.matching.enqueue import queue_matches, replace_waits, write_submission
+from warehouse.matching.model_match import Counts, count_pairs, match_model
 from warehouse.matching.plan_context import PlanContext
-from warehouse.matching.survey import Counts, count_pairs, match_model
 from warehouse.memos.coverage import find_coverage
 from warehouse.models.analyses import resolve_model
 from warehouse.models.merged_graph import MergedGraph
