@@ -16,12 +16,12 @@ from warehouse.scheduling.fair_shares import (
     FLOOR_SHARE,
     Charge,
     ClientShare,
-    after_amends,
-    after_turn,
-    amends,
+    apply_corrections,
+    charge_by_client,
+    charge_corrections,
     charged_shares,
     next_client,
-    owed,
+    update_clients,
 )
 from warehouse.scheduling.lease_order import in_lease_order
 from warehouse.scheduling.task_states import (
@@ -103,9 +103,9 @@ class MemoryQueue:
         with self._ready.places(client) as places:
             taken = gather(places, leasable, candidates, budget)
         payers = {task.task_id: task.priorities for task in taken}
-        secs = owed({task.task_id: task.secs for task in taken}, payers)
+        secs = charge_by_client({task.task_id: task.secs for task in taken}, payers)
         share = charged_shares(self.clients, waiting, secs, self._floor_share)
-        self.clients = after_turn(self.clients, waiting, client, secs, self._floor_share)
+        self.clients = update_clients(self.clients, waiting, client, secs, self._floor_share)
         return tuple(
             self._grant(task, client, name, now, Charge(task.secs, {one: share[one] for one in task.priorities}))
             for task in taken
@@ -124,7 +124,7 @@ class MemoryQueue:
         return held
 
     def _amend(self, done: Iterable[tuple[Charge, float]]) -> None:
-        self.clients = after_amends(self.clients, amends(done))
+        self.clients = apply_corrections(self.clients, charge_corrections(done))
 
     def release(self, grants: Iterable[Grant]) -> tuple[Grant, ...]:
         """:func:`warehouse.queue.lease.release_tasks`; returns those that were still owned."""

@@ -15,7 +15,7 @@ from warehouse.costs.measurements import record_measurements, stored_memo
 from warehouse.costs.work_estimates import TASK_SECS
 from warehouse.memos.coverage import count_live_bytes, cover, enter_files
 from warehouse.memos.pending_aliases import take_awaited
-from warehouse.queue.fair_queue import amend_charges
+from warehouse.queue.fair_queue import correct_charges
 from warehouse.queue.tasks import LeasedTask, MemoWritten, held_claims
 from warehouse.scheduling.task_states import MEMO_OF_TASK, MemoState, TaskEvent, commit_change, target
 from warehouse.tables.table import content_of
@@ -38,7 +38,7 @@ def commit_memos(
         ready = [(task, written) for task, written in listed if task.claim in owned]
         if ready:
             _commit(connection, ready, now)
-            amend_charges(connection, ((task.charge, TASK_SECS + written.secs) for task, written in ready))
+            correct_charges(connection, ((task.charge, TASK_SECS + written.secs) for task, written in ready))
             record_measurements(connection, works, [
                 stored_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
                 for task, written in ready

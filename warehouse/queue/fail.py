@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from warehouse.queue.failed_attempts import FailedAttempt, write_failed
 from warehouse.queue.failures import Failure
-from warehouse.queue.fair_queue import amend_charges
+from warehouse.queue.fair_queue import correct_charges
 from warehouse.queue.tasks import LeasedTask, held_claims
 from warehouse.scheduling.fair_shares import Charge
 from warehouse.scheduling.task_states import TaskState, failure_change, untried_change
@@ -56,7 +56,7 @@ def fail_tasks(
             if is_held and took_secs is not None:
                 took.append((task.charge, took_secs))
         write_failed(connection, [one for one in reported if one is not None], now)
-        amend_charges(connection, took)
+        correct_charges(connection, took)
         return tuple(None if one is None else one.change.state for one in reported)
 
     return warehouse.catalog.run(fail, idempotent=True)

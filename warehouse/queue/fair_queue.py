@@ -28,12 +28,12 @@ from warehouse.config import WarehouseConfig
 from warehouse.scheduling.fair_shares import (
     Charge,
     ClientShare,
-    after_turn,
-    amends,
+    charge_by_client,
+    charge_corrections,
     charged_shares,
     next_client,
-    owed,
     shares,
+    update_clients,
 )
 from warehouse.scheduling.task_states import TaskState
 
@@ -52,7 +52,7 @@ _OPEN_PLACES = (
 
 
 @dataclass(frozen=True)
-class Turn:
+class Selection:
     """Whose turn it is: the partitions that ``client`` waits for, most urgent first, then oldest, looked up as they are asked
     for, within the transaction.
 
@@ -65,7 +65,7 @@ class Turn:
     waiting: frozenset[str]
 
 
-def next_turn(connection: Connection, now: float, lease_secs: float) -> Turn | None:
+def select_client(connection: Connection, now: float, lease_secs: float) -> Selection | None:
     """The next turn by :func:`~warehouse.scheduling.fair_shares.next_client`; None when nothing can be leased at ``now``."""
     models = _waiting_models(connection, now, lease_secs)
     if not models:
@@ -76,7 +76,7 @@ def next_turn(connection: Connection, now: float, lease_secs: float) -> Turn | N
     for row in models:
         if row.client == chosen:
             by_priority[row.priority].append(row.id)
-    return Turn(chosen, _places(connection, by_priority, leasable(now, lease_secs)), clients, waiting)
+    return Selection(chosen, _places(connection, by_priority, leasable(now, lease_secs)), clients, waiting)
 
 
 def waiting_clients(connection: Connection, now: float, lease_secs: float) -> frozenset[str]:
@@ -135,8 +135,8 @@ def read_shares(connection: Connection) -> tuple[ClientShare, ...]:
     return tuple(ClientShare(*row) for row in connection.execute(query))
 
 
-def charge_turn(
-    connection: Connection, turn: Turn, secs: Mapping[str, float], floor_share: float
+def charge_selection(
+    connection: Connection, selection: Selection, secs: Mapping[str, float], floor_share: float
 ) -> dict[str, dict[str, float]]:
     """Count the turn. ``secs``: the work that was leased, by memo key; a memo is paid for by those who wait for it, alike.
 
@@ -153,23 +153,23 @@ def charge_turn(
         )
         for key, client in connection.execute(query):
             payers[key].append(client)
-    debts = owed(secs, payers)
-    charged = after_turn(turn.clients, turn.waiting, turn.client, debts, floor_share)
-    changed = [now for was, now in zip(turn.clients, charged, strict=True) if now != was]
+    debts = charge_by_client(secs, payers)
+    charged = update_clients(selection.clients, selection.waiting, selection.client, debts, floor_share)
+    changed = [now for was, now in zip(selection.clients, charged, strict=True) if now != was]
     values: dict[str, BindParameter[Any]] = {"virtual_secs": bindparam("secs"), "served": bindparam("turn")}
     if changed:
         connection.execute(update(clients).where(clients.c.name == bindparam("of")).values(**values), [
             {"of": one.name, "secs": one.virtual_secs, "turn": one.served} for one in changed
         ])  # fmt: skip
     counted = clients.c.leased_tasks + len(secs)
-    connection.execute(update(clients).where(clients.c.name == turn.client).values(leased_tasks=counted))
-    share = charged_shares(turn.clients, turn.waiting, debts, floor_share)
+    connection.execute(update(clients).where(clients.c.name == selection.client).values(leased_tasks=counted))
+    share = charged_shares(selection.clients, selection.waiting, debts, floor_share)
     return {key: {client: share[client] for client in payers[key]} for key in secs}
 
 
-def amend_charges(connection: Connection, done: Iterable[tuple[Charge, float]]) -> None:
+def correct_charges(connection: Connection, done: Iterable[tuple[Charge, float]]) -> None:
     """Add to what was charged for work what it took besides, or take off what it did not: one UPDATE, if anything differs."""
-    more, of = amends(done), schema.clients.c
+    more, of = charge_corrections(done), schema.clients.c
     if more:
         time = of.virtual_secs + case(more, value=of.name)
         values = {"virtual_secs": case((time < 0, 0.0), else_=time)}  # a client that never had a turn has no time

@@ -19,7 +19,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of, undone
 from warehouse.catalog.task_rows import allows, change_values, leasable
 from warehouse.queue.candidates import Weigher
-from warehouse.queue.fair_queue import amend_charges, charge_turn, next_turn
+from warehouse.queue.fair_queue import charge_selection, correct_charges, select_client
 from warehouse.queue.lost_leases import collect_lost
 from warehouse.queue.tasks import LeasedTask, held_claims
 from warehouse.scheduling.batching import BatchBudget, gather
@@ -62,23 +62,23 @@ def lease_tasks(
 
     def take(connection: Connection) -> tuple[LeasedTask, ...]:
         collect_lost(connection, now, warehouse.config.limits, lease_secs)
-        turn = next_turn(connection, now, lease_secs)
-        if turn is None:
+        selection = select_client(connection, now, lease_secs)
+        if selection is None:
             return ()
         weigher = Weigher(connection, budget, warehouse.config.limits)
 
         def leasable_in(place: tuple[str, str], most: int) -> list[Any]:
-            return _over_current_data(connection, _leasable_in(turn.client, *place, now, lease_secs), most)
+            return _over_current_data(connection, _leasable_in(selection.client, *place, now, lease_secs), most)
 
-        rows = gather(turn.places, leasable_in, weigher.candidates, budget)
+        rows = gather(selection.places, leasable_in, weigher.candidates, budget)
         if not rows:
             return ()
         _take(connection, rows, worker, name, now, lease_secs)
         secs = weigher.secs(rows)
-        payers = charge_turn(connection, turn, secs, warehouse.config.client_floor_share)
+        payers = charge_selection(connection, selection, secs, warehouse.config.client_floor_share)
         fragments = _fragments_of(connection, rows)
         return tuple(
-            _leased(row, turn.client, name, fragments[row.id, row.task_table], weigher.documents[row.fingerprint],
+            _leased(row, selection.client, name, fragments[row.id, row.task_table], weigher.documents[row.fingerprint],
                     Charge(secs[row.memo_key], payers[row.memo_key]))
             for row in rows
         )  # fmt: skip
@@ -219,7 +219,7 @@ def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
             connection.execute(update(schema.tasks).where(one_of(connection, of.id, chunk)).values(**values))
         keys = [task.memo_key for task in held if task.claim in owned]
         _set_memo_state(connection, keys, MEMO_OF_TASK[change.state], now)
-        amend_charges(connection, ((task.charge, 0.0) for task in held if task.claim in owned))
+        correct_charges(connection, ((task.charge, 0.0) for task in held if task.claim in owned))
         return len(owned)
 
     return warehouse.catalog.run(release, idempotent=True)

@@ -69,7 +69,7 @@ def shares(weights: Mapping[str, float], floor_share: float = FLOOR_SHARE) -> di
         lifted |= under
 
 
-def begun(clients: Iterable[ClientShare], waiting: Collection[str]) -> dict[str, float]:
+def starting_virtual_times(clients: Iterable[ClientShare], waiting: Collection[str]) -> dict[str, float]:
     """Every client's virtual time at the start of a turn: newcomers, and those who did not wait, are brought up to date.
 
     ``waiting``: the names of the clients that have something to lease now.
@@ -92,18 +92,18 @@ def next_client(clients: Collection[ClientShare], waiting: Collection[str]) -> s
 
     Raises ValueError when nobody waits.
     """
-    times = begun(clients, waiting)
+    times = starting_virtual_times(clients, waiting)
     return min((times[one.name], one.served, one.name) for one in clients if one.name in waiting)[2]
 
 
-def charged(
+def virtual_times_after(
     clients: Collection[ClientShare],
     waiting: Collection[str],
     secs: Mapping[str, float],
     floor_share: float = FLOOR_SHARE,
 ) -> dict[str, float]:
     """Every client's virtual time after a turn in which ``secs`` seconds of work were leased for each client named there."""
-    times = begun(clients, waiting)
+    times = starting_virtual_times(clients, waiting)
     share = charged_shares(clients, waiting, secs, floor_share)
     return {name: time + secs[name] / share[name] if name in secs else time for name, time in times.items()}
 
@@ -120,7 +120,7 @@ def charged_shares(
     )
 
 
-def amends(done: Iterable[tuple[Charge, float]]) -> dict[str, float]:
+def charge_corrections(done: Iterable[tuple[Charge, float]]) -> dict[str, float]:
     """The virtual seconds that each client was charged too little (negative: too much), for work and what it took, in seconds."""
     found: defaultdict[str, float] = defaultdict(float)
     for charge, took_secs in done:
@@ -129,8 +129,8 @@ def amends(done: Iterable[tuple[Charge, float]]) -> dict[str, float]:
     return {client: secs for client, secs in found.items() if secs}
 
 
-def after_amends(clients: Iterable[ClientShare], more: Mapping[str, float]) -> tuple[ClientShare, ...]:
-    """Every client's claim once the charges are amended by :func:`amends`. No virtual time is less than nothing."""
+def apply_corrections(clients: Iterable[ClientShare], more: Mapping[str, float]) -> tuple[ClientShare, ...]:
+    """Every client's claim once the charges are amended by :func:`charge_corrections`. No virtual time is less than nothing."""
     return tuple(
         one
         if one.virtual_secs is None or one.name not in more
@@ -139,7 +139,7 @@ def after_amends(clients: Iterable[ClientShare], more: Mapping[str, float]) -> t
     )
 
 
-def owed(secs: Mapping[_Key, float], payers: Mapping[_Key, Collection[str]]) -> dict[str, float]:
+def charge_by_client(secs: Mapping[_Key, float], payers: Mapping[_Key, Collection[str]]) -> dict[str, float]:
     """What each client pays for work that was leased: a task is paid for by those who wait for it, alike."""
     found: defaultdict[str, float] = defaultdict(float)
     for key, work_secs in secs.items():
@@ -148,7 +148,7 @@ def owed(secs: Mapping[_Key, float], payers: Mapping[_Key, Collection[str]]) -> 
     return dict(found)
 
 
-def after_turn(
+def update_clients(
     clients: Collection[ClientShare],
     waiting: Collection[str],
     chosen: str,
@@ -156,7 +156,7 @@ def after_turn(
     floor_share: float = FLOOR_SHARE,
 ) -> tuple[ClientShare, ...]:
     """Every client's claim after the turn of ``chosen``, in which ``secs`` were leased for each client named there."""
-    times = charged(clients, waiting, secs, floor_share)
+    times = virtual_times_after(clients, waiting, secs, floor_share)
     turn = max((one.served for one in clients), default=0) + 1
     return tuple(
         ClientShare(one.name, one.weight, times[one.name], turn if one.name == chosen else one.served)
