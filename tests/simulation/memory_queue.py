@@ -11,7 +11,7 @@ from dataclasses import replace
 from tests.simulation.due_tasks import DueTasks
 from tests.simulation.ready_tasks import ReadyTasks
 from tests.simulation.work import Grant, Place, SimTask
-from warehouse.scheduling.batching import BatchBudget, Candidate, gather, most_together
+from warehouse.scheduling.batching import BatchBudget, BatchCandidate, batch_limit_after_losses, fill_batch_from
 from warehouse.scheduling.fair_shares import (
     FLOOR_SHARE,
     Charge,
@@ -97,11 +97,11 @@ class MemoryQueue:
         def leasable(place: Place, most: int) -> list[SimTask]:
             return in_lease_order(client, self._ready.tasks(place))[:most]
 
-        def candidates(tasks: Sequence[SimTask]) -> list[Candidate]:
+        def candidates(tasks: Sequence[SimTask]) -> list[BatchCandidate]:
             return [self._candidate(task, budget) for task in tasks]
 
         with self._ready.places(client) as places:
-            taken = gather(places, leasable, candidates, budget)
+            taken = fill_batch_from(places, leasable, candidates, budget)
         payers = {task.task_id: task.priorities for task in taken}
         secs = charge_by_client({task.task_id: task.secs for task in taken}, payers)
         share = charged_shares(self.clients, waiting, secs, self._floor_share)
@@ -165,13 +165,13 @@ class MemoryQueue:
             else:
                 self._ready.add(task)
 
-    def _candidate(self, task: SimTask, budget: BatchBudget) -> Candidate:
+    def _candidate(self, task: SimTask, budget: BatchBudget) -> BatchCandidate:
         status = self.statuses[task.task_id]
         losses = status.losses + (status.state is TaskState.LEASED)
         if not losses:
-            return Candidate(task.fragment, task.raw_bytes, task.memo_bytes)
-        most = most_together(losses, budget.tasks, self.limits.max_losses)
-        return Candidate(task.fragment, task.raw_bytes, task.memo_bytes, most)
+            return BatchCandidate(task.fragment, task.raw_bytes, task.memo_bytes)
+        most = batch_limit_after_losses(losses, budget.tasks, self.limits.max_losses)
+        return BatchCandidate(task.fragment, task.raw_bytes, task.memo_bytes, most)
 
     def _grant(self, task: SimTask, client: str, name: str, now: float, charge: Charge) -> Grant:
         before = self.statuses[task.task_id]

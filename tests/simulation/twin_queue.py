@@ -12,7 +12,7 @@ from tests.simulation.work import SimTask
 from warehouse import Warehouse
 from warehouse.catalog import schema
 from warehouse.catalog.task_rows import task_status
-from warehouse.queue.candidates import Weigher
+from warehouse.queue.candidates import CandidateLoader
 from warehouse.queue.fair_queue import read_shares
 from warehouse.scheduling.batching import BatchBudget
 from warehouse.scheduling.task_states import TaskStatus
@@ -42,9 +42,9 @@ def waiting(connection: Connection) -> dict[str, dict[str, int]]:
 
 
 def sim_tasks(connection: Connection, warehouse: Warehouse) -> tuple[SimTask, ...]:
-    weigher, rows = Weigher(connection, BatchBudget(), warehouse.config.limits), task_rows(connection)
-    candidates, waits = weigher.candidates(rows), waiting(connection)
-    secs = weigher.secs(rows)
+    loader, rows = CandidateLoader(connection, BatchBudget(), warehouse.config.limits), task_rows(connection)
+    candidates, waits = loader.candidates(rows), waiting(connection)
+    secs = loader.secs(rows)
     return tuple(
         SimTask(row.task_id, (row.task_table, row.partition), row.id, waits.get(row.memo_key, {}), secs[row.memo_key],
                 raw_bytes=one.raw_bytes, memo_bytes=one.memo_bytes)

@@ -16,7 +16,7 @@ from warehouse.errors import PlanChanged
 from warehouse.eviction.candidates import count_ready, ready_memos
 from warehouse.eviction.last_requests import models_having, read_requests
 from warehouse.eviction.plan import (
-    Candidate,
+    EvictionCandidate,
     EvictionPlan,
     EvictionRequest,
     PinnedComponents,
@@ -136,14 +136,16 @@ def _select(
     return _plan(connection, request, tally, pinned, stored_bytes), tally, chosen
 
 
-def _candidates(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> Iterator[Candidate]:
+def _candidates(
+    connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]
+) -> Iterator[EvictionCandidate]:
     requests = read_requests(connection)
     for chunk in chunks(fingerprints, _LOOKED_UP):
         having = models_having(connection, chunk)
         for memo in ready_memos(connection, request, chunk):
             models = having.get(memo.fingerprint, ())
             requested_at = max(requests.newest(models, memo.table, memo.partition), memo.created_at)
-            yield Candidate(memo, requested_at, requests.readers(models))
+            yield EvictionCandidate(memo, requested_at, requests.readers(models))
 
 
 def _plan(

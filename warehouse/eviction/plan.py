@@ -75,7 +75,7 @@ class ReadyMemo:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class EvictionCandidate:
     """A memo that a budget may evict. ``requested_at``: when it was last asked for, in epoch seconds.
 
     ``readers``: how many live models have its component, as an input or inside one.
@@ -86,7 +86,7 @@ class Candidate:
     readers: int
 
 
-def eviction_order(candidate: Candidate) -> tuple[bool, int, float, str, str]:
+def eviction_order(candidate: EvictionCandidate) -> tuple[bool, int, float, str, str]:
     """What goes first has the least key, in this order:
 
     1. memos that no live model has go before all others;
@@ -99,7 +99,7 @@ def eviction_order(candidate: Candidate) -> tuple[bool, int, float, str, str]:
     return candidate.readers > 0, int(candidate.requested_at // _DAY_SECS), worth, memo.fingerprint, memo.memo_key
 
 
-def choose_for_budget(candidates: Iterable[Candidate], excess_bytes: int) -> list[ReadyMemo]:
+def choose_for_budget(candidates: Iterable[EvictionCandidate], excess_bytes: int) -> list[ReadyMemo]:
     """The memos that go, in :func:`eviction_order`: the fewest from its start that together take ``excess_bytes``.
 
     All of them where they take less; none where there is no excess. Holds no more at a time than it returns, and one.
@@ -121,7 +121,7 @@ class _Last:
 
     __slots__ = ("_order", "candidate")
 
-    def __init__(self, candidate: Candidate) -> None:
+    def __init__(self, candidate: EvictionCandidate) -> None:
         self.candidate = candidate
         self._order = eviction_order(candidate)
 

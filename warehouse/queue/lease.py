@@ -18,11 +18,11 @@ from sqlalchemy import Connection, and_, case, func, select, update
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of, undone
 from warehouse.catalog.task_rows import allows, change_values, leasable
-from warehouse.queue.candidates import Weigher
+from warehouse.queue.candidates import CandidateLoader
 from warehouse.queue.fair_queue import charge_selection, correct_charges, select_client
 from warehouse.queue.lost_leases import collect_lost
 from warehouse.queue.tasks import LeasedTask, held_claims
-from warehouse.scheduling.batching import BatchBudget, gather
+from warehouse.scheduling.batching import BatchBudget, fill_batch_from
 from warehouse.scheduling.fair_shares import Charge
 from warehouse.scheduling.lease_order import NOT_ITS_OWN
 from warehouse.scheduling.task_states import (
@@ -65,20 +65,20 @@ def lease_tasks(
         selection = select_client(connection, now, lease_secs)
         if selection is None:
             return ()
-        weigher = Weigher(connection, budget, warehouse.config.limits)
+        loader = CandidateLoader(connection, budget, warehouse.config.limits)
 
         def leasable_in(place: tuple[str, str], most: int) -> list[Any]:
             return _over_current_data(connection, _leasable_in(selection.client, *place, now, lease_secs), most)
 
-        rows = gather(selection.places, leasable_in, weigher.candidates, budget)
+        rows = fill_batch_from(selection.places, leasable_in, loader.candidates, budget)
         if not rows:
             return ()
         _take(connection, rows, worker, name, now, lease_secs)
-        secs = weigher.secs(rows)
+        secs = loader.secs(rows)
         payers = charge_selection(connection, selection, secs, warehouse.config.client_floor_share)
         fragments = _fragments_of(connection, rows)
         return tuple(
-            _leased(row, selection.client, name, fragments[row.id, row.task_table], weigher.documents[row.fingerprint],
+            _leased(row, selection.client, name, fragments[row.id, row.task_table], loader.documents[row.fingerprint],
                     Charge(secs[row.memo_key], payers[row.memo_key]))
             for row in rows
         )  # fmt: skip

@@ -32,9 +32,9 @@ DEFAULT_BUDGET = BatchBudget()
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class BatchCandidate:
     """A task that could be leased: the place (a fragment) it reads, the bytes of the raw columns it reads there, and the
-    bytes of the memo it writes. ``most_tasks``: in a batch of how many tasks it may be (:func:`most_together`).
+    bytes of the memo it writes. ``most_tasks``: in a batch of how many tasks it may be (:func:`batch_limit_after_losses`).
     """
 
     place: int
@@ -56,7 +56,7 @@ class Batch:
     most_tasks: float = math.inf
 
 
-def most_together(losses: int, tasks: int, max_losses: int) -> int:
+def batch_limit_after_losses(losses: int, tasks: int, max_losses: int) -> int:
     """In a batch of how many tasks one may be over which ``losses`` workers were lost; ``tasks``: otherwise.
 
     A task that kills its workers takes the others of its batch along. Each loss cuts the batch, from half of ``max_losses``
@@ -68,10 +68,10 @@ def most_together(losses: int, tasks: int, max_losses: int) -> int:
     return max(1, int(math.pow(tasks, 1 - losses / alone_at) * (1 + 1e-9)))
 
 
-def gather(
+def fill_batch_from(
     places: Iterable[_Place],
     leasable: Callable[[_Place, int], Sequence[_Task]],
-    candidates: Callable[[Sequence[_Task]], Sequence[Candidate]],
+    candidates: Callable[[Sequence[_Task]], Sequence[BatchCandidate]],
     budget: BatchBudget,
 ) -> list[_Task]:
     """The batch that a worker takes: from one place after another, until it is full.
@@ -89,31 +89,31 @@ def gather(
     return taken
 
 
-def fill_batch(candidates: Sequence[Candidate], budget: BatchBudget, begun: Batch = Batch()) -> Batch:
-    """The batch ``begun`` with as many of the candidates, from the front, as fit beside it.
+def fill_batch(candidates: Sequence[BatchCandidate], budget: BatchBudget, started: Batch = Batch()) -> Batch:
+    """The batch ``started`` with as many of the candidates, from the front, as fit beside it.
 
     Candidates of one place stand together; a raw column is read once for all of them. A place is taken as a whole where
     it fits; the first task of a batch is taken whatever it weighs, and as much of its place as the budget holds.
     """
-    allowed = _allowed(candidates, begun)
-    filled = _fill(candidates[:allowed], budget, begun)
-    most_tasks = min((one.most_tasks for one in candidates[: filled.tasks - begun.tasks]), default=math.inf)
+    allowed = _allowed(candidates, started)
+    filled = _fill(candidates[:allowed], budget, started)
+    most_tasks = min((one.most_tasks for one in candidates[: filled.tasks - started.tasks]), default=math.inf)
     full = filled.full or allowed < len(candidates)
-    return replace(filled, full=full, most_tasks=min(begun.most_tasks, most_tasks))
+    return replace(filled, full=full, most_tasks=min(started.most_tasks, most_tasks))
 
 
-def _allowed(candidates: Sequence[Candidate], begun: Batch) -> int:
+def _allowed(candidates: Sequence[BatchCandidate], started: Batch) -> int:
     """How many of the candidates, from the front, may stand in one batch with what was taken and with each other."""
-    most_tasks = begun.most_tasks
+    most_tasks = started.most_tasks
     for position, one in enumerate(candidates):
         most_tasks = min(most_tasks, one.most_tasks)
-        if begun.tasks + position + 1 > most_tasks:
+        if started.tasks + position + 1 > most_tasks:
             return position
     return len(candidates)
 
 
-def _fill(candidates: Sequence[Candidate], budget: BatchBudget, begun: Batch) -> Batch:
-    taken, used = begun.tasks, begun.bytes
+def _fill(candidates: Sequence[BatchCandidate], budget: BatchBudget, started: Batch) -> Batch:
+    taken, used = started.tasks, started.bytes
     for _, group in groupby(candidates, key=lambda one: one.place):
         members = list(group)
         sizes = _running_sizes(members)
@@ -128,7 +128,7 @@ def _fill(candidates: Sequence[Candidate], budget: BatchBudget, begun: Batch) ->
     return Batch(taken, used)
 
 
-def _running_sizes(members: Sequence[Candidate]) -> list[float]:
+def _running_sizes(members: Sequence[BatchCandidate]) -> list[float]:
     """Bytes read and written by the first one, two, … members of a place."""
     read, size, sizes = set[str](), 0.0, []
     for member in members:

@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from transforms.errors import InputError
 from warehouse import ComponentQuery, EvictionRequest
 from warehouse.eviction.last_requests import Requests
-from warehouse.eviction.plan import Candidate, ReadyMemo, choose_for_budget, eviction_order
+from warehouse.eviction.plan import EvictionCandidate, ReadyMemo, choose_for_budget, eviction_order
 
 DAY = 86_400.0
 
 
-def candidate(key: str, size_bytes: int = 10, secs: float = 1.0, at: float = 0.0, readers: int = 1) -> Candidate:
+def candidate(
+    key: str, size_bytes: int = 10, secs: float = 1.0, at: float = 0.0, readers: int = 1
+) -> EvictionCandidate:
     memo = ReadyMemo(key, "f", 1, "log", "date=2026-01-01", 1, size_bytes, secs, 0.0, 0.0)
-    return Candidate(memo, at, readers)
+    return EvictionCandidate(memo, at, readers)
 
 
 candidates = st.builds(
@@ -38,7 +40,7 @@ def keys(memos: list[ReadyMemo]) -> list[str]:
 
 @given(st.lists(candidates, max_size=20), st.integers(-10, 400), st.randoms(use_true_random=False))
 def test_a_budget_takes_the_shortest_start_of_the_order(
-    memos: list[Candidate], excess_bytes: int, random: object
+    memos: list[EvictionCandidate], excess_bytes: int, random: object
 ) -> None:
     chosen = choose_for_budget(memos, excess_bytes)
     ordered = [one.memo for one in sorted(memos, key=eviction_order)]
