@@ -30,12 +30,12 @@ from warehouse.scheduling.task_states import (
     TaskChange,
     TaskState,
     TaskStatus,
-    applied,
-    beat_change,
+    apply_change,
     commit_change,
     drop_change,
     expire_change,
     failure_change,
+    heartbeat_change,
     holds,
     is_abandoned,
     is_given_up,
@@ -113,7 +113,7 @@ class MemoryQueue:
 
     def beat(self, now: float, grants: Iterable[Grant]) -> tuple[Grant, ...]:
         """:func:`warehouse.queue.lease.heartbeat`."""
-        return self._change_held(grants, beat_change(now, self.lease_secs))
+        return self._change_held(grants, heartbeat_change(now, self.lease_secs))
 
     def commit(self, done: Iterable[tuple[Grant, float]]) -> tuple[Grant, ...]:
         """:func:`warehouse.queue.commit.commit_memos`, of grants and the seconds they took; returns those that were still owned."""
@@ -141,7 +141,7 @@ class MemoryQueue:
         """A finished task is wanted again: by those who waited before, or by others."""
         if priorities is not None:
             self.tasks[task_id] = replace(self.tasks[task_id], priorities=priorities)
-        self._set(self.tasks[task_id], applied(self.statuses[task_id], requeue_change()))
+        self._set(self.tasks[task_id], apply_change(self.statuses[task_id], requeue_change()))
 
     def wait(self, task_id: int, priorities: Mapping[str, int]) -> None:
         """These clients wait for the task from now on: a model was submitted, or retired."""
@@ -151,7 +151,7 @@ class MemoryQueue:
 
     def drop(self, task_id: int) -> None:
         """The task is wanted no more; whoever holds it holds it no more."""
-        self._set(self.tasks[task_id], applied(self.statuses[task_id], drop_change()))
+        self._set(self.tasks[task_id], apply_change(self.statuses[task_id], drop_change()))
 
     def _bring_up_to(self, now: float) -> None:
         for task_id, leasable in self._due.turned(now):
@@ -159,9 +159,9 @@ class MemoryQueue:
             if not leasable:
                 self._ready.remove(task)
             elif is_given_up(status, now, self.limits, self.lease_secs):
-                self._set(task, applied(status, quarantine_change()))
+                self._set(task, apply_change(status, quarantine_change()))
             elif is_abandoned(status, now, self.lease_secs, is_wanted=bool(task.priorities)):
-                self._set(task, applied(status, expire_change()))
+                self._set(task, apply_change(status, expire_change()))
             else:
                 self._ready.add(task)
 
@@ -176,7 +176,7 @@ class MemoryQueue:
     def _grant(self, task: SimTask, client: str, name: str, now: float, charge: Charge) -> Grant:
         before = self.statuses[task.task_id]
         change = lease_change(now, self.lease_secs, expired=before.state is TaskState.LEASED)
-        status = applied(before, change, name)
+        status = apply_change(before, change, name)
         self._set(task, status)
         return Grant(task, status.fence, name, client, status.attempts, status.losses, charge)
 
@@ -184,7 +184,7 @@ class MemoryQueue:
         held = tuple(one for one in grants if holds(self.statuses[one.task.task_id], one.fence, one.lease))
         for grant in held:
             task_id = grant.task.task_id
-            self._set(self.tasks[task_id], applied(self.statuses[task_id], change))
+            self._set(self.tasks[task_id], apply_change(self.statuses[task_id], change))
         return held
 
     def _set(self, task: SimTask, status: TaskStatus) -> None:

@@ -19,7 +19,7 @@ from tests.simulation.work import Grant, SimTask
 from transforms.errors import InputError
 from warehouse.scheduling.batching import BatchBudget
 from warehouse.scheduling.fair_shares import Charge, ClientShare
-from warehouse.scheduling.task_states import AttemptLimits, TaskState, applied, commit_change, is_leasable
+from warehouse.scheduling.task_states import AttemptLimits, TaskState, apply_change, commit_change, is_leasable
 
 CLIENTS = ("ads", "feed", "search")
 FLEET = FleetConfig(budget=BatchBudget(1e9, 50))
@@ -133,7 +133,7 @@ class _Unfenced(MemoryQueue):
     def commit(self, done: Iterable[tuple[Grant, float]]) -> tuple[Grant, ...]:
         listed = tuple(one for one, _ in done if self.statuses[one.task.task_id].state is TaskState.LEASED)
         for grant in listed:
-            self._set(grant.task, applied(self.statuses[grant.task.task_id], commit_change()))
+            self._set(grant.task, apply_change(self.statuses[grant.task.task_id], commit_change()))
         return listed
 
 

@@ -30,7 +30,7 @@ from warehouse.scheduling.task_states import (
     MemoState,
     TaskEvent,
     TaskState,
-    beat_change,
+    heartbeat_change,
     lease_change,
     release_change,
     target,
@@ -182,7 +182,7 @@ def _leased(
 def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
     """Extend the leases by ``lease_secs`` from now. Returns the tasks still owned; drop the others."""
     now, held = warehouse.clock(), tuple(tasks)
-    values = change_values(beat_change(now, warehouse.config.lease_secs), now)
+    values = change_values(heartbeat_change(now, warehouse.config.lease_secs), now)
 
     def extend(connection: Connection) -> tuple[LeasedTask, ...]:
         owned = held_claims(connection, held)

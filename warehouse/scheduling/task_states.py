@@ -2,7 +2,7 @@
 
     QUEUED ──lease──▶ LEASED ──commit──▶ DONE
       ▲ ▲               │ │ ╰──quarantine──▶ FAILED
-      │ ╰──retry,release╯ ╰──beat, or lease (expired: another worker takes over)──▶ LEASED
+      │ ╰──retry,release╯ ╰──heartbeat, or lease (expired: another worker takes over)──▶ LEASED
       │    expire (it ran out, and no live model waits for the task)
       ╰──── requeue (evicted, damaged, asked for) ◀── DONE, FAILED, DROPPED, and QUEUED: at once
     QUEUED, LEASED, FAILED ──drop──▶ DROPPED: nothing but requeue brings it back
@@ -48,7 +48,7 @@ class TaskEvent(StrEnum):
     """What can happen to a task."""
 
     LEASE = "lease"
-    BEAT = "beat"
+    HEARTBEAT = "heartbeat"
     COMMIT = "commit"
     RETRY = "retry"
     RELEASE = "release"
@@ -61,7 +61,7 @@ class TaskEvent(StrEnum):
 TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (TaskState.QUEUED, TaskEvent.LEASE): TaskState.LEASED,
     (TaskState.LEASED, TaskEvent.LEASE): TaskState.LEASED,
-    (TaskState.LEASED, TaskEvent.BEAT): TaskState.LEASED,
+    (TaskState.LEASED, TaskEvent.HEARTBEAT): TaskState.LEASED,
     (TaskState.LEASED, TaskEvent.COMMIT): TaskState.DONE,
     (TaskState.LEASED, TaskEvent.RETRY): TaskState.QUEUED,
     (TaskState.LEASED, TaskEvent.RELEASE): TaskState.QUEUED,
@@ -113,7 +113,7 @@ class TaskStatus:
 class TaskChange:
     """What an event does to each task it happens to: the counts are added, ``not_before`` None leaves it as it was.
 
-    ``afresh``: the counts of attempts and losses begin again instead, and it waits from now on.
+    ``reset_counts``: the counts of attempts and losses begin again instead, and it waits from now on.
     """
 
     event: TaskEvent
@@ -122,7 +122,7 @@ class TaskChange:
     losses: int = 0
     lease_until: float | None = None
     not_before: float | None = None
-    afresh: bool = False
+    reset_counts: bool = False
 
     @property
     def state(self) -> TaskState:
@@ -147,7 +147,7 @@ class AttemptLimits:
 DEFAULT_LIMITS = AttemptLimits()
 
 
-def after(state: TaskState, event: TaskEvent) -> TaskState:
+def next_state(state: TaskState, event: TaskEvent) -> TaskState:
     """The state that ``event`` leads to. Raises :class:`IllegalTransition` listing what is possible."""
     try:
         return TRANSITIONS[state, event]
@@ -164,7 +164,7 @@ def sources(event: TaskEvent) -> tuple[TaskState, ...]:
 
 def target(event: TaskEvent) -> TaskState:
     """The one state that ``event`` leads to, wherever it starts."""
-    (state,) = {after(source, event) for source in sources(event)}
+    (state,) = {next_state(source, event) for source in sources(event)}
     return state
 
 
@@ -173,9 +173,9 @@ def lease_change(now: float, lease_secs: float, *, expired: bool) -> TaskChange:
     return TaskChange(TaskEvent.LEASE, fences=1, attempts=1, losses=int(expired), lease_until=now + lease_secs)
 
 
-def beat_change(now: float, lease_secs: float) -> TaskChange:
+def heartbeat_change(now: float, lease_secs: float) -> TaskChange:
     """Its worker is alive."""
-    return TaskChange(TaskEvent.BEAT, lease_until=now + lease_secs)
+    return TaskChange(TaskEvent.HEARTBEAT, lease_until=now + lease_secs)
 
 
 def commit_change() -> TaskChange:
@@ -224,7 +224,7 @@ def quarantine_change() -> TaskChange:
 
 def requeue_change() -> TaskChange:
     """It is wanted again, with all its attempts, at once."""
-    return TaskChange(TaskEvent.REQUEUE, not_before=0.0, afresh=True)
+    return TaskChange(TaskEvent.REQUEUE, not_before=0.0, reset_counts=True)
 
 
 def drop_change() -> TaskChange:
@@ -232,14 +232,14 @@ def drop_change() -> TaskChange:
     return TaskChange(TaskEvent.DROP)
 
 
-def applied(status: TaskStatus, change: TaskChange, lease: str | None = None) -> TaskStatus:
+def apply_change(status: TaskStatus, change: TaskChange, lease: str | None = None) -> TaskStatus:
     """The task after the change; ``lease`` names a new lease. Raises :class:`IllegalTransition` where it cannot happen."""
     return replace(
         status,
-        state=after(status.state, change.event),
+        state=next_state(status.state, change.event),
         fence=status.fence + change.fences,
-        attempts=0 if change.afresh else status.attempts + change.attempts,
-        losses=0 if change.afresh else status.losses + change.losses,
+        attempts=0 if change.reset_counts else status.attempts + change.attempts,
+        losses=0 if change.reset_counts else status.losses + change.losses,
         not_before=status.not_before if change.not_before is None else change.not_before,
         lease=lease if change.event is TaskEvent.LEASE else status.lease,
         lease_until=change.lease_until,
