@@ -20,7 +20,7 @@ from warehouse.catalog.catalog import chunks
 from warehouse.files.memo_file import memo_path
 from warehouse.queue.commit import commit_memos
 from warehouse.queue.fail import fail_tasks
-from warehouse.queue.lease import over_current_data
+from warehouse.queue.lease import reads_current_data
 from warehouse.queue.tasks import LeasedTask, MemoWritten
 from warehouse.tables.table import Overlay
 from warehouse.warehouse import Warehouse
@@ -96,7 +96,7 @@ class WorkInHand:
     def _sort(self, result: FragmentResult) -> None:
         """A fragment that could not be read waits until it is known whether this machine can read anything."""
         tasks = list(self._works[result.output][1].values())
-        if unread_failure(result) is not None and not over_current_data(self._warehouse, tasks):
+        if unread_failure(result) is not None and not reads_current_data(self._warehouse, tasks):
             self._arrived.append(replaced(result))
         elif has_read(result):
             self._can_read, self.unread_files = True, UnreadFiles()

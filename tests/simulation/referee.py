@@ -1,4 +1,4 @@
-"""Watches a simulation with a ledger of its own, and raises :class:`FoulPlay` at the first event that breaks a rule."""
+"""Watches a simulation with a ledger of its own, and raises :class:`InvariantViolation` at the first event that breaks a rule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.simulation.work import Grant, SimTask
 from warehouse.scheduling.task_states import STUCK_LEASES, AttemptLimits, TaskState, TaskStatus
 
 
-class FoulPlay(AssertionError):
+class InvariantViolation(AssertionError):
     """The queue broke one of the rules that workers rely on."""
 
 
@@ -104,12 +104,12 @@ class Referee:
         entry = self._entries[task_id]
         lost = entry.until is not None and not clock <= entry.until <= clock + STUCK_LEASES * self._lease_secs
         if not lost:
-            raise FoulPlay(f"expired before its time: task {task_id}")
+            raise InvariantViolation(f"expired before its time: task {task_id}")
         entry.until = None
         entry.losses += 1
 
     def ending(self, tasks: Iterable[SimTask]) -> Ending:
-        """How every task ended. Raises :class:`FoulPlay` if one is lost, stuck, or ended without a cause."""
+        """How every task ended. Raises :class:`InvariantViolation` if one is lost, stuck, or ended without a cause."""
         counts = {"done": 0, "raised": 0, "lost": 0, "innocent": 0}
         for task in tasks:
             entry, status = self._entries.get(task.task_id, _Entry()), self._statuses[task.task_id]
@@ -156,4 +156,4 @@ class Referee:
 
     def _demand(self, fair: bool, what: Grant | SimTask, why: str) -> None:
         if not fair:
-            raise FoulPlay(f"{why}: {what}")
+            raise InvariantViolation(f"{why}: {what}")

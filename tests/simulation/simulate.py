@@ -67,7 +67,7 @@ def simulate(
     lease_secs: float = 60.0,
     weights: dict[str, float] | None = None,
 ) -> Outcome:
-    """Let ``workers`` do ``tasks``. Raises :class:`~tests.simulation.referee.FoulPlay` where a rule is broken."""
+    """Let ``workers`` do ``tasks``. Raises :class:`~tests.simulation.referee.InvariantViolation` where a rule is broken."""
     draw, loop = random.Random(seed), EventLoop(EPOCH_SECS)
     names = sorted({client for task in tasks for client in task.priorities})
     shares = [ClientShare(name, (weights or {}).get(name, 1.0)) for name in names]

@@ -23,7 +23,7 @@ from warehouse.scheduling.task_states import DEFAULT_LIMITS
 HOUR_SECS = 3600.0
 
 #: How many workers there should be: told of the backlog, the moment and how many there are.
-Policy = Callable[[Backlog, float, int], int]
+ScalingPolicy = Callable[[Backlog, float, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class SurgeOutcome:
         return self.paid_hours / self.needed_hours - 1
 
 
-def fixed(workers: int) -> Policy:
+def fixed(workers: int) -> ScalingPolicy:
     """The same fleet all day."""
     return lambda backlog, now, running: workers
 
 
-def hinted(settings: CapacitySettings) -> Policy:
+def hinted(settings: CapacitySettings) -> ScalingPolicy:
     """What :func:`~warehouse.scheduling.capacity.workers_wanted` advises, which remembers its wishes."""
     wishes: tuple[tuple[float, int], ...] = ()
 
@@ -110,7 +110,7 @@ def _task(task_id: int, fragment: int, client: str, config: SurgeConfig, draw: r
 
 def run_surge(
     config: SurgeConfig,
-    policy: Policy,
+    policy: ScalingPolicy,
     *,
     seed: int,
     fleet: FleetConfig,
@@ -140,7 +140,7 @@ class _Manager:
     """Sets the fleet to what the policy says, again and again, and ends the day when all is done."""
 
     def __init__(
-        self, loop: EventLoop, queue: MemoryQueue, team: Fleet, tally: Tally, config: SurgeConfig, policy: Policy
+        self, loop: EventLoop, queue: MemoryQueue, team: Fleet, tally: Tally, config: SurgeConfig, policy: ScalingPolicy
     ) -> None:
         self._loop, self._queue, self._team, self._tally = loop, queue, team, tally
         self._config, self._policy = config, policy

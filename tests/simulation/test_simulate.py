@@ -13,7 +13,7 @@ from tests.simulation import simulate as simulation
 from tests.simulation.faults import Faults, with_bad_tasks
 from tests.simulation.fleet import FleetConfig
 from tests.simulation.memory_queue import MemoryQueue
-from tests.simulation.referee import FoulPlay
+from tests.simulation.referee import InvariantViolation
 from tests.simulation.simulate import Outcome, make_tasks, simulate
 from tests.simulation.work import Grant, SimTask
 from transforms.errors import InputError
@@ -164,7 +164,7 @@ def test_the_referee_sees_a_queue_that_cheats(
     queue: type[MemoryQueue], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulation, "MemoryQueue", queue)
-    with pytest.raises(FoulPlay, match=why):
+    with pytest.raises(InvariantViolation, match=why):
         run(work(), Faults(window_secs=30, kills=5, pauses=8, pause_secs=75))
 
 

@@ -15,7 +15,7 @@ from warehouse.costs.reuse import load_expected_requests
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord
 from warehouse.planning.cheapest import Alternatives, DagNode, Label, NodeCost, Reuse, alternatives, cheapest_plan
-from warehouse.planning.policy import Adaptive, Policy, policy_named
+from warehouse.planning.policy import Adaptive, AdmissionPolicy, policy_named
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.table import Table
 
@@ -45,7 +45,7 @@ class CostedGraph:
         plan = cheapest_plan(self.dag(ready, keepable=False), self.wanted)
         return plan.labels, plan.cost_secs
 
-    def keeping(self, policy: Policy, ready: Collection[str]) -> tuple[str, ...]:
+    def keeping(self, policy: AdmissionPolicy, ready: Collection[str]) -> tuple[str, ...]:
         """What the policy keeps of the operations that are not ready."""
         labels = policy.labels(self.dag(ready, keepable=True), self.wanted, self.reuse)
         return tuple(identity for identity in self.graph.operations if labels[identity] is Label.KEEP)
@@ -120,7 +120,7 @@ class PlanContext:
             fragment_rows=max(self.rows / max(len(self.fragments), 1), 1.0),
         )
 
-    def cost_graph(self, graph: MergedGraph, policy: Policy, model: str) -> CostedGraph:
+    def cost_graph(self, graph: MergedGraph, policy: AdmissionPolicy, model: str) -> CostedGraph:
         """A graph's prices; under the adaptive policy with how often its nodes are expected to be asked for."""
         if not isinstance(policy, Adaptive):
             return CostedGraph(graph, self.costs(graph.nodes))
@@ -141,7 +141,7 @@ class PlanContext:
 
 
 def keep_decisions(
-    policy: Policy, price: Callable[[MergedGraph], CostedGraph]
+    policy: AdmissionPolicy, price: Callable[[MergedGraph], CostedGraph]
 ) -> Callable[[MergedGraph], KeepDecision]:
     """What a policy keeps, as :func:`warehouse.matching.model_match.match_model` asks for it. Equal questions are decided once.
 
@@ -166,7 +166,7 @@ def keep_decisions(
 _READY, _MISSING = NodeCost(0.0, 0.0), NodeCost(0.0)
 
 
-def _uncosted(policy: Policy, graph: MergedGraph, ready: Collection[str]) -> tuple[str, ...]:
+def _uncosted(policy: AdmissionPolicy, graph: MergedGraph, ready: Collection[str]) -> tuple[str, ...]:
     components = tuple(graph.components)
     nodes = [DagNode(identity, (), _READY if identity in ready else _MISSING) for identity in components]
     labels = policy.labels(nodes, components)

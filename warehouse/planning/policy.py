@@ -11,7 +11,7 @@ from transforms.errors import InputError
 from warehouse.planning.cheapest import DagNode, Label, Reuse, cheapest_plan
 
 
-class Policy(Protocol):
+class AdmissionPolicy(Protocol):
     """A frozen value with a name and one decision. ``weighs_costs``: the decision depends on what nodes cost."""
 
     name: ClassVar[str]
@@ -67,10 +67,12 @@ class Adaptive:
         return cheapest_plan(nodes, wanted, reuse).labels
 
 
-_POLICIES: Mapping[str, Callable[[], Policy]] = {policy.name: policy for policy in (KeepAll, Adaptive, KeepNone)}
+_POLICIES: Mapping[str, Callable[[], AdmissionPolicy]] = {
+    policy.name: policy for policy in (KeepAll, Adaptive, KeepNone)
+}
 
 
-def policy_named(name: str) -> Policy:
+def policy_named(name: str) -> AdmissionPolicy:
     """The policy of this name with its defaults. Raises :class:`InputError` with the names there are."""
     if name not in _POLICIES:
         raise InputError("no such policy", value=name, allowed=", ".join(sorted(_POLICIES)))

@@ -28,7 +28,7 @@ from warehouse.scheduling.task_states import (
 from warehouse.warehouse import Warehouse
 
 #: Memos whose state says that nobody computes them unless somebody asks for it.
-_SET_ASIDE = (MemoState.FAILED, MemoState.DROPPED)
+_SKIPPED = (MemoState.FAILED, MemoState.DROPPED)
 
 #: The states in which a task is retried or dropped. One that is done has a memo: that is evicted, not retried.
 _CHANGED = {
@@ -160,7 +160,7 @@ def _queue_memos(connection: Connection, keys: Sequence[str], now: float) -> Non
     of = schema.memos.c
     values: dict[str, Any] = {"state": MemoState.PENDING, "changed_at": now}
     for chunk in chunks(keys):
-        mine = (one_of(connection, of.memo_key, chunk), of.state.in_(_SET_ASIDE))
+        mine = (one_of(connection, of.memo_key, chunk), of.state.in_(_SKIPPED))
         cause = {"cause_code": "retried", "cause": "tried again after it was set aside: " + of.cause}
         connection.execute(update(schema.memos).where(*mine).values(**values, **cause))
 

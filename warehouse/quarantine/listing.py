@@ -15,7 +15,16 @@ from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.errors import UnknownTask
-from warehouse.quarantine.query import EXCEPTION, KIND, OPERATOR, PLACED, UNDECIDED, TaskQuery, check_query, conditions
+from warehouse.quarantine.query import (
+    EXCEPTION,
+    KIND,
+    OPEN_STATES,
+    OPERATOR,
+    PLACED,
+    TaskQuery,
+    check_query,
+    conditions,
+)
 from warehouse.queue.failures import Failure
 from warehouse.scheduling.task_states import TaskState
 from warehouse.tables.manifests import added_columns, fragment_of
@@ -245,7 +254,7 @@ def _find(connection: Connection, named: str, partition: str | None) -> int:
         found = connection.execute(select(tasks.id).where(tasks.id == int(named), *here)).scalar()
         if found is not None:
             return int(found)
-    query = TaskQuery(states=(*UNDECIDED, TaskState.DROPPED), component=named, partition=partition)
+    query = TaskQuery(states=(*OPEN_STATES, TaskState.DROPPED), component=named, partition=partition)
     listed = select(tasks.id, of, tasks.table_name, tasks.partition, tasks.state).select_from(PLACED)
     fitting = listed.where(*conditions(connection, query)).order_by(of, tasks.id)
     rows = connection.execute(fitting.limit(_MOST_CANDIDATES + 1)).all()

@@ -23,7 +23,7 @@ from warehouse.search.query import ComponentQuery
 from warehouse.search.sql import starts_with
 
 #: The states of a task that can still come to something by itself, or that waits for somebody to retry it.
-UNDECIDED = (TaskState.FAILED, TaskState.QUEUED, TaskState.LEASED)
+OPEN_STATES = (TaskState.FAILED, TaskState.QUEUED, TaskState.LEASED)
 
 
 #: How a query without conditions is put in words.
@@ -56,7 +56,7 @@ class TaskQuery:
                              next_step="give the numbers alone")  # fmt: skip
         if TaskState.DONE in self.states:
             raise InputError("a task that is done is not in the quarantine", where="state", value="done",
-                             allowed=", ".join(state.lower() for state in (*UNDECIDED, TaskState.DROPPED)))  # fmt: skip
+                             allowed=", ".join(state.lower() for state in (*OPEN_STATES, TaskState.DROPPED)))  # fmt: skip
         if self.kind is not None and self.kind not in get_args(FailureKind):
             raise InputError("no such kind of failure", where="kind", value=self.kind,
                              allowed=", ".join(get_args(FailureKind)))  # fmt: skip
@@ -96,7 +96,10 @@ def conditions(connection: Connection, query: TaskQuery) -> list[ColumnElement[b
     if query.ids:
         return [one_of(connection, tasks.id, query.ids)]
     # A sum is in no index: SQLite would otherwise go through the whole quarantine once for every task of a component.
-    found: list[ColumnElement[bool]] = [(tasks.id + 0).in_(_quarantined()), tasks.state.in_(query.states or UNDECIDED)]
+    found: list[ColumnElement[bool]] = [
+        (tasks.id + 0).in_(_quarantined()),
+        tasks.state.in_(query.states or OPEN_STATES),
+    ]
     given: list[tuple[ColumnElement[Any], str | None]] = [
         (tasks.table_name, query.table),
         (tasks.partition, query.partition),

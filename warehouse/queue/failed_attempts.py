@@ -37,7 +37,7 @@ def write_failed(connection: Connection, failed: Sequence[FailedAttempt], now: f
         by_event[one.change.event].append(one)
     for event, alike in by_event.items():
         _change_tasks(connection, alike, now)
-        _change_memos(connection, alike, now, is_set_aside=event is TaskEvent.QUARANTINE)
+        _change_memos(connection, alike, now, is_quarantined=event is TaskEvent.QUARANTINE)
 
 
 def _keep_failures(connection: Connection, failed: Sequence[FailedAttempt], now: float) -> None:
@@ -64,10 +64,10 @@ def _change_tasks(connection: Connection, alike: Sequence[FailedAttempt], now: f
     ])  # fmt: skip
 
 
-def _change_memos(connection: Connection, alike: Sequence[FailedAttempt], now: float, *, is_set_aside: bool) -> None:
+def _change_memos(connection: Connection, alike: Sequence[FailedAttempt], now: float, *, is_quarantined: bool) -> None:
     memos = schema.memos
     values: dict[str, Any] = {"state": MEMO_OF_TASK[alike[0].change.state], "changed_at": now}
-    if is_set_aside:
+    if is_quarantined:
         values |= {"cause_code": "failed", "cause": bindparam("why")}
     connection.execute(update(memos).where(memos.c.memo_key == bindparam("key")).values(**values), [
         {"key": one.memo_key, "why": _first_line(storable(one.failure.message))} for one in alike

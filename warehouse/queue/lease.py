@@ -68,7 +68,7 @@ def lease_tasks(
         loader = CandidateLoader(connection, budget, warehouse.config.limits)
 
         def leasable_in(place: tuple[str, str], most: int) -> list[Any]:
-            return _over_current_data(connection, _leasable_in(selection.client, *place, now, lease_secs), most)
+            return _with_current_data(connection, _leasable_in(selection.client, *place, now, lease_secs), most)
 
         rows = fill_batch_from(selection.places, leasable_in, loader.candidates, budget)
         if not rows:
@@ -114,7 +114,7 @@ def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs
     )  # fmt: skip
 
 
-def _over_current_data(connection: Connection, query: Any, most: int) -> list[Any]:
+def _with_current_data(connection: Connection, query: Any, most: int) -> list[Any]:
     """Up to ``most`` of the leasable tasks whose data is there.
 
     The others' was replaced: whoever waits for them is matched again before the next lease, which finds a copy of the
@@ -194,7 +194,7 @@ def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[Leased
     return warehouse.catalog.run(extend, idempotent=True)
 
 
-def over_current_data(warehouse: Warehouse, tasks: Sequence[LeasedTask]) -> bool:
+def reads_current_data(warehouse: Warehouse, tasks: Sequence[LeasedTask]) -> bool:
     """Whether the raw data of these tasks, all over one fragment, is still that of some table."""
     memos, fragments = schema.memos, schema.fragments
     query = select(memos.c.fragment).join(fragments, fragments.c.id == memos.c.fragment).distinct()
