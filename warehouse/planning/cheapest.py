@@ -42,7 +42,9 @@ class Label(StrEnum):
     LOAD = "load"  # read its memo; of a raw column, the raw file
     COMPUTE = "compute"  # compute it, now and at every later request
     KEEP = "keep"  # compute it now and keep it; later requests load it
-    ONCE = "once"  # compute it now without keeping it: later requests do not need it, or load a memo that is there
+    COMPUTE_TRANSIENT = (
+        "once"  # compute it now without keeping it: later requests do not need it, or load a memo that is there
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +144,14 @@ def alternatives(
 
 
 @dataclass(frozen=True, slots=True)
-class _Later:
+class _FutureRequests:
     """Later requests of a node: how many the DAG accounts for, and the share of the price of keeping it bears."""
 
     requests: float
-    share: float
+    cost_share: float
 
 
-def _later_requests(nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse) -> dict[str, _Later]:
+def _later_requests(nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse) -> dict[str, _FutureRequests]:
     """By node. An argument is needed at later requests as often as the node that reads it and is requested most."""
     stated = {node.id: reuse if isinstance(reuse, int | float) else reuse.get(node.id, 1.0) for node in nodes}
     for name, requests in stated.items():
@@ -163,7 +165,7 @@ def _later_requests(nodes: Sequence[DagNode], wanted: Collection[str], reuse: Re
         for arg in node.args:
             in_dag[arg] = max(in_dag[arg], in_dag[node.id])
     return {
-        name: _Later(requests, requests / (stated[name] - 1) if stated[name] - 1 > requests else 1.0)
+        name: _FutureRequests(requests, requests / (stated[name] - 1) if stated[name] - 1 > requests else 1.0)
         for name, requests in in_dag.items()
     }
 
@@ -199,21 +201,21 @@ class _Variables:
 def _solve(
     nodes: Sequence[DagNode],
     wanted: Collection[str],
-    later: Mapping[str, _Later],
+    later: Mapping[str, _FutureRequests],
     solver: Solver,
-    forced: tuple[str, Label] | None = None,
+    constraint: tuple[str, Label] | None = None,
 ) -> CheapestPlan | None:
-    """The cheapest plan in which one node may be ``forced`` to a label; None if there is no plan."""
+    """The cheapest plan in which one node may be given a label by ``constraint``; None if there is no plan."""
     network = Network()
     variables: dict[str, _Variables] = {}
     costs: dict[str, NodeCost] = {}
     for node in nodes:
         cost, must_keep = node.cost, False
-        if forced is not None and forced[0] == node.id:
-            only = _forced(cost, forced[1])
+        if constraint is not None and constraint[0] == node.id:
+            only = _constrained_cost(cost, constraint[1])
             if only is None:
                 return None
-            cost, must_keep = only, forced[1] is Label.KEEP
+            cost, must_keep = only, constraint[1] is Label.KEEP
         args = [variables[arg] for arg in node.args]
         if any(arg.needed == SINK for arg in args):  # nothing gives an argument
             cost = replace(cost, compute_secs=math.inf)
@@ -232,13 +234,13 @@ def _solve(
     for node in nodes:
         labels[node.id], node_secs = _outcome(costs[node.id], variables[node.id], later[node.id], true)
         secs += node_secs
-    if forced is not None and forced[1] is Label.KEEP and not variables[forced[0]].later:
-        labels[forced[0]] = Label.KEEP
-        secs.append(costs[forced[0]].keep_secs)
+    if constraint is not None and constraint[1] is Label.KEEP and not variables[constraint[0]].later:
+        labels[constraint[0]] = Label.KEEP
+        secs.append(costs[constraint[0]].keep_secs)
     return CheapestPlan(labels, math.fsum(secs))
 
 
-def _forced(cost: NodeCost, label: Label) -> NodeCost | None:
+def _constrained_cost(cost: NodeCost, label: Label) -> NodeCost | None:
     """The costs of a node that may be obtained in one way only; None if it cannot."""
     match label:
         case Label.LOAD:
@@ -249,7 +251,7 @@ def _forced(cost: NodeCost, label: Label) -> NodeCost | None:
             return cost if cost.may_be_kept else None
 
 
-def _add_node(network: Network, cost: NodeCost, later: _Later, must_keep: bool) -> _Variables:
+def _add_node(network: Network, cost: NodeCost, later: _FutureRequests, must_keep: bool) -> _Variables:
     """A node's vertices and the edges between them, which are its costs."""
     computable = math.isfinite(cost.compute_secs)
     load_secs = math.inf if cost.load_secs is None else cost.load_secs
@@ -261,7 +263,7 @@ def _add_node(network: Network, cost: NodeCost, later: _Later, must_keep: bool) 
         return _Variables(needed, computed)
     read_secs = later.requests * load_secs
     if cost.may_be_kept and computable:
-        read_secs = later.requests * cost.read_back_secs + later.share * cost.keep_secs
+        read_secs = later.requests * cost.read_back_secs + later.cost_share * cost.keep_secs
     computed_later = network.vertex() if computable and not must_keep else SINK
     needed_later = computed_later if math.isinf(read_secs) else network.vertex()
     network.edge(needed_later, computed_later, read_secs)
@@ -271,7 +273,7 @@ def _add_node(network: Network, cost: NodeCost, later: _Later, must_keep: bool) 
     return _Variables(needed, computed, True, needed_later, computed_later)
 
 
-def _outcome(cost: NodeCost, at: _Variables, later: _Later, true: Sequence[bool]) -> tuple[Label, list[float]]:
+def _outcome(cost: NodeCost, at: _Variables, later: _FutureRequests, true: Sequence[bool]) -> tuple[Label, list[float]]:
     """A node's label, and what the plan pays for it."""
     if not true[at.needed]:
         return Label.SKIP, []
@@ -281,12 +283,12 @@ def _outcome(cost: NodeCost, at: _Variables, later: _Later, true: Sequence[bool]
     if not at.later:
         return label, secs
     if not true[at.needed_later]:
-        return (Label.ONCE if label is Label.COMPUTE else label), secs
+        return (Label.COMPUTE_TRANSIENT if label is Label.COMPUTE else label), secs
     if true[at.computed_later]:
         return label, [*secs, later.requests * cost.compute_secs]
     if not cost.may_be_kept:
-        return (Label.ONCE if label is Label.COMPUTE else label), [*secs, later.requests * load_secs]
-    return Label.KEEP, [*secs, later.requests * cost.read_back_secs, later.share * cost.keep_secs]
+        return (Label.COMPUTE_TRANSIENT if label is Label.COMPUTE else label), [*secs, later.requests * load_secs]
+    return Label.KEEP, [*secs, later.requests * cost.read_back_secs, later.cost_share * cost.keep_secs]
 
 
 def _unobtainable(nodes: Sequence[DagNode], wanted: Collection[str]) -> str:

@@ -31,7 +31,7 @@ class KeepAll:
 
     def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> dict[str, Label]:
         """What is wanted is loaded or kept, what that needs is computed once. ``reuse`` changes nothing."""
-        return _whole_components(nodes, wanted, Label.KEEP, Label.ONCE)
+        return _whole_components(nodes, wanted, Label.KEEP, Label.COMPUTE_TRANSIENT)
 
 
 @dataclass(frozen=True, slots=True)
