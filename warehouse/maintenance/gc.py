@@ -1,7 +1,7 @@
 """Delete files that nothing names any more.
 
 *What makes it safe beside workers, evictors, compaction and readers, without stopping them.* The folder is listed
-first, and then the catalog is read; only what was listed is judged. So a file that appears later is left alone, and one
+first, and then the catalog is read; only what was listed is plan. So a file that appears later is left alone, and one
 that was there is either named by a row by the time the catalog is read, or its writer has yet to name it, and then:
 
 * a worker's memo file carries the name of its lease. While any task is leased under that name, the file stays. No
@@ -32,7 +32,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.files.memo_file import lease_of
 from warehouse.files.own_files import HomeFiles, kind_of, list_home
-from warehouse.maintenance.unreferenced_files import LEFTOVERS, LeftoverKind
+from warehouse.maintenance.unreferenced_files import COLLECTED_FILES, CollectedKind
 from warehouse.queue.lost_leases import collect_lost, find_lost
 from warehouse.reading.pins import clear_expired_pins, oldest_live_pin
 from warehouse.scheduling.task_states import TaskState
@@ -41,7 +41,7 @@ from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import StoredFile, is_unfinished
 from warehouse.warehouse import Warehouse
 
-Kind = Literal["orphan memos", "condemned memos"] | LeftoverKind
+Kind = Literal["orphan memos", "unreferenced memos"] | CollectedKind
 
 #: Seconds that a writer without a lease has from its last write to the row that names it.
 LEFTOVER_SECS = 86_400.0
@@ -108,24 +108,24 @@ def collect_garbage(warehouse: Warehouse, *, dry_run: bool = True, leftover_secs
     before_ns = int((now - leftover_secs) * 1e9)
     expired = 0 if dry_run else _end_lost_leases(warehouse, now)
     home = list_home(warehouse.storage)
-    leftovers = {one.kind: list(one.old(home, before_ns)) for one in LEFTOVERS}
+    leftovers = {one.kind: list(one.old(home, before_ns)) for one in COLLECTED_FILES}
     with warehouse.catalog.read() as connection:
         lost = frozenset[int]()
         if dry_run:
             lost = find_lost(connection, now, warehouse.config.limits, warehouse.config.lease_secs).ids
             expired = len(lost)
         leased = _leases(connection, without=lost)
-        judged = _judge(connection, warehouse, home, leased, before_ns, now)
-        judged.guarded += _unnamed_leftovers(connection, warehouse.storage, leftovers)
-    planned = (*judged.free, *judged.guarded)
-    foreign = tuple(sorted({*home.foreign, *judged.foreign}))
+        plan = _plan_memos(connection, warehouse, home, leased, before_ns, now)
+        plan.needs_lock += _unreferenced_files(connection, warehouse.storage, leftovers)
+    planned = (*plan.deletable, *plan.needs_lock)
+    foreign = tuple(sorted({*home.foreign, *plan.foreign}))
     if dry_run:
-        return Collected(True, planned, judged.pinned, judged.pinned_bytes, 0, len(judged.condemned), expired, foreign)
-    deleted = [one for one in judged.free if warehouse.storage.delete(one.path)]
-    rows = _forget_files(warehouse, _gone(warehouse.storage, judged.condemned, {one.path for one in deleted}), now)
-    for batch in chunks(judged.guarded, _AT_ONCE):
-        deleted += _delete_unnamed(warehouse, batch)
-    return Collected(False, tuple(deleted), judged.pinned, judged.pinned_bytes, len(planned) - len(deleted), rows,
+        return Collected(True, planned, plan.pinned, plan.pinned_bytes, 0, len(plan.unreferenced), expired, foreign)
+    deleted = [one for one in plan.deletable if warehouse.storage.delete(one.path)]
+    rows = _remove_rows(warehouse, _gone(warehouse.storage, plan.unreferenced, {one.path for one in deleted}), now)
+    for batch in chunks(plan.needs_lock, _AT_ONCE):
+        deleted += _delete_unreferenced(warehouse, batch)
+    return Collected(False, tuple(deleted), plan.pinned, plan.pinned_bytes, len(planned) - len(deleted), rows,
                      expired, foreign)  # fmt: skip
 
 
@@ -152,69 +152,69 @@ def _gone(storage: Storage, condemned: Mapping[int, str], deleted: Collection[st
 
 
 @dataclass
-class _Judged:
+class _Plan:
     """``free``: nothing can come to name them. ``guarded``: deleted under the write lock. ``condemned``: rows and paths."""
 
-    free: list[Garbage]
-    guarded: list[Garbage]
-    condemned: dict[int, str]
+    deletable: list[Garbage]
+    needs_lock: list[Garbage]
+    unreferenced: dict[int, str]
     foreign: list[str]
     pinned: int = 0
     pinned_bytes: int = 0
 
 
-def _judge(
+def _plan_memos(
     connection: Connection, warehouse: Warehouse, home: HomeFiles, leased: Collection[str], before_ns: int, now: float
-) -> _Judged:
+) -> _Plan:
     of = schema.memo_files.c
     rows = {row.path: row for row in connection.execute(select(of.id, of.path, of.size_bytes, of.condemned_at))}
-    judged = _Judged([], [], {}, [path for path in rows if kind_of(path) != "memos"])
+    plan = _Plan([], [], {}, [path for path in rows if kind_of(path) != "memos"])
     listed = {file.path for file in home.own["memos"]}
     pinned_since = _pinned_since(connection, warehouse, now)
     for row in rows.values():
         if row.condemned_at is not None and lease_of(row.path) not in leased and kind_of(row.path) == "memos":
-            _judge_condemned(judged, row, row.path in listed, pinned_since)
+            _add_unreferenced(plan, row, row.path in listed, pinned_since)
     for file in (*home.own["memos"], *_unfinished_memos(home)):
         if file.path not in rows and lease_of(file.path) not in leased:
-            _judge_unnamed(judged, file, is_old=file.mtime_ns <= before_ns)
-    return judged
+            _add_orphan(plan, file, is_old=file.mtime_ns <= before_ns)
+    return plan
 
 
 def _unfinished_memos(home: HomeFiles) -> list[StoredFile]:
     return [file for file in home.own["unfinished writes"] if file.path.startswith(f"{MEMOS}/")]
 
 
-def _judge_unnamed(judged: _Judged, file: StoredFile, *, is_old: bool) -> None:
+def _add_orphan(plan: _Plan, file: StoredFile, *, is_old: bool) -> None:
     """A memo file, perhaps unfinished, that no row names and no leased task may name."""
     lease = lease_of(file.path)
     if is_unfinished(file.path):
         # Its writer may have lost its lease and not know it yet; taking its file away would fail its whole job.
-        judged.free += [Garbage("unfinished writes", file.path, file.size_bytes)] if is_old else []
+        plan.deletable += [Garbage("unfinished writes", file.path, file.size_bytes)] if is_old else []
     elif lease and not lease.startswith(COMPACTION):
-        judged.free.append(Garbage("orphan memos", file.path, file.size_bytes))
+        plan.deletable.append(Garbage("orphan memos", file.path, file.size_bytes))
     elif is_old:
-        judged.guarded.append(Garbage("orphan memos", file.path, file.size_bytes))
+        plan.needs_lock.append(Garbage("orphan memos", file.path, file.size_bytes))
 
 
-def _unnamed_leftovers(
-    connection: Connection, storage: Storage, old: Mapping[LeftoverKind, Sequence[StoredFile]]
+def _unreferenced_files(
+    connection: Connection, storage: Storage, old: Mapping[CollectedKind, Sequence[StoredFile]]
 ) -> Iterator[Garbage]:
-    for leftover in LEFTOVERS:
-        files = old[leftover.kind]
-        named = leftover.named(connection, storage, [file.path for file in files]) if files else set()
-        for file in files:
-            if file.path not in named:
-                yield Garbage(leftover.kind, file.path, file.size_bytes)
+    for files in COLLECTED_FILES:
+        listed = old[files.kind]
+        referenced = files.referenced(connection, storage, [file.path for file in listed]) if listed else set()
+        for file in listed:
+            if file.path not in referenced:
+                yield Garbage(files.kind, file.path, file.size_bytes)
 
 
-def _judge_condemned(judged: _Judged, row: Any, is_listed: bool, pinned_since: float | None) -> None:
+def _add_unreferenced(plan: _Plan, row: Any, is_listed: bool, pinned_since: float | None) -> None:
     if pinned_since is not None and row.condemned_at >= pinned_since:
-        judged.pinned += 1
-        judged.pinned_bytes += row.size_bytes
+        plan.pinned += 1
+        plan.pinned_bytes += row.size_bytes
     else:
-        judged.condemned[row.id] = row.path
+        plan.unreferenced[row.id] = row.path
         if is_listed:
-            judged.free.append(Garbage("condemned memos", row.path, row.size_bytes))
+            plan.deletable.append(Garbage("unreferenced memos", row.path, row.size_bytes))
 
 
 def _pinned_since(connection: Connection, warehouse: Warehouse, now: float) -> float | None:
@@ -223,7 +223,7 @@ def _pinned_since(connection: Connection, warehouse: Warehouse, now: float) -> f
     return None if oldest is None else oldest - warehouse.config.pin_ttl_secs
 
 
-def _forget_files(warehouse: Warehouse, files: Collection[int], now: float) -> int:
+def _remove_rows(warehouse: Warehouse, files: Collection[int], now: float) -> int:
     """Remove the rows of condemned files, whose bytes are gone, and those of pins that ran out."""
     of = schema.memo_files.c
     named = or_(exists().where(schema.memos.c.file == of.id), exists().where(schema.coverage.c.file == of.id))
@@ -239,14 +239,14 @@ def _forget_files(warehouse: Warehouse, files: Collection[int], now: float) -> i
     return warehouse.catalog.run(forget, idempotent=True)
 
 
-def _delete_unnamed(warehouse: Warehouse, batch: Sequence[Garbage]) -> list[Garbage]:
+def _delete_unreferenced(warehouse: Warehouse, batch: Sequence[Garbage]) -> list[Garbage]:
     """Delete those that still nothing names. The write lock is held: nobody names one in between."""
     paths = [one.path for one in batch]
     with warehouse.catalog.write() as connection:
         of = schema.memo_files.c
-        named = set(connection.execute(select(of.path).where(of.path.in_(paths))).scalars())
-        for leftover in LEFTOVERS:
-            mine = [one.path for one in batch if one.kind == leftover.kind]
+        referenced = set(connection.execute(select(of.path).where(of.path.in_(paths))).scalars())
+        for files in COLLECTED_FILES:
+            mine = [one.path for one in batch if one.kind == files.kind]
             if mine:
-                named |= leftover.named(connection, warehouse.storage, mine)
-        return [one for one in batch if one.path not in named and warehouse.storage.delete(one.path)]
+                referenced |= files.referenced(connection, warehouse.storage, mine)
+        return [one for one in batch if one.path not in referenced and warehouse.storage.delete(one.path)]

@@ -23,11 +23,11 @@ from warehouse.storage.layout import ANALYSIS, MEMOS
 from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import StoredFile
 
-LeftoverKind = Literal["job results", "artifacts", "overlays", "analysis files", "unfinished writes"]
+CollectedKind = Literal["job results", "artifacts", "overlays", "analysis files", "unfinished writes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
+class CollectedFiles:
     """One kind of files.
 
     Attributes:
@@ -36,9 +36,9 @@ class Leftovers:
         named: Those of some paths that something names, inside a transaction.
     """
 
-    kind: LeftoverKind
+    kind: CollectedKind
     old: Callable[[HomeFiles, int], Sequence[StoredFile]]
-    named: Callable[[Connection, Storage, Sequence[str]], set[str]]
+    referenced: Callable[[Connection, Storage, Sequence[str]], set[str]]
 
 
 def list_relative(storage: Storage, folder: str, *, temporaries: bool = False) -> Iterator[StoredFile]:
@@ -48,14 +48,14 @@ def list_relative(storage: Storage, folder: str, *, temporaries: bool = False) -
         yield StoredFile(file.path.removeprefix(home), file.size_bytes, file.mtime_ns)
 
 
-def _old(kind: LeftoverKind) -> Callable[[HomeFiles, int], Sequence[StoredFile]]:
+def _old(kind: CollectedKind) -> Callable[[HomeFiles, int], Sequence[StoredFile]]:
     def old(home: HomeFiles, before_ns: int) -> Sequence[StoredFile]:
         return [file for file in home.own[kind] if file.mtime_ns <= before_ns]
 
     return old
 
 
-def _named_results(connection: Connection, storage: Storage, paths: Sequence[str]) -> set[str]:
+def _referenced_results(connection: Connection, storage: Storage, paths: Sequence[str]) -> set[str]:
     """The results whose memo file was written under a lease that tasks still carry."""
     of = schema.tasks.c
     leased = set(connection.execute(select(of.lease).where(of.state == TaskState.LEASED).distinct()).scalars())
@@ -80,7 +80,7 @@ def _json(storage: Storage, path: str) -> dict[str, Any]:
 _DIGEST = re.compile(r'"artifact":\s*"([0-9a-f]{64})"')
 
 
-def _named_artifacts(connection: Connection, _storage: Storage, paths: Sequence[str]) -> set[str]:
+def _referenced_artifacts(connection: Connection, _storage: Storage, paths: Sequence[str]) -> set[str]:
     """The artifacts that an analysis found, that a model is pinned to, or that a component reads."""
     named = set(connection.execute(select(schema.analyses.c.artifact).distinct()).scalars())
     named |= set(connection.execute(select(schema.model_analyses.c.artifact).distinct()).scalars())
@@ -90,7 +90,7 @@ def _named_artifacts(connection: Connection, _storage: Storage, paths: Sequence[
     return {path for path in paths if path.rpartition("/")[2].partition(".")[0] in named}
 
 
-def _named_overlays(connection: Connection, _storage: Storage, paths: Sequence[str]) -> set[str]:
+def _referenced_overlays(connection: Connection, _storage: Storage, paths: Sequence[str]) -> set[str]:
     """The files that a change of a table brought: those of every version, since a job may read an old one."""
     of = schema.overlays.c
     found: set[str] = set()
@@ -112,7 +112,7 @@ def _job_of(path: str) -> str:
     return path.split("/")[2]
 
 
-def _named_contributions(_connection: Connection, storage: Storage, paths: Sequence[str]) -> set[str]:
+def _referenced_contributions(_connection: Connection, storage: Storage, paths: Sequence[str]) -> set[str]:
     """The files that the document of a contribution lists; ``<contribution>`` is the folder that a file lies in."""
     contributions = {path.split("/")[-2] for path in paths}
     named: set[str] = set()
@@ -124,7 +124,7 @@ def _named_contributions(_connection: Connection, storage: Storage, paths: Seque
 
 
 def _old_unfinished(home: HomeFiles, before_ns: int) -> Sequence[StoredFile]:
-    """Unfinished writes; those of memos are judged with the memos, by their leases."""
+    """Unfinished writes; those of memos are plan with the memos, by their leases."""
     files = home.own["unfinished writes"]
     return [file for file in files if file.mtime_ns <= before_ns and not file.path.startswith(f"{MEMOS}/")]
 
@@ -134,10 +134,10 @@ def _nothing(_connection: Connection, _storage: Storage, _paths: Sequence[str]) 
 
 
 #: Every kind of file outside ``memos`` that is collected.
-LEFTOVERS: tuple[Leftovers, ...] = (
-    Leftovers("job results", _old("job results"), _named_results),
-    Leftovers("artifacts", _old("artifacts"), _named_artifacts),
-    Leftovers("overlays", _old("overlays"), _named_overlays),
-    Leftovers("analysis files", _old_analysis_files, _named_contributions),
-    Leftovers("unfinished writes", _old_unfinished, _nothing),
+COLLECTED_FILES: tuple[CollectedFiles, ...] = (
+    CollectedFiles("job results", _old("job results"), _referenced_results),
+    CollectedFiles("artifacts", _old("artifacts"), _referenced_artifacts),
+    CollectedFiles("overlays", _old("overlays"), _referenced_overlays),
+    CollectedFiles("analysis files", _old_analysis_files, _referenced_contributions),
+    CollectedFiles("unfinished writes", _old_unfinished, _nothing),
 )
