@@ -207,4 +207,4 @@ def test_clients(submitted: Any) -> None:
     assert "allowed: search" in submitted("clients", "set", "serach", "--weight", 1, status=4).err
     assert "positive number" in submitted("clients", "set", "search", "--weight", 0, status=2).err
     assert "such as 90s, 30m, 2h" in submitted("clients", "set", "search", "--deadline", "soon", status=2).err
-    assert "nothing is to be changed" in submitted("clients", "set", "search", status=2).err
+    assert "a weight or a deadline must be given" in submitted("clients", "set", "search", status=2).err

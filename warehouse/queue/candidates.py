@@ -1,4 +1,4 @@
-"""What leasable tasks weigh: rows of the catalog as candidates of a batch."""
+"""Load leasable tasks as candidates of a batch."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from warehouse.tables.table import ColumnSchema
 
 
 class CandidateLoader:
-    """Rows of leasable tasks as candidates of a batch. A row has of its fragment ``id``, ``table_name``, ``rows`` and
-    ``size_bytes``, and of its task ``memo_key``, ``fingerprint``, ``state`` and ``losses``.
+    """Loads candidates from rows of leasable tasks.
 
-    ``documents``: the components of all rows that were candidates, by fingerprint.
+    A row has ``id``, ``table_name``, ``rows`` and ``size_bytes`` of the fragment, and ``memo_key``, ``fingerprint``, ``state``
+    and ``losses`` of the task. ``documents``: the components of all candidates, by fingerprint.
     """
 
     def __init__(self, connection: Connection, budget: BatchBudget, limits: AttemptLimits) -> None:
@@ -32,7 +32,7 @@ class CandidateLoader:
         self._table_columns: dict[str, tuple[ColumnSchema, ...]] = {}
 
     def candidates(self, rows: Sequence[Any]) -> list[BatchCandidate]:
-        """What the tasks read and write."""
+        """The candidates of the rows, in order."""
         new = load_documents(self._connection, {row.fingerprint for row in rows} - self.documents.keys())
         if new:
             self._estimates |= load_estimates(self._connection, new)
@@ -40,7 +40,7 @@ class CandidateLoader:
         return [self._candidate(row) for row in rows]
 
     def secs(self, rows: Sequence[Any]) -> dict[str, float]:
-        """Estimated seconds of one core by memo key, of rows that were candidates."""
+        """Estimated core seconds by memo key, for rows that were candidates."""
         return {row.memo_key: self._estimates[row.fingerprint].secs(row.rows) for row in rows}
 
     def _candidate(self, row: Any) -> BatchCandidate:

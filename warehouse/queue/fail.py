@@ -1,4 +1,4 @@
-"""Failed attempts: their tasks are queued again, or quarantined after the last one."""
+"""Report failed attempts: their tasks are queued again, or quarantined after the last one."""
 
 from __future__ import annotations
 
@@ -24,12 +24,17 @@ def fail_tasks(
     secs: float | None = None,
     draw: Callable[[], float] = random.random,
 ) -> tuple[TaskState | None, ...]:
-    """Report failed attempts, in one transaction, as if one by one. A task is queued again, or FAILED (quarantined) after
-    the last one.
+    """Report failed attempts, in one transaction, with the same result as one by one.
 
-    Returns each task's new state, or None if its lease was lost to another worker and nothing was changed. ``draw``: a random
-    number in ``[0, 1)``, for the wait before the next attempt. ``secs``: what each attempt took of one core; None: nobody knows,
-    unless nothing was tried.
+    A task is queued again, or FAILED (quarantined) after its last attempt. Returns each task's new state; None if its lease
+    was lost, so that nothing was changed.
+
+    Args:
+        warehouse: The warehouse.
+        failed: The tasks with their failures.
+        worker: The worker that reports them.
+        secs: The core seconds of each attempt; None if unknown. An untried attempt took none.
+        draw: Returns a random number in ``[0, 1)``, for the backoff.
     """
     now, config, listed = warehouse.clock(), warehouse.config, list(failed)
 
@@ -51,7 +56,7 @@ def fail_tasks(
         for task, one in attempts:
             is_held = task.claim in held
             reported.append(one if is_held else None)
-            held.discard(task.claim)  # whoever reports the same attempt again does not hold it any more
+            held.discard(task.claim)  # a repeated report of the same attempt has no effect
             took_secs = 0.0 if one.failure.is_untried else secs
             if is_held and took_secs is not None:
                 took.append((task.charge, took_secs))

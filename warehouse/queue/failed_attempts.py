@@ -1,4 +1,4 @@
-"""Failed attempts in the catalog, many at once: what became of their tasks and memos, and the failure itself."""
+"""Write failed attempts to the catalog: new states of tasks and memos, and the failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warehouse.scheduling.task_states import MEMO_OF_TASK, TaskChange, TaskEvent
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """One attempt that failed, and what the failure does to its task: another attempt later, or quarantine."""
+    """A failed attempt with the change of its task: a retry, or quarantine."""
 
     task_id: int
     memo_key: str
@@ -30,7 +30,7 @@ class FailedAttempt:
 
 
 def write_failed(connection: Connection, failed: Sequence[FailedAttempt], now: float) -> None:
-    """Write attempts of different tasks, whose holders still own them: the caller has looked, under the write lock."""
+    """Write failed attempts of different tasks. The caller has checked the claims, under the write lock."""
     _keep_failures(connection, failed, now)
     by_event: defaultdict[TaskEvent, list[FailedAttempt]] = defaultdict(list)
     for one in failed:
@@ -41,7 +41,7 @@ def write_failed(connection: Connection, failed: Sequence[FailedAttempt], now: f
 
 
 def _keep_failures(connection: Connection, failed: Sequence[FailedAttempt], now: float) -> None:
-    """The last failure of a task takes the place of the one before."""
+    """Replace the earlier failure of each task."""
     failures = schema.failures
     for chunk in chunks([one.task_id for one in failed]):
         connection.execute(delete(failures).where(one_of(connection, failures.c.task, chunk)))
@@ -54,7 +54,7 @@ def _keep_failures(connection: Connection, failed: Sequence[FailedAttempt], now:
 
 
 def _change_tasks(connection: Connection, alike: Sequence[FailedAttempt], now: float) -> None:
-    """Changes by one event set the same columns; only when a task is due again differs."""
+    """Changes of one event set the same columns; only ``not_before`` differs by task."""
     tasks = schema.tasks
     values = change_values(alike[0].change, now) | {"error": bindparam("text")}
     if "not_before" in values:

@@ -1,4 +1,4 @@
-"""Clients in the catalog: their shares, what they wait for, and what is charged to them when it is leased."""
+"""Weighted fair queueing in the catalog: select the next client, charge it, correct charges."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from warehouse.scheduling.task_states import TaskState
 
 #: A table and a partition of it.
 Place = tuple[str, str]
-#: With more tasks than this waited for, partitions are looked at one by one: whoever leases is done after a few of them.
+#: If models wait for more tasks than this, partitions are checked one by one: a lease needs only a few of them.
 _FEW_WAITS = 20_000
 _OF = schema.tasks.c
-#: Every partition with a task that is not finished; read from an index alone.
+#: Every partition with an unfinished task; read from an index alone.
 _OPEN_PLACES = (
     select(_OF.table_name, _OF.partition)
     .where(_OF.state.in_((TaskState.QUEUED, TaskState.LEASED)))
@@ -53,10 +53,13 @@ _OPEN_PLACES = (
 
 @dataclass(frozen=True)
 class Selection:
-    """Whose turn it is: the partitions that ``client`` waits for, most urgent first, then oldest, looked up as they are asked
-    for, within the transaction.
+    """The client that is served next.
 
-    ``clients`` are all there are; ``waiting`` those that have something to lease now.
+    Attributes:
+        client: Its name.
+        places: The partitions that it waits for, most urgent first, then oldest; read lazily within the transaction.
+        clients: All clients.
+        waiting: The names of those with leasable tasks.
     """
 
     client: str
@@ -66,7 +69,7 @@ class Selection:
 
 
 def select_client(connection: Connection, now: float, lease_secs: float) -> Selection | None:
-    """The next turn by :func:`~warehouse.scheduling.fair_shares.next_client`; None when nothing can be leased at ``now``."""
+    """Select the next client (:func:`~warehouse.scheduling.fair_shares.next_client`); None without leasable tasks."""
     models = _waiting_models(connection, now, lease_secs)
     if not models:
         return None
@@ -80,12 +83,12 @@ def select_client(connection: Connection, now: float, lease_secs: float) -> Sele
 
 
 def waiting_clients(connection: Connection, now: float, lease_secs: float) -> frozenset[str]:
-    """The clients that have something to lease at ``now``."""
+    """The clients with leasable tasks at ``now``."""
     return frozenset(row.client for row in _waiting_models(connection, now, lease_secs))
 
 
 def _waiting_models(connection: Connection, now: float, lease_secs: float) -> Sequence[Any]:
-    """The live models that wait for something to lease; each is decided by the first such task that is met."""
+    """The live models that wait for a leasable task; one task per model is enough."""
     tasks, waits, models = schema.tasks.c, schema.waits.c, schema.models.c
     can_be_leased = exists().where(tasks.memo_key == waits.memo_key, leasable(now, lease_secs))
     first = select(literal(1)).where(waits.model == models.id, can_be_leased).limit(1).correlate(schema.models)
@@ -96,9 +99,9 @@ def _waiting_models(connection: Connection, now: float, lease_secs: float) -> Se
 def _places(
     connection: Connection, by_priority: Mapping[int, Sequence[int]], can_be_leased: ColumnElement[bool]
 ) -> Iterator[Place]:
-    """Where tasks can be leased that some models wait for, by the models' priorities."""
+    """The partitions with leasable tasks of some models, by the models' priorities."""
     tasks, waits = schema.tasks.c, schema.waits.c
-    place, told = (tasks.table_name, tasks.partition), set[Place]()
+    place, seen = (tasks.table_name, tasks.partition), set[Place]()
     for models in (by_priority[priority] for priority in sorted(by_priority, reverse=True)):
         of_these = one_of(connection, waits.model, models)
         few = select(literal(1)).select_from(schema.waits).where(of_these).limit(_FEW_WAITS + 1).subquery()
@@ -107,8 +110,8 @@ def _places(
         query = mine.distinct().order_by(*place) if are_few else _OPEN_PLACES
         for table, partition in connection.execute(query).all():
             one = table, partition
-            if one not in told and (are_few or _is_waited_for(connection, one, of_these, can_be_leased)):
-                told.add(one)
+            if one not in seen and (are_few or _is_waited_for(connection, one, of_these, can_be_leased)):
+                seen.add(one)
                 yield one
 
 
@@ -122,14 +125,14 @@ def _is_waited_for(
 
 
 def shares_now(connection: Connection, now: float, config: WarehouseConfig) -> dict[str, float]:
-    """The share of the workers that each waiting client gets at ``now``, by name; they add up to 1."""
+    """The share of each waiting client at ``now``, by name; they add up to 1."""
     waiting = waiting_clients(connection, now, config.lease_secs)
     weights = {one.name: one.weight for one in read_shares(connection) if one.name in waiting}
     return shares(weights, config.client_floor_share)
 
 
 def read_shares(connection: Connection) -> tuple[ClientShare, ...]:
-    """Every client's claim, by name."""
+    """Every client's weight and virtual time, by name."""
     of = schema.clients.c
     query = select(of.name, of.weight, of.virtual_secs, of.served).order_by(of.name)
     return tuple(ClientShare(*row) for row in connection.execute(query))
@@ -138,9 +141,9 @@ def read_shares(connection: Connection) -> tuple[ClientShare, ...]:
 def charge_selection(
     connection: Connection, selection: Selection, secs: Mapping[str, float], floor_share: float
 ) -> dict[str, dict[str, float]]:
-    """Count the turn. ``secs``: the work that was leased, by memo key; a memo is paid for by those who wait for it, alike.
+    """Charge leased work to the clients that wait for it, in equal parts; ``secs`` is the work by memo key.
 
-    Returns who pays for each memo, with the share by which they were charged.
+    Returns the clients that pay for each memo, with the share by which they were charged.
     """
     waits, models, clients = schema.waits, schema.models, schema.clients
     payers: defaultdict[str, list[str]] = defaultdict(list)
@@ -168,9 +171,11 @@ def charge_selection(
 
 
 def correct_charges(connection: Connection, done: Iterable[tuple[Charge, float]]) -> None:
-    """Add to what was charged for work what it took besides, or take off what it did not: one UPDATE, if anything differs."""
+    """Correct the charges of work by the seconds that it took: one UPDATE, if any differs."""
     more, of = charge_corrections(done), schema.clients.c
     if more:
         time = of.virtual_secs + case(more, value=of.name)
-        values = {"virtual_secs": case((time < 0, 0.0), else_=time)}  # a client that never had a turn has no time
+        values = {
+            "virtual_secs": case((time < 0, 0.0), else_=time)
+        }  # a client that was never served has no virtual time
         connection.execute(update(schema.clients).where(of.name.in_(sorted(more))).values(**values))

@@ -1,9 +1,9 @@
-"""The queues: one per client, with priorities, shares, leases and fencing tokens.
+"""Lease tasks, renew leases and release them: one queue per client.
 
-A task's priority is the highest priority of the live models that wait for it, read when it is leased. A lease that
-runs out makes the task leasable again under a new fence; whoever held the old one is told so when it commits.
-Every function is one transaction. What happens to a task is decided in :mod:`warehouse.scheduling.task_states`, whose turn it is in
-:mod:`warehouse.scheduling.fair_shares`, and how much is taken in :mod:`warehouse.scheduling.batching`.
+A task's priority is the highest priority of the live models that wait for it, read when it is leased. After a lease
+expires, the task can be leased again with a new fencing token; a commit with the old one is rejected.
+Every function is one transaction. :mod:`warehouse.scheduling.task_states` decides the states of tasks,
+:mod:`warehouse.scheduling.fair_shares` the next client, :mod:`warehouse.scheduling.batching` the size of a batch.
 """
 
 from __future__ import annotations
@@ -49,13 +49,19 @@ def lease_tasks(
     lease: Callable[[], str] = lambda: uuid4().hex,
     keep: bool = True,
 ) -> tuple[LeasedTask, ...]:
-    """Lease up to ``limit`` tasks that read and write about ``batch_bytes``, under a name that ``lease`` gives and nobody
-    else ever has.
+    """Lease a batch of tasks; empty if no task can be leased now.
 
-    The client whose turn it is by its share (:mod:`warehouse.scheduling.fair_shares`) names the partitions, its most urgent first,
-    then the oldest; from each of them *every* leasable task is taken, other clients' too, fragment by fragment and after
-    its own, since they share one read of the raw data. Empty when nothing can be leased now. Without ``keep`` it is only
-    looked at: nothing is leased, and nobody's share is charged.
+    The partitions are those that the next client (:mod:`warehouse.scheduling.fair_shares`) waits for, most urgent first, then
+    oldest. *Every* leasable task of a partition is added, fragment by fragment: other clients' tasks after its own, since they
+    share one read of the raw data.
+
+    Args:
+        warehouse: The warehouse.
+        worker: The worker that holds the lease.
+        limit: The largest number of tasks.
+        batch_bytes: The bytes that they read and write, about.
+        lease: Returns a unique name for the lease.
+        keep: False: return the batch, but lease and charge nothing.
     """
     now, name, budget = warehouse.clock(), lease(), BatchBudget(batch_bytes, limit)
     lease_secs = warehouse.config.lease_secs
@@ -83,7 +89,7 @@ def lease_tasks(
             for row in rows
         )  # fmt: skip
 
-    # Repeated where the commit is in doubt: a lease that nobody knows of runs out by itself.
+    # Repeated if the commit is in doubt: a lease that no worker holds expires.
     return warehouse.catalog.run(take if keep else undone(take), idempotent=True)
 
 
@@ -115,10 +121,10 @@ def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs
 
 
 def _with_current_data(connection: Connection, query: Any, most: int) -> list[Any]:
-    """Up to ``most`` of the leasable tasks whose data is there.
+    """Up to ``most`` of the leasable tasks whose data was not replaced.
 
-    The others' was replaced: whoever waits for them is matched again before the next lease, which finds a copy of the
-    data in another table, or lets them go.
+    The models that wait for the others are matched again before the next lease, which finds a copy of the
+    data in another table, or removes the wait.
     """
     replaced: dict[int, str] = {}
     while True:
@@ -159,7 +165,7 @@ def _set_memo_state(connection: Connection, keys: Sequence[str], state: MemoStat
 
 
 def _fragments_of(connection: Connection, rows: Sequence[Any]) -> dict[tuple[int, str], Fragment]:
-    """The fragments that tasks read, by their rows and the tables that the tasks are of; each is read once."""
+    """The fragments of tasks, by fragment row and task table; each is read once."""
     of = schema.fragments.c
     stored = {
         row.id: row
@@ -180,7 +186,7 @@ def _leased(
 
 
 def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
-    """Extend the leases by ``lease_secs`` from now. Returns the tasks still owned; drop the others."""
+    """Renew the leases for ``lease_secs`` from now; returns the tasks whose leases are still valid."""
     now, held = warehouse.clock(), tuple(tasks)
     values = change_values(heartbeat_change(now, warehouse.config.lease_secs), now)
 
@@ -195,7 +201,7 @@ def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[Leased
 
 
 def reads_current_data(warehouse: Warehouse, tasks: Sequence[LeasedTask]) -> bool:
-    """Whether the raw data of these tasks, all over one fragment, is still that of some table."""
+    """Whether the fragment of these tasks, the same for all, is current in some table."""
     memos, fragments = schema.memos, schema.fragments
     query = select(memos.c.fragment).join(fragments, fragments.c.id == memos.c.fragment).distinct()
     rows: set[int] = set()
@@ -207,7 +213,7 @@ def reads_current_data(warehouse: Warehouse, tasks: Sequence[LeasedTask]) -> boo
 
 
 def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
-    """Give tasks back untried: the attempt does not count, nor is it charged. Returns how many were still owned."""
+    """Release leases; the attempts neither count nor are charged. Returns how many leases were still valid."""
     now, held = warehouse.clock(), tuple(tasks)
     change = release_change()
 
