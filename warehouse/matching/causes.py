@@ -1,4 +1,4 @@
-"""Why a memo is missing: the answer that ``explain`` gives."""
+"""Causes of missing memos, for ``explain``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CauseCode = Literal["never_seen", "operator_version", "data_changed", "evicted"]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A reason as a code and as a sentence."""
+    """A cause as a code and as a sentence."""
 
     code: CauseCode
     text: str
@@ -35,11 +35,17 @@ NEVER_SEEN = Cause("never_seen", "this component was never computed over this da
 def find_causes(
     connection: Connection, table: str, missing: Sequence[MemoMatch], components: Mapping[str, Node], current: Set[int]
 ) -> dict[str, Cause]:
-    """A cause for every missing memo, by memo key. ``components``: those that are missing, and maybe others, by
-    fingerprint; ``current``: the rows of the table's fragments as they are now.
+    """The cause of every missing memo, by memo key.
 
-    In this order: it was evicted; the same structure with other operator versions is known over the same data; the
-    same component is known over what this fragment held before; otherwise it was never seen.
+    The first of: the memo was evicted; the same structure with other operator versions has a memo over the same data; the
+    same component has a memo over earlier data of this fragment; otherwise it was never seen.
+
+    Args:
+        connection: The catalog.
+        table: The table of the fragments.
+        missing: The missing memos.
+        components: Their components, and possibly others, by fingerprint.
+        current: The rows of the table's current fragments.
     """
     causes = {
         item.request.memo_key: _evicted(item.record) for item in missing if item.record and item.record.evicted_at
@@ -78,7 +84,7 @@ def _other_versions(
 def _relatives(
     connection: Connection, fingerprints: set[str], components: Mapping[str, Node]
 ) -> dict[str, list[tuple[str, Node]]]:
-    """For every fingerprint, the other components of its shape, oldest first."""
+    """The other components of the same shape, oldest first, by fingerprint."""
     of = schema.components.c
     shapes: dict[str, str] = {}
     for chunk in chunks(sorted(fingerprints)):
@@ -128,7 +134,7 @@ def _changed_data(
     earlier: dict[str, list[PlacedFragment]] = {}
     for placed in earlier_fragments(connection, table, partitions):
         if placed.row in current:
-            continue  # it still stands there: nothing took its place
+            continue  # it is current: it was not replaced
         earlier.setdefault(placed.partition, []).append(placed)
     candidates: list[tuple[MemoRequest, PlacedFragment, str]] = []
     columns_of = _columns_of(unknown, components)
@@ -152,7 +158,7 @@ def _columns_of(wanted: Sequence[MemoRequest], components: Mapping[str, Node]) -
 
 
 def _same_location(before: PlacedFragment, now: PlacedFragment) -> bool:
-    """Whether ``before`` is an earlier content of the place where ``now`` stands: the same file, or the same position."""
+    """Whether ``before`` was at the place of ``now``: the same part of a file, or the same position."""
     if before.fragment.path == now.fragment.path:
         return before.fragment.row_groups == now.fragment.row_groups
     return before.position == now.position

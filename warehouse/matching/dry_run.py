@@ -1,4 +1,4 @@
-"""What submitting models would do. Reads only: nothing is written, queued or noted."""
+"""Plan submissions: what submitting models would do. Reads only."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class PlannedInput:
-    """One input: what becomes of its pairs with fragments, and why.
+    """The plan of one input: its pairs with fragments, with reasons.
 
     Attributes:
         name: the input's name.
         counts: its pairs, as a submission counts them.
-        changes: what differs from the previous version's input of this name; empty where nothing does.
-        reasons: why, each with how many fragments it holds for.
+        changes: what differs from the previous version's input of this name.
+        reasons: reasons, each with its number of fragments.
     """
 
     name: str
@@ -52,7 +52,7 @@ class PlannedInput:
 
 @dataclass(frozen=True)
 class PlannedWork:
-    """What would be queued: tasks, the rows that they read, seconds of one core and bytes of memos, both estimated."""
+    """The work that would be queued: tasks, their rows, estimated core seconds and bytes of memos."""
 
     tasks: int = 0
     rows: int = 0
@@ -75,8 +75,8 @@ class PlannedSubmission:
     Attributes:
         version: the version that the model would have, or keeps if it is ``unchanged``.
         changes: what else differs from the previous version: settings, label, table, inputs that are gone.
-        inputs: those that can be matched; without those that ``missing_analyses`` stand in the way of.
-        missing_analyses: full passes to be made first; with any, submitting is refused.
+        inputs: those that can be matched; without those that need ``missing_analyses``.
+        missing_analyses: full passes that are needed first; with any, submitting is refused.
         pinned: analyses that the model keeps although their ranges hold other data now.
         work: what would be queued, subgraphs that the policy keeps included.
     """
@@ -97,9 +97,10 @@ class PlannedSubmission:
 def plan_submissions(
     warehouse: Warehouse, models: Sequence[Model], *, table: str | None = None, policy: str | None = None
 ) -> tuple[PlannedSubmission, ...]:
-    """What submitting the models one after the other would do, and raise what it would raise, but for missing analyses.
+    """Plan the submission of the models one after the other.
 
-    What an earlier one of them would queue is queued already for those that follow.
+    The memos that an earlier model would queue are shared by the later ones. Raises what submitting raises, except
+    for missing analyses.
     """
     if policy is not None:
         policy_named(policy)
@@ -111,10 +112,10 @@ def _plan(
     warehouse: Warehouse, model: Model, name: str | None, policy: str | None, queued: set[str]
 ) -> PlannedSubmission:
     if not name:
-        raise InputError("the model names no table", where=f"model {model.name}",
+        raise InputError("a model must name a table", where=f"model {model.name}",
                          next_step="Model(..., table=NAME), or submit it with --table NAME")  # fmt: skip
     if not model.inputs:
-        raise InputError("a model has at least one input", where=f"model {model.name}",
+        raise InputError("a model must have at least one input", where=f"model {model.name}",
                          next_step='model.input("name", expression)')  # fmt: skip
     with warehouse.catalog.read() as connection:
         check_model(model, get_table(connection, name))
@@ -143,7 +144,7 @@ def _plan(
 
 
 def resolution_of(warehouse: Warehouse, model: Model, table: str) -> Resolution:
-    """The model's inputs with what submitting would put in place of full passes, as far as they were made."""
+    """The model's inputs with the results of full passes that exist."""
     components = {item.name: item.component for item in model.inputs.values()}
     if is_resolved(components.values()):
         return Resolution(components, ())
@@ -166,7 +167,7 @@ def _record(
     *,
     complete: bool,
 ) -> tuple[ModelRecord, bool]:
-    """The record that a submission would write, and whether the newest version is it already."""
+    """The record that a submission would write, and whether the newest version equals it."""
     resolved = model.without_inputs()
     for item in inputs:
         resolved.inputs[item.name] = replace(
@@ -183,7 +184,7 @@ def _record(
 
 
 class _Found:
-    """What matching found, block by block of fragments."""
+    """Sums over blocks of fragments."""
 
     def __init__(self, inputs: Sequence[StoredInput]) -> None:
         self.counts = {item.name: Counts() for item in inputs}
@@ -191,7 +192,7 @@ class _Found:
         self._reasons = {item.name: Counter[str]() for item in inputs}
 
     def add(self, counts: Mapping[str, Counts], decisions: Sequence[Decision], work: PlannedWork) -> None:
-        """Count a block in."""
+        """Add a block."""
         for name, more in counts.items():
             self.counts[name] += more
         for one in decisions:
@@ -199,7 +200,7 @@ class _Found:
         self.work += work
 
     def reasons(self, name: str) -> tuple[tuple[str, int], ...]:
-        """Why, the most frequent reason first."""
+        """Reasons with their numbers, most frequent first."""
         return tuple(self._reasons[name].most_common())
 
 
@@ -211,7 +212,7 @@ def _match(
     inputs: Sequence[StoredInput],
     queued: set[str],
 ) -> _Found:
-    """MemoMatch the model as submitting does; ``queued`` are the memos that earlier ones would queue, and grows."""
+    """Match the model as submitting does; adds the memos that it would queue to ``queued``."""
     found = _Found(inputs)
     if not inputs:
         return found
@@ -272,7 +273,7 @@ def _task_text(target: Target) -> str:
 def _model_changes(
     model: Model, table: Table, before: ModelRecord | None, earlier: Mapping[str, StoredInput]
 ) -> tuple[str, ...]:
-    """What differs from the previous version besides settings and the inputs' expressions."""
+    """Changes since the previous version, without settings and the inputs' expressions."""
     if before is None:
         return ()
     pairs = (

@@ -22,7 +22,7 @@ from warehouse.tables.table import content_of
 
 
 def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult, now: float) -> set[str]:
-    """Queue what is missing and note what is ready under another content. Returns the memos the model waits for."""
+    """Queue missing memos, and register those ready under another content. Returns the memos to wait for."""
     matches = found.all_matches
     missing = [one for one in matches if one.action is MemoAction.QUEUE]
     subgraphs = {one.request.fingerprint for one in missing} - found.graph.components.keys()
@@ -36,7 +36,7 @@ def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult
 
 
 def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[MemoMatch]) -> None:
-    """A memo that is ready under another content (a column that it does not read changed) is found at once from now on."""
+    """Add coverage for memos that are ready under another content: a column that they do not read changed."""
     places: dict[tuple[int, str], set[str]] = {}
     for one in ready:
         assert one.record is not None
@@ -51,7 +51,7 @@ def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[Mem
 def _await_elsewhere(
     connection: Connection, columns: Mapping[str, Sequence[str]], matches: Sequence[MemoMatch]
 ) -> None:
-    """Note every content that waits for a memo which is computed from another one; ``columns`` are those components read."""
+    """Register the contents that wait for a memo of another content; ``columns`` by component."""
 
     def content(one: MemoMatch) -> str:
         return content_of(one.request.placed.fragment, columns[one.request.fingerprint])
@@ -66,7 +66,7 @@ def _await_elsewhere(
         if key in queued:
             known = content(queued[key])
         else:
-            assert one.record is not None  # nobody queued it now
+            assert one.record is not None  # it was queued before
             known = content_of(sources[one.record.fragment], columns[one.request.fingerprint])
         if here != known:
             noted.add((key, here))
@@ -74,14 +74,14 @@ def _await_elsewhere(
 
 
 def _is_its_own(one: MemoMatch) -> bool:
-    """Whether the memo is computed from the fragment that waits for it."""
+    """Whether the memo is computed from the requested fragment."""
     return one.record is not None and one.record.fragment == one.request.placed.row
 
 
 def _write_memos(
     connection: Connection, model: ModelRecord, missing: Sequence[MemoMatch], causes: Mapping[str, Cause], now: float
 ) -> None:
-    """Memos and tasks for what is missing: new rows, or the rows of evicted memos brought back."""
+    """Write memos and tasks for missing memos: new rows, or the rows of evicted memos."""
     new = [one.request for one in missing if one.record is None]
     insert_absent(connection, schema.memos, (
         {"memo_key": item.memo_key, "fingerprint": item.fingerprint, "fragment": item.placed.row,
@@ -109,7 +109,7 @@ def _write_memos(
 
 
 def replace_waits(connection: Connection, model: int, awaited: set[str]) -> None:
-    """The model waits for exactly these memos; what it no longer needs (replaced data) is not waited for."""
+    """Let the model wait for exactly these memos; waits for replaced data are removed."""
     of = schema.waits.c
     before = set(connection.execute(select(of.memo_key).where(of.model == model)).scalars())
     for chunk in chunks(sorted(before - awaited)):
@@ -118,7 +118,7 @@ def replace_waits(connection: Connection, model: int, awaited: set[str]) -> None
 
 
 def _move_to_current(connection: Connection, table: str, matches: Sequence[MemoMatch], current: Set[int]) -> None:
-    """A memo that waits to be computed from a file that is gone is computed from a copy that is there, in ``table``."""
+    """Let pending memos of replaced fragments be computed from equal fragments of ``table``."""
     moved = [
         one.request
         for one in matches
@@ -140,7 +140,7 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[MemoM
 def write_submission(
     connection: Connection, model: ModelRecord, counts: Counts, *, unchanged: bool, now: float
 ) -> None:
-    """Record how much of a submission was there already, and up to which version of its table the model was matched."""
+    """Record the counts of a submission, and the table version that the model was matched with."""
     connection.execute(
         insert(schema.submissions).values(
             model=model.id, submitted_at=now, unchanged=unchanged, hits=counts.hits, shared=counts.shared,

@@ -1,4 +1,4 @@
-"""Why each input of a model is a hit or a miss, how it is read, and what else that would cost. Reads only."""
+"""Explain why each input of a model is a hit or a miss, how it is read, and the costs. Reads only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def explain_model(
 ) -> tuple[Decision, ...]:
     """A decision for every input and fragment of a submitted model, input by input, in time order.
 
-    For the inputs named in ``costs_of`` with what the alternatives cost, whatever the model's policy weighs. Raises
+    The decisions of the inputs in ``costs_of`` have the costs of the alternatives. Raises
     :class:`~warehouse.errors.UnknownModel`.
     """
     with warehouse.catalog.read() as connection:
@@ -46,14 +46,14 @@ def explain_model(
 
 
 def versions_of(connection: Connection, name: str) -> frozenset[int]:
-    """The rows of all versions of a model."""
+    """The catalog rows of all versions of a model."""
     return frozenset(connection.execute(select(schema.models.c.id).where(schema.models.c.name == name)).scalars())
 
 
 def decisions_of(
     found: MatchResult, causes: Mapping[str, Cause], mine: frozenset[int], policy: str
 ) -> Iterator[tuple[int, Decision]]:
-    """Every decision with the position of its fragment. ``mine``: the rows of this model's versions."""
+    """Every decision with the position of its fragment; ``mine``: the rows of this model's versions."""
     for item in found.inputs:
         for position, placed in enumerate(found.fragments):
             one = found.matches.get(item.fingerprint, {}).get(position)
@@ -68,7 +68,7 @@ def decisions_of(
 
 
 class _Priced:
-    """Fills in how inputs are read and at what cost. Fragments with the same memos are decided once."""
+    """Adds actions and costs to decisions; fragments with the same ready memos are decided once."""
 
     def __init__(self, found: MatchResult, costed: CostedGraph, costs_of: frozenset[str]) -> None:
         self._found, self._costed, self._costs_of = found, costed, costs_of
@@ -76,7 +76,7 @@ class _Priced:
         self._alternatives: dict[tuple[str, frozenset[str]], Alternatives] = {}
 
     def decision(self, position: int, decision: Decision) -> Decision:
-        """The decision about a fragment, completed."""
+        """The decision with its action and costs."""
         if decision.action == "raw":
             return decision
         ready = frozenset(self._found.coverage.slots(position))
@@ -90,7 +90,9 @@ class _Priced:
         question = decision.fingerprint, ready
         if question not in self._alternatives:
             self._alternatives[question] = self._costed.alternatives(*question)
-        a_row = self._alternatives[question]
-        load, compute, keep = (secs * decision.rows for secs in (a_row.load_secs, a_row.compute_secs, a_row.keep_secs))
+        per_row = self._alternatives[question]
+        load, compute, keep = (
+            secs * decision.rows for secs in (per_row.load_secs, per_row.compute_secs, per_row.keep_secs)
+        )
         costs = Costs(load, compute, keep, self._costed.requests(decision.fingerprint))
         return replace(decision, costs=costs)

@@ -1,8 +1,8 @@
-"""Matching one component over one fragment: load its memo, wait for it, or queue it.
+"""Match a component over a fragment: load its memo, wait for it, or queue it. Pure.
 
-Pure functions over values. The paper's frontend divides a model's input graph into connected components and looks each
-one up by its signature; here a component, or a subgraph of one, is looked up fragment by fragment. What is ready by
-:mod:`warehouse.memos.coverage` is not looked up again here.
+The paper's frontend looks up the connected components of a model's graph by their signatures; here a component, or
+a subgraph of one, is looked up fragment by fragment. Memos that :mod:`warehouse.memos.coverage` lists as ready are not looked
+up here.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from warehouse.tables.table import MemoKeys
 
 
 class MemoAction(StrEnum):
-    """What to do about one component over one fragment."""
+    """The action for one component over one fragment."""
 
     LOAD = "load"  # the memo is ready
-    WAIT = "wait"  # someone queued it, or is computing it
-    QUEUE = "queue"  # nobody did: it is missing, or was evicted
-    COMPUTE = "compute"  # nobody keeps it: it is computed whenever it is read
-    LEAVE = "leave"  # it was evicted, and nobody asks for it again
-    QUARANTINED = "quarantined"  # it failed too often; it is computed on the fly, or the fault repaired first
-    DROPPED = "dropped"  # somebody took it out of the queue for good; it is computed on the fly
+    WAIT = "wait"  # the memo is queued or being computed
+    QUEUE = "queue"  # the memo is missing, or was evicted
+    COMPUTE = "compute"  # the policy keeps no memo: it is computed at every read
+    LEAVE = "leave"  # the memo was evicted and is not queued again
+    QUARANTINED = "quarantined"  # its task is quarantined; it is computed on the fly
+    DROPPED = "dropped"  # its task was dropped; it is computed on the fly
 
 
-#: Nobody has to queue these. Once somebody retries what was set aside, it is computed for those who wait for it.
+#: Actions that queue nothing: the models wait for the memo, also if it is computed only after a retry.
 AWAITED = (MemoAction.WAIT, MemoAction.QUARANTINED, MemoAction.DROPPED)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoRequest:
-    """A component over a fragment, and the key of the memo that would hold it."""
+    """A request for the memo of a component over a fragment."""
 
     fingerprint: str
     placed: PlacedFragment
@@ -44,7 +44,7 @@ class MemoRequest:
 
 @dataclass(frozen=True, slots=True)
 class MemoMatch:
-    """The decision about one wanted memo; ``record`` is None when the catalog has never heard of it."""
+    """The action for a requested memo; ``record`` is None if the catalog has no row of it."""
 
     request: MemoRequest
     action: MemoAction
@@ -52,7 +52,7 @@ class MemoMatch:
 
 
 def memo_requests(components: Mapping[str, Sequence[str]], fragments: Sequence[PlacedFragment]) -> list[MemoRequest]:
-    """Every component (fingerprint to the columns it reads) over every fragment, fragment by fragment."""
+    """Requests for every component (fingerprint to its columns) over every fragment, fragment by fragment."""
     read = {fingerprint: tuple(sorted(columns)) for fingerprint, columns in components.items()}
     return [
         MemoRequest(fingerprint, placed, keys.key(fingerprint, columns))
@@ -75,10 +75,10 @@ _ACTIONS = {
 def match_memos(
     wanted: Iterable[MemoRequest], memos: Mapping[str, MemoRecord], *, requeue_evicted: bool = True
 ) -> list[MemoMatch]:
-    """One decision for every wanted memo, in order.
+    """One match for every request, in order.
 
-    The same memo wanted twice (the same content in two places) is queued once; the second one waits. Without
-    ``requeue_evicted`` an evicted memo is left alone: new data does not bring back what someone removed.
+    A memo that is requested twice (equal content in two places) is queued once; the second request waits. Without
+    ``requeue_evicted`` an evicted memo stays evicted: new data does not queue it again.
     """
     decided = []
     queued: set[str] = set()

@@ -1,4 +1,4 @@
-"""A model compared with what is ready: its merged graph, what should be kept, and one match for each memo that is not."""
+"""Match a model: its merged graph, the memos that its policy keeps, and a match for each missing one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ from warehouse.tables.manifests import PlacedFragment
 
 @dataclass(frozen=True)
 class MatchResult:
-    """A model's merged graph over fragments of its table.
+    """The result of matching a model's merged graph over fragments of its table.
 
-    ``coverage``: what is ready, of every operation. ``kept``: for each pattern of it, what else should be kept.
-    ``matches``: what became of those, by fingerprint and the fragment's position; memos that turned out to be ready under
-    another content are among them.
+    Attributes:
+        inputs: The model's inputs.
+        graph: Their merged graph.
+        fragments: The fragments.
+        coverage: The ready memos of all operations.
+        kept: For each pattern of the coverage, the other memos that the policy keeps.
+        matches: The matches of those, by fingerprint and position of the fragment, also memos that are ready under another
+            content.
     """
 
     inputs: tuple[StoredInput, ...]
@@ -34,16 +39,16 @@ class MatchResult:
 
     @property
     def rows(self) -> frozenset[int]:
-        """The fragments' rows in the catalog."""
+        """The catalog rows of the fragments."""
         return frozenset(placed.row for placed in self.fragments)
 
     @property
     def all_matches(self) -> list[MemoMatch]:
-        """One match for every component that is wanted of a fragment and not ready there."""
+        """One match for every memo that the policy keeps and coverage does not list."""
         return [one for found in self.matches.values() for one in found.values()]
 
     def is_ready(self, fingerprint: str, position: int) -> bool:
-        """Whether the component's memo over the fragment at ``position`` can be loaded."""
+        """Whether the component has a ready memo over the fragment at ``position``."""
         if fingerprint in self.coverage.slots(position):
             return True
         one = self.matches.get(fingerprint, {}).get(position)
@@ -60,9 +65,9 @@ def match_model(
     coverage: Coverage | None = None,
     requeue_evicted: bool = True,
 ) -> MatchResult:
-    """MemoMatch the model's graph against what is ready over the fragments, and look up what should be kept and is not.
+    """Match the model's graph with the ready memos over the fragments, and look up the others that the policy keeps.
 
-    ``graph``: that of the inputs, and ``coverage`` of its operations over the fragments, where the caller has them.
+    ``graph`` of the inputs and ``coverage`` of its operations are read unless the caller has them.
     """
     graph = graph or MergedGraph(tuple(item.component for item in inputs))
     coverage = coverage or find_coverage(connection, graph.columns(graph.operations), fragments)
@@ -84,8 +89,15 @@ def match_model(
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of (input, fragment) pairs. ``failed``: quarantined, or evicted and left so. ``computed``: the policy
-    keeps no memo of them. ``dropped``: taken out of the queue for good.
+    """Numbers of (input, fragment) pairs.
+
+    Attributes:
+        hits: Their memo is ready.
+        shared: Their memo is queued or being computed already.
+        queued: Their memo is queued now.
+        failed: Their task is quarantined, or the memo stays evicted.
+        computed: The policy keeps no memo of them.
+        dropped: Their task was dropped.
     """
 
     hits: int = 0
@@ -101,10 +113,7 @@ class Counts:
 
 
 def count_pairs(found: MatchResult) -> Counts:
-    """Count the (input, fragment) pairs. Two inputs of one component are two: the second is a hit, or shared.
-
-    ``shared`` pairs were queued by an earlier request, of this model or of another one.
-    """
+    """Count the (input, fragment) pairs. Two inputs of one component count twice; the second is a hit, or shared."""
     counts = Counts()
     for one in count_inputs(found).values():
         counts += one

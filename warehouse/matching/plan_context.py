@@ -1,4 +1,4 @@
-"""What the catalog knows of costs and requests, brought to the decision that a policy takes."""
+"""Costs and expected requests from the catalog, for the decisions of a policy."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from warehouse.planning.policy import Adaptive, AdmissionPolicy, policy_named
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.table import Table
 
-#: Which operations to keep, given those that are ready: the matching policy over one merged graph.
+#: Returns the operations of a merged graph to keep, given those that are ready.
 KeepDecision = Callable[[Collection[str]], Collection[str]]
 
 
 @dataclass(frozen=True)
 class CostedGraph:
-    """A merged graph with what its nodes cost, and how often they are expected to be asked for."""
+    """A merged graph with the costs of its nodes and their expected requests."""
 
     graph: MergedGraph
     costs: CostModel
@@ -33,27 +33,27 @@ class CostedGraph:
 
     @cached_property
     def wanted(self) -> tuple[str, ...]:
-        """What a read solution has to obtain: every root, each once."""
+        """The roots that a read solution obtains, each once."""
         return tuple(dict.fromkeys(root.identity for root in self.graph.roots))
 
     def dag(self, ready: Collection[str], *, keepable: bool) -> list[DagNode]:
-        """The graph for a cut: ready memos can be loaded, and, where ``keepable``, any other operation kept."""
+        """The graph for a cut: ready memos can be loaded, and other operations kept if ``keepable``."""
         return self.costs.dag(self.graph.nodes, ready, self.graph.operations if keepable else ())
 
     def reading(self, ready: Collection[str]) -> tuple[Mapping[str, Label], float]:
-        """How to read once at the least cost, given what is ready; and CPU seconds a row."""
+        """The cheapest labels for one read, given the ready memos, and their CPU seconds per row."""
         plan = cheapest_plan(self.dag(ready, keepable=False), self.wanted)
         return plan.labels, plan.cost_secs
 
     def keeping(self, policy: AdmissionPolicy, ready: Collection[str]) -> tuple[str, ...]:
-        """What the policy keeps of the operations that are not ready."""
+        """The operations without ready memos that the policy keeps."""
         labels = policy.labels(self.dag(ready, keepable=True), self.wanted, self.reuse)
         return tuple(identity for identity in self.graph.operations if labels[identity] is Label.KEEP)
 
     def alternatives(self, fingerprint: str, ready: Collection[str]) -> Alternatives:
-        """What one component adds to the cheapest plan of the others, by how it is obtained: CPU seconds a row over the horizon.
+        """The cost of one component beyond the others, by how it is obtained: CPU seconds per row over the horizon.
 
-        Only inputs that share anything with it are priced: the others cost the same in all alternatives.
+        Only inputs that share nodes with it are counted: the others cost the same in all alternatives.
         """
         alike = self._sharing[fingerprint]
         graph = MergedGraph(tuple(root for root in self.graph.roots if root.identity in alike))
@@ -69,12 +69,12 @@ class CostedGraph:
         )
 
     def requests(self, fingerprint: str) -> float:
-        """How often a component is expected to be asked for over the horizon, this time included."""
+        """The expected requests of a component over the horizon, this one included."""
         return self.reuse.get(fingerprint, 1.0) if isinstance(self.reuse, Mapping) else self.reuse
 
     @cached_property
     def _sharing(self) -> Mapping[str, frozenset[str]]:
-        """For every root, the roots that it shares a node with, directly or through others, itself included."""
+        """For every root, the roots that share nodes with it, directly or through others, itself included."""
         leader: dict[str, str] = {}
 
         def find(identity: str) -> str:
@@ -94,7 +94,7 @@ class CostedGraph:
 
 @dataclass(frozen=True)
 class PlanContext:
-    """Where the figures come from: the catalog, what the warehouse is configured to, and the data that is read."""
+    """The sources of costs: the catalog, the configuration, and the data that is read."""
 
     connection: Connection
     config: WarehouseConfig
@@ -108,7 +108,7 @@ class PlanContext:
         return sum(placed.fragment.rows for placed in self.fragments)
 
     def costs(self, nodes: Sequence[Node], horizon_days: float = 30.0) -> CostModel:
-        """What nodes cost over these fragments."""
+        """The costs of nodes over these fragments."""
         size_bytes = sum(placed.fragment.size_bytes for placed in self.fragments)
         return load_cost_model(
             self.connection,
@@ -121,13 +121,13 @@ class PlanContext:
         )
 
     def cost_graph(self, graph: MergedGraph, policy: AdmissionPolicy, model: str) -> CostedGraph:
-        """A graph's prices; under the adaptive policy with how often its nodes are expected to be asked for."""
+        """The graph with its costs; under the adaptive policy also with expected requests."""
         if not isinstance(policy, Adaptive):
             return CostedGraph(graph, self.costs(graph.nodes))
         requests = load_expected_requests(
             self.connection, self.table.name, graph.operations, asking=model, table_rows=self.rows, now=self.now,
             horizon_days=policy.horizon_days)  # fmt: skip
-        # A column or a constant is asked for as often as what is asked for most among what reads it.
+        # A column or a constant has the requests of its most requested reader.
         reuse: dict[str, float] = dict(requests)
         for node in reversed(graph.nodes):
             for arg in node.args:
@@ -135,7 +135,7 @@ class PlanContext:
         return CostedGraph(graph, self.costs(graph.nodes, policy.horizon_days), reuse)
 
     def keeps(self, model: ModelRecord) -> Callable[[MergedGraph], KeepDecision]:
-        """What a submitted model's policy keeps."""
+        """The decision of a submitted model's policy."""
         policy = policy_named(model.policy)
         return keep_decisions(policy, lambda graph: self.cost_graph(graph, policy, model.name))
 
@@ -143,9 +143,9 @@ class PlanContext:
 def keep_decisions(
     policy: AdmissionPolicy, price: Callable[[MergedGraph], CostedGraph]
 ) -> Callable[[MergedGraph], KeepDecision]:
-    """What a policy keeps, as :func:`warehouse.matching.model_match.match_model` asks for it. Equal questions are decided once.
+    """The decision of a policy by merged graph, with a cache by the ready operations.
 
-    ``price`` is asked only by a policy that weighs costs: for the others the components are all there is to know.
+    ``price`` returns the costs of a graph; it is called only for a policy that weighs costs.
     """
 
     def of(graph: MergedGraph) -> KeepDecision:

@@ -32,11 +32,10 @@ def read_solution(
     end: datetime | None = None,
     table_version: int | None = None,
 ) -> ReadSolution:
-    """The cheapest way to read a submitted model's inputs over the partitions that lie in ``[start, end)``.
+    """The cheapest way to read a submitted model's inputs over the partitions that start in ``[start, end)``.
 
-    ``version`` is the model's version, the newest by default; ``table_version`` the table's, as it stands now by default:
-    an older one is what its data was then. A partition belongs to the range when it starts in it. Raises
-    :class:`~warehouse.errors.UnknownModel`, and :class:`~transforms.errors.NotFound` for a version the table never had.
+    ``version`` is the model's version, by default the newest; ``table_version`` that of the table, by default the current one.
+    Raises :class:`~warehouse.errors.UnknownModel`, and :class:`~transforms.errors.NotFound` for an unknown table version.
     """
     with warehouse.catalog.read() as connection:
         model = get_model(connection, model_name, version)
@@ -55,7 +54,7 @@ def _table_at(connection: Connection, name: str, version: int | None) -> Table:
 
 
 def build_solution(context: PlanContext, model: ModelRecord, inputs: Sequence[StoredInput]) -> ReadSolution:
-    """The cheapest way to read the inputs over the fragments: one plan for each pattern of what is ready."""
+    """The cheapest way to read the inputs over the fragments: one plan for each set of ready memos."""
     graph = MergedGraph(tuple(item.component for item in inputs))
     coverage = find_coverage(context.connection, graph.columns(graph.operations), context.fragments)
     costed = CostedGraph(graph, context.costs(graph.nodes))
@@ -87,13 +86,13 @@ def _plan(
     graph: MergedGraph,
     ready: Mapping[str, int],
     labels: Mapping[str, Label],
-    secs_a_row: float,
+    secs_per_row: float,
 ) -> ReadPlan:
     actions: list[Action] = [
         "raw" if item.is_raw else "load" if labels[item.fingerprint] is Label.LOAD else "compute" for item in inputs
     ]
     loads = {one: ready[one] for one in graph.operations if one in ready and labels[one] is Label.LOAD}
-    return ReadPlan(tuple(actions), loads, secs_a_row)
+    return ReadPlan(tuple(actions), loads, secs_per_row)
 
 
 def _partitions(fragments: Sequence[PlacedFragment], coverage: Coverage) -> tuple[SolutionPartition, ...]:

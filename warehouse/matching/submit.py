@@ -1,4 +1,4 @@
-"""Submit a model: check it against its table, match it against what is memoized, queue what is missing."""
+"""Submit a model: check it against its table, match it, queue missing memos."""
 
 from __future__ import annotations
 
@@ -53,11 +53,20 @@ _LABEL_TYPES = tuple(Dense(dtype) for dtype in (DType.BOOL, DType.INT64, DType.F
 class Submission:
     """The answer to a submission. Counts are of (input, fragment) pairs; raw inputs are not counted.
 
-    ``hits``: memos that are ready. ``misses``: all others, of which ``queued`` were queued by this submission, ``shared``
-    are queued or being computed already, ``failed`` are quarantined, ``computed`` are kept by nobody: the policy says
-    that they are computed when they are read, and ``dropped`` were taken out of the queue for good. ``unchanged``: the model is
-    what its newest version was, and no new version was made. ``changes``: what else was set anew, such as ``policy: all -> adaptive``.
-    ``analyses``: what the model is resolved with, and whether the ranges hold other data by now.
+    Attributes:
+        model: The model's name.
+        version: Its version.
+        table: Its table.
+        policy: Its admission policy.
+        unchanged: The model equals its newest version, and no new version was made.
+        hits: The memo is ready.
+        shared: The memo is queued or being computed already.
+        queued: The memo was queued by this submission.
+        failed: The task is quarantined.
+        computed: The policy keeps no memo: the input is computed at every read.
+        dropped: The task was dropped.
+        changes: Changed settings, such as ``policy: all -> adaptive``.
+        analyses: The analyses that the model is resolved with, and whether the data of their ranges changed.
     """
 
     model: str
@@ -85,18 +94,19 @@ def submit_model(
 ) -> Submission:
     """Submit ``model`` over ``table`` (default: the table it names), in one transaction.
 
-    ``policy`` names what is kept (:mod:`warehouse.planning.policy`); default: what the model's newest version had, at first "all".
-    Submitting the same model again makes no new version; if its table has new data, or memos were evicted, what is
-    missing is queued. Its full-pass operators keep what they were resolved with, until they are analyzed again. Raises :class:`UnknownColumn` with the nearest names, :class:`TypeMismatch` for a column whose
-    stored type does not conform to the declared one, :class:`~warehouse.errors.NotAnalyzed` for full-pass operators that
-    nobody analyzed, :class:`~warehouse.errors.UnknownTable` and :class:`NameTaken`.
+    ``policy`` is the name of an admission policy (:mod:`warehouse.planning.policy`); default: that of the newest version, else
+    "all". Submitting an unchanged model makes no new version; memos that are missing because of new data or eviction are
+    queued. Full-pass operators keep their analyses until they are analyzed again. Raises :class:`UnknownColumn` with the
+    nearest names, :class:`TypeMismatch` for a column whose stored type does not conform to the declared one,
+    :class:`~warehouse.errors.NotAnalyzed` for full-pass operators without an analysis, :class:`~warehouse.errors.UnknownTable`
+    and :class:`NameTaken`.
     """
     name = table or model.table
     if not name:
-        raise InputError("the model names no table", where=f"model {model.name}",
+        raise InputError("a model must name a table", where=f"model {model.name}",
                          next_step="Model(..., table=NAME), or submit it with --table NAME")  # fmt: skip
     if not model.inputs:
-        raise InputError("a model has at least one input", where=f"model {model.name}",
+        raise InputError("a model must have at least one input", where=f"model {model.name}",
                          next_step='model.input("name", expression)')  # fmt: skip
     if policy is not None:
         policy_named(policy)
@@ -135,7 +145,7 @@ def _match(
     now: float,
     requeue_evicted: bool = True,
 ) -> Counts:
-    """MemoMatch the model block by block of fragments, so that memory does not grow with the table, and queue what is missing."""
+    """Match the model by blocks of fragments, which bounds memory, and queue missing memos."""
     fragments = current_fragments(connection, record.table)
     context = PlanContext(connection, config, get_table(connection, record.table), fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
@@ -159,7 +169,7 @@ def _match(
 
 
 def blocks(fragments: int, inputs: int) -> Iterator[tuple[int, int]]:
-    """Ranges of fragments, each of a bounded number of pairs with inputs."""
+    """Ranges of fragments with a bounded number of (input, fragment) pairs."""
     size = max(1, _BLOCK_PAIRS // max(inputs, 1))
     for first in range(0, fragments, size):
         yield first, min(first + size, fragments)
@@ -171,9 +181,9 @@ def resolve_checked(warehouse: Warehouse, model: Model, table: str) -> Model:
 
 
 def resolve_with_analyses(warehouse: Warehouse, model: Model, table: str) -> tuple[Model, tuple[UsedAnalysis, ...]]:
-    """``model`` without full-pass operators, and the analyses that stand for them.
+    """``model`` without full-pass operators, and the analyses that replace them.
 
-    The model is checked as it was written first. Raises what :func:`check_model` and
+    The original model is checked first. Raises what :func:`check_model` and
     :func:`~warehouse.models.analyses.resolve_model` raise.
     """
     if is_resolved(item.component for item in model.inputs.values()):
@@ -184,9 +194,9 @@ def resolve_with_analyses(warehouse: Warehouse, model: Model, table: str) -> tup
 
 
 def queue_missing(warehouse: Warehouse, model: str | None = None) -> int:
-    """Queue what live models (or one of them) miss because their table has new data; returns how many memos.
+    """Queue the memos that live models (or one of them) need for new data; returns how many.
 
-    Costs one query per model whose table did not change. Evicted memos stay evicted: that is undone by submitting.
+    A model with an unchanged table costs one query. Evicted memos stay evicted until the model is submitted.
     """
     queued = 0
     with warehouse.catalog.read() as connection:
@@ -214,9 +224,9 @@ def _queue_missing(connection: Connection, config: WarehouseConfig, name: str, n
 
 
 def check_model(model: Model, table: Table, graph: MergedGraph | None = None) -> None:
-    """Raise unless ``table`` has every column the model reads, stored so that it conforms to the declared type.
+    """Raise unless ``table`` has every column that the model reads, with a type that conforms to the declared one.
 
-    ``graph``: that of the model's inputs, where the caller has it.
+    ``graph`` of the model's inputs is built unless the caller has it.
     """
     _check_target(model.target, table, f"model {model.name}, label")
     graph = graph or _graph(model)
@@ -224,7 +234,7 @@ def check_model(model: Model, table: Table, graph: MergedGraph | None = None) ->
     if all(_is_stored(table, column) for column in columns) and all(
         graph.columns_of[root.identity] for root in graph.roots
     ):
-        return  # every column was looked at once, however many inputs read it
+        return  # every column was checked once
     for item in model.inputs.values():
         check_component(item.component, table, f"model {model.name}, input {item.name}")
 
@@ -235,7 +245,7 @@ def _check_target(target: Target, table: Table, where: str) -> None:
         return
     label = parse_arrow_type(_column(table, target.label, where))
     if label is None or not any(conforms(label, kind) for kind in _LABEL_TYPES):
-        raise TypeMismatch("a label is a boolean or a number", where=where, value=str(label), allowed="bool, int, float",
+        raise TypeMismatch("a label must be a boolean or a number", where=where, value=str(label), allowed="bool, int, float",
                            next_step='or an expression, such as label=hr.text("verdict") == "bought"')  # fmt: skip
 
 
@@ -244,18 +254,18 @@ def _graph(model: Model) -> MergedGraph:
 
 
 def _is_stored(table: Table, column: RawColumn) -> bool:
-    """Whether the table has the column, stored so that it conforms to the declared type."""
+    """Whether the table has the column, with a type that conforms to the declared one."""
     stored = next((known.arrow_type for known in table.columns if known.name == column.name), None)
     found = None if stored is None else parse_arrow_type(stored)
     return found is not None and conforms(found, column.type)
 
 
 def check_component(component: Node, table: Table, where: str) -> None:
-    """Raise :class:`UnknownColumn` or :class:`TypeMismatch` unless ``table`` can feed the component."""
+    """Raise :class:`UnknownColumn` or :class:`TypeMismatch` unless ``table`` has the component's columns."""
     columns = raw_columns(component)
     if not columns:
-        raise InputError("this input reads no column: it is the same for every event", where=where,
-                         next_step="leave it out")  # fmt: skip
+        raise InputError("an input must read a column", where=where,
+                         next_step="remove it: it is the same for every event")  # fmt: skip
     for column in columns:
         stored = _column(table, column.name, where)
         found = parse_arrow_type(stored)
@@ -264,7 +274,7 @@ def check_component(component: Node, table: Table, where: str) -> None:
 
 
 def _not_as_declared(stored: ColumnSchema, column: RawColumn, where: str) -> TypeMismatch:
-    """The error of a column that is declared as another type than it can be read as, with what to do about it."""
+    """The error of a column whose stored type does not conform to the declared one."""
     unreadable, kinds = unreadable_column(stored), declared_types(stored.arrow_type)
     what = f"column {column.name!r} is not stored as it is declared"
     step = "declare the stored type and cast it, or store the declared type"
@@ -285,7 +295,7 @@ def _column(table: Table, name: str, where: str) -> str:
 
 
 def settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:
-    """What of a model may change without a new version, where it did."""
+    """The changed settings of a model, which need no new version."""
     if before is None:
         return ()
     settings = (("policy", before.policy, now.policy), ("priority", before.priority, now.priority))
@@ -294,16 +304,16 @@ def settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str,
 
 
 def check_client(before: ModelRecord | None, model: Model) -> None:
-    """Raise :class:`NameTaken` if the model's name is another client's."""
+    """Raise :class:`NameTaken` if the model belongs to another client."""
     if before is not None and before.client != model.client:
-        raise NameTaken("another client has a model of this name", where=f"model {model.name}", value=model.client,
+        raise NameTaken("client must be the one that the model belongs to", where=f"model {model.name}", value=model.client,
                         allowed=before.client, next_step="choose another name")  # fmt: skip
 
 
 def _write_model(
     connection: Connection, before: ModelRecord | None, model: Model, table: Table, policy: str | None, now: float
 ) -> tuple[ModelRecord, bool]:
-    """The record of this submission, and whether it is the newest version unchanged, which was ``before``."""
+    """Write the model; returns its record, and whether it equals ``before``, the newest version."""
     check_client(before, model)
     identity = model_digest(model, table.name)
     models = schema.models
@@ -334,6 +344,6 @@ def _write_model(
 
 
 def model_digest(model: Model, table: str) -> str:
-    """What makes a version of a model: table, label, and the inputs in order. Its priority may change under way."""
+    """The identity of a model version: table, label, and the inputs in order; not its priority or policy."""
     inputs = [[item.name, item.fingerprint] for item in model.inputs.values()]
     return digest({"table": table, "label": model.target.identity, "inputs": inputs})
