@@ -18,7 +18,7 @@ Read = tuple[str, float, float, float]
 
 
 @dataclass(frozen=True)
-class Requests:
+class LastRequests:
     """When models, by id, asked for data. A submission asks for all of a model's table, a read for a range of one."""
 
     live: frozenset[int]
@@ -47,7 +47,7 @@ def _start(partition: str) -> float:
     return partition_range(partition)[0].timestamp()
 
 
-def read_requests(connection: Connection) -> Requests:
+def read_requests(connection: Connection) -> LastRequests:
     """What was asked for so far; of reads of the same range the newest."""
     models, asked, reads = schema.models.c, schema.submissions.c, schema.reads.c
     live = frozenset(connection.execute(select(models.id).where(models.live.is_(True))).scalars())
@@ -58,7 +58,7 @@ def read_requests(connection: Connection) -> Requests:
     for model, table, start, end, at in connection.execute(select(*ranges, func.max(reads.read_at)).group_by(*ranges)):
         first, last = (float("-inf") if start is None else start), (float("inf") if end is None else end)
         by_model[model].append((table, first, last, float(at)))
-    return Requests(live, submitted, by_model)
+    return LastRequests(live, submitted, by_model)
 
 
 def models_having(connection: Connection, fingerprints: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -25,9 +25,9 @@ from warehouse.maintenance.progress import Progress, quiet
 from warehouse.maintenance.recompute import recompute_sample
 from warehouse.maintenance.unreferenced_files import list_relative
 from warehouse.maintenance.verify_catalog import (
+    CatalogFile,
+    CatalogMemo,
     Contents,
-    StoredFile,
-    StoredMemo,
     check_file,
     check_leases,
     list_files,
@@ -112,7 +112,7 @@ def verify_warehouse(
     return Verified(len(ids), read_files, memos, read_bytes, overlays, artifacts, recomputed, findings)
 
 
-def _files(warehouse: Warehouse, ids: Sequence[int], problems: list[Problem]) -> Iterator[StoredFile]:
+def _files(warehouse: Warehouse, ids: Sequence[int], problems: list[Problem]) -> Iterator[CatalogFile]:
     """Every file, once the catalog's own words about it were checked."""
     for chunk in chunks(ids, _AT_ONCE):
         with warehouse.catalog.read() as connection:
@@ -123,7 +123,7 @@ def _files(warehouse: Warehouse, ids: Sequence[int], problems: list[Problem]) ->
         yield from files
 
 
-def check_bytes(warehouse: Warehouse, file: StoredFile) -> list[Problem]:
+def check_bytes(warehouse: Warehouse, file: CatalogFile) -> list[Problem]:
     """The ready memos of a file whose bytes are missing or are not those that were committed."""
     try:
         _read(warehouse.storage, file, file.memos)
@@ -143,7 +143,7 @@ def check_bytes(warehouse: Warehouse, file: StoredFile) -> list[Problem]:
     return _still_ready(warehouse, file, found)
 
 
-def _read(storage: Storage, file: StoredFile, memos: Sequence[StoredMemo]) -> None:
+def _read(storage: Storage, file: CatalogFile, memos: Sequence[CatalogMemo]) -> None:
     names = [memo.fingerprint for memo in memos]
     read = read_memo_file(storage, file.path, names, file.checksum, rows=file.rows)
     for fingerprint, array in read.items():
@@ -152,14 +152,14 @@ def _read(storage: Storage, file: StoredFile, memos: Sequence[StoredMemo]) -> No
                               value=len(array), allowed=str(file.rows))  # fmt: skip
 
 
-def _missing(file: StoredFile, memo: StoredMemo) -> Problem:
+def _missing(file: CatalogFile, memo: CatalogMemo) -> Problem:
     what = "the file is not there"
     return Problem(
         Finding("missing file", file.path, what, REPAIR, memo.fingerprint), BadMemo(memo.key, file.path, what)
     )
 
 
-def _still_ready(warehouse: Warehouse, file: StoredFile, problems: Sequence[Problem]) -> list[Problem]:
+def _still_ready(warehouse: Warehouse, file: CatalogFile, problems: Sequence[Problem]) -> list[Problem]:
     """Without those of memos that were evicted or moved while their bytes were read."""
     of = schema.memos.c
     with warehouse.catalog.read() as connection:

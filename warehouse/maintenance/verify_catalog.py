@@ -32,7 +32,7 @@ from warehouse.warehouse import Warehouse
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMemo:
+class CatalogMemo:
     """A ready memo: its key, component, the fragment it is of, and what the catalog says of its column."""
 
     key: str
@@ -57,7 +57,7 @@ class StoredMemo:
 
 
 @dataclass(frozen=True)
-class StoredFile:
+class CatalogFile:
     """A memo file as the catalog has it, its ready memos, and what ``coverage`` says: content to components."""
 
     id: int
@@ -66,8 +66,8 @@ class StoredFile:
     rows: int
     size_bytes: int
     live_bytes: int
-    is_condemned: bool
-    memos: tuple[StoredMemo, ...] = ()
+    is_unreferenced: bool
+    memos: tuple[CatalogMemo, ...] = ()
     coverage: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
@@ -78,10 +78,10 @@ def list_files(connection: Connection) -> tuple[list[int], list[int]]:
     return [row.id for row in rows], [row.id for row in rows if row.condemned_at is None]
 
 
-def load_files(connection: Connection, ids: Sequence[int]) -> list[StoredFile]:
+def load_files(connection: Connection, ids: Sequence[int]) -> list[CatalogFile]:
     """What the catalog says of some memo files; those that are gone by now are left out."""
     of, covered = schema.memo_files.c, schema.coverage.c
-    memos: defaultdict[int, list[StoredMemo]] = defaultdict(list)
+    memos: defaultdict[int, list[CatalogMemo]] = defaultdict(list)
     for memo in _memos_in(connection, ids):
         memos[memo.file].append(memo)
     places = connection.execute(select(schema.coverage).where(covered.file.in_(ids))).all()
@@ -91,20 +91,20 @@ def load_files(connection: Connection, ids: Sequence[int]) -> list[StoredFile]:
         coverage[place.file][place.content] = members[place.column_set]
     rows = connection.execute(select(schema.memo_files).where(of.id.in_(ids)).order_by(of.id))
     return [
-        StoredFile(row.id, row.path, row.checksum, row.rows, row.size_bytes, row.live_bytes,
+        CatalogFile(row.id, row.path, row.checksum, row.rows, row.size_bytes, row.live_bytes,
                    row.condemned_at is not None, tuple(memos[row.id]), coverage[row.id])
         for row in rows
     ]  # fmt: skip
 
 
-def _memos_in(connection: Connection, files: Sequence[int]) -> list[StoredMemo]:
+def _memos_in(connection: Connection, files: Sequence[int]) -> list[CatalogMemo]:
     of = schema.memos.c
     query = select(of.memo_key, of.fingerprint, of.file, of.rows, of.size_bytes, of.fragment)
     rows = connection.execute(query.where(of.file.in_(files), of.state == MemoState.READY).order_by(of.memo_key)).all()
     fragments = fragments_by_row(connection, {row.fragment for row in rows})
     columns = _columns(connection, {row.fingerprint for row in rows})
     return [
-        StoredMemo(row.memo_key, row.fingerprint, row.file, row.rows, row.size_bytes, fragments[row.fragment],
+        CatalogMemo(row.memo_key, row.fingerprint, row.file, row.rows, row.size_bytes, fragments[row.fragment],
                    columns[row.fingerprint])
         for row in rows
     ]  # fmt: skip
@@ -121,25 +121,25 @@ def _columns(connection: Connection, fingerprints: Collection[str]) -> dict[str,
     return {fingerprint: tuple(sorted(names)) for fingerprint, names in found.items()}
 
 
-def check_file(contents: Contents, file: StoredFile) -> list[Problem]:
+def check_file(contents: Contents, file: CatalogFile) -> list[Problem]:
     """What the catalog says of a file and its memos do not."""
     problems = [problem for memo in file.memos for problem in _check_memo(file, memo)]
     problems += _check_coverage(contents, file)
     live = sum(memo.size_bytes or 0 for memo in file.memos)
     if live != file.live_bytes:
         problems.append(_of_file(file, "counts", f"live_bytes is {file.live_bytes}, its ready memos take {live}"))
-    if file.is_condemned and file.memos:
+    if file.is_unreferenced and file.memos:
         problems.append(_of_file(file, "counts", f"it is condemned, and {len(file.memos)} ready memos lie in it"))
-    if not file.is_condemned and not file.memos:
+    if not file.is_unreferenced and not file.memos:
         problems.append(_of_file(file, "counts", "no ready memo lies in it, and it is not condemned"))
     return problems
 
 
-def _of_file(file: StoredFile, kind: FindingKind, what: str) -> Problem:
+def _of_file(file: CatalogFile, kind: FindingKind, what: str) -> Problem:
     return Problem(Finding(kind, file.path, what, REPAIR), BadFile(file.id))
 
 
-def _check_memo(file: StoredFile, memo: StoredMemo) -> list[Problem]:
+def _check_memo(file: CatalogFile, memo: CatalogMemo) -> list[Problem]:
     if not memo.is_of(memo.fragment):
         what = "the memo's key is not that of its component over its fragment"
         return [
@@ -151,7 +151,7 @@ def _check_memo(file: StoredFile, memo: StoredMemo) -> list[Problem]:
     return []
 
 
-def _check_coverage(contents: Contents, file: StoredFile) -> list[Problem]:
+def _check_coverage(contents: Contents, file: CatalogFile) -> list[Problem]:
     right = right_coverage(contents, file)
     lacking = sum(len(held - file.coverage.get(content, frozenset())) for content, held in right.items())
     excess = sum(len(held - right.get(content, frozenset())) for content, held in file.coverage.items())
@@ -163,7 +163,7 @@ def _check_coverage(contents: Contents, file: StoredFile) -> list[Problem]:
     return problems
 
 
-def right_coverage(contents: Contents, file: StoredFile) -> dict[str, frozenset[str]]:
+def right_coverage(contents: Contents, file: CatalogFile) -> dict[str, frozenset[str]]:
     """What ``coverage`` has to say of a file: every memo under its own content, and under other contents that it is noted
     for and that are equal in the columns that it reads.
     """
@@ -199,7 +199,7 @@ class Contents:
         return fragments_by_row(self._connection, self._connection.execute(query).scalars().all())
 
 
-def _is_of_any(memo: StoredMemo, content: str, fragments: Collection[Fragment]) -> bool:
+def _is_of_any(memo: CatalogMemo, content: str, fragments: Collection[Fragment]) -> bool:
     return any(content_of(one, memo.columns) == content and memo.is_of(one) for one in fragments)
 
 
@@ -254,7 +254,7 @@ def repair_fragment(warehouse: Warehouse, key: str) -> None:
     warehouse.catalog.run(correct, idempotent=True)
 
 
-def _row_of(contents: Contents, memo: StoredMemo, where: Sequence[str]) -> int | None:
+def _row_of(contents: Contents, memo: CatalogMemo, where: Sequence[str]) -> int | None:
     for content in where:
         for row, fragment in contents.fragments(content).items():
             if memo.is_of(fragment) and content_of(fragment, memo.columns) == content:

@@ -24,7 +24,7 @@ _REPORT = "report it: the catalog contradicts itself"
 
 
 @dataclass(frozen=True)
-class OverlayFile:
+class CatalogOverlay:
     """A file as the catalog has it: the checksum of each column, its rows, how many events it retracts (None: it holds no
     deletion vector that a manifest names), its bytes.
     """
@@ -36,7 +36,7 @@ class OverlayFile:
     deleted_rows: int | None
 
 
-def load_overlays(connection: Connection) -> tuple[list[OverlayFile], list[Problem]]:
+def load_overlays(connection: Connection) -> tuple[list[CatalogOverlay], list[Problem]]:
     """Every overlay file, and what fragments and manifests name that is not among them."""
     rows = connection.execute(select(schema.overlays).order_by(schema.overlays.c.path)).all()
     checksums: defaultdict[str, dict[str, str]] = defaultdict(dict)
@@ -49,7 +49,8 @@ def load_overlays(connection: Connection) -> tuple[list[OverlayFile], list[Probl
     deleted, problems = _deletions(connection, checksums)
     problems += _unknown_columns(connection, checksums)
     files = [
-        OverlayFile(path, columns, counts[path], sizes[path], deleted.get(path)) for path, columns in checksums.items()
+        CatalogOverlay(path, columns, counts[path], sizes[path], deleted.get(path))
+        for path, columns in checksums.items()
     ]
     return files, problems
 
@@ -81,7 +82,7 @@ def _unknown_columns(connection: Connection, known: _Checksums) -> list[Problem]
     return problems
 
 
-def check_overlay(storage: Storage, file: OverlayFile) -> list[Problem]:
+def check_overlay(storage: Storage, file: CatalogOverlay) -> list[Problem]:
     """What is wrong with the bytes of an overlay file: one problem for each column."""
     if not storage.exists(file.path):
         return [_problem(file.path, "the file is not there", _RESTORE, "missing file")]

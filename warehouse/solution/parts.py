@@ -30,7 +30,7 @@ class ReadPlan:
 
     actions: tuple[Action, ...]
     loads: Mapping[str, int]
-    secs_a_row: float = 0.0
+    secs_per_row: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def _partition_document(partition: SolutionPartition) -> dict[str, Any]:
 
 
 def _plan_document(plan: ReadPlan) -> dict[str, Any]:
-    return {"actions": list(plan.actions), "loads": dict(plan.loads), "secs_a_row": plan.secs_a_row}
+    return {"actions": list(plan.actions), "loads": dict(plan.loads), "secs_a_row": plan.secs_per_row}
 
 
 def _fragment_document(fragment: SolutionFragment) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from transforms.errors import InputError
 from warehouse import ComponentQuery, EvictionRequest
-from warehouse.eviction.last_requests import Requests
+from warehouse.eviction.last_requests import LastRequests
 from warehouse.eviction.plan import EvictionCandidate, ReadyMemo, choose_for_budget, eviction_order
 
 DAY = 86_400.0
@@ -70,7 +70,7 @@ def test_the_order() -> None:
 def test_a_read_asks_for_the_partitions_that_start_in_its_range() -> None:
     hour = 3600.0
     reads = {1: [("log", hour, 2 * hour, 50.0)], 2: [("log", -math.inf, math.inf, 20.0), ("ads", 0.0, hour, 90.0)]}
-    requests = Requests(frozenset({2}), {1: 10.0, 3: 5.0}, reads)
+    requests = LastRequests(frozenset({2}), {1: 10.0, 3: 5.0}, reads)
     hours = [f"date=1970-01-01/hour={number:02d}" for number in range(3)]
     assert [requests.newest((1,), "log", hour) for hour in hours] == [10, 50, 10]
     assert [requests.newest((1, 2, 3), "log", hour) for hour in hours] == [20, 50, 20]
