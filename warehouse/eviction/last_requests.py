@@ -1,4 +1,4 @@
-"""When data was last asked for, and by how many models: what a budget goes by."""
+"""The last requests of data by models, which decide what a budget evicts."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.tables.partitions import partition_range
 
-#: A model's read for training: table, the range ``[start, end)`` of its partitions' starts, when. Epoch seconds.
+#: A model's read for training: table, range ``[start, end)`` of partition starts, time; in epoch seconds.
 Read = tuple[str, float, float, float]
 
 
 @dataclass(frozen=True)
 class LastRequests:
-    """When models, by id, asked for data. A submission asks for all of a model's table, a read for a range of one."""
+    """Times of requests by model id: a submission requests the model's whole table, a read a range of one."""
 
     live: frozenset[int]
     submitted: Mapping[int, float]
     reads: Mapping[int, Sequence[Read]]
 
     def newest(self, models: Iterable[int], table: str, partition: str) -> float:
-        """When one of these models last asked for a partition, in epoch seconds; 0 when none did."""
+        """The last request of a partition by one of these models, in epoch seconds; 0 without one."""
         return max((self._newest(model, table, partition) for model in models), default=0.0)
 
     def readers(self, models: Iterable[int]) -> int:
-        """How many of them are live."""
+        """The number of live ones among these models."""
         return sum(model in self.live for model in models)
 
     def _newest(self, model: int, table: str, partition: str) -> float:
@@ -48,7 +48,7 @@ def _start(partition: str) -> float:
 
 
 def read_requests(connection: Connection) -> LastRequests:
-    """What was asked for so far; of reads of the same range the newest."""
+    """All requests so far; of reads of the same range the newest."""
     models, asked, reads = schema.models.c, schema.submissions.c, schema.reads.c
     live = frozenset(connection.execute(select(models.id).where(models.live.is_(True))).scalars())
     newest = select(asked.model, func.max(asked.submitted_at)).group_by(asked.model)
@@ -62,7 +62,7 @@ def read_requests(connection: Connection) -> LastRequests:
 
 
 def models_having(connection: Connection, fingerprints: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The versions of models, by id, that have each component as an input or inside one."""
+    """The model versions, by id, that have each component as an input or inside one."""
     inputs, parts = schema.model_inputs.c, schema.component_subgraphs.c
     query = select(parts.subgraph, inputs.model).join(schema.model_inputs, inputs.fingerprint == parts.fingerprint)
     found: defaultdict[str, list[int]] = defaultdict(list)
