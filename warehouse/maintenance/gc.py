@@ -1,22 +1,22 @@
-"""Delete files that nothing names any more.
+"""Garbage collection: delete unreferenced files.
 
-*What makes it safe beside workers, evictors, compaction and readers, without stopping them.* The folder is listed
-first, and then the catalog is read; only what was listed is plan. So a file that appears later is left alone, and one
-that was there is either named by a row by the time the catalog is read, or its writer has yet to name it, and then:
+It is safe beside workers, evictions, compaction and readers. The folder is listed first, then the catalog is
+read; only listed files are candidates. So later files stay, and a listed file is referenced by a row, or its writer has
+yet to commit the reference:
 
-* a worker's memo file carries the name of its lease. While any task is leased under that name, the file stays. No
-  lease's name is given twice and a task that lost its lease cannot commit under it, so afterwards nobody can name it.
-* whoever writes without a lease (compaction, analyses, changes of tables) is given ``leftover_secs`` from its last write.
-  Those files are deleted inside write transactions that look for their names again, and these writers, in the write
-  transaction that names their files, look whether they are there. So either they are named first or found missing.
+* A worker's memo file has the name of its lease, and stays while any task is leased under that name. Lease names are
+  unique, and a task that lost its lease cannot commit under it, so that no later reference is possible.
+* Files of writers without a lease (compaction, analyses, changes of tables) stay for ``leftover_secs`` after their last write.
+  They are deleted in write transactions that look for references again, and their writers check, in the write
+  transaction that adds the reference, that the files exist. So the file is referenced, or the writer finds it missing.
 
-A condemned file held memos that were evicted or moved. Rows never come to name it again, but a job that read its
-solution before may open it: it stays while a pin holds that was made before, or at about the time when, it was condemned
-(:mod:`warehouse.reading.pins`), and while a task under its lease may still commit into it. Its row goes after its bytes: a
-process killed in between leaves a row that the next run finds and removes.
+A memo file becomes unreferenced when its memos are evicted or moved. No row refers to it again, but a job with an older
+solution may open it: it stays while a pin from before, or from about that time, holds
+(:mod:`warehouse.reading.pins`), and while a task under its lease may commit into it. Its row is removed after its bytes: a
+process killed in between leaves a row that the next run removes.
 
-Leases that ran out and that no worker takes over end first (:mod:`warehouse.queue.lost_leases`), so that their files go as well.
-Only files of Headrace's own making are deleted (:mod:`warehouse.files.own_files`), never by way of a link; others are reported.
+Expired leases that no worker takes over end first (:mod:`warehouse.queue.lost_leases`), so that their files are deleted too.
+Only files made by Headrace are deleted (:mod:`warehouse.files.own_files`), never through a link; others are reported.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from warehouse.warehouse import Warehouse
 
 Kind = Literal["orphan memos", "unreferenced memos"] | CollectedKind
 
-#: Seconds that a writer without a lease has from its last write to the row that names it.
+#: Seconds that a writer without a lease has from its last write to the commit of the reference.
 LEFTOVER_SECS = 86_400.0
-#: Files deleted in one write transaction, which other writers wait for.
+#: Files per write transaction, for which other writers wait.
 _AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """A file that can go: what it is, its path relative to the home, its size."""
+    """A file that can be deleted; ``path`` is relative to the home."""
 
     kind: Kind
     path: str
@@ -60,18 +60,18 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a collection deleted, or with ``dry_run`` would delete.
+    """The effect of a garbage collection.
 
     Attributes:
-        dry_run: Nothing was deleted.
-        garbage: The files.
-        pinned: Condemned files that stay because of pins.
+        dry_run: It was only planned.
+        garbage: The deleted files.
+        pinned: Unreferenced memo files that stay because of pins.
         pinned_bytes: Their bytes.
-        named_meanwhile: Files that another process named, or deleted, before their turn came.
-        rows: Rows of condemned files that were removed.
-        expired: Leases that ran out and were ended, or would be; no worker takes their tasks over.
-        foreign: Paths under Headrace's folders that Headrace did not make, links among them, and paths of the catalog that
-            are no memo file's. They are left as they are.
+        named_meanwhile: Files that another process referenced, or deleted, meanwhile.
+        rows: Rows of unreferenced memo files that were removed.
+        expired: Expired leases that were ended; no worker takes their tasks over.
+        foreign: Paths under Headrace's folders that Headrace did not make, such as links, and paths in the catalog that
+            are not those of memo files. They stay.
     """
 
     dry_run: bool
@@ -84,7 +84,7 @@ class Collected:
     foreign: tuple[str, ...] = ()
 
     def by_kind(self) -> Mapping[str, tuple[int, int]]:
-        """Files and bytes of each kind that there is any of, by kind."""
+        """Numbers of files and of bytes by kind."""
         files: Counter[str] = Counter()
         sizes: Counter[str] = Counter()
         for one in self.garbage:
@@ -94,15 +94,15 @@ class Collected:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all of it."""
+        """Bytes of all deleted files."""
         return sum(one.size_bytes for one in self.garbage)
 
 
 def collect_garbage(warehouse: Warehouse, *, dry_run: bool = True, leftover_secs: float = LEFTOVER_SECS) -> Collected:
-    """Delete what nothing names any more, or only say what that is.
+    """Delete unreferenced files, or only plan that.
 
-    Files of writers without a lease, and unfinished writes, count as left over ``leftover_secs`` after they were last
-    written. Raises :class:`~transforms.errors.StorageError` when the storage refuses; what was deleted stays deleted.
+    Files of writers without a lease, and unfinished writes, are deleted ``leftover_secs`` after their last write.
+    Raises :class:`~transforms.errors.StorageError` if the storage refuses; earlier deletions stay.
     """
     now = warehouse.clock()
     before_ns = int((now - leftover_secs) * 1e9)
@@ -137,23 +137,32 @@ def _end_lost_leases(warehouse: Warehouse, now: float) -> int:
 
 
 def _leases(connection: Connection, *, without: Collection[int]) -> set[str]:
-    """The names of the leases that tasks carry, but for some tasks."""
+    """The lease names of leased tasks, without some tasks."""
     of = schema.tasks.c
     rows = connection.execute(select(of.id, of.lease).where(of.state == TaskState.LEASED))
     return {row.lease for row in rows if row.id not in without}
 
 
-def _gone(storage: Storage, condemned: Mapping[int, str], deleted: Collection[str]) -> list[int]:
-    """The rows of condemned files that are not there any more; a file behind a link stays, and so does its row."""
-    # One that is deleted only here was written, named and condemned after the folder was listed.
+def _gone(storage: Storage, unreferenced: Mapping[int, str], deleted: Collection[str]) -> list[int]:
+    """The rows of unreferenced files that no longer exist; a file behind a link stays with its row."""
+    # A file that is deleted only here was written and became unreferenced after the folder was listed.
     return [
-        row for row, path in condemned.items() if path in deleted or storage.delete(path) or not storage.exists(path)
+        row for row, path in unreferenced.items() if path in deleted or storage.delete(path) or not storage.exists(path)
     ]
 
 
 @dataclass
 class _Plan:
-    """``free``: nothing can come to name them. ``guarded``: deleted under the write lock. ``condemned``: rows and paths."""
+    """The files to delete.
+
+    Attributes:
+        deletable: Files to which no reference is possible.
+        needs_lock: Files that are checked again and deleted under the write lock.
+        unreferenced: Rows of unreferenced memo files with their paths.
+        foreign: Paths that Headrace did not make.
+        pinned: The number of pinned files.
+        pinned_bytes: Their bytes.
+    """
 
     deletable: list[Garbage]
     needs_lock: list[Garbage]
@@ -185,10 +194,10 @@ def _unfinished_memos(home: HomeFiles) -> list[StoredFile]:
 
 
 def _add_orphan(plan: _Plan, file: StoredFile, *, is_old: bool) -> None:
-    """A memo file, perhaps unfinished, that no row names and no leased task may name."""
+    """Add a memo file, finished or not, that no row and no leased task refers to."""
     lease = lease_of(file.path)
     if is_unfinished(file.path):
-        # Its writer may have lost its lease and not know it yet; taking its file away would fail its whole job.
+        # Its writer may have lost its lease without notice yet; deleting the file would fail its whole job.
         plan.deletable += [Garbage("unfinished writes", file.path, file.size_bytes)] if is_old else []
     elif lease and not lease.startswith(COMPACTION):
         plan.deletable.append(Garbage("orphan memos", file.path, file.size_bytes))
@@ -218,13 +227,13 @@ def _add_unreferenced(plan: _Plan, row: Any, is_listed: bool, pinned_since: floa
 
 
 def _pinned_since(connection: Connection, warehouse: Warehouse, now: float) -> float | None:
-    """Files condemned from this moment on may be open in a job that holds a pin; clocks may differ a little."""
+    """Files that became unreferenced from this time on may be open in a pinned job, with a margin for clocks."""
     oldest = oldest_live_pin(connection, now)
     return None if oldest is None else oldest - warehouse.config.pin_ttl_secs
 
 
 def _remove_rows(warehouse: Warehouse, files: Collection[int], now: float) -> int:
-    """Remove the rows of condemned files, whose bytes are gone, and those of pins that ran out."""
+    """Remove the rows of deleted unreferenced files, and of expired pins."""
     of = schema.memo_files.c
     named = or_(exists().where(schema.memos.c.file == of.id), exists().where(schema.coverage.c.file == of.id))
 
@@ -240,7 +249,7 @@ def _remove_rows(warehouse: Warehouse, files: Collection[int], now: float) -> in
 
 
 def _delete_unreferenced(warehouse: Warehouse, batch: Sequence[Garbage]) -> list[Garbage]:
-    """Delete those that still nothing names. The write lock is held: nobody names one in between."""
+    """Delete files that are still unreferenced, under the write lock."""
     paths = [one.path for one in batch]
     with warehouse.catalog.write() as connection:
         of = schema.memo_files.c
