@@ -1,6 +1,6 @@
-"""The queues of :mod:`warehouse.queue` in memory. What happens is decided by the same functions; here it is carried out on values.
+"""The queue of :mod:`warehouse.queue` in memory, with the same decisions on values.
 
-Operations take ``now`` from the clock of the worker that asks, as in production, where clocks differ.
+``now`` of an operation is from the clock of the worker, as in production, where clocks differ.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from warehouse.scheduling.task_states import (
     requeue_change,
 )
 
-#: Told of every change: the task, how it stood, how it stands.
+#: Called after every change with the task, its old and its new status.
 Watcher = Callable[[SimTask, TaskStatus | None, TaskStatus], None]
 
 
 class MemoryQueue:
-    """``clients``: all there are. The other settings are those of :class:`~warehouse.config.WarehouseConfig`."""
+    """A queue with these ``clients``; the other settings are those of :class:`~warehouse.config.WarehouseConfig`."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class MemoryQueue:
         self._due = DueTasks(self.statuses.__getitem__, lease_secs)
 
     def add(self, *tasks: SimTask) -> None:
-        """New tasks, queued."""
+        """Queue new tasks."""
         for task in tasks:
             self.tasks[task.task_id] = task
             self._set(task, TaskStatus())
 
     def reestimate(self, task_id: int, secs: float, memo_bytes: float) -> None:
-        """What is known of the task's costs is something else now."""
+        """Change the estimated costs of a task."""
         task = replace(self.tasks[task_id], secs=secs, memo_bytes=memo_bytes)
         was_ready = self.tasks[task_id] in self._ready
         if was_ready:
@@ -120,16 +120,16 @@ class MemoryQueue:
         listed = list(done)
         took = {grant.task.task_id: secs for grant, secs in listed}
         held = self._change_held((grant for grant, _ in listed), commit_change())
-        self._amend((grant.charge, took[grant.task.task_id]) for grant in held)
+        self._correct_charges((grant.charge, took[grant.task.task_id]) for grant in held)
         return held
 
-    def _amend(self, done: Iterable[tuple[Charge, float]]) -> None:
+    def _correct_charges(self, done: Iterable[tuple[Charge, float]]) -> None:
         self.clients = apply_corrections(self.clients, charge_corrections(done))
 
     def release(self, grants: Iterable[Grant]) -> tuple[Grant, ...]:
         """:func:`warehouse.queue.lease.release_tasks`; returns those that were still owned."""
         held = self._change_held(grants, release_change())
-        self._amend((grant.charge, 0.0) for grant in held)
+        self._correct_charges((grant.charge, 0.0) for grant in held)
         return held
 
     def fail(self, now: float, grant: Grant, draw: float) -> TaskState | None:
@@ -138,19 +138,19 @@ class MemoryQueue:
         return change.state if self._change_held([grant], change) else None
 
     def requeue(self, task_id: int, priorities: Mapping[str, int] | None = None) -> None:
-        """A finished task is wanted again: by those who waited before, or by others."""
+        """Queue a finished task again, for the same or other clients."""
         if priorities is not None:
             self.tasks[task_id] = replace(self.tasks[task_id], priorities=priorities)
         self._set(self.tasks[task_id], apply_change(self.statuses[task_id], requeue_change()))
 
     def wait(self, task_id: int, priorities: Mapping[str, int]) -> None:
-        """These clients wait for the task from now on: a model was submitted, or retired."""
+        """Change the clients that wait for a task: a model was submitted, or retired."""
         self._ready.remove(self.tasks[task_id])
         self.tasks[task_id] = replace(self.tasks[task_id], priorities=priorities)
         self._due.watch(task_id)
 
     def drop(self, task_id: int) -> None:
-        """The task is wanted no more; whoever holds it holds it no more."""
+        """Drop a task; its lease ends."""
         self._set(self.tasks[task_id], apply_change(self.statuses[task_id], drop_change()))
 
     def _bring_up_to(self, now: float) -> None:

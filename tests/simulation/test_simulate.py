@@ -51,7 +51,7 @@ def test_everything_at_once(seed: int) -> None:
     faults = Faults(window_secs=120, kills=6, pauses=6, pause_secs=150, clock_jumps=6, skew_secs=5, slow_share=0.1,
                     outages=((30, 5), (60, 40)))  # fmt: skip
     found = simulate(tasks, 20, seed=seed, fleet=FLEET, faults=faults)
-    assert (found.ending.done, found.ending.raised, found.ending.lost, found.ending.innocent) == (592, 5, 3, 0)
+    assert (found.ending.done, found.ending.raised, found.ending.lost, found.ending.faultless) == (592, 5, 3, 0)
 
 
 def test_a_paused_worker_comes_back_late_and_is_fenced_off() -> None:
@@ -86,7 +86,7 @@ def test_a_task_that_kills_its_workers_takes_no_other_task_along() -> None:
     found = run(
         with_bad_tasks(tasks, draw, killers=1), Faults(), workers=2, fleet=FleetConfig(budget=BatchBudget(1e12))
     )
-    assert (found.ending.done, found.ending.lost, found.ending.innocent) == (99, 1, 0)
+    assert (found.ending.done, found.ending.lost, found.ending.faultless) == (99, 1, 0)
     assert found.counts.kills == AttemptLimits().max_losses
 
 
@@ -158,7 +158,7 @@ class _Forgetful(MemoryQueue):
 
 
 @pytest.mark.parametrize(
-    ("queue", "why"), [(_Unfenced, "without the fence"), (_Hasty, "held twice"), (_Forgetful, "counts")]
+    ("queue", "why"), [(_Unfenced, "without the fencing token"), (_Hasty, "held twice"), (_Forgetful, "counts")]
 )
 def test_the_referee_sees_a_queue_that_cheats(
     queue: type[MemoryQueue], why: str, monkeypatch: pytest.MonkeyPatch
@@ -180,4 +180,4 @@ def test_a_thousand_workers_and_a_hundred_thousand_tasks() -> None:
     tasks = with_bad_tasks(make_tasks(draw, 100_000, clients=CLIENTS), draw, flaky=1000, poison=100, killers=20)
     faults = Faults(kills=100, pauses=50, clock_jumps=50, skew_secs=5, slow_share=0.05, outages=((60, 20),))
     found = simulate(tasks, 1000, seed=2, fleet=FleetConfig(budget=BatchBudget(1e9)), faults=faults)
-    assert (found.ending.done, found.ending.raised, found.ending.lost, found.ending.innocent) == (99_880, 100, 20, 0)
+    assert (found.ending.done, found.ending.raised, found.ending.lost, found.ending.faultless) == (99_880, 100, 20, 0)
