@@ -80,7 +80,7 @@ def test_stragglers_keep_their_leases() -> None:
 
 
 def test_a_task_that_kills_its_workers_takes_no_other_task_along() -> None:
-    # All in one partition, and batches of everything: whoever leases the killer leases the others with it.
+    # One partition, and unlimited batches: a worker that leases the killer leases the other tasks with it.
     draw = random.Random(3)
     tasks = tuple(replace(task, place=("log", "one")) for task in work(100))
     found = run(
@@ -103,7 +103,7 @@ def test_clients_get_their_shares_while_all_wait() -> None:
         for grant in queue.lease(1e9, f"lease-{turn}", BatchBudget(3e8)):
             (client,) = grant.task.priorities
             got[client] += grant.task.secs
-    # One turn is three seconds of work here: nobody is further from its share than one turn of everybody.
+    # One lease is three seconds of work here: each client is within one lease of all clients from its share.
     assert got["search"] == pytest.approx(0.05 * 600, abs=9)
     assert got["ads"] == pytest.approx(0.95 * 600 * 6 / 9, abs=9)
 
