@@ -16,14 +16,14 @@ import math
 import time
 
 from tests.simulation.fleet import FleetConfig
-from tests.simulation.surge import Policy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
+from tests.simulation.surge import ScalingPolicy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
 from warehouse.scheduling.capacity import CapacitySettings
 
 THREADS = 4
 START_SECS = 60.0
 
 
-def policies(config: SurgeConfig) -> dict[str, Policy]:
+def policies(config: SurgeConfig) -> dict[str, ScalingPolicy]:
     rates = [config.rate(hour) for hour in range(config.hours)]
     a_worker = THREADS * CapacitySettings().utilisation
     return {

@@ -287,7 +287,7 @@ class Year:
                 sum(self.estimates.load_secs(graph.operations[one]) for one in plan.loads) for plan in solution.plans
             ]
             for fragment in solution.fragments:
-                whole = solution.plans[fragment.plan].secs_a_row
+                whole = solution.plans[fragment.plan].secs_per_row
                 self.outcome.loading_secs += loads[fragment.plan] * fragment.rows * days
                 self.outcome.recomputed_secs += (whole - loads[fragment.plan]) * fragment.rows * days
 

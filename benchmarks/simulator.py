@@ -45,7 +45,7 @@ def main() -> None:
     print(f"{counts.leases:,} leases, {counts.commits:,} commits, {counts.fenced:,} fenced off, {counts.failures:,} failed "
           f"attempts")  # fmt: skip
     print(f"done {ending.done:,}; quarantined because they raised {ending.raised:,}, because they kill {ending.lost:,}, "
-          f"without a cause {ending.innocent:,}; lost 0, committed twice 0")  # fmt: skip
+          f"without a cause {ending.faultless:,}; lost 0, committed twice 0")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How the warehouse stands: what is stored, what is queued, and what sharing saved."""
+"""The status of the warehouse: stored memos, queues, and what sharing saved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """A table and the size of its current version: ``bytes`` compressed, on disk."""
+    """A table with the size of its current version; ``bytes`` are those on disk."""
 
     table: Table
     partitions: int
@@ -30,9 +30,12 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What submissions asked for, in (input, fragment) pairs, over all submissions that made a new model version.
+    """(Input, fragment) pairs of all submissions that made a new model version.
 
-    ``hits`` were memoized, ``shared`` were already queued or being computed, ``queued`` had to be computed for them.
+    Attributes:
+        hits: The memo was ready.
+        shared: The memo was queued or being computed already.
+        queued: The memo was queued for the submission.
     """
 
     hits: int
@@ -41,18 +44,26 @@ class Requests:
 
     @property
     def hit_rate(self) -> float:
-        """The part that needed no computation of its own, between 0 and 1; 0 when nothing was asked."""
+        """The share of pairs that needed no computation of their own; 0 without pairs."""
         total = self.hits + self.shared + self.queued
         return (self.hits + self.shared) / total if total else 0.0
 
 
 @dataclass(frozen=True)
 class Status:
-    """The whole warehouse at one moment.
+    """The warehouse at one moment.
 
-    ``memo_bytes`` and ``memo_secs``: stored bytes of the ready memos and the computing time they took. ``saved_bytes``
-    and ``saved_secs``: what it would have cost besides if every live model kept its own copy. ``shares``: the part of the workers that each client
-    gets that has something to lease now.
+    Attributes:
+        tables: The tables.
+        models: The live models.
+        memos: The number of memos by state.
+        memo_bytes: Bytes of the ready memos.
+        memo_secs: Computing seconds of the ready memos.
+        saved_bytes: Bytes that separate copies of every live model would add.
+        saved_secs: Computing seconds that they would add.
+        requests: The pairs of all submissions.
+        queues: The clients' queues.
+        shares: The current shares of the clients with leasable tasks.
     """
 
     tables: tuple[TableStatus, ...]
@@ -68,7 +79,7 @@ class Status:
 
 
 def status(warehouse: Warehouse) -> Status:
-    """The state of the warehouse, read in one transaction. ``models`` are the live ones, by name."""
+    """The status of the warehouse, read in one transaction."""
     now = warehouse.clock()
     with warehouse.catalog.read() as connection:
         of = schema.memos.c
@@ -102,7 +113,7 @@ def list_models(warehouse: Warehouse, *, live: bool = True) -> tuple[ModelRecord
 
 
 def model_memos(warehouse: Warehouse) -> dict[int, tuple[int, dict[str, int]]]:
-    """By the id of every live model: how many components it has as inputs, and their memos by state."""
+    """The number of input components of every live model, by id, and their memos by state."""
     models, memos = schema.models.c, schema.memos.c
     inputs = schema.model_inputs.c
     asked = (
@@ -144,7 +155,7 @@ def read_table_statuses(connection: Connection) -> tuple[TableStatus, ...]:
 
 
 def _sharing(connection: Connection) -> tuple[int, float, int, float]:
-    """Bytes and seconds of the ready memos, and the same once more for every live model beyond the first."""
+    """Bytes and seconds of the ready memos, and those that sharing saved."""
     of, models, inputs = schema.memos.c, schema.models.c, schema.model_inputs.c
     counted = connection.execute(
         select(inputs.fingerprint, func.count(models.id.distinct()))

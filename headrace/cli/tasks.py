@@ -190,10 +190,10 @@ def _query(
 
 
 def _state(text: str) -> TaskState:
-    from warehouse.quarantine.query import UNDECIDED
+    from warehouse.quarantine.query import OPEN_STATES
     from warehouse.scheduling.task_states import TaskState
 
-    allowed = (*UNDECIDED, TaskState.DROPPED)
+    allowed = (*OPEN_STATES, TaskState.DROPPED)
     try:
         return allowed[[state.lower() for state in allowed].index(text.strip().lower())]
     except ValueError:

@@ -14,7 +14,7 @@ from headrace.terminal.units import bytes_text, count_text, many, secs_text
 
 if TYPE_CHECKING:
     from warehouse.matching.dry_run import PlannedInput, PlannedSubmission, PlannedWork
-    from warehouse.matching.survey import Counts
+    from warehouse.matching.model_match import Counts
 
 
 @dataclass(frozen=True, slots=True)

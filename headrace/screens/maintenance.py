@@ -74,10 +74,18 @@ class GarbageRow:
 
 @dataclass(frozen=True, slots=True)
 class GarbageScreen:
-    """What a collection deleted, or would delete, and what stays for running jobs.
+    """The effect of a garbage collection.
 
-    ``expired_leases``: of workers that were lost with tasks that no live model waits for. ``foreign``: paths under
-    Headrace's folders that are not of its making; they stay.
+    Attributes:
+        dry_run: It was only planned.
+        garbage: The deleted files by kind.
+        files: The number of deleted files.
+        size_bytes: Their bytes.
+        pinned_files: Unreferenced files that stay because of pins.
+        pinned_bytes: Their bytes.
+        named_meanwhile: Files that another process referenced, or deleted, meanwhile.
+        expired_leases: Leases of lost workers that were ended.
+        foreign: Paths under Headrace's folders that Headrace did not make; they stay.
     """
 
     dry_run: bool
@@ -91,7 +99,7 @@ class GarbageScreen:
     foreign: tuple[str, ...]
 
     def render(self) -> RenderableType:
-        """A line a kind, the sum, and the next step."""
+        """A line per kind, the sum, and the next step."""
         parts: list[RenderableType] = []
         if self.garbage:
             rows = ((row.kind, count_text(row.files), bytes_text(row.size_bytes)) for row in self.garbage)
@@ -102,13 +110,13 @@ class GarbageScreen:
             parts.append("there is nothing to delete" if self.dry_run else "nothing was deleted")
         if self.pinned_files:
             parts.append(f"{count_text(self.pinned_files)} more, {bytes_text(self.pinned_bytes)}, kept while jobs may "
-                         "read them: headrace pins lists these")  # fmt: skip
+                         "read them: headrace pins lists the jobs")  # fmt: skip
         if self.named_meanwhile:
-            parts.append(f"named or deleted by another process meanwhile: {many(self.named_meanwhile, 'file')}")
+            parts.append(f"referenced or deleted by another process meanwhile: {many(self.named_meanwhile, 'file')}")
         if self.expired_leases:
             verb = "would end" if self.dry_run else "ended"
             parts.append(
-                f"{verb} {many(self.expired_leases, 'lease')} of lost workers, with tasks that no worker takes up"
+                f"{verb} {many(self.expired_leases, 'lease')} of lost workers, with tasks that no worker takes over"
             )
         if self.foreign:
             parts.append(f"not made by Headrace, and left: {many(len(self.foreign), 'path')}")

@@ -77,10 +77,10 @@ def _group_fields(group: TaskGroup) -> dict[str, Any]:
 
 
 def _states(group: TaskGroup) -> dict[str, int]:
-    from warehouse.quarantine.query import UNDECIDED
+    from warehouse.quarantine.query import OPEN_STATES
     from warehouse.scheduling.task_states import TaskState
 
-    return {state.lower(): group.states[state] for state in (*UNDECIDED, TaskState.DROPPED) if state in group.states}
+    return {state.lower(): group.states[state] for state in (*OPEN_STATES, TaskState.DROPPED) if state in group.states}
 
 
 def _models(group: TaskGroup) -> list[str]:

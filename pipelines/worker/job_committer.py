@@ -27,7 +27,7 @@ from warehouse.catalog.catalog import chunks
 from warehouse.files.memo_file import memo_path
 from warehouse.queue.commit import commit_memos
 from warehouse.queue.fail import fail_tasks
-from warehouse.queue.lease import over_current_data
+from warehouse.queue.lease import reads_current_data
 from warehouse.queue.tasks import LeasedTask, MemoWritten
 from warehouse.tables.table import Overlay
 from warehouse.warehouse import Warehouse
@@ -111,7 +111,7 @@ class JobCommitter:
     def _sort(self, result: FragmentResult) -> None:
         """Queue a result for its commit; an unreadable fragment waits until this machine has read any file."""
         tasks = list(self._works[result.output][1].values())
-        if read_failure(result) is not None and not over_current_data(self._warehouse, tasks):
+        if read_failure(result) is not None and not reads_current_data(self._warehouse, tasks):
             self._arrived.append(as_changed_data(result))
         elif has_read(result):
             self._can_read, self.read_failures = True, ReadFailures()

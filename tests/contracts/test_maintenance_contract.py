@@ -43,7 +43,7 @@ def test_a_warehouse_is_kept(config: WarehouseConfig, tmp_path: Path) -> None:
         assert evict_component(warehouse, first).memos == 3
         policy = CompactionPolicy(threshold=1, least_gain_bytes=1)
         assert compact_memos(warehouse, policy, dry_run=False).memos == 6
-        assert collect_garbage(warehouse, dry_run=False).by_kind()["condemned memos"][0] == 3
+        assert collect_garbage(warehouse, dry_run=False).by_kind()["unreferenced memos"][0] == 3
         found = verify_warehouse(warehouse, recompute=6)
         assert (found.findings, found.memos, found.recomputed) == ((), 6, 6)
 

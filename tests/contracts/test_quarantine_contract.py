@@ -271,7 +271,7 @@ def test_dropped_is_gone_until_somebody_retries_it(warehouse: Warehouse, clock: 
     assert work(warehouse) == 6
     assert {task.fingerprint for task in lease(warehouse)} == set()
     reasons = {one.reason for one in explain_model(warehouse, "one") if one.fingerprint == first}
-    assert reasons == {"dropped on 2025-10-09 by ann: Latin-1; headrace tasks retry brings it back"}
+    assert reasons == {"dropped on 2025-10-09 by ann: Latin-1; headrace tasks retry queues it again"}
     assert {row.fingerprint for row in quarantine_tasks(warehouse, DROPPED)} == {first}
     task = get_task(warehouse, first, partition="date=2026-01-01/hour=01")
     assert (task.state, task.failure, task.dropped) == (

@@ -154,7 +154,7 @@ def test_options_that_cannot_be(cli, tmp_path):
     assert "not a time" in cli("train", "m", "--end", "yesterday", status=2).err
     assert "end of training" in cli("train", "m", "--test-end", "2026-03-02", status=2).err
     assert "No such option" in cli("table", "ls", "--bogus", status=2).err
-    assert "names no table" in _models_without_table(cli, tmp_path)
+    assert "must name a table" in _models_without_table(cli, tmp_path)
 
 
 ONE_WITHOUT_TABLE = """

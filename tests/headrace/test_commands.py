@@ -134,13 +134,13 @@ def test_searching_and_evicting(submitted):
     assert "newest" in cli("graphs", "search", "--sort", "biggest", status=2).err
     assert "12h" in cli("graphs", "search", "--newer-than", "yesterday", status=2).err
     assert "500GB" in cli("graphs", "evict", "--budget", "lots", status=2).err
-    assert "says what to evict" in cli("graphs", "evict", status=2).err
+    assert "must have a condition or a budget" in cli("graphs", "evict", status=2).err
 
     budget = ("graphs", "evict", "--budget", "1B", "--operator", "hash_buckets@1", "--end", "2026-03-02T02:00")
     check_golden("graphs_evict_budget", cli(*budget).out)
     planned = cli(*budget, "--json").json
     assert "add --yes" in cli(*budget, "--plan", planned["id"], status=2).err
-    assert "not the one that was planned" in cli(*budget, "--yes", "--plan", "0", status=5).err
+    assert "differs from its plan" in cli(*budget, "--yes", "--plan", "0", status=5).err
     done = cli(*budget, "--yes", "--plan", planned["id"], "--json").json
     assert done == {**planned, "done": True}
     check_golden("graphs_evict_nothing", cli("graphs", "evict", "--state", "pending").out)

@@ -173,7 +173,7 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("retry",), 2, "no task is named"),
     (("drop", "--yes"), 2, "no task is named"),
     (("drop", "--all", "--kind", "data"), 2, "all, and a condition besides"),
-    (("drop", "1", "--kind", "data"), 2, "by their numbers, or by conditions"),
+    (("drop", "1", "--kind", "data"), 2, "by numbers or by conditions, not by both"),
     (("drop", "--all", "--why", " "), 2, "--why"),
     (("list", "--state", "done"), 2, "failed, queued, leased, dropped"),
     (("list", "--kind", "bad"), 2, "raised, memory, stalled, lost, data, unreadable, release, defect"),
@@ -205,6 +205,6 @@ def test_clients(submitted: Any) -> None:
     )
     assert "25.0 %" in submitted("status").out
     assert "allowed: search" in submitted("clients", "set", "serach", "--weight", 1, status=4).err
-    assert "positive number" in submitted("clients", "set", "search", "--weight", 0, status=2).err
+    assert "must be a number" in submitted("clients", "set", "search", "--weight", 0, status=2).err
     assert "such as 90s, 30m, 2h" in submitted("clients", "set", "search", "--deadline", "soon", status=2).err
-    assert "nothing is to be changed" in submitted("clients", "set", "search", status=2).err
+    assert "a weight or a deadline must be given" in submitted("clients", "set", "search", status=2).err

@@ -1,4 +1,4 @@
-"""The queue and its workers without a catalog, a disk or a clock: the decisions are those of production, the rest is made up.
+"""A simulation of the queue and its workers in virtual time, with the decisions of production.
 
-Runs with the same arguments are the same run, event by event.
+It needs no catalog, disk or clock. Runs with equal arguments are equal, event by event.
 """

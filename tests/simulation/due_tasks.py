@@ -1,4 +1,4 @@
-"""When tasks become leasable: retries fall due, leases run out. Clocks may go backwards: every worker has its own."""
+"""The times at which tasks become leasable. Clocks differ by worker, so time may go backwards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from warehouse.scheduling.task_states import MOST_BACKOFF_SECS, STUCK_LEASES, TaskState, TaskStatus, is_leasable
 
-#: A moment, and whether it must have passed: a lease runs out after ``lease_until``, a retry is due at ``not_before``.
+#: A time, and whether it must have passed: a lease expires after ``lease_until``, a retry is due at ``not_before``.
 _Moment = tuple[float, int]
 
 
@@ -20,17 +20,17 @@ def _moment(status: TaskStatus) -> _Moment | None:
 
 
 class DueTasks:
-    """Tasks by the moment from which on they can be leased. ``status_of``: how a task stands.
+    """Tasks by the time from which they can be leased; ``status_of`` returns the status of a task.
 
-    What :func:`~warehouse.scheduling.task_states.is_leasable` says is decisive; the order of moments only tells whom to ask about. A
-    moment that is too far away is void: that is looked for, in all tasks, only by a clock that was set far back.
+    :func:`~warehouse.scheduling.task_states.is_leasable` decides; the order of times only selects the tasks to check. A
+    time that is too far away is void; all tasks are checked for that only if a clock was set far back.
 
-    A task is told of (:meth:`watch`) whenever its status changes. What was told before does not count any more.
+    :meth:`watch` is called after each change of a task's status, and replaces the earlier time.
     """
 
     def __init__(self, status_of: Callable[[int], TaskStatus], lease_secs: float) -> None:
         self._status_of, self._lease_secs = status_of, lease_secs
-        # By kind of moment: how far away it may be, and the latest one that was ever seen.
+        # By kind of time: the largest distance, and the latest one so far.
         self._spans = (MOST_BACKOFF_SECS, STUCK_LEASES * lease_secs)
         self._latest = [-float("inf"), -float("inf")]
         self._void: dict[int, int] = {}
@@ -40,7 +40,7 @@ class DueTasks:
         self._past: list[tuple[float, int, int, int]] = []
 
     def watch(self, task_id: int) -> None:
-        """The task's status is a new one."""
+        """Register the new status of a task."""
         moment = _moment(self._status_of(task_id))
         known = self._stamps.get(task_id)
         if moment is None:
@@ -49,10 +49,10 @@ class DueTasks:
             self._push(task_id)
         else:
             self._latest[moment[1]] = max(self._latest[moment[1]], moment[0])
-            # It comes up earlier than it is due (its worker beat), and is put back then.
+            # Its entry is earlier than its time (after a heartbeat), and is moved then.
 
     def turned(self, now: float) -> Iterable[tuple[int, bool]]:
-        """Tasks that by a clock at ``now`` can be leased and by the last one could not (True), or the other way round."""
+        """Tasks that are leasable at ``now`` and were not at the last call (True), or the reverse (False)."""
         is_past = not self._past or (-self._past[0][0], -self._past[0][1]) <= (now, 0)
         is_coming = not self._coming or self._coming[0][0] > (now, 0)
         if is_past and is_coming and not self._void and not self._is_set_back(now):
@@ -60,7 +60,7 @@ class DueTasks:
         return self._turned(now)
 
     def _is_set_back(self, now: float) -> bool:
-        """Whether some moment may be void."""
+        """Whether some time may be void."""
         return self._latest[0] > now + self._spans[0] or self._latest[1] > now + self._spans[1]
 
     def _turned(self, now: float) -> Iterator[tuple[int, bool]]:
@@ -105,7 +105,7 @@ class DueTasks:
                 yield task_id, False
 
     def _turn(self, task_id: int) -> _Moment:
-        """The task can be leased from now on: what stands in the order of moments says so no more."""
+        """Mark the task as leasable, so that its earlier entries are ignored."""
         moment = _moment(self._status_of(task_id))
         assert moment is not None
         self._stamp += 1

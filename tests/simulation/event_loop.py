@@ -1,4 +1,4 @@
-"""Virtual time: what is to happen, in order of when."""
+"""Virtual time: events in order of their times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class EventLoop:
-    """``now``: virtual seconds. Events of one moment happen in the order in which they were asked for."""
+    """An event loop; ``now``: virtual seconds. Events of equal time run in the order of their scheduling."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -16,16 +16,16 @@ class EventLoop:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
 
     def at(self, moment: float, action: Callable[[], None]) -> None:
-        """Do something at a moment; at once if it has passed."""
+        """Schedule an action at a time, or now if that has passed."""
         self._asked += 1
         heapq.heappush(self._heap, (max(moment, self.now), self._asked, action))
 
     def after(self, secs: float, action: Callable[[], None]) -> None:
-        """Do something so many seconds from now."""
+        """Schedule an action ``secs`` from now."""
         self.at(self.now + secs, action)
 
     def run(self, until: float) -> None:
-        """Let things happen until nothing is left to happen. Raises :class:`RuntimeError` when that is not so by ``until``."""
+        """Run all events. Raises :class:`RuntimeError` if there are events after ``until``."""
         while self._heap:
             self.now, _, action = heapq.heappop(self._heap)
             if self.now > until:

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation: how much of it, and when."""
+"""Faults of a simulation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ from transforms.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Faults of machines within the first ``window_secs``, at moments that are drawn.
+    """Faults of machines at random times within the first ``window_secs``.
 
-    ``kills`` workers die and are started again after ``restart_secs``; ``pauses`` of them stand still for ``pause_secs`` and
-    then go on as if nothing had been; ``clock_jumps`` have their clock moved by up to ``jump_secs`` either way. All clocks
-    differ by up to ``skew_secs``. A ``slow_share`` of the workers take ``slowdown`` times as long. In an ``outages`` interval
-    (begin, length: seconds) the catalog answers nobody.
+    Attributes:
+        window_secs: The time in which faults happen.
+        kills: Workers that are killed.
+        restart_secs: The time until a killed worker starts again.
+        pauses: Workers that are suspended.
+        pause_secs: How long they are suspended.
+        clock_jumps: Workers whose clock is changed.
+        jump_secs: The largest change of a clock.
+        skew_secs: The largest offset of every clock.
+        slow_share: The share of slow workers.
+        slowdown: The factor by which those are slower.
+        outages: Intervals (begin, length) in seconds in which the catalog is unavailable.
     """
 
     window_secs: float = 300.0
@@ -36,11 +44,11 @@ class Faults:
         counts = (self.kills, self.pauses, self.clock_jumps)
         spans = (self.restart_secs, self.pause_secs, self.jump_secs, self.skew_secs, self.slow_share)
         if min(*counts, *spans) < 0 or not self.window_secs > 0 or self.slowdown < 1:
-            raise InputError("a fault's setting is out of range", value=self,
+            raise InputError("settings of faults must be in the allowed range", value=self,
                              allowed="numbers >= 0, window_secs > 0, slowdown >= 1")  # fmt: skip
 
     def is_out(self, secs: float) -> bool:
-        """Whether the catalog answers nobody, so many seconds after the beginning."""
+        """Whether the catalog is unavailable ``secs`` after the beginning."""
         return bool(self.outages) and any(begin <= secs < begin + length for begin, length in self.outages)
 
 
@@ -50,8 +58,8 @@ NO_FAULTS = Faults()
 def with_bad_tasks(
     tasks: Sequence[SimTask], draw: random.Random, *, flaky: int = 0, poison: int = 0, killers: int = 0
 ) -> tuple[SimTask, ...]:
-    """The tasks, of which some that are drawn are bad: ``flaky`` ones raise once or twice, ``poison`` always raises,
-    ``killers`` end the process that computes them. Bad ones of one kind are not bad in another way.
+    """The tasks with random bad ones: ``flaky`` tasks raise once or twice, ``poison`` tasks always raise, ``killers`` end
+    the process that computes them. A bad task has one kind of fault.
     """
     chosen = draw.sample(range(len(tasks)), flaky + poison + killers)
     changed = list(tasks)
@@ -65,5 +73,5 @@ def with_bad_tasks(
 
 
 def moments(count: int, window_secs: float, draw: random.Random) -> Iterable[float]:
-    """When ``count`` faults happen."""
+    """Random times of ``count`` faults."""
     return (draw.uniform(0, window_secs) for _ in range(count))

@@ -1,4 +1,4 @@
-"""Workers in virtual time. What each does next, :func:`pipelines.worker.state_machine.decide` says, as in production."""
+"""Workers in virtual time; :func:`pipelines.worker.state_machine.decide` decides their steps, as in production."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ from warehouse.scheduling.batching import DEFAULT_BUDGET, BatchBudget
 
 @dataclass(frozen=True, slots=True)
 class FleetConfig:
-    """How workers work. A lease takes ``call_secs``, a job ``job_start_secs`` before its first fragment; ``start_secs``: from
-    asking for a machine to its first lease. The rest is :class:`~pipelines.worker.worker.WorkerConfig`'s.
+    """Settings of workers; those without a line are as in :class:`~pipelines.worker.worker.WorkerConfig`.
+
+    Attributes:
+        job_start_secs: The time of a job before its first fragment.
+        call_secs: The time of a lease.
+        start_secs: The time from the request of a machine to its first lease.
     """
 
     threads: int = 1
@@ -41,7 +45,7 @@ DEFAULT_FLEET = FleetConfig()
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question to a catalog that is away: since when, and attempt ``attempt`` of try ``tries``."""
+    """A request to an unavailable catalog: its start, and attempt ``attempt`` of try ``tries``."""
 
     since: float
     attempt: int = 1
@@ -50,8 +54,10 @@ class _Asked:
 
 @dataclass(slots=True, eq=False)
 class SimWorker:
-    """A worker. ``life`` counts its processes; what an earlier one was about to do is not done. ``pending``: its fragments
-    that are not finished, of job number ``job``. ``until``: when its machine was given back.
+    """A worker.
+
+    ``life`` is the number of its process; actions of earlier ones are not run. ``pending``: the unfinished fragments of job
+    number ``job``. ``until``: when its machine was released.
     """
 
     name: str
@@ -72,7 +78,7 @@ class SimWorker:
 
 @dataclass(slots=True)
 class FleetCounts:
-    """What the workers did. ``busy_secs``: of cores, on what was computed; ``crashes``: the catalog answered too late."""
+    """Counters of the workers; ``busy_secs``: core seconds; ``crashes``: exits because of an unavailable catalog."""
 
     leases: int = 0
     jobs: int = 0
@@ -85,7 +91,7 @@ class FleetCounts:
 
 
 class Fleet:
-    """The workers, on one queue."""
+    """The workers of one queue."""
 
     def __init__(
         self,
@@ -106,11 +112,11 @@ class Fleet:
 
     @property
     def active(self) -> list[SimWorker]:
-        """Workers whose machine is paid for, and who are not about to end."""
+        """Workers with a machine that are not stopping."""
         return [worker for worker in self.workers if worker.until is None and not worker.stop_requested]
 
     def start(self, count: int) -> None:
-        """Ask for more machines."""
+        """Start more workers."""
         for _ in range(count):
             worker = SimWorker(f"w{len(self.workers)}", self._loop.now)
             worker.skew_secs = self._draw.uniform(-1, 1) * self._faults.skew_secs
@@ -119,12 +125,12 @@ class Fleet:
             self._later(worker, self._config.start_secs, self._step)
 
     def ask_to_stop(self, count: int) -> None:
-        """Workers that are drawn end once they have finished what they hold."""
+        """Let random workers end after their current job."""
         for worker in self._draw.sample(self.active, count):
             worker.stop_requested = True
 
     def inject(self) -> None:
-        """Let the faults happen that :class:`~tests.simulation.faults.Faults` asks for."""
+        """Schedule the faults of :class:`~tests.simulation.faults.Faults`."""
         faults, window = self._faults, self._faults.window_secs
         for moment in moments(faults.kills, window, self._draw):
             self._loop.after(moment, lambda: self._on_one(self._kill))
@@ -149,7 +155,7 @@ class Fleet:
         self._die(worker)
 
     def _die(self, worker: SimWorker) -> None:
-        """The process is gone with all it knew; somebody starts another one in its place."""
+        """End the process with its state; another one starts after ``restart_secs``."""
         worker.life += 1
         worker.alive = False
         worker.leased, worker.open, worker.pending = (), {}, 0
@@ -160,7 +166,7 @@ class Fleet:
         self._step(worker)
 
     def _later(self, worker: SimWorker, secs: float, action: Callable[[SimWorker], None]) -> None:
-        """Let a worker do something, unless it is dead by then; while it is paused it does nothing."""
+        """Schedule an action of a worker's current process; a pause delays it."""
         self._loop.after(secs, partial(self._act, worker, worker.life, action))
 
     def _act(self, worker: SimWorker, life: int, action: Callable[[SimWorker], None]) -> None:
@@ -172,7 +178,7 @@ class Fleet:
         action(worker)
 
     def _ask_catalog(self, worker: SimWorker, action: Callable[[SimWorker], None], asked: _Asked | None = None) -> None:
-        """Do something with the queue; while the catalog does not answer, wait as production does, and crash at last."""
+        """Run an action on the queue; while the catalog is unavailable, retry as production does, then crash."""
         if not self._faults.is_out(self._loop.now - self._begun):
             action(worker)
             return
@@ -216,7 +222,7 @@ class Fleet:
         self._later(worker, self._config.call_secs, self._step)
 
     def _run(self, worker: SimWorker) -> None:
-        """Start a job: fragments in the order of the lease, each on the thread that is free first."""
+        """Start a job: fragments in the order of the lease, each on the first free thread."""
         self.counts.jobs += 1
         groups: defaultdict[int, list[Grant]] = defaultdict(list)
         for grant in worker.leased:
@@ -239,7 +245,7 @@ class Fleet:
         self._ask_catalog(worker, lambda one: self._report(one, grants))
 
     def _report(self, worker: SimWorker, grants: list[Grant]) -> None:
-        """Commit what a fragment gave, and say what failed."""
+        """Commit the memos of a fragment, and report failed attempts."""
         raising = {one.task.task_id for one in grants if self._raised[one.task.task_id] < one.task.raises}
         good = [one for one in grants if one.task.task_id not in raising]
         held = self._queue.commit((one, one.task.true_secs * worker.slowdown) for one in good)
@@ -258,7 +264,7 @@ class Fleet:
             self._later(worker, self._config.call_secs, self._step)
 
     def _beat_later(self, worker: SimWorker) -> None:
-        """Beat when it is time, if the job still runs."""
+        """Schedule the next heartbeat of a running job."""
         job = worker.job
 
         def beat(worker: SimWorker) -> None:

@@ -1,6 +1,6 @@
-"""The queues of :mod:`warehouse.queue` in memory. What happens is decided by the same functions; here it is carried out on values.
+"""The queue of :mod:`warehouse.queue` in memory, with the same decisions on values.
 
-Operations take ``now`` from the clock of the worker that asks, as in production, where clocks differ.
+``now`` of an operation is from the clock of the worker, as in production, where clocks differ.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import replace
 from tests.simulation.due_tasks import DueTasks
 from tests.simulation.ready_tasks import ReadyTasks
 from tests.simulation.work import Grant, Place, SimTask
-from warehouse.scheduling.batching import BatchBudget, Candidate, gather, most_together
+from warehouse.scheduling.batching import BatchBudget, BatchCandidate, batch_limit_after_losses, fill_batch_from
 from warehouse.scheduling.fair_shares import (
     FLOOR_SHARE,
     Charge,
     ClientShare,
-    after_amends,
-    after_turn,
-    amends,
+    apply_corrections,
+    charge_by_client,
+    charge_corrections,
     charged_shares,
     next_client,
-    owed,
+    update_clients,
 )
 from warehouse.scheduling.lease_order import in_lease_order
 from warehouse.scheduling.task_states import (
@@ -30,12 +30,12 @@ from warehouse.scheduling.task_states import (
     TaskChange,
     TaskState,
     TaskStatus,
-    applied,
-    beat_change,
+    apply_change,
     commit_change,
     drop_change,
     expire_change,
     failure_change,
+    heartbeat_change,
     holds,
     is_abandoned,
     is_given_up,
@@ -45,12 +45,12 @@ from warehouse.scheduling.task_states import (
     requeue_change,
 )
 
-#: Told of every change: the task, how it stood, how it stands.
+#: Called after every change with the task, its old and its new status.
 Watcher = Callable[[SimTask, TaskStatus | None, TaskStatus], None]
 
 
 class MemoryQueue:
-    """``clients``: all there are. The other settings are those of :class:`~warehouse.config.WarehouseConfig`."""
+    """A queue with these ``clients``; the other settings are those of :class:`~warehouse.config.WarehouseConfig`."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class MemoryQueue:
         self._due = DueTasks(self.statuses.__getitem__, lease_secs)
 
     def add(self, *tasks: SimTask) -> None:
-        """New tasks, queued."""
+        """Queue new tasks."""
         for task in tasks:
             self.tasks[task.task_id] = task
             self._set(task, TaskStatus())
 
     def reestimate(self, task_id: int, secs: float, memo_bytes: float) -> None:
-        """What is known of the task's costs is something else now."""
+        """Change the estimated costs of a task."""
         task = replace(self.tasks[task_id], secs=secs, memo_bytes=memo_bytes)
         was_ready = self.tasks[task_id] in self._ready
         if was_ready:
@@ -97,15 +97,15 @@ class MemoryQueue:
         def leasable(place: Place, most: int) -> list[SimTask]:
             return in_lease_order(client, self._ready.tasks(place))[:most]
 
-        def candidates(tasks: Sequence[SimTask]) -> list[Candidate]:
+        def candidates(tasks: Sequence[SimTask]) -> list[BatchCandidate]:
             return [self._candidate(task, budget) for task in tasks]
 
         with self._ready.places(client) as places:
-            taken = gather(places, leasable, candidates, budget)
+            taken = fill_batch_from(places, leasable, candidates, budget)
         payers = {task.task_id: task.priorities for task in taken}
-        secs = owed({task.task_id: task.secs for task in taken}, payers)
+        secs = charge_by_client({task.task_id: task.secs for task in taken}, payers)
         share = charged_shares(self.clients, waiting, secs, self._floor_share)
-        self.clients = after_turn(self.clients, waiting, client, secs, self._floor_share)
+        self.clients = update_clients(self.clients, waiting, client, secs, self._floor_share)
         return tuple(
             self._grant(task, client, name, now, Charge(task.secs, {one: share[one] for one in task.priorities}))
             for task in taken
@@ -113,23 +113,23 @@ class MemoryQueue:
 
     def beat(self, now: float, grants: Iterable[Grant]) -> tuple[Grant, ...]:
         """:func:`warehouse.queue.lease.heartbeat`."""
-        return self._change_held(grants, beat_change(now, self.lease_secs))
+        return self._change_held(grants, heartbeat_change(now, self.lease_secs))
 
     def commit(self, done: Iterable[tuple[Grant, float]]) -> tuple[Grant, ...]:
         """:func:`warehouse.queue.commit.commit_memos`, of grants and the seconds they took; returns those that were still owned."""
         listed = list(done)
         took = {grant.task.task_id: secs for grant, secs in listed}
         held = self._change_held((grant for grant, _ in listed), commit_change())
-        self._amend((grant.charge, took[grant.task.task_id]) for grant in held)
+        self._correct_charges((grant.charge, took[grant.task.task_id]) for grant in held)
         return held
 
-    def _amend(self, done: Iterable[tuple[Charge, float]]) -> None:
-        self.clients = after_amends(self.clients, amends(done))
+    def _correct_charges(self, done: Iterable[tuple[Charge, float]]) -> None:
+        self.clients = apply_corrections(self.clients, charge_corrections(done))
 
     def release(self, grants: Iterable[Grant]) -> tuple[Grant, ...]:
         """:func:`warehouse.queue.lease.release_tasks`; returns those that were still owned."""
         held = self._change_held(grants, release_change())
-        self._amend((grant.charge, 0.0) for grant in held)
+        self._correct_charges((grant.charge, 0.0) for grant in held)
         return held
 
     def fail(self, now: float, grant: Grant, draw: float) -> TaskState | None:
@@ -138,20 +138,20 @@ class MemoryQueue:
         return change.state if self._change_held([grant], change) else None
 
     def requeue(self, task_id: int, priorities: Mapping[str, int] | None = None) -> None:
-        """A finished task is wanted again: by those who waited before, or by others."""
+        """Queue a finished task again, for the same or other clients."""
         if priorities is not None:
             self.tasks[task_id] = replace(self.tasks[task_id], priorities=priorities)
-        self._set(self.tasks[task_id], applied(self.statuses[task_id], requeue_change()))
+        self._set(self.tasks[task_id], apply_change(self.statuses[task_id], requeue_change()))
 
     def wait(self, task_id: int, priorities: Mapping[str, int]) -> None:
-        """These clients wait for the task from now on: a model was submitted, or retired."""
+        """Change the clients that wait for a task: a model was submitted, or retired."""
         self._ready.remove(self.tasks[task_id])
         self.tasks[task_id] = replace(self.tasks[task_id], priorities=priorities)
         self._due.watch(task_id)
 
     def drop(self, task_id: int) -> None:
-        """The task is wanted no more; whoever holds it holds it no more."""
-        self._set(self.tasks[task_id], applied(self.statuses[task_id], drop_change()))
+        """Drop a task; its lease ends."""
+        self._set(self.tasks[task_id], apply_change(self.statuses[task_id], drop_change()))
 
     def _bring_up_to(self, now: float) -> None:
         for task_id, leasable in self._due.turned(now):
@@ -159,24 +159,24 @@ class MemoryQueue:
             if not leasable:
                 self._ready.remove(task)
             elif is_given_up(status, now, self.limits, self.lease_secs):
-                self._set(task, applied(status, quarantine_change()))
+                self._set(task, apply_change(status, quarantine_change()))
             elif is_abandoned(status, now, self.lease_secs, is_wanted=bool(task.priorities)):
-                self._set(task, applied(status, expire_change()))
+                self._set(task, apply_change(status, expire_change()))
             else:
                 self._ready.add(task)
 
-    def _candidate(self, task: SimTask, budget: BatchBudget) -> Candidate:
+    def _candidate(self, task: SimTask, budget: BatchBudget) -> BatchCandidate:
         status = self.statuses[task.task_id]
         losses = status.losses + (status.state is TaskState.LEASED)
         if not losses:
-            return Candidate(task.fragment, task.raw_bytes, task.memo_bytes)
-        most = most_together(losses, budget.tasks, self.limits.max_losses)
-        return Candidate(task.fragment, task.raw_bytes, task.memo_bytes, most)
+            return BatchCandidate(task.fragment, task.raw_bytes, task.memo_bytes)
+        most = batch_limit_after_losses(losses, budget.tasks, self.limits.max_losses)
+        return BatchCandidate(task.fragment, task.raw_bytes, task.memo_bytes, most)
 
     def _grant(self, task: SimTask, client: str, name: str, now: float, charge: Charge) -> Grant:
         before = self.statuses[task.task_id]
         change = lease_change(now, self.lease_secs, expired=before.state is TaskState.LEASED)
-        status = applied(before, change, name)
+        status = apply_change(before, change, name)
         self._set(task, status)
         return Grant(task, status.fence, name, client, status.attempts, status.losses, charge)
 
@@ -184,7 +184,7 @@ class MemoryQueue:
         held = tuple(one for one in grants if holds(self.statuses[one.task.task_id], one.fence, one.lease))
         for grant in held:
             task_id = grant.task.task_id
-            self._set(self.tasks[task_id], applied(self.statuses[task_id], change))
+            self._set(self.tasks[task_id], apply_change(self.statuses[task_id], change))
         return held
 
     def _set(self, task: SimTask, status: TaskStatus) -> None:

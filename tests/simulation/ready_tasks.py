@@ -1,4 +1,4 @@
-"""Tasks that can be leased now, by client and partition, so that a lease costs what it takes and not what waits."""
+"""Leasable tasks by client and partition: the cost of a lease does not grow with the queue."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _Rank = tuple[int, str, str]
 
 
 class ReadyTasks:
-    """A set of tasks. Adding and removing one takes logarithmic time for each client that waits for it."""
+    """A set of tasks; adding or removing one takes logarithmic time per waiting client."""
 
     def __init__(self) -> None:
         self._tasks: defaultdict[Place, dict[int, SimTask]] = defaultdict(dict)
         self._waiting: defaultdict[str, int] = defaultdict(int)
-        # How many tasks of each priority a client has in a partition.
+        # The number of tasks by priority, of a client in a partition.
         self._priorities: defaultdict[tuple[str, Place], dict[int, int]] = defaultdict(dict)
-        # Partitions by rank; entries that no longer say the truth are dropped when they come up.
+        # Partitions by rank; outdated entries are removed when they are popped.
         self._ranks: defaultdict[str, list[_Rank]] = defaultdict(list)
 
     def __contains__(self, task: SimTask) -> bool:
         return task.task_id in self._tasks[task.place]
 
     def add(self, task: SimTask) -> None:
-        """Put a task in that is not there. Nobody's tasks stay out: they are never leased."""
+        """Add a task. A task without waiting clients is ignored: it is never leased."""
         if not task.priorities:
             return
         self._tasks[task.place][task.task_id] = task
@@ -40,7 +40,7 @@ class ReadyTasks:
             counts[priority] = counts.get(priority, 0) + 1
 
     def remove(self, task: SimTask) -> None:
-        """Take a task out if it is there."""
+        """Remove a task, if it is in the set."""
         if self._tasks[task.place].pop(task.task_id, None) is None:
             return
         for client, priority in task.priorities.items():
@@ -54,16 +54,16 @@ class ReadyTasks:
                     heapq.heappush(self._ranks[client], place_rank(max(counts), *task.place))
 
     def waiting(self) -> frozenset[str]:
-        """The clients that wait for any of the tasks."""
+        """The clients that wait for some task."""
         return frozenset(name for name, count in self._waiting.items() if count)
 
     def tasks(self, place: Place) -> list[SimTask]:
-        """All tasks of a partition, whoever waits."""
+        """All tasks of a partition."""
         return list(self._tasks[place].values())
 
     @contextmanager
     def places(self, client: str) -> Iterator[Iterator[Place]]:
-        """The partitions with tasks of the client's, by rank. Nothing may be added or removed meanwhile."""
+        """The partitions with tasks of the client, by rank. The set must not change meanwhile."""
         seen: dict[Place, _Rank] = {}
         ranks = self._ranks[client]
 

@@ -1,4 +1,4 @@
-"""Watches a simulation with a ledger of its own, and raises :class:`FoulPlay` at the first event that breaks a rule."""
+"""Check the invariants of a simulation by an independent record of all events."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.simulation.work import Grant, SimTask
 from warehouse.scheduling.task_states import STUCK_LEASES, AttemptLimits, TaskState, TaskStatus
 
 
-class FoulPlay(AssertionError):
-    """The queue broke one of the rules that workers rely on."""
+class InvariantViolation(AssertionError):
+    """An event violated an invariant of the queue."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """What must be true of a task by what was seen. ``until``: when its holder's lease runs out; None: nobody holds it."""
+    """The expected state of a task; ``until``: the end of its lease, None without one."""
 
     fence: int = 0
     lease: str = ""
@@ -29,26 +29,30 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How tasks ended: committed, quarantined after attempts that raised, or after workers that were lost.
+    """Numbers of finished tasks.
 
-    ``innocent``: quarantined though nothing was wrong with them.
+    Attributes:
+        done: Committed.
+        raised: Quarantined after failed attempts.
+        lost: Quarantined after lost workers.
+        faultless: Quarantined without a fault of their own.
     """
 
     done: int
     raised: int
     lost: int
-    innocent: int
+    faultless: int
 
 
 class Referee:
-    """Told of all that workers ask and the queue answers. ``statuses``: what the queue says, to compare with."""
+    """Records all requests of workers and the queue's answers; ``statuses`` are those of the queue, to compare."""
 
     def __init__(self, statuses: Mapping[int, TaskStatus], limits: AttemptLimits, lease_secs: float) -> None:
         self._statuses, self._limits, self._lease_secs = statuses, limits, lease_secs
         self._entries: dict[int, _Entry] = {}
 
     def granted(self, grants: Sequence[Grant], clock: float) -> None:
-        """The queue gave these tasks to somebody whose clock says ``clock``."""
+        """The queue leased these tasks to a worker whose clock is ``clock``."""
         for grant in grants:
             entry = self._entries.setdefault(grant.task.task_id, _Entry())
             self._demand(not entry.commits and not entry.quarantined, grant, "leased though it is finished")
@@ -63,25 +67,25 @@ class Referee:
             self._compare(grant, entry)
 
     def committed(self, asked: Sequence[Grant], answered: Sequence[Grant]) -> None:
-        """Somebody asked to commit, and these were accepted."""
+        """A worker committed memos; ``answered`` were accepted."""
         for grant, entry in self._judged(asked, answered):
             entry.commits += 1
             self._demand(entry.commits == 1, grant, "committed twice")
 
     def beaten(self, asked: Sequence[Grant], answered: Sequence[Grant], clock: float) -> None:
-        """Somebody asked to keep these."""
+        """A worker renewed leases."""
         for grant, entry in self._judged(asked, answered):
             entry.until = clock + self._lease_secs
             self._compare(grant, entry)
 
     def released(self, asked: Sequence[Grant], answered: Sequence[Grant]) -> None:
-        """Somebody gave these back."""
+        """A worker released leases."""
         for grant, entry in self._judged(asked, answered):
             entry.attempts -= 1
             self._compare(grant, entry)
 
     def failed(self, grant: Grant, state: TaskState | None) -> None:
-        """Somebody said that an attempt failed, and the task is in this state now; None: that was not for it to say."""
+        """A worker reported a failed attempt; ``state``: the new state, None for a rejected report."""
         for _, entry in self._judged([grant], [grant] if state else []):
             entry.failures += 1
             entry.quarantined = entry.failures >= self._limits.max_attempts
@@ -91,61 +95,65 @@ class Referee:
             self._compare(grant, entry)
 
     def requeued(self, task_id: int) -> None:
-        """A finished task is wanted again: its counts begin anew, its fences go on."""
+        """A finished task was queued again: its counts are 0, its fencing token continues."""
         entry = self._entries.setdefault(task_id, _Entry())
         self._entries[task_id] = _Entry(fence=entry.fence)
 
     def dropped(self, task_id: int) -> None:
-        """A task is wanted no more: nobody holds it."""
+        """A task was dropped."""
         self._entries.setdefault(task_id, _Entry()).until = None
 
     def expired(self, task_id: int, clock: float) -> None:
-        """The queue ended the lease of a task that no client waits for."""
+        """The queue ended the expired lease of a task that no client waits for."""
         entry = self._entries[task_id]
         lost = entry.until is not None and not clock <= entry.until <= clock + STUCK_LEASES * self._lease_secs
         if not lost:
-            raise FoulPlay(f"expired before its time: task {task_id}")
+            raise InvariantViolation(f"expired before its time: task {task_id}")
         entry.until = None
         entry.losses += 1
 
     def ending(self, tasks: Iterable[SimTask]) -> Ending:
-        """How every task ended. Raises :class:`FoulPlay` if one is lost, stuck, or ended without a cause."""
-        counts = {"done": 0, "raised": 0, "lost": 0, "innocent": 0}
+        """Count the finished tasks. Raises :class:`InvariantViolation` if one is unfinished or wrongly finished."""
+        counts = {"done": 0, "raised": 0, "lost": 0, "faultless": 0}
         for task in tasks:
             entry, status = self._entries.get(task.task_id, _Entry()), self._statuses[task.task_id]
             if status.state is TaskState.DONE:
-                self._demand(entry.commits == 1, task, "done, and nobody committed it")
+                self._demand(entry.commits == 1, task, "done without a commit")
                 self._demand(task.raises < self._limits.max_attempts and not task.kills, task, "done, and cannot be")
                 counts["done"] += 1
                 continue
             self._demand(status.state is TaskState.FAILED, task, f"left {status.state}")
             if entry.quarantined:
                 counts["raised"] += 1
-                innocent = task.raises < self._limits.max_attempts
+                faultless = task.raises < self._limits.max_attempts
             else:
                 self._demand(entry.losses + 1 >= self._limits.max_losses, task, "quarantined without a cause")
                 counts["lost"] += 1
-                innocent = not task.kills
-            counts["innocent"] += innocent
+                faultless = not task.kills
+            counts["faultless"] += faultless
         return Ending(**counts)
 
     def _judged(self, asked: Sequence[Grant], answered: Sequence[Grant]) -> list[tuple[Grant, _Entry]]:
-        """Whom the queue believed. It must be exactly those that hold their task, who (but for a beat) let it go now."""
-        believed = {(grant.task.task_id, grant.fence, grant.lease) for grant in answered}
+        """The accepted grants, which must be exactly those with a valid lease; the lease ends, except at a heartbeat."""
+        valid = {(grant.task.task_id, grant.fence, grant.lease) for grant in answered}
         found = []
         for grant in asked:
             entry = self._entries[grant.task.task_id]
             mine = entry.until is not None and (entry.fence, entry.lease) == (grant.fence, grant.lease)
             mine = mine and not self._given_up(grant.task, entry)
-            accepted = (grant.task.task_id, grant.fence, grant.lease) in believed
-            self._demand(accepted == mine, grant, "believed without the fence" if accepted else "not believed")
+            accepted = (grant.task.task_id, grant.fence, grant.lease) in valid
+            self._demand(
+                accepted == mine,
+                grant,
+                "accepted without the fencing token" if accepted else "rejected with the fencing token",
+            )
             if mine:
                 entry.until = None
                 found.append((grant, entry))
         return found
 
     def _given_up(self, task: SimTask, entry: _Entry) -> bool:
-        """Whether the queue quarantined the task because its last worker was lost too, of which nobody is told."""
+        """Whether the queue quarantined the task because its last worker was lost too."""
         status = self._statuses[task.task_id]
         return status.state is TaskState.FAILED and entry.losses + 1 >= self._limits.max_losses
 
@@ -156,4 +164,4 @@ class Referee:
 
     def _demand(self, fair: bool, what: Grant | SimTask, why: str) -> None:
         if not fair:
-            raise FoulPlay(f"{why}: {what}")
+            raise InvariantViolation(f"{why}: {what}")

@@ -1,4 +1,4 @@
-"""A whole run: so many workers, these tasks, those faults, until nothing is left."""
+"""Simulate workers on tasks with faults until all tasks are finished."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.simulation.work import SimTask
 from warehouse.scheduling.fair_shares import ClientShare
 from warehouse.scheduling.task_states import DEFAULT_LIMITS, AttemptLimits
 
-#: When virtual time begins, in seconds since the epoch: long after the moment 0 at which new tasks are due, whatever the clocks say.
+#: The start of virtual time in epoch seconds: long after 0, when new tasks are due, on all clocks.
 EPOCH_SECS = 1_760_000_000.0
 
-#: A week: whatever is simulated ends before.
+#: A week, the longest simulation.
 MOST_SECS = 7 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a run. ``events`` of the simulation took ``virtual_secs``; the last task was finished at ``drained_secs``."""
+    """The result of a run of ``virtual_secs``; the last task was finished at ``drained_secs``."""
 
     ending: Ending
     counts: FleetCounts
@@ -36,9 +36,9 @@ class Outcome:
 def make_tasks(
     draw: random.Random, tasks: int, *, clients: Sequence[str], fragment_tasks: int = 5, partition_fragments: int = 4
 ) -> tuple[SimTask, ...]:
-    """Made-up work: components over fragments, in partitions, a fifth of them wanted by two clients.
+    """Random work: components over fragments, in partitions, a fifth of them wanted by two clients.
 
-    A task takes two seconds of a core on average, some ten times as long as others; the queue's estimate of it is off by up
+    A task takes two core seconds on average, some ten times as long as others; the queue's estimate is off by up
     to half.
     """
     made = []
@@ -67,7 +67,7 @@ def simulate(
     lease_secs: float = 60.0,
     weights: dict[str, float] | None = None,
 ) -> Outcome:
-    """Let ``workers`` do ``tasks``. Raises :class:`~tests.simulation.referee.FoulPlay` where a rule is broken."""
+    """Let ``workers`` compute ``tasks``. Raises :class:`~tests.simulation.referee.InvariantViolation`."""
     draw, loop = random.Random(seed), EventLoop(EPOCH_SECS)
     names = sorted({client for task in tasks for client in task.priorities})
     shares = [ClientShare(name, (weights or {}).get(name, 1.0)) for name in names]

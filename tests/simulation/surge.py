@@ -1,4 +1,4 @@
-"""A day of work with a tenfold surge in one hour, under a policy that says how many workers there are."""
+"""Simulate a day with a tenfold surge in one hour, under a scaling policy."""
 
 from __future__ import annotations
 
@@ -22,16 +22,23 @@ from warehouse.scheduling.task_states import DEFAULT_LIMITS
 
 HOUR_SECS = 3600.0
 
-#: How many workers there should be: told of the backlog, the moment and how many there are.
-Policy = Callable[[Backlog, float, int], int]
+#: Returns the number of workers for a backlog, a time and the current number.
+ScalingPolicy = Callable[[Backlog, float, int], int]
 
 
 @dataclass(frozen=True, slots=True)
 class SurgeConfig:
-    """``cores`` are busy on average but for the hour ``surge_hour``, in which ``surge`` times the work arrives.
+    """The arriving work, by random fragments.
 
-    Work arrives a fragment at a time, at random moments, ``fragment_tasks`` of ``task_secs`` on average each (estimated to
-    within half). ``deadlines`` by client, in seconds. The fleet is set anew every ``interval_secs``.
+    Attributes:
+        hours: The length of the day.
+        surge_hour: The hour of the surge.
+        surge: The factor of the surge.
+        cores: Cores that are busy on average without the surge.
+        fragment_tasks: Tasks of a fragment.
+        task_secs: Average core seconds of a task, estimated to within half.
+        deadlines: Clients with their deadlines in seconds.
+        interval_secs: The time between two changes of the fleet.
     """
 
     hours: int = 12
@@ -44,16 +51,22 @@ class SurgeConfig:
     interval_secs: float = 60.0
 
     def rate(self, hour: int) -> float:
-        """Seconds of one core that arrive in a second of an hour, on average."""
+        """Core seconds of work that arrive per second of an hour, on average."""
         return self.cores * (self.surge if hour == self.surge_hour else 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class SurgeOutcome:
-    """``paid_hours`` of workers, ``needed_hours`` of them computing with all threads: what no policy can do without.
+    """The result of a policy.
 
-    ``missed``: the share of tasks done after their deadline; ``worst_late_secs``: by how much at most. ``drain_secs``: from
-    the end of the surge until the queue was first empty. ``peak``: the largest fleet, ``changes``: how often it was changed.
+    Attributes:
+        paid_hours: Hours of workers.
+        needed_hours: Hours that they computed with all threads, the least of any policy.
+        missed: The share of tasks done after their deadline.
+        worst_late_secs: The largest delay of those.
+        drain_secs: The time from the end of the surge until the queue was first empty.
+        peak: The largest fleet.
+        changes: The number of changes of the fleet.
     """
 
     paid_hours: float
@@ -66,17 +79,17 @@ class SurgeOutcome:
 
     @property
     def wasted(self) -> float:
-        """Worker-hours paid and not used, as a share of those needed."""
+        """Unused worker hours as a share of the needed ones."""
         return self.paid_hours / self.needed_hours - 1
 
 
-def fixed(workers: int) -> Policy:
-    """The same fleet all day."""
+def fixed(workers: int) -> ScalingPolicy:
+    """A policy of a constant fleet."""
     return lambda backlog, now, running: workers
 
 
-def hinted(settings: CapacitySettings) -> Policy:
-    """What :func:`~warehouse.scheduling.capacity.workers_wanted` advises, which remembers its wishes."""
+def hinted(settings: CapacitySettings) -> ScalingPolicy:
+    """A policy of :func:`~warehouse.scheduling.capacity.workers_wanted`, which keeps its wishes."""
     wishes: tuple[tuple[float, int], ...] = ()
 
     def wanted(backlog: Backlog, now: float, running: int) -> int:
@@ -89,7 +102,7 @@ def hinted(settings: CapacitySettings) -> Policy:
 
 
 def arrivals(config: SurgeConfig, draw: random.Random) -> list[tuple[float, tuple[SimTask, ...]]]:
-    """When which tasks arrive, as seconds from the beginning."""
+    """Arriving tasks, with their times in seconds from the beginning."""
     made: list[tuple[float, tuple[SimTask, ...]]] = []
     fragment_secs = config.fragment_tasks * config.task_secs
     for hour in range(config.hours):
@@ -110,14 +123,14 @@ def _task(task_id: int, fragment: int, client: str, config: SurgeConfig, draw: r
 
 def run_surge(
     config: SurgeConfig,
-    policy: Policy,
+    policy: ScalingPolicy,
     *,
     seed: int,
     fleet: FleetConfig,
     faults: Faults = NO_FAULTS,
     lease_secs: float = 60.0,
 ) -> SurgeOutcome:
-    """The whole day, until everything is done. The same seed brings the same work to every policy."""
+    """Simulate the day until all tasks are done. Equal seeds give equal work to every policy."""
     loop, draw = EventLoop(EPOCH_SECS), random.Random(seed + 1)
     deadlines = dict(config.deadlines)
     tally = Tally(lambda: loop.now, deadlines, {})
@@ -137,10 +150,10 @@ def run_surge(
 
 
 class _Manager:
-    """Sets the fleet to what the policy says, again and again, and ends the day when all is done."""
+    """Sets the fleet by the policy at intervals, and stops it when all tasks are done."""
 
     def __init__(
-        self, loop: EventLoop, queue: MemoryQueue, team: Fleet, tally: Tally, config: SurgeConfig, policy: Policy
+        self, loop: EventLoop, queue: MemoryQueue, team: Fleet, tally: Tally, config: SurgeConfig, policy: ScalingPolicy
     ) -> None:
         self._loop, self._queue, self._team, self._tally = loop, queue, team, tally
         self._config, self._policy = config, policy
@@ -150,7 +163,7 @@ class _Manager:
         self._peak = self._changes = 0
 
     def set_fleet(self) -> None:
-        """One look at the backlog."""
+        """Change the fleet once."""
         now, running = self._loop.now, len(self._team.active)
         if now >= self._surge_end and self._drained_at is None and self._is_drained():
             self._drained_at = now
@@ -165,12 +178,12 @@ class _Manager:
         self._loop.after(self._config.interval_secs, self.set_fleet)
 
     def _is_drained(self) -> bool:
-        """Nothing waits that came in the surge."""
+        """Whether all tasks that arrived in the surge are done."""
         now = self._loop.now
         return all(now - one.oldest_secs >= self._surge_end or not one.tasks for one in self._tally.backlog().clients)
 
     def outcome(self, tasks: Sequence[SimTask], threads: int) -> SurgeOutcome:
-        """The day's figures."""
+        """The result of the day."""
         late = [
             waited - deadline
             for client, deadline in self._config.deadlines

@@ -1,4 +1,4 @@
-"""What waits in a simulated queue, and how long tasks waited: a watcher that keeps sums, as the catalog's :mod:`warehouse.queue.backlog`."""
+"""The backlog and the waiting times of a simulated queue, as sums (see :mod:`warehouse.queue.backlog`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Sums:
 
 
 class Tally:
-    """``clock``: virtual time. ``deadlines``, ``weights``: by client."""
+    """A watcher of a queue; ``clock``: virtual time; ``deadlines`` and ``weights``: by client."""
 
     def __init__(
         self, clock: Callable[[], float], deadlines: Mapping[str, float], weights: Mapping[str, float]
@@ -58,12 +58,12 @@ class Tally:
                 del self._fragments[task.fragment]
 
     def backlog(self) -> Backlog:
-        """The backlog now."""
+        """The current backlog."""
         clients = tuple(self._client(name, sums) for name, sums in sorted(self._sums.items()))
         return Backlog(clients, len(self._fragments))
 
     def missed(self) -> dict[str, int]:
-        """How many tasks of each client were done after its deadline."""
+        """The number of tasks that were done after the deadline, by client."""
         return {
             client: sum(waited > deadline for waited in self.waits[client])
             for client, deadline in self._deadlines.items()

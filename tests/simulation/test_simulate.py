@@ -13,13 +13,13 @@ from tests.simulation import simulate as simulation
 from tests.simulation.faults import Faults, with_bad_tasks
 from tests.simulation.fleet import FleetConfig
 from tests.simulation.memory_queue import MemoryQueue
-from tests.simulation.referee import FoulPlay
+from tests.simulation.referee import InvariantViolation
 from tests.simulation.simulate import Outcome, make_tasks, simulate
 from tests.simulation.work import Grant, SimTask
 from transforms.errors import InputError
 from warehouse.scheduling.batching import BatchBudget
 from warehouse.scheduling.fair_shares import Charge, ClientShare
-from warehouse.scheduling.task_states import AttemptLimits, TaskState, applied, commit_change, is_leasable
+from warehouse.scheduling.task_states import AttemptLimits, TaskState, apply_change, commit_change, is_leasable
 
 CLIENTS = ("ads", "feed", "search")
 FLEET = FleetConfig(budget=BatchBudget(1e9, 50))
@@ -51,7 +51,7 @@ def test_everything_at_once(seed: int) -> None:
     faults = Faults(window_secs=120, kills=6, pauses=6, pause_secs=150, clock_jumps=6, skew_secs=5, slow_share=0.1,
                     outages=((30, 5), (60, 40)))  # fmt: skip
     found = simulate(tasks, 20, seed=seed, fleet=FLEET, faults=faults)
-    assert (found.ending.done, found.ending.raised, found.ending.lost, found.ending.innocent) == (592, 5, 3, 0)
+    assert (found.ending.done, found.ending.raised, found.ending.lost, found.ending.faultless) == (592, 5, 3, 0)
 
 
 def test_a_paused_worker_comes_back_late_and_is_fenced_off() -> None:
@@ -80,13 +80,13 @@ def test_stragglers_keep_their_leases() -> None:
 
 
 def test_a_task_that_kills_its_workers_takes_no_other_task_along() -> None:
-    # All in one partition, and batches of everything: whoever leases the killer leases the others with it.
+    # One partition, and unlimited batches: a worker that leases the killer leases the other tasks with it.
     draw = random.Random(3)
     tasks = tuple(replace(task, place=("log", "one")) for task in work(100))
     found = run(
         with_bad_tasks(tasks, draw, killers=1), Faults(), workers=2, fleet=FleetConfig(budget=BatchBudget(1e12))
     )
-    assert (found.ending.done, found.ending.lost, found.ending.innocent) == (99, 1, 0)
+    assert (found.ending.done, found.ending.lost, found.ending.faultless) == (99, 1, 0)
     assert found.counts.kills == AttemptLimits().max_losses
 
 
@@ -103,7 +103,7 @@ def test_clients_get_their_shares_while_all_wait() -> None:
         for grant in queue.lease(1e9, f"lease-{turn}", BatchBudget(3e8)):
             (client,) = grant.task.priorities
             got[client] += grant.task.secs
-    # One turn is three seconds of work here: nobody is further from its share than one turn of everybody.
+    # One lease is three seconds of work here: each client is within one lease of all clients from its share.
     assert got["search"] == pytest.approx(0.05 * 600, abs=9)
     assert got["ads"] == pytest.approx(0.95 * 600 * 6 / 9, abs=9)
 
@@ -133,7 +133,7 @@ class _Unfenced(MemoryQueue):
     def commit(self, done: Iterable[tuple[Grant, float]]) -> tuple[Grant, ...]:
         listed = tuple(one for one, _ in done if self.statuses[one.task.task_id].state is TaskState.LEASED)
         for grant in listed:
-            self._set(grant.task, applied(self.statuses[grant.task.task_id], commit_change()))
+            self._set(grant.task, apply_change(self.statuses[grant.task.task_id], commit_change()))
         return listed
 
 
@@ -158,13 +158,13 @@ class _Forgetful(MemoryQueue):
 
 
 @pytest.mark.parametrize(
-    ("queue", "why"), [(_Unfenced, "without the fence"), (_Hasty, "held twice"), (_Forgetful, "counts")]
+    ("queue", "why"), [(_Unfenced, "without the fencing token"), (_Hasty, "held twice"), (_Forgetful, "counts")]
 )
 def test_the_referee_sees_a_queue_that_cheats(
     queue: type[MemoryQueue], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulation, "MemoryQueue", queue)
-    with pytest.raises(FoulPlay, match=why):
+    with pytest.raises(InvariantViolation, match=why):
         run(work(), Faults(window_secs=30, kills=5, pauses=8, pause_secs=75))
 
 
@@ -180,4 +180,4 @@ def test_a_thousand_workers_and_a_hundred_thousand_tasks() -> None:
     tasks = with_bad_tasks(make_tasks(draw, 100_000, clients=CLIENTS), draw, flaky=1000, poison=100, killers=20)
     faults = Faults(kills=100, pauses=50, clock_jumps=50, skew_secs=5, slow_share=0.05, outages=((60, 20),))
     found = simulate(tasks, 1000, seed=2, fleet=FleetConfig(budget=BatchBudget(1e9)), faults=faults)
-    assert (found.ending.done, found.ending.raised, found.ending.lost, found.ending.innocent) == (99_880, 100, 20, 0)
+    assert (found.ending.done, found.ending.raised, found.ending.lost, found.ending.faultless) == (99_880, 100, 20, 0)

@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.fleet import FleetConfig
-from tests.simulation.surge import Policy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
+from tests.simulation.surge import ScalingPolicy, SurgeConfig, SurgeOutcome, fixed, hinted, run_surge
 from warehouse.scheduling.capacity import CapacitySettings
 
 CONFIG = SurgeConfig(hours=4, surge_hour=1, cores=2.0)
 SETTINGS = CapacitySettings(threads=4, start_secs=60)
 
 
-def run(policy: Policy, seed: int = 1) -> SurgeOutcome:
+def run(policy: ScalingPolicy, seed: int = 1) -> SurgeOutcome:
     fleet = FleetConfig(threads=4, start_secs=60, poll_secs=15, until_idle=False)
     return run_surge(CONFIG, policy, seed=seed, fleet=fleet)
 

@@ -1,4 +1,4 @@
-"""The queue in memory, filled with what a catalog holds, to be driven beside it."""
+"""A queue in memory with the tasks of a catalog, to compare the two."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.work import SimTask
 from warehouse import Warehouse
 from warehouse.catalog import schema
 from warehouse.catalog.task_rows import task_status
-from warehouse.queue.candidates import Weigher
+from warehouse.queue.candidates import CandidateLoader
 from warehouse.queue.fair_queue import read_shares
 from warehouse.scheduling.batching import BatchBudget
 from warehouse.scheduling.task_states import TaskStatus
@@ -32,7 +32,7 @@ def task_rows(connection: Connection) -> list[Any]:
 
 
 def waiting(connection: Connection) -> dict[str, dict[str, int]]:
-    """Who waits for each memo, with the highest priority."""
+    """The clients that wait for each memo, with their highest priorities."""
     waits, models = schema.waits, schema.models
     query = select(waits.c.memo_key, models.c.client, models.c.priority).join(models, models.c.id == waits.c.model)
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -42,9 +42,9 @@ def waiting(connection: Connection) -> dict[str, dict[str, int]]:
 
 
 def sim_tasks(connection: Connection, warehouse: Warehouse) -> tuple[SimTask, ...]:
-    weigher, rows = Weigher(connection, BatchBudget(), warehouse.config.limits), task_rows(connection)
-    candidates, waits = weigher.candidates(rows), waiting(connection)
-    secs = weigher.secs(rows)
+    loader, rows = CandidateLoader(connection, BatchBudget(), warehouse.config.limits), task_rows(connection)
+    candidates, waits = loader.candidates(rows), waiting(connection)
+    secs = loader.secs(rows)
     return tuple(
         SimTask(row.task_id, (row.task_table, row.partition), row.id, waits.get(row.memo_key, {}), secs[row.memo_key],
                 raw_bytes=one.raw_bytes, memo_bytes=one.memo_bytes)
@@ -53,7 +53,7 @@ def sim_tasks(connection: Connection, warehouse: Warehouse) -> tuple[SimTask, ..
 
 
 def twin_of(warehouse: Warehouse) -> MemoryQueue:
-    """A queue in memory with the warehouse's settings, clients and tasks, none of which was leased yet."""
+    """A queue in memory with the warehouse's settings, clients and tasks; none is leased."""
     config = warehouse.config
     with warehouse.catalog.read() as connection:
         queue = MemoryQueue(read_shares(connection), lease_secs=config.lease_secs, limits=config.limits,
@@ -64,7 +64,7 @@ def twin_of(warehouse: Warehouse) -> MemoryQueue:
 
 
 def learn(queue: MemoryQueue, warehouse: Warehouse) -> None:
-    """What the catalog has measured meanwhile."""
+    """Update the costs of tasks by the catalog's measurements."""
     with warehouse.catalog.read() as connection:
         for task in sim_tasks(connection, warehouse):
             queue.reestimate(task.task_id, secs=task.secs, memo_bytes=task.memo_bytes)

@@ -1,4 +1,4 @@
-"""Tasks as the simulator has them, and what a worker holds of them."""
+"""Tasks and grants of the simulation."""
 
 from __future__ import annotations
 
@@ -13,10 +13,19 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class SimTask:
-    """A component over a fragment. ``priorities``: who waits for it, with the highest priority of its models.
+    """A component over a fragment.
 
-    ``secs`` of one core are what the queue expects, ``true_secs`` what it takes. Its first ``raises`` attempts raise;
-    ``kills``: whoever computes it dies. ``raw_bytes`` by column, of the whole fragment.
+    Attributes:
+        task_id: Its number.
+        place: Its partition.
+        fragment: Its fragment.
+        priorities: The clients that wait for it, with the highest priority of their models.
+        secs: Estimated core seconds.
+        true_secs: The core seconds that it takes.
+        raw_bytes: Bytes of the whole fragment by raw column.
+        memo_bytes: Bytes of its memo.
+        raises: The number of first attempts that raise.
+        kills: It ends the process that computes it.
     """
 
     task_id: int
@@ -33,10 +42,7 @@ class SimTask:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A leased task and what its worker must show to commit it: :class:`warehouse.queue.tasks.LeasedTask`, in short.
-
-    ``charge``: what it was thought to take when it was leased, and who paid.
-    """
+    """A leased task with its claim, as :class:`warehouse.queue.tasks.LeasedTask`."""
 
     task: SimTask
     fence: int

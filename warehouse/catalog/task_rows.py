@@ -23,11 +23,11 @@ _OF = schema.tasks.c
 def change_values(change: TaskChange, now: float) -> dict[str, Any]:
     """The columns that a change sets, for an UPDATE of the tasks it happens to."""
     values: dict[str, Any] = {"state": change.state, "lease_until": change.lease_until}
-    if change.event is not TaskEvent.BEAT:
+    if change.event is not TaskEvent.HEARTBEAT:
         values["changed_at"] = now
     if change.not_before is not None:
         values["not_before"] = change.not_before
-    if change.afresh:
+    if change.reset_counts:
         return values | {"attempts": 0, "losses": 0, "created_at": now}
     added = {"fence": change.fences, "attempts": change.attempts, "losses": change.losses}
     return values | {name: _OF[name] + count for name, count in added.items() if count}

@@ -10,10 +10,10 @@ from sqlalchemy import Connection
 from transforms.graphs.graph import Node, raw_columns
 from transforms.render import expression_text
 from warehouse.config import WarehouseConfig
-from warehouse.matching.match import Action
-from warehouse.matching.plan_context import Market
+from warehouse.matching.match import MemoAction
+from warehouse.matching.model_match import match_model
+from warehouse.matching.plan_context import PlanContext
 from warehouse.matching.submit import blocks
-from warehouse.matching.survey import survey
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import all_models, stored_inputs
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
@@ -80,7 +80,7 @@ def find_recomputes(
         return ()
     changed = [_changed_columns(one) for one in touched]
     placed = tuple(one.after for one in touched)
-    market = Market(connection, config, get_table(connection, table), current_fragments(connection, table), now)
+    context = PlanContext(connection, config, get_table(connection, table), current_fragments(connection, table), now)
     memos: dict[str, dict[str, int]] = {}
     models: dict[str, set[str]] = {}
     names: dict[str, set[str]] = {}
@@ -89,20 +89,22 @@ def find_recomputes(
         if model.table != table:
             continue
         inputs, first = stored_inputs(connection, model.id), 0
-        decision = market.keep_decision(model, MergedGraph(tuple(item.component for item in inputs)))
+        decision = context.keep_decision(model, MergedGraph(tuple(item.component for item in inputs)))
         for item in inputs:
             names.setdefault(item.fingerprint, set()).add(item.name)
         for first, last in blocks(len(placed), len(inputs)):
             block = placed[first:last]
-            found = survey(connection, inputs, block, decision, requeue_evicted=False)
+            found = match_model(connection, inputs, block, decision, requeue_evicted=False)
             for fingerprint, matches in found.matches.items():
                 root = found.graph.operations[fingerprint]
                 read = {column.name for column in raw_columns(root)}
                 for position, one in matches.items():
-                    if one.action in (Action.QUEUE, Action.WAIT) and not read.isdisjoint(changed[first + position]):
+                    if one.action in (MemoAction.QUEUE, MemoAction.WAIT) and not read.isdisjoint(
+                        changed[first + position]
+                    ):
                         roots[fingerprint] = root
                         models.setdefault(fingerprint, set()).add(model.name)
-                        memos.setdefault(fingerprint, {})[one.wanted.memo_key] = block[position].fragment.rows
+                        memos.setdefault(fingerprint, {})[one.request.memo_key] = block[position].fragment.rows
             first += len(block)
     found_ones = (
         _recompute(roots[fingerprint], names.get(fingerprint, set()), models[fingerprint], rows)

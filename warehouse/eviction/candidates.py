@@ -1,4 +1,4 @@
-"""What an eviction may take: the ready memos of some components that fulfil a request."""
+"""List the ready memos of components that an eviction may take."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from warehouse.catalog.catalog import chunks
 from warehouse.eviction.plan import EvictionRequest, ReadyMemo
 from warehouse.scheduling.task_states import MemoState
 
-#: Components whose memos are listed by one statement.
+#: Components per statement.
 _COMPONENTS = 1_000
 
-#: Rows of a listing that are held at a time.
+#: Rows that are in memory at a time.
 _ROWS = 10_000
 
 
 def ready_memos(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> Iterator[ReadyMemo]:
-    """The ready memos of these components that fulfil the request, a component's together. Reads as it goes."""
+    """The ready memos of these components that fulfil the request, by component. Reads lazily."""
     of, tasks = schema.memos.c, schema.tasks.c
     columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, tasks.table_name, tasks.partition, of.rows, of.size_bytes, of.secs,
                of.created_at, of.changed_at)  # fmt: skip
@@ -32,7 +32,7 @@ def ready_memos(connection: Connection, request: EvictionRequest, fingerprints: 
 
 
 def count_ready(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> int:
-    """How many :func:`ready_memos` are."""
+    """The number of :func:`ready_memos`."""
     of, placed = schema.memos.c, schema.memos.join(schema.tasks, schema.tasks.c.memo_key == schema.memos.c.memo_key)
     counted = select(func.count()).select_from(placed).where(*_ready(request))
     return sum(
@@ -42,7 +42,7 @@ def count_ready(connection: Connection, request: EvictionRequest, fingerprints: 
 
 
 def _ready(request: EvictionRequest) -> list[Any]:
-    """Conditions on a memo and its task, which knows where the data is that it was computed from."""
+    """Conditions on a memo and its task, which has the table and the partition."""
     of, tasks, manifests = schema.memos.c, schema.tasks.c, schema.manifests.c
     where = [of.state == MemoState.READY]
     if request.written_before is not None:

@@ -1,4 +1,4 @@
-"""Forget memos on purpose: what a search finds, or what a budget has no room for. Files are deleted by ``gc`` alone."""
+"""Evict memos by a search or by a budget. Only ``gc`` deletes files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warehouse.errors import PlanChanged
 from warehouse.eviction.candidates import count_ready, ready_memos
 from warehouse.eviction.last_requests import models_having, read_requests
 from warehouse.eviction.plan import (
-    Candidate,
+    EvictionCandidate,
     EvictionPlan,
     EvictionRequest,
     PinnedComponents,
@@ -31,17 +31,17 @@ from warehouse.search.names import check_names
 from warehouse.search.search import matching_fingerprints
 from warehouse.warehouse import Warehouse
 
-#: Memos that are made tombstones at a time, or those of one component.
+#: Memos that become tombstones at a time; more if one component has more.
 BATCH_MEMOS = 100_000
 
-#: Components whose last requests are looked up at a time.
+#: Components whose last requests are read at a time.
 _LOOKED_UP = 5_000
 
 
 def plan_eviction(warehouse: Warehouse, request: EvictionRequest) -> EvictionPlan:
-    """What :func:`run_eviction` would do now. Changes nothing.
+    """Plan what :func:`run_eviction` would do now. Changes nothing.
 
-    Raises what :func:`~warehouse.search.search.search_components` raises for names that mean nothing.
+    Raises what :func:`~warehouse.search.search.search_components` raises for unknown names.
     """
     with warehouse.catalog.read() as connection:
         return _select(connection, request, warehouse.clock())[0]
@@ -50,23 +50,23 @@ def plan_eviction(warehouse: Warehouse, request: EvictionRequest) -> EvictionPla
 def run_eviction(
     warehouse: Warehouse, request: EvictionRequest, *, why: str, who: str = "", plan: str = ""
 ) -> EvictionPlan:
-    """Evict the ready memos that a request names; returns what was done.
+    """Evict the ready memos that fulfil a request; returns what was done.
 
-    A tombstone keeps when, ``why``, what was asked for and by ``who``; ``explain`` shows it. What a running job has
-    pinned stays, and so does what is queued or being computed. ``plan``: the id of the plan that this must be.
-    Raises :class:`PlanChanged` if it is another one by now, :class:`InputError` without a reason, and what
+    A tombstone keeps the time, ``why``, the request and ``who``; ``explain`` shows it. Pinned components and memos that
+    are queued or being computed stay. ``plan``: the id of the plan that the eviction must equal.
+    Raises :class:`PlanChanged` if it does not, :class:`InputError` without a reason, and what
     :func:`plan_eviction` raises.
     """
     if not why.strip():
-        raise InputError("an eviction says why", where="eviction", value=why)
+        raise InputError("why must be a reason", where="eviction", value=why)
     now = warehouse.clock()
 
     def act(connection: Connection) -> EvictionPlan:
         planned, tally, chosen = _select(connection, request, now)
         if plan and plan != planned.id:
-            raise PlanChanged("the eviction is not the one that was planned any more", where=f"plan {plan}",
+            raise PlanChanged("the eviction differs from its plan", where=f"plan {plan}",
                               value=f"{planned.id}: {planned.memos} memos",
-                              next_step="look at what it does now: the same command without --yes")  # fmt: skip
+                              next_step="run the same command without --yes to see the new plan")  # fmt: skip
         tombstone = storable(f"{why.strip()} [{request.text}{f'; by {who}' if who else ''}]")
         for batch in _batches(connection, request, tally, chosen):
             files: defaultdict[int, set[str]] = defaultdict(set)
@@ -94,7 +94,7 @@ class _OfFile:
 
 @dataclass
 class _Tally:
-    """What some memos come to; memory is that of their components and files."""
+    """Sums of memos; memory grows with components and files only."""
 
     rows: int = 0
     components: defaultdict[str, _OfComponent] = field(default_factory=lambda: defaultdict(_OfComponent))
@@ -120,7 +120,7 @@ class _Tally:
 def _select(
     connection: Connection, request: EvictionRequest, now: float
 ) -> tuple[EvictionPlan, _Tally, list[ReadyMemo] | None]:
-    """What goes, what it comes to, and (with a budget) the memos that were chosen."""
+    """The plan, its sums, and the chosen memos if there is a budget."""
     check_names(connection, request.query)
     found = sorted(matching_fingerprints(connection, request.query))
     pinned = pin_holders(connection, found, now)
@@ -136,14 +136,16 @@ def _select(
     return _plan(connection, request, tally, pinned, stored_bytes), tally, chosen
 
 
-def _candidates(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> Iterator[Candidate]:
+def _candidates(
+    connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]
+) -> Iterator[EvictionCandidate]:
     requests = read_requests(connection)
     for chunk in chunks(fingerprints, _LOOKED_UP):
         having = models_having(connection, chunk)
         for memo in ready_memos(connection, request, chunk):
             models = having.get(memo.fingerprint, ())
             requested_at = max(requests.newest(models, memo.table, memo.partition), memo.created_at)
-            yield Candidate(memo, requested_at, requests.readers(models))
+            yield EvictionCandidate(memo, requested_at, requests.readers(models))
 
 
 def _plan(
@@ -178,7 +180,7 @@ def _plan(
 
 
 def _whole_files(connection: Connection, tally: _Tally) -> dict[int, int]:
-    """The files in which nothing else is ready, with their sizes in bytes."""
+    """The files without other ready memos, with their bytes."""
     of, files = schema.memos.c, schema.memo_files.c
     whole: dict[int, int] = {}
     for chunk in chunks(sorted(tally.files)):
@@ -192,9 +194,9 @@ def _whole_files(connection: Connection, tally: _Tally) -> dict[int, int]:
 def _batches(
     connection: Connection, request: EvictionRequest, tally: _Tally, chosen: list[ReadyMemo] | None
 ) -> Iterator[Sequence[ReadyMemo]]:
-    """The memos in bounded pieces, each read whole before it is changed."""
+    """The memos in bounded batches, each read before it is changed."""
     if chosen is not None:
-        # A file's memos together, so that what is left of it is written once.
+        # A file's memos together, so that its coverage is written once.
         yield from chunks(sorted(chosen, key=lambda memo: (memo.file, memo.fingerprint)), BATCH_MEMOS)
         return
     for fingerprints in _component_batches((name, tally.components[name].memos) for name in sorted(tally.components)):

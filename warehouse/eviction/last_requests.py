@@ -1,4 +1,4 @@
-"""When data was last asked for, and by how many models: what a budget goes by."""
+"""The last requests of data by models, which decide what a budget evicts."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.tables.partitions import partition_range
 
-#: A model's read for training: table, the range ``[start, end)`` of its partitions' starts, when. Epoch seconds.
+#: A model's read for training: table, range ``[start, end)`` of partition starts, time; in epoch seconds.
 Read = tuple[str, float, float, float]
 
 
 @dataclass(frozen=True)
-class Requests:
-    """When models, by id, asked for data. A submission asks for all of a model's table, a read for a range of one."""
+class LastRequests:
+    """Times of requests by model id: a submission requests the model's whole table, a read a range of one."""
 
     live: frozenset[int]
     submitted: Mapping[int, float]
     reads: Mapping[int, Sequence[Read]]
 
     def newest(self, models: Iterable[int], table: str, partition: str) -> float:
-        """When one of these models last asked for a partition, in epoch seconds; 0 when none did."""
+        """The last request of a partition by one of these models, in epoch seconds; 0 without one."""
         return max((self._newest(model, table, partition) for model in models), default=0.0)
 
     def readers(self, models: Iterable[int]) -> int:
-        """How many of them are live."""
+        """The number of live ones among these models."""
         return sum(model in self.live for model in models)
 
     def _newest(self, model: int, table: str, partition: str) -> float:
@@ -47,8 +47,8 @@ def _start(partition: str) -> float:
     return partition_range(partition)[0].timestamp()
 
 
-def read_requests(connection: Connection) -> Requests:
-    """What was asked for so far; of reads of the same range the newest."""
+def read_requests(connection: Connection) -> LastRequests:
+    """All requests so far; of reads of the same range the newest."""
     models, asked, reads = schema.models.c, schema.submissions.c, schema.reads.c
     live = frozenset(connection.execute(select(models.id).where(models.live.is_(True))).scalars())
     newest = select(asked.model, func.max(asked.submitted_at)).group_by(asked.model)
@@ -58,11 +58,11 @@ def read_requests(connection: Connection) -> Requests:
     for model, table, start, end, at in connection.execute(select(*ranges, func.max(reads.read_at)).group_by(*ranges)):
         first, last = (float("-inf") if start is None else start), (float("inf") if end is None else end)
         by_model[model].append((table, first, last, float(at)))
-    return Requests(live, submitted, by_model)
+    return LastRequests(live, submitted, by_model)
 
 
 def models_having(connection: Connection, fingerprints: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The versions of models, by id, that have each component as an input or inside one."""
+    """The model versions, by id, that have each component as an input or inside one."""
     inputs, parts = schema.model_inputs.c, schema.component_subgraphs.c
     query = select(parts.subgraph, inputs.model).join(schema.model_inputs, inputs.fingerprint == parts.fingerprint)
     found: defaultdict[str, list[int]] = defaultdict(list)

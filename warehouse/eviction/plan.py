@@ -1,4 +1,4 @@
-"""Which memos go, decided without a catalog: what is asked for, the order in which a budget takes memos, and the answer."""
+"""Requests, order and plans of evictions. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ _DAY_SECS = 86_400
 
 @dataclass(frozen=True, kw_only=True)
 class EvictionRequest:
-    """Which memos to evict: those that fulfil every condition; with a budget, only as many of them as it takes.
+    """The memos to evict: all that fulfil every condition; with a budget, only as many as needed.
 
-    ``query`` is about their components, and its ``table`` about the memos too. ``start`` and ``end``: of partitions that
-    start in ``[start, end)``. ``written_before`` and ``written_after``: computed in ``[after, before)``, in epoch seconds.
-    ``budget_bytes``: evict until all ready memos of the warehouse take no more than this.
+    Attributes:
+        query: Conditions on their components; its ``table`` also holds for the memos.
+        start: Their partitions start at or after it.
+        end: Their partitions start before it.
+        written_before: They were computed before, in epoch seconds.
+        written_after: They were computed at or after, in epoch seconds.
+        budget_bytes: The bytes that all ready memos of the warehouse may take afterwards.
     """
 
     query: ComponentQuery = field(default_factory=ComponentQuery)
@@ -30,17 +34,17 @@ class EvictionRequest:
     budget_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises :class:`InputError` for no condition at all: everything is never meant by saying nothing."""
+        """Raises :class:`InputError` without a condition or a budget."""
         others = (self.start, self.end, self.written_before, self.written_after, self.budget_bytes)
         if self.query.is_empty and all(other is None for other in others):
-            raise InputError("an eviction says what to evict", where="eviction", allowed="a condition, or a budget",
+            raise InputError("an eviction must have a condition or a budget", where="eviction",
                              next_step="headrace graphs evict --help")  # fmt: skip
         if self.budget_bytes is not None and self.budget_bytes < 0:
-            raise InputError("less than nothing", where="budget", value=self.budget_bytes, allowed="0 bytes or more")
+            raise InputError("budget must be >= 0", where="budget", value=self.budget_bytes, allowed="0 bytes or more")
 
     @property
     def text(self) -> str:
-        """The request in words; tombstones keep it."""
+        """The request as text; tombstones keep it."""
         said = [] if self.query.is_empty else [self.query.text]
         said += [f"partitions from {_minute(self.start)}"] if self.start is not None else []
         said += [f"partitions before {_minute(self.end)}"] if self.end is not None else []
@@ -57,9 +61,9 @@ def _minute(moment: datetime | float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadyMemo:
-    """A memo that may go, of a ``table``'s ``partition``. ``file``: the row of its file.
+    """A ready memo; ``file`` is the catalog row of its file.
 
-    ``created_at`` and ``changed_at``: when it was first asked for, and when it became ready, in epoch seconds.
+    ``created_at``: when it was first requested; ``changed_at``: when it became ready; both in epoch seconds.
     """
 
     memo_key: str
@@ -75,10 +79,11 @@ class ReadyMemo:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A memo that a budget may evict. ``requested_at``: when it was last asked for, in epoch seconds.
+class EvictionCandidate:
+    """A memo that a budget may evict.
 
-    ``readers``: how many live models have its component, as an input or inside one.
+    ``requested_at``: its last request, in epoch seconds; ``readers``: the live models that have its component, as an input
+    or inside one.
     """
 
     memo: ReadyMemo
@@ -86,27 +91,27 @@ class Candidate:
     readers: int
 
 
-def eviction_order(candidate: Candidate) -> tuple[bool, int, float, str, str]:
-    """What goes first has the least key, in this order:
+def eviction_order(candidate: EvictionCandidate) -> tuple[bool, int, float, str, str]:
+    """The sort key of memos: the least one is evicted first.
 
-    1. memos that no live model has go before all others;
-    2. those last asked for on an earlier day (of UTC) before those of a later one;
-    3. of one day, those that save the fewest seconds a byte: the time to compute them again, for each of their readers;
-    4. by component and key, so that there is one order.
+    1. Memos that no live model has are before all others.
+    2. Then by the day (UTC) of their last request, earliest first.
+    3. Then by saved seconds per byte, fewest first: the time to compute them again, for each of their readers.
+    4. Then by component and key, so that the order is total.
     """
     memo = candidate.memo
     worth = memo.secs * max(candidate.readers, 1) / max(memo.size_bytes, 1)
     return candidate.readers > 0, int(candidate.requested_at // _DAY_SECS), worth, memo.fingerprint, memo.memo_key
 
 
-def choose_for_budget(candidates: Iterable[Candidate], excess_bytes: int) -> list[ReadyMemo]:
-    """The memos that go, in :func:`eviction_order`: the fewest from its start that together take ``excess_bytes``.
+def choose_for_budget(candidates: Iterable[EvictionCandidate], excess_bytes: int) -> list[ReadyMemo]:
+    """The fewest memos from the start of :func:`eviction_order` that together take ``excess_bytes``.
 
-    All of them where they take less; none where there is no excess. Holds no more at a time than it returns, and one.
+    All of them if they take less; none without an excess. Memory is that of the result and one memo more.
     """
     if excess_bytes <= 0:
         return []
-    kept: list[_Last] = []  # a heap with the last in the order on top
+    kept: list[_Last] = []  # a heap with the last item of the order on top
     total = 0
     for candidate in candidates:
         heapq.heappush(kept, _Last(candidate))
@@ -117,11 +122,11 @@ def choose_for_budget(candidates: Iterable[Candidate], excess_bytes: int) -> lis
 
 
 class _Last:
-    """Turns the order around for ``heapq``, which keeps the least on top."""
+    """Reverses the order for ``heapq``, which has the least item on top."""
 
     __slots__ = ("_order", "candidate")
 
-    def __init__(self, candidate: Candidate) -> None:
+    def __init__(self, candidate: EvictionCandidate) -> None:
         self.candidate = candidate
         self._order = eviction_order(candidate)
 
@@ -131,7 +136,7 @@ class _Last:
 
 @dataclass(frozen=True)
 class PinnedComponents:
-    """What an eviction leaves alone because a running job reads it: ``holder`` and how many components."""
+    """Components that an eviction skips because the job ``holder`` has pinned them."""
 
     holder: str
     components: int
@@ -139,14 +144,28 @@ class PinnedComponents:
 
 @dataclass(frozen=True)
 class EvictionPlan:
-    """What an eviction does, or with ``done`` did. ``id`` names exactly these memos: the same id, the same memos.
+    """The effect of an eviction.
 
-    ``bytes`` is what the memos take in their files. ``files_deleted`` hold nothing else, and ``gc`` deletes them:
-    ``deleted_bytes``, the whole files. ``files_rewritten`` also hold others' memos: ``dead_bytes`` stay in them until
-    they are compacted. ``models`` are the live models that read the components. They compute ``needed_memos`` again, when
-    they are read or once a model is submitted again, in ``needed_secs`` of computing; ``secs`` is that of all that goes.
-    ``pinned_memos`` fit too but stay, for the jobs in ``pinned``. ``stored_bytes``: all ready memos of the warehouse
-    before the eviction; ``budget_bytes``: what they should take, if that was asked.
+    Attributes:
+        id: The identity of the evicted memos: equal ids mean equal memos.
+        done: Whether it was done, not only planned.
+        request: The request as text.
+        components: The number of components.
+        memos: The number of memos.
+        rows: Rows of the memos.
+        bytes: Bytes of the memos in their files.
+        secs: Computing seconds of the memos.
+        files_deleted: Files without other memos, which ``gc`` deletes.
+        deleted_bytes: Bytes of those files.
+        files_rewritten: Files with other memos.
+        dead_bytes: Bytes of evicted memos in them, which stay until compaction.
+        models: The live models that read the components.
+        needed_memos: Memos that those models compute again, at a read or after a submission.
+        needed_secs: Computing seconds of those memos.
+        pinned: Jobs whose pins protect memos.
+        pinned_memos: Memos that fulfil the request but stay because of pins.
+        stored_bytes: Bytes of all ready memos before the eviction.
+        budget_bytes: The requested budget, if any.
     """
 
     id: str
@@ -171,6 +190,6 @@ class EvictionPlan:
 
     @property
     def over_budget_bytes(self) -> int:
-        """Bytes that stay above the budget because nothing else may go; 0 without a budget."""
+        """Bytes above the budget that no other memo can free; 0 without a budget."""
         left = self.stored_bytes - self.bytes
         return 0 if self.budget_bytes is None else max(left - self.budget_bytes, 0)

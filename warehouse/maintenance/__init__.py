@@ -1,1 +1,1 @@
-"""Garbage collection, compaction and verification of a warehouse."""
+"""Garbage collection, compaction and verification of the warehouse."""

@@ -1,9 +1,9 @@
-"""Rewrite memo files of which little is live, or that are many and small, into one that holds the live columns only.
+"""Compaction: rewrite sparse or small memo files into one file with the live columns.
 
-Columns are read and verified, the new file is published under a name never used before, and one transaction moves the
-memos that are still where they were read. Files of which nothing is left are condemned; ``headrace gc`` deletes them once
-no job reads them. A process killed anywhere leaves a file that nothing names. Nothing waits for a compaction, and two
-of them at once do no harm: whoever is second finds its memos moved, and leaves them.
+Columns are read and verified, the new file is published under a unique name, and one transaction moves the
+memos that are still where they were read. Empty files become unreferenced; ``headrace gc`` deletes them when
+no job reads them. A killed process leaves an unreferenced file. Compaction blocks no other process, and two
+compactions at once are safe: the second one skips memos that were moved.
 """
 
 from __future__ import annotations
@@ -33,11 +33,18 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did, or with ``dry_run`` would do.
+    """The effect of a compaction.
 
-    ``old_files`` were rewritten as ``new_files``; ``freed_bytes`` are given back when ``gc`` deletes the old ones.
-    ``memos`` were moved; ``left`` were evicted or moved by somebody else meanwhile. ``damaged`` memos did not verify and
-    are computed again where somebody needs them: "path, component: what was wrong".
+    Attributes:
+        dry_run: It was only planned.
+        old_files: Files that were rewritten.
+        new_files: Files that were written.
+        read_bytes: Bytes that were read.
+        written_bytes: Bytes that were written.
+        freed_bytes: Bytes that are free after ``gc`` deletes the old files.
+        memos: Memos that were moved.
+        left: Memos that were evicted or moved by another process meanwhile.
+        damaged: Damaged memos, as "path, component: error"; they are computed again if a live model reads them.
     """
 
     dry_run: bool
@@ -52,7 +59,7 @@ class Compacted:
 
 
 def find_shares(connection: Connection) -> list[FileShare]:
-    """Every memo file that holds ready memos and has a name of Headrace's making: the new file is written beside it."""
+    """The memo files with ready memos and with a name made by Headrace."""
     of, covered = schema.memo_files.c, schema.coverage.c
     sets: defaultdict[int, set[int]] = defaultdict(set)
     for file, column_set in connection.execute(select(covered.file, covered.column_set)):
@@ -75,9 +82,9 @@ def compact_memos(
     dry_run: bool = True,
     progress: Progress = quiet,
 ) -> Compacted:
-    """Rewrite what ``policy`` chooses, or only say what that is.
+    """Rewrite the files that ``policy`` selects, or only plan that.
 
-    Raises :class:`~transforms.errors.StorageError` when a file cannot be written; rewrites that were done stay done.
+    Raises :class:`~transforms.errors.StorageError` if a file cannot be written; earlier rewrites stay.
     """
     with warehouse.catalog.read() as connection:
         rewrites = choose_rewrites(find_shares(connection), policy or CompactionPolicy())
@@ -146,12 +153,12 @@ def _carry_out(warehouse: Warehouse, rewrite: Rewrite) -> _Outcome:
     if not readable:
         return _Outcome(0, 0, 0, 0, 0, tuple(damaged))
     written = write_memo_file(warehouse.storage, _new_path(rewrite, readable), dict(sorted(columns.items())))
-    moved, condemned = _swap(warehouse, readable, written, rewrite.files[0].rows)
+    moved, gone = _swap(warehouse, readable, written, rewrite.files[0].rows)
     if not moved:
         warehouse.storage.delete(written.path)
-    emptied = sum(file.size_bytes for file in rewrite.files if file.file in condemned)
+    emptied = sum(file.size_bytes for file in rewrite.files if file.file in gone)
     written_bytes = written.size_bytes if moved else 0
-    return _Outcome(moved, len(readable) - moved, len(condemned), emptied, written_bytes, tuple(damaged))
+    return _Outcome(moved, len(readable) - moved, len(gone), emptied, written_bytes, tuple(damaged))
 
 
 def _ready_in(connection: Connection, files: Collection[int]) -> list[_Live]:
@@ -163,14 +170,14 @@ def _ready_in(connection: Connection, files: Collection[int]) -> list[_Live]:
 def _read_each(
     warehouse: Warehouse, file: FileShare, names: Iterable[str], checksum: str
 ) -> tuple[dict[str, pa.Array], dict[str, MemoDamaged]]:
-    """Column by column, so that only the damaged ones are given up."""
+    """Read column by column, so that only damaged ones are lost."""
     read: dict[str, pa.Array] = {}
     bad: dict[str, MemoDamaged] = {}
     for name in names:
         try:
             array = read_memo_file(warehouse.storage, file.path, [name], checksum, rows=file.rows)[name]
             if len(array) != file.rows:
-                raise MemoDamaged("a memo has other rows than its file", where=file.path, value=len(array),
+                raise MemoDamaged("a memo must have the rows of its file", where=file.path, value=len(array),
                                   allowed=str(file.rows))  # fmt: skip
             read[name] = array
         except MemoDamaged as error:
@@ -179,15 +186,15 @@ def _read_each(
 
 
 def _new_path(rewrite: Rewrite, live: Sequence[_Live]) -> str:
-    """Beside the first of the old files. Its lease is a name that no task will ever carry."""
+    """A path beside the first old file, with a lease name that no task has."""
     folder, _, name = rewrite.files[0].path.rpartition("/")
     return memo_path_of(f"{folder}/{name.split('-')[0]}-{COMPACTION}{uuid4().hex}-", [one.key for one in live])
 
 
 def _swap(warehouse: Warehouse, live: Sequence[_Live], written: MemoFile, rows: int) -> tuple[int, frozenset[int]]:
-    """Move the memos that are still where they were read; how many those are, and the files that were emptied.
+    """Move the memos that are still where they were read; returns their number and the emptied files.
 
-    ``gc`` may have taken the new file for a leftover, if writing took very long: then nothing is moved.
+    If writing took very long, ``gc`` may have deleted the new file as unreferenced: then no memo is moved.
     """
     now = warehouse.clock()
 
@@ -207,9 +214,9 @@ def _swap(warehouse: Warehouse, live: Sequence[_Live], written: MemoFile, rows: 
         gone: defaultdict[int, set[str]] = defaultdict(set)
         for one in still:
             gone[one.file].add(one.fingerprint)
-        condemned = uncover(connection, gone, now)
+        emptied = uncover(connection, gone, now)
         count_live_bytes(connection, [new], now)
-        return len(still), frozenset(condemned)
+        return len(still), frozenset(emptied)
 
     return warehouse.catalog.run(swap)
 
@@ -224,7 +231,7 @@ def _still_there(connection: Connection, live: Sequence[_Live]) -> list[_Live]:
 
 
 def _contents_of(connection: Connection, moved: Sequence[_Live]) -> Mapping[str, set[str]]:
-    """For which contents the moved memos are found today: the same components will be found in the new file."""
+    """The contents under which the moved memos are found now, for the new file."""
     of = schema.coverage.c
     files = {one.file for one in moved}
     places = connection.execute(select(of.file, of.content, of.column_set).where(of.file.in_(sorted(files)))).all()

@@ -1,4 +1,4 @@
-"""Which memo files to rewrite: a pure decision."""
+"""Select the memo files to rewrite. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from transforms.errors import InputError
 
 @dataclass(frozen=True)
 class FileShare:
-    """A memo file and how much of it is live. Files of one ``group`` (a fragment's content) may become one file.
+    """A memo file with its live bytes.
 
-    ``components``: those of which it holds ready memos.
+    Files of one ``group`` (a fragment's content) can be merged. ``components``: those with ready memos in it.
     """
 
     file: int
@@ -27,16 +27,20 @@ class FileShare:
 
     @property
     def dead_bytes(self) -> int:
-        """What rewriting it frees."""
+        """Bytes that rewriting it frees."""
         return self.size_bytes - self.live_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
-    """A file is *sparse* when less than ``threshold`` of it is live and rewriting frees ``least_gain_bytes``.
+    """The limits of compaction.
 
-    Files up to ``small_bytes`` are *small*; ``many_files`` of them over one fragment are merged. A new file gets up to
-    ``most_bytes`` of live columns, more only if one old file has more.
+    Attributes:
+        threshold: A file is *sparse* if a smaller share of it is live.
+        least_gain_bytes: A rewrite of a sparse file frees at least this.
+        small_bytes: Files up to this size are *small*.
+        many_files: This number of small files over one fragment is merged.
+        most_bytes: Live bytes of a new file; more only if one old file has more.
     """
 
     threshold: float = 0.5
@@ -47,19 +51,19 @@ class CompactionPolicy:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.threshold) and 0 <= self.threshold <= 1):
-            raise InputError("a share is between 0 and 1", where="compaction threshold", value=self.threshold,
+            raise InputError("threshold must be a share in [0, 1]", where="compaction threshold", value=self.threshold,
                              allowed="0 (only merge small files) to 1 (rewrite whatever has a dead column)")  # fmt: skip
         for name, least in (("least_gain_bytes", 1), ("small_bytes", 0), ("many_files", 2), ("most_bytes", 1)):
             if getattr(self, name) < least:
-                raise InputError("a setting is out of range", where=f"CompactionPolicy.{name}", value=getattr(self, name),
+                raise InputError(f"{name} must be >= {least}", where=f"CompactionPolicy.{name}", value=getattr(self, name),
                                  allowed=f"an integer >= {least}")  # fmt: skip
 
     def is_sparse(self, file: FileShare) -> bool:
-        """Whether it is worth rewriting by itself."""
+        """Whether it is rewritten by itself."""
         return file.live_bytes < self.threshold * file.size_bytes and file.dead_bytes >= self.least_gain_bytes
 
     def is_small(self, file: FileShare) -> bool:
-        """Whether it is one that may be merged with others."""
+        """Whether it may be merged with others."""
         return file.size_bytes <= self.small_bytes
 
 
@@ -71,20 +75,20 @@ class Rewrite:
 
     @property
     def dead_bytes(self) -> int:
-        """What it frees."""
+        """Bytes that it frees."""
         return sum(file.dead_bytes for file in self.files)
 
     @property
     def live_bytes(self) -> int:
-        """What is copied, about."""
+        """Bytes that it copies, about."""
         return sum(file.live_bytes for file in self.files)
 
 
 def choose_rewrites(files: Iterable[FileShare], policy: CompactionPolicy) -> tuple[Rewrite, ...]:
-    """What to rewrite: sparse files, and small ones where there are many; files of a group are put together.
+    """The rewrites: sparse files, and small ones if there are many, merged by group.
 
-    Every file is in one rewrite at most; within one, all have equal rows and no component is in two of them. Each
-    rewrite frees bytes or makes one file of several, so that repeating the choice comes to an end.
+    Every file is in at most one rewrite; its files have equal rows and disjoint components. Each
+    rewrite frees bytes or merges files, so that repeated compaction ends.
     """
     groups: defaultdict[tuple[str, int], list[FileShare]] = defaultdict(list)
     for file in files:
@@ -101,7 +105,7 @@ def choose_rewrites(files: Iterable[FileShare], policy: CompactionPolicy) -> tup
 
 
 def _packs(files: list[FileShare], policy: CompactionPolicy) -> list[list[FileShare]]:
-    """Each file into the first pack that has room for it and lacks its components."""
+    """Add each file to the first pack with enough space and without its components."""
     packs: list[list[FileShare]] = []
     held: list[set[str]] = []
     sizes: list[int] = []

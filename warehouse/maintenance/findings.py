@@ -1,4 +1,4 @@
-"""What verification finds wrong, and what would put it right. Values only."""
+"""Findings of verification, and their repairs. Values only."""
 
 from __future__ import annotations
 
@@ -22,9 +22,15 @@ FindingKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: where, what, and what to do.
+    """One fault.
 
-    ``component``: the fingerprint of the memo's, where a memo is wrong. ``repaired``: it was put right.
+    Attributes:
+        kind: Its class.
+        where: The file or the task.
+        what: The fault in a sentence.
+        next_step: How to repair it.
+        component: The fingerprint of the memo's component, if a memo is at fault.
+        repaired: Whether it was repaired.
     """
 
     kind: FindingKind
@@ -37,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class BadMemo:
-    """A memo in ``path`` that must not be loaded: it is marked as damaged, and computed again where it is needed."""
+    """A wrong memo in ``path``: the repair marks it as damaged and queues it if a live model reads it."""
 
     key: str
     path: str
@@ -46,7 +52,7 @@ class BadMemo:
 
 @dataclass(frozen=True, slots=True)
 class BadFragment:
-    """A memo whose fragment is not the one it was computed from: it gets the right one, or is evicted."""
+    """A memo with the wrong fragment: the repair sets the right one, or evicts it."""
 
     key: str
     path: str
@@ -54,21 +60,21 @@ class BadFragment:
 
 @dataclass(frozen=True, slots=True)
 class BadFile:
-    """A memo file of which the catalog says something that its memos do not: coverage and counts are made again."""
+    """A memo file with wrong coverage or counts: the repair rebuilds both."""
 
     file: int
 
 
 @dataclass(frozen=True, slots=True)
 class BadLease:
-    """A task whose lease ran out and that no worker takes over: its lease ends, and its attempt counts as lost."""
+    """A task with an expired lease that no worker takes over: the repair ends the lease as a loss."""
 
     task: int
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A finding, and its repair; None where a person has to act."""
+    """A finding with its repair; None if there is no automatic one."""
 
     finding: Finding
     repair: BadMemo | BadFragment | BadFile | BadLease | None = None

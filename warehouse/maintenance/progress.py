@@ -1,10 +1,10 @@
-"""How long maintenance has to go."""
+"""Progress of maintenance."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-#: Told how many steps are done, of how many, and what is being worked on.
+#: Called with the number of steps done, the number of all steps, and the current item.
 Progress = Callable[[int, int, str], None]
 
 

@@ -1,4 +1,4 @@
-"""Compute a random sample of memos again from raw data, and compare bit for bit with what is kept."""
+"""Compute a random sample of memos again from raw data, and compare bit by bit."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from warehouse.tables.raw import read_raw
 from warehouse.tables.table import Fragment, memo_keys_of
 from warehouse.warehouse import Warehouse
 
-#: Among up to so many memos the sample is drawn exactly.
+#: The sample is drawn exactly among up to this number of memos.
 _FEW = 10_000
 
 
 def sample_memos(connection: Connection, count: int, random: Random) -> list[Any]:
-    """``count`` different ready memos of data that is there today, or all if there are fewer; by key.
+    """``count`` different ready memos of current data, or all if there are fewer; by key.
 
-    Among many, they follow random keys of components that are drawn by how many memos they have: a component's keys are
-    spread evenly behind its fingerprint's first digits, so that one memo is about as likely as another.
+    Among many memos, components are drawn with the number of their memos as weights, then a random key: a component's keys
+    are evenly distributed behind the first digits of its fingerprint, so that all memos are about equally likely.
     """
     of, files, members, manifests = schema.memos.c, schema.memo_files.c, schema.manifest_fragments.c, schema.manifests.c
     current = exists().where(
@@ -56,7 +56,7 @@ def sample_memos(connection: Connection, count: int, random: Random) -> list[Any
             key = connection.execute(first.where(of.memo_key >= pivot, of.memo_key < end)).scalar()
             key = key or connection.execute(first.where(of.memo_key >= start, of.memo_key < end)).scalar()
             if key is None:
-                del weights[name]  # all of its memos are of older data
+                del weights[name]  # all of its memos are of replaced data
             else:
                 chosen.add(key)
     query = select(of.memo_key, of.fingerprint, of.fragment, files.path, files.checksum)
@@ -67,7 +67,7 @@ def sample_memos(connection: Connection, count: int, random: Random) -> list[Any
 def recompute_sample(
     warehouse: Warehouse, count: int, random: Random, progress: Progress = quiet
 ) -> tuple[int, list[Problem]]:
-    """How many memos were computed again, and what was wrong."""
+    """Compute a sample again; returns the number of memos, and the problems."""
     with warehouse.catalog.read() as connection:
         chosen = sample_memos(connection, count, random)
         fragments = fragments_by_row(connection, {one.fragment for one in chosen})
@@ -96,11 +96,11 @@ def _recompute(warehouse: Warehouse, memo: Any, root: Node, fragment: Fragment) 
         return [_bad(memo, "damaged memo", error.what, REPAIR)]
     if result.failures:
         what = f"computing it again failed: {result.failures['it'].error}"
-        step = "report it, with what headrace graphs show says of the component"
+        step = "report it, with the output of headrace graphs show for the component"
         return [Problem(Finding("recomputed", memo.path, what, step, memo.fingerprint))]
     if column_digest(result.columns["it"]) != column_digest(kept):
-        what = "computing it again gave other values than are kept"
-        step = f"{REPAIR}; an operator whose output changes has to change its version: report it"
+        what = "computing it again gave other values than the memo"
+        step = f"{REPAIR}; an operator whose output changes must change its version: report it"
         return [_bad(memo, "recomputed", what, step)]
     return []
 

@@ -1,6 +1,6 @@
-"""Files outside ``memos`` that processes may leave behind, kind by kind: which are old enough, and which are named.
+"""Kinds of collected files outside ``memos``: which are old, and which are referenced.
 
-Their writers hold no lease: a file counts as left over once it is old, and is deleted if then nothing names it.
+Their writers hold no lease: an old file is deleted if it is unreferenced.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from warehouse.storage.layout import ANALYSIS, MEMOS
 from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import StoredFile
 
-LeftoverKind = Literal["job results", "artifacts", "overlays", "analysis files", "unfinished writes"]
+CollectedKind = Literal["job results", "artifacts", "overlays", "analysis files", "unfinished writes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
+class CollectedFiles:
     """One kind of files.
 
     Attributes:
-        kind: What they are.
-        old: Those of the files of a home that were last written before a moment, in nanoseconds since the epoch.
-        named: Those of some paths that something names, inside a transaction.
+        kind: The kind.
+        old: Returns the files of a home that were last written before a time in epoch nanoseconds.
+        referenced: Returns the paths, of some, that are referenced; inside a transaction.
     """
 
-    kind: LeftoverKind
+    kind: CollectedKind
     old: Callable[[HomeFiles, int], Sequence[StoredFile]]
-    named: Callable[[Connection, Storage, Sequence[str]], set[str]]
+    referenced: Callable[[Connection, Storage, Sequence[str]], set[str]]
 
 
 def list_relative(storage: Storage, folder: str, *, temporaries: bool = False) -> Iterator[StoredFile]:
@@ -48,22 +48,22 @@ def list_relative(storage: Storage, folder: str, *, temporaries: bool = False) -
         yield StoredFile(file.path.removeprefix(home), file.size_bytes, file.mtime_ns)
 
 
-def _old(kind: LeftoverKind) -> Callable[[HomeFiles, int], Sequence[StoredFile]]:
+def _old(kind: CollectedKind) -> Callable[[HomeFiles, int], Sequence[StoredFile]]:
     def old(home: HomeFiles, before_ns: int) -> Sequence[StoredFile]:
         return [file for file in home.own[kind] if file.mtime_ns <= before_ns]
 
     return old
 
 
-def _named_results(connection: Connection, storage: Storage, paths: Sequence[str]) -> set[str]:
-    """The results whose memo file was written under a lease that tasks still carry."""
+def _referenced_results(connection: Connection, storage: Storage, paths: Sequence[str]) -> set[str]:
+    """The results whose memo file has the lease name of a leased task."""
     of = schema.tasks.c
     leased = set(connection.execute(select(of.lease).where(of.state == TaskState.LEASED).distinct()).scalars())
     return {path for path in paths if lease_of(_output_of(storage, path)) in leased}
 
 
 def _output_of(storage: Storage, path: str) -> str:
-    """The memo file that a result tells of; empty if it tells of an error, or cannot be read."""
+    """The memo file in a result; empty for an error, or if the result cannot be read."""
     document = _json(storage, path)
     result = document.get("result", {})
     return str(result.get("output", "")) if isinstance(result, dict) else ""
@@ -73,15 +73,15 @@ def _json(storage: Storage, path: str) -> dict[str, Any]:
     try:
         document = json.loads(storage.read_bytes(path))
     except (ValueError, DataError):
-        return {}  # torn, or taken away by its reader: it names nothing
+        return {}  # torn, or deleted by its reader
     return document if isinstance(document, dict) else {}
 
 
 _DIGEST = re.compile(r'"artifact":\s*"([0-9a-f]{64})"')
 
 
-def _named_artifacts(connection: Connection, _storage: Storage, paths: Sequence[str]) -> set[str]:
-    """The artifacts that an analysis found, that a model is pinned to, or that a component reads."""
+def _referenced_artifacts(connection: Connection, _storage: Storage, paths: Sequence[str]) -> set[str]:
+    """The artifacts of analyses, of pinned models and of components."""
     named = set(connection.execute(select(schema.analyses.c.artifact).distinct()).scalars())
     named |= set(connection.execute(select(schema.model_analyses.c.artifact).distinct()).scalars())
     document = cast(schema.components.c.document, Text)
@@ -90,8 +90,8 @@ def _named_artifacts(connection: Connection, _storage: Storage, paths: Sequence[
     return {path for path in paths if path.rpartition("/")[2].partition(".")[0] in named}
 
 
-def _named_overlays(connection: Connection, _storage: Storage, paths: Sequence[str]) -> set[str]:
-    """The files that a change of a table brought: those of every version, since a job may read an old one."""
+def _referenced_overlays(connection: Connection, _storage: Storage, paths: Sequence[str]) -> set[str]:
+    """The overlay files of all table versions, since a job may read an old one."""
     of = schema.overlays.c
     found: set[str] = set()
     for chunk in chunks(paths):
@@ -100,7 +100,7 @@ def _named_overlays(connection: Connection, _storage: Storage, paths: Sequence[s
 
 
 def _old_analysis_files(home: HomeFiles, before_ns: int) -> Sequence[StoredFile]:
-    """Files of jobs that wrote nothing since: a job of many hours keeps what it wrote first."""
+    """Files of jobs whose last write is old: the first files of a long job stay."""
     files = home.own["analysis files"]
     newest: dict[str, int] = {}
     for file in files:
@@ -112,8 +112,8 @@ def _job_of(path: str) -> str:
     return path.split("/")[2]
 
 
-def _named_contributions(_connection: Connection, storage: Storage, paths: Sequence[str]) -> set[str]:
-    """The files that the document of a contribution lists; ``<contribution>`` is the folder that a file lies in."""
+def _referenced_contributions(_connection: Connection, storage: Storage, paths: Sequence[str]) -> set[str]:
+    """The files in the documents of contributions; a file's folder is named after its contribution."""
     contributions = {path.split("/")[-2] for path in paths}
     named: set[str] = set()
     for file in list_relative(storage, ANALYSIS):
@@ -124,7 +124,7 @@ def _named_contributions(_connection: Connection, storage: Storage, paths: Seque
 
 
 def _old_unfinished(home: HomeFiles, before_ns: int) -> Sequence[StoredFile]:
-    """Unfinished writes; those of memos are judged with the memos, by their leases."""
+    """Unfinished writes, without those of memos, which are collected by their leases."""
     files = home.own["unfinished writes"]
     return [file for file in files if file.mtime_ns <= before_ns and not file.path.startswith(f"{MEMOS}/")]
 
@@ -133,11 +133,11 @@ def _nothing(_connection: Connection, _storage: Storage, _paths: Sequence[str]) 
     return set()
 
 
-#: Every kind of file outside ``memos`` that is collected.
-LEFTOVERS: tuple[Leftovers, ...] = (
-    Leftovers("job results", _old("job results"), _named_results),
-    Leftovers("artifacts", _old("artifacts"), _named_artifacts),
-    Leftovers("overlays", _old("overlays"), _named_overlays),
-    Leftovers("analysis files", _old_analysis_files, _named_contributions),
-    Leftovers("unfinished writes", _old_unfinished, _nothing),
+#: Every kind of collected files outside ``memos``.
+COLLECTED_FILES: tuple[CollectedFiles, ...] = (
+    CollectedFiles("job results", _old("job results"), _referenced_results),
+    CollectedFiles("artifacts", _old("artifacts"), _referenced_artifacts),
+    CollectedFiles("overlays", _old("overlays"), _referenced_overlays),
+    CollectedFiles("analysis files", _old_analysis_files, _referenced_contributions),
+    CollectedFiles("unfinished writes", _old_unfinished, _nothing),
 )

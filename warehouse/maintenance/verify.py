@@ -1,9 +1,8 @@
-"""Whether what is stored is what the catalog promises; it runs beside workers and readers, and changes nothing unless
-told to repair.
+"""Verify that the stored files match the catalog, beside workers and readers; changes nothing without ``repair``.
 
-Memos are read again and compared with their checksums, the catalog with itself, artifacts with their digests, and a random
-sample of memos is computed again from raw data. What a worker, an eviction or ``gc`` changes meanwhile is no finding:
-before one is reported about bytes, the catalog is asked whether the memo is still there.
+Memos are compared with their checksums, the catalog with itself, artifacts with their digests, and a random
+sample of memos is computed again from raw data. Concurrent changes by a worker, an eviction or ``gc`` are no findings:
+before a finding about bytes is reported, the catalog is read again for the memo.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from warehouse.maintenance.progress import Progress, quiet
 from warehouse.maintenance.recompute import recompute_sample
 from warehouse.maintenance.unreferenced_files import list_relative
 from warehouse.maintenance.verify_catalog import (
+    CatalogFile,
+    CatalogMemo,
     Contents,
-    StoredFile,
-    StoredMemo,
     check_file,
     check_leases,
     list_files,
@@ -43,16 +42,23 @@ from warehouse.storage.layout import MEMOS
 from warehouse.storage.storage import Storage
 from warehouse.warehouse import Warehouse
 
-#: Files whose rows are looked at in one transaction.
+#: Files whose rows are checked in one transaction.
 _AT_ONCE = 500
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was looked at and what was wrong.
+    """The result of a verification.
 
-    ``files`` memo files were compared with the catalog, ``read_files`` of them read, in which ``memos`` memos and
-    ``read_bytes`` bytes. ``overlays``: files of changes that were read. ``recomputed`` memos were computed again.
+    Attributes:
+        files: Memo files that were compared with the catalog.
+        read_files: Memo files that were read.
+        memos: Memos in those.
+        read_bytes: Bytes of those.
+        overlays: Overlay files that were read.
+        artifacts: Artifacts that were read.
+        recomputed: Memos that were computed again.
+        findings: The faults.
     """
 
     files: int
@@ -66,7 +72,7 @@ class Verified:
 
     @property
     def wrong(self) -> int:
-        """Findings that nobody repaired."""
+        """The number of findings that were not repaired."""
         return sum(not finding.repaired for finding in self.findings)
 
 
@@ -79,20 +85,27 @@ def verify_warehouse(
     repair: bool = False,
     progress: Progress = quiet,
 ) -> Verified:
-    """Verify the catalog, ``sample`` of all memo files and of all files of changes, the artifacts, and ``recompute`` memos against raw data.
+    """Verify the catalog, memo files, overlay files and artifacts.
 
-    Which files and memos are chosen depends on ``seed`` and the catalog only. With ``repair``, memos that are wrong are
-    marked as damaged (and queued, where a live model reads them), and coverage and counts are made again from the memos.
-    Raises :class:`InputError` for a share out of range.
+    Args:
+        warehouse: The warehouse.
+        sample: The share of the memo files and overlay files that are read.
+        recompute: The number of memos that are computed again from raw data.
+        seed: The seed of the samples, which otherwise depend on the catalog only.
+        repair: Whether wrong memos are marked as damaged (and queued if a live model reads them), and coverage and
+            counts are rebuilt.
+        progress: Called after each file.
+
+    Raises :class:`InputError` for a ``sample`` out of range.
     """
     if not 0 <= sample <= 1:
-        raise InputError("a sample is a share of the memo files", where="sample", value=sample, allowed="0 to 1")
+        raise InputError("sample must be a share in [0, 1]", where="sample", value=sample, allowed="0 to 1")
     random = Random(seed)
     with warehouse.catalog.read() as connection:
         ids, live = list_files(connection)
         problems = check_leases(connection, warehouse.clock(), warehouse.config.lease_secs)
     chosen = set(ids if sample == 1 else random.sample(live, round(sample * len(live))))
-    # One listing instead of a look at each file; what is not in it may have been written since.
+    # One listing instead of a request per file; a file that is not in it may have been written since.
     listed = set() if sample == 1 else {file.path for file in list_relative(warehouse.storage, MEMOS)}
     read_files = memos = read_bytes = 0
     for position, file in enumerate(_files(warehouse, ids, problems)):
@@ -112,8 +125,8 @@ def verify_warehouse(
     return Verified(len(ids), read_files, memos, read_bytes, overlays, artifacts, recomputed, findings)
 
 
-def _files(warehouse: Warehouse, ids: Sequence[int], problems: list[Problem]) -> Iterator[StoredFile]:
-    """Every file, once the catalog's own words about it were checked."""
+def _files(warehouse: Warehouse, ids: Sequence[int], problems: list[Problem]) -> Iterator[CatalogFile]:
+    """Every file, after its rows in the catalog were checked."""
     for chunk in chunks(ids, _AT_ONCE):
         with warehouse.catalog.read() as connection:
             files = load_files(connection, chunk)
@@ -123,8 +136,8 @@ def _files(warehouse: Warehouse, ids: Sequence[int], problems: list[Problem]) ->
         yield from files
 
 
-def check_bytes(warehouse: Warehouse, file: StoredFile) -> list[Problem]:
-    """The ready memos of a file whose bytes are missing or are not those that were committed."""
+def check_bytes(warehouse: Warehouse, file: CatalogFile) -> list[Problem]:
+    """Problems of the ready memos of a file whose bytes are missing or damaged."""
     try:
         _read(warehouse.storage, file, file.memos)
         return []
@@ -136,31 +149,31 @@ def check_bytes(warehouse: Warehouse, file: StoredFile) -> list[Problem]:
         try:
             _read(warehouse.storage, file, [memo])
         except MemoDamaged as error:
-            is_digest = error.allowed and len(error.allowed) == 64  # says nothing to a person
+            is_digest = error.allowed and len(error.allowed) == 64  # not shown
             what = error.what if error.value is None or is_digest else f"{error.what}: {error.value}"
             finding = Finding("damaged memo", file.path, what, REPAIR, memo.fingerprint)
             found.append(Problem(finding, BadMemo(memo.key, file.path, error.what)))
     return _still_ready(warehouse, file, found)
 
 
-def _read(storage: Storage, file: StoredFile, memos: Sequence[StoredMemo]) -> None:
+def _read(storage: Storage, file: CatalogFile, memos: Sequence[CatalogMemo]) -> None:
     names = [memo.fingerprint for memo in memos]
     read = read_memo_file(storage, file.path, names, file.checksum, rows=file.rows)
     for fingerprint, array in read.items():
         if len(array) != file.rows:
-            raise MemoDamaged("a memo has other rows than its file", where=f"{file.path}, column {fingerprint}",
+            raise MemoDamaged("a memo must have the rows of its file", where=f"{file.path}, column {fingerprint}",
                               value=len(array), allowed=str(file.rows))  # fmt: skip
 
 
-def _missing(file: StoredFile, memo: StoredMemo) -> Problem:
+def _missing(file: CatalogFile, memo: CatalogMemo) -> Problem:
     what = "the file is not there"
     return Problem(
         Finding("missing file", file.path, what, REPAIR, memo.fingerprint), BadMemo(memo.key, file.path, what)
     )
 
 
-def _still_ready(warehouse: Warehouse, file: StoredFile, problems: Sequence[Problem]) -> list[Problem]:
-    """Without those of memos that were evicted or moved while their bytes were read."""
+def _still_ready(warehouse: Warehouse, file: CatalogFile, problems: Sequence[Problem]) -> list[Problem]:
+    """The problems without those of memos that were evicted or moved meanwhile."""
     of = schema.memos.c
     with warehouse.catalog.read() as connection:
         query = select(of.memo_key).where(of.file == file.id, of.state == MemoState.READY)
@@ -192,7 +205,7 @@ def _check_artifacts(warehouse: Warehouse) -> tuple[int, list[Problem]]:
 
 
 def _new(known: Sequence[Problem], found: Sequence[Problem]) -> list[Problem]:
-    """Without what was found about the same memos before."""
+    """The problems without those of memos with earlier problems."""
     bad = {one.repair.key for one in known if isinstance(one.repair, BadMemo)}
     return [one for one in found if not (isinstance(one.repair, BadMemo) and one.repair.key in bad)]
 
@@ -200,7 +213,7 @@ def _new(known: Sequence[Problem], found: Sequence[Problem]) -> list[Problem]:
 def _repaired(warehouse: Warehouse, problem: Problem) -> Finding:
     repair = problem.repair
     if isinstance(repair, BadMemo):
-        mark_damaged(warehouse, repair.key, repair.path, repair.why)  # False: somebody else did, or it moved
+        mark_damaged(warehouse, repair.key, repair.path, repair.why)  # False: another process did, or it moved
     elif isinstance(repair, BadFragment):
         repair_fragment(warehouse, repair.key)
     elif isinstance(repair, BadFile):

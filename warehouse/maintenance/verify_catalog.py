@@ -1,4 +1,4 @@
-"""Whether the catalog says of memo files what the memos say: coverage, counts, rows and identities."""
+"""Verify the catalog's rows of memo files: coverage, counts, rows and identities."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from warehouse.warehouse import Warehouse
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMemo:
-    """A ready memo: its key, component, the fragment it is of, and what the catalog says of its column."""
+class CatalogMemo:
+    """A ready memo in the catalog: its key, component, fragment and column."""
 
     key: str
     fingerprint: str
@@ -45,7 +45,7 @@ class StoredMemo:
 
     @property
     def content(self) -> str:
-        """The content that it is a memo of."""
+        """The content of its fragment."""
         return content_of(self.fragment, self.columns)
 
     def is_of(self, fragment: Fragment) -> bool:
@@ -57,8 +57,8 @@ class StoredMemo:
 
 
 @dataclass(frozen=True)
-class StoredFile:
-    """A memo file as the catalog has it, its ready memos, and what ``coverage`` says: content to components."""
+class CatalogFile:
+    """A memo file in the catalog, with its ready memos and its coverage (content to components)."""
 
     id: int
     path: str
@@ -66,22 +66,22 @@ class StoredFile:
     rows: int
     size_bytes: int
     live_bytes: int
-    is_condemned: bool
-    memos: tuple[StoredMemo, ...] = ()
+    is_unreferenced: bool
+    memos: tuple[CatalogMemo, ...] = ()
     coverage: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def list_files(connection: Connection) -> tuple[list[int], list[int]]:
-    """The ids of all memo files, and of those that are not condemned."""
+    """The ids of all memo files, and of those that are referenced."""
     of = schema.memo_files.c
     rows = connection.execute(select(of.id, of.condemned_at).order_by(of.id)).all()
     return [row.id for row in rows], [row.id for row in rows if row.condemned_at is None]
 
 
-def load_files(connection: Connection, ids: Sequence[int]) -> list[StoredFile]:
-    """What the catalog says of some memo files; those that are gone by now are left out."""
+def load_files(connection: Connection, ids: Sequence[int]) -> list[CatalogFile]:
+    """Some memo files in the catalog, without those that were deleted meanwhile."""
     of, covered = schema.memo_files.c, schema.coverage.c
-    memos: defaultdict[int, list[StoredMemo]] = defaultdict(list)
+    memos: defaultdict[int, list[CatalogMemo]] = defaultdict(list)
     for memo in _memos_in(connection, ids):
         memos[memo.file].append(memo)
     places = connection.execute(select(schema.coverage).where(covered.file.in_(ids))).all()
@@ -91,20 +91,20 @@ def load_files(connection: Connection, ids: Sequence[int]) -> list[StoredFile]:
         coverage[place.file][place.content] = members[place.column_set]
     rows = connection.execute(select(schema.memo_files).where(of.id.in_(ids)).order_by(of.id))
     return [
-        StoredFile(row.id, row.path, row.checksum, row.rows, row.size_bytes, row.live_bytes,
+        CatalogFile(row.id, row.path, row.checksum, row.rows, row.size_bytes, row.live_bytes,
                    row.condemned_at is not None, tuple(memos[row.id]), coverage[row.id])
         for row in rows
     ]  # fmt: skip
 
 
-def _memos_in(connection: Connection, files: Sequence[int]) -> list[StoredMemo]:
+def _memos_in(connection: Connection, files: Sequence[int]) -> list[CatalogMemo]:
     of = schema.memos.c
     query = select(of.memo_key, of.fingerprint, of.file, of.rows, of.size_bytes, of.fragment)
     rows = connection.execute(query.where(of.file.in_(files), of.state == MemoState.READY).order_by(of.memo_key)).all()
     fragments = fragments_by_row(connection, {row.fragment for row in rows})
     columns = _columns(connection, {row.fingerprint for row in rows})
     return [
-        StoredMemo(row.memo_key, row.fingerprint, row.file, row.rows, row.size_bytes, fragments[row.fragment],
+        CatalogMemo(row.memo_key, row.fingerprint, row.file, row.rows, row.size_bytes, fragments[row.fragment],
                    columns[row.fingerprint])
         for row in rows
     ]  # fmt: skip
@@ -121,25 +121,25 @@ def _columns(connection: Connection, fingerprints: Collection[str]) -> dict[str,
     return {fingerprint: tuple(sorted(names)) for fingerprint, names in found.items()}
 
 
-def check_file(contents: Contents, file: StoredFile) -> list[Problem]:
-    """What the catalog says of a file and its memos do not."""
+def check_file(contents: Contents, file: CatalogFile) -> list[Problem]:
+    """Contradictions between a file and its memos."""
     problems = [problem for memo in file.memos for problem in _check_memo(file, memo)]
     problems += _check_coverage(contents, file)
     live = sum(memo.size_bytes or 0 for memo in file.memos)
     if live != file.live_bytes:
         problems.append(_of_file(file, "counts", f"live_bytes is {file.live_bytes}, its ready memos take {live}"))
-    if file.is_condemned and file.memos:
-        problems.append(_of_file(file, "counts", f"it is condemned, and {len(file.memos)} ready memos lie in it"))
-    if not file.is_condemned and not file.memos:
-        problems.append(_of_file(file, "counts", "no ready memo lies in it, and it is not condemned"))
+    if file.is_unreferenced and file.memos:
+        problems.append(_of_file(file, "counts", f"it is marked unreferenced, but has {len(file.memos)} ready memos"))
+    if not file.is_unreferenced and not file.memos:
+        problems.append(_of_file(file, "counts", "it has no ready memo, but is not marked unreferenced"))
     return problems
 
 
-def _of_file(file: StoredFile, kind: FindingKind, what: str) -> Problem:
+def _of_file(file: CatalogFile, kind: FindingKind, what: str) -> Problem:
     return Problem(Finding(kind, file.path, what, REPAIR), BadFile(file.id))
 
 
-def _check_memo(file: StoredFile, memo: StoredMemo) -> list[Problem]:
+def _check_memo(file: CatalogFile, memo: CatalogMemo) -> list[Problem]:
     if not memo.is_of(memo.fragment):
         what = "the memo's key is not that of its component over its fragment"
         return [
@@ -151,7 +151,7 @@ def _check_memo(file: StoredFile, memo: StoredMemo) -> list[Problem]:
     return []
 
 
-def _check_coverage(contents: Contents, file: StoredFile) -> list[Problem]:
+def _check_coverage(contents: Contents, file: CatalogFile) -> list[Problem]:
     right = right_coverage(contents, file)
     lacking = sum(len(held - file.coverage.get(content, frozenset())) for content, held in right.items())
     excess = sum(len(held - right.get(content, frozenset())) for content, held in file.coverage.items())
@@ -163,10 +163,8 @@ def _check_coverage(contents: Contents, file: StoredFile) -> list[Problem]:
     return problems
 
 
-def right_coverage(contents: Contents, file: StoredFile) -> dict[str, frozenset[str]]:
-    """What ``coverage`` has to say of a file: every memo under its own content, and under other contents that it is noted
-    for and that are equal in the columns that it reads.
-    """
+def right_coverage(contents: Contents, file: CatalogFile) -> dict[str, frozenset[str]]:
+    """The right coverage of a file: every memo under its own content, and under registered equal contents."""
     right: defaultdict[str, set[str]] = defaultdict(set)
     by_component = {memo.fingerprint: memo for memo in file.memos}
     for memo in file.memos:
@@ -180,13 +178,13 @@ def right_coverage(contents: Contents, file: StoredFile) -> dict[str, frozenset[
 
 
 class Contents:
-    """Finds the fragments of which a component could see a content; keeps the overlaid ones once it had to look there."""
+    """Finds fragments by content, with a cache of the overlaid ones."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def fragments(self, content: str) -> Mapping[int, Fragment]:
-        """By their rows. Those whose own content it is; if there are none, those with overlays, of which one may look so."""
+        """Fragments by row: those with this content, else all with overlays, which may have it for some columns."""
         of = schema.fragments.c
         rows = self._connection.execute(select(of.id).where(of.fragment_id == content)).scalars().all()
         return fragments_by_row(self._connection, rows) if rows else self._overlaid
@@ -199,29 +197,29 @@ class Contents:
         return fragments_by_row(self._connection, self._connection.execute(query).scalars().all())
 
 
-def _is_of_any(memo: StoredMemo, content: str, fragments: Collection[Fragment]) -> bool:
+def _is_of_any(memo: CatalogMemo, content: str, fragments: Collection[Fragment]) -> bool:
     return any(content_of(one, memo.columns) == content and memo.is_of(one) for one in fragments)
 
 
 def check_leases(connection: Connection, now: float, lease_secs: float) -> list[Problem]:
-    """Leases that ran out and that nothing collected, neither a worker nor garbage collection."""
+    """Expired leases that neither a worker nor garbage collection ended."""
     return [_of_lease(row, now) for row in find_uncollected(connection, now, lease_secs)]
 
 
 def _of_lease(row: Any, now: float) -> Problem:
     late_secs = now - row.lease_until
     ended = (
-        f"its lease ended {late_secs:.0f} s ago" if late_secs > 0 else "its lease is of before the clock was set back"
+        f"its lease ended {late_secs:.0f} s ago" if late_secs > 0 else "its lease is from before the clock was set back"
     )
     if row.is_wanted:
-        what, step = f"{ended} and no worker took the task up", "headrace work takes it up, or " + REPAIR
+        what, step = f"{ended} and no worker took the task over", "headrace work takes it over, or " + REPAIR
     else:
         what, step = f"{ended}, and no live model waits for the task", f"headrace gc --yes ends it, or {REPAIR}"
     return Problem(Finding("lease", f"task {row.id}, worker {row.worker}", what, step), BadLease(row.id))
 
 
 def rebuild_file(warehouse: Warehouse, file: int) -> None:
-    """Make coverage and counts of a file again from its memos."""
+    """Rebuild coverage and counts of a file from its memos."""
 
     def rebuild(connection: Connection) -> None:
         for stored in load_files(connection, [file]):
@@ -234,7 +232,7 @@ def rebuild_file(warehouse: Warehouse, file: int) -> None:
 
 
 def repair_fragment(warehouse: Warehouse, key: str) -> None:
-    """Let a memo refer to the fragment it was computed from, as far as coverage tells; evict it if nothing does.
+    """Set the fragment of a memo by coverage, or evict the memo if coverage has none.
 
     It is not queued: with a wrong fragment, wrong values would be computed under its key. The next submission queues it.
     """
@@ -254,7 +252,7 @@ def repair_fragment(warehouse: Warehouse, key: str) -> None:
     warehouse.catalog.run(correct, idempotent=True)
 
 
-def _row_of(contents: Contents, memo: StoredMemo, where: Sequence[str]) -> int | None:
+def _row_of(contents: Contents, memo: CatalogMemo, where: Sequence[str]) -> int | None:
     for content in where:
         for row, fragment in contents.fragments(content).items():
             if memo.is_of(fragment) and content_of(fragment, memo.columns) == content:
@@ -263,6 +261,6 @@ def _row_of(contents: Contents, memo: StoredMemo, where: Sequence[str]) -> int |
 
 
 def repair_lease(warehouse: Warehouse, task: int) -> None:
-    """End the lease of a task, unless its worker, or another one, has it again by now."""
+    """End the expired lease of a task, unless a worker renewed or took it meanwhile."""
     now, lease_secs = warehouse.clock(), warehouse.config.lease_secs
     warehouse.catalog.run(lambda connection: expire_task(connection, task, now, lease_secs), idempotent=True)

@@ -1,4 +1,4 @@
-"""Whether the files that changes of tables brought hold what the catalog says: overlaid columns, deletion vectors."""
+"""Verify overlay files: overlaid columns and deletion vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warehouse.maintenance.findings import Finding, FindingKind, Problem
 from warehouse.storage.storage import Storage
 from warehouse.tables.manifests import DELETED
 
-#: Of every column of a file, by path.
+#: Checksums by path and column.
 _Checksums = Mapping[str, Mapping[str, str]]
 
 _RESTORE = "restore the file from a backup, or make the change again"
@@ -24,9 +24,15 @@ _REPORT = "report it: the catalog contradicts itself"
 
 
 @dataclass(frozen=True)
-class OverlayFile:
-    """A file as the catalog has it: the checksum of each column, its rows, how many events it retracts (None: it holds no
-    deletion vector that a manifest names), its bytes.
+class CatalogOverlay:
+    """An overlay file in the catalog.
+
+    Attributes:
+        path: Its path.
+        checksums: The checksum of each column.
+        rows: Its rows.
+        size_bytes: Its bytes.
+        deleted_rows: The events that it deletes; None without a deletion vector that a manifest refers to.
     """
 
     path: str
@@ -36,8 +42,8 @@ class OverlayFile:
     deleted_rows: int | None
 
 
-def load_overlays(connection: Connection) -> tuple[list[OverlayFile], list[Problem]]:
-    """Every overlay file, and what fragments and manifests name that is not among them."""
+def load_overlays(connection: Connection) -> tuple[list[CatalogOverlay], list[Problem]]:
+    """Every overlay file, and references of fragments and manifests to unknown ones."""
     rows = connection.execute(select(schema.overlays).order_by(schema.overlays.c.path)).all()
     checksums: defaultdict[str, dict[str, str]] = defaultdict(dict)
     sizes: defaultdict[str, int] = defaultdict(int)
@@ -49,13 +55,14 @@ def load_overlays(connection: Connection) -> tuple[list[OverlayFile], list[Probl
     deleted, problems = _deletions(connection, checksums)
     problems += _unknown_columns(connection, checksums)
     files = [
-        OverlayFile(path, columns, counts[path], sizes[path], deleted.get(path)) for path, columns in checksums.items()
+        CatalogOverlay(path, columns, counts[path], sizes[path], deleted.get(path))
+        for path, columns in checksums.items()
     ]
     return files, problems
 
 
 def _deletions(connection: Connection, known: _Checksums) -> tuple[dict[str, int], list[Problem]]:
-    """How many events each named deletion vector retracts, and those that no row of ``overlays`` knows."""
+    """The number of events that each deletion vector deletes, and references to unknown ones."""
     of = schema.manifest_fragments.c
     named: dict[str, int] = {}
     problems = []
@@ -64,7 +71,7 @@ def _deletions(connection: Connection, known: _Checksums) -> tuple[dict[str, int
         if known.get(path, {}).get(DELETED) == checksum:
             named[path] = rows
         else:
-            problems.append(_problem(path, "a manifest names a deletion vector that no change brought", _REPORT))
+            problems.append(_problem(path, "a manifest refers to a deletion vector that no change wrote", _REPORT))
     return named, problems
 
 
@@ -76,13 +83,13 @@ def _unknown_columns(connection: Connection, known: _Checksums) -> list[Problem]
     for row in connection.execute(query):
         for column, path in row.overlays.items():
             if path and known.get(path, {}).get(column) != row.digests.get(column):
-                what = f"fragment {row.id} names column {column}, which no change brought so"
+                what = f"fragment {row.id} refers to an overlay of column {column} that no change wrote"
                 problems.append(_problem(path, what, _REPORT))
     return problems
 
 
-def check_overlay(storage: Storage, file: OverlayFile) -> list[Problem]:
-    """What is wrong with the bytes of an overlay file: one problem for each column."""
+def check_overlay(storage: Storage, file: CatalogOverlay) -> list[Problem]:
+    """Problems with the bytes of an overlay file, one per column."""
     if not storage.exists(file.path):
         return [_problem(file.path, "the file is not there", _RESTORE, "missing file")]
     problems = []
@@ -97,9 +104,9 @@ def check_overlay(storage: Storage, file: OverlayFile) -> list[Problem]:
         if len(array) != file.rows:
             problems.append(_problem(where, f"it has {len(array)} rows, the catalog says {file.rows}", _RESTORE))
         elif column == DELETED and file.deleted_rows is not None:
-            retracted = pc.sum(array).as_py() or 0
-            if retracted != file.deleted_rows:
-                what = f"it retracts {retracted} events, the manifest says {file.deleted_rows}"
+            deleted = pc.sum(array).as_py() or 0
+            if deleted != file.deleted_rows:
+                what = f"it deletes {deleted} events, the manifest says {file.deleted_rows}"
                 problems.append(_problem(where, what, _REPORT))
     return problems
 

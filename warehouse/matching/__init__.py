@@ -1,1 +1,1 @@
-"""What a model needs, compared with what the catalog has: matched, queued, planned and explained."""
+"""Match models with the catalog: submit, queue missing memos, plan reads, explain decisions."""

@@ -1,4 +1,4 @@
-"""Why a memo is missing: the answer that ``explain`` gives."""
+"""Causes of missing memos, for ``explain``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 from transforms.graphs.graph import Node, component_from_document, operator_versions, raw_columns, shape_identity
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
-from warehouse.matching.match import Match, Wanted
+from warehouse.matching.match import MemoMatch, MemoRequest
 from warehouse.memos.memos import MemoRecord, find_memos
 from warehouse.models.models import load_documents
 from warehouse.tables.manifests import PlacedFragment, earlier_fragments
@@ -23,7 +23,7 @@ CauseCode = Literal["never_seen", "operator_version", "data_changed", "evicted"]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A reason as a code and as a sentence."""
+    """A cause as a code and as a sentence."""
 
     code: CauseCode
     text: str
@@ -33,20 +33,28 @@ NEVER_SEEN = Cause("never_seen", "this component was never computed over this da
 
 
 def find_causes(
-    connection: Connection, table: str, missing: Sequence[Match], components: Mapping[str, Node], current: Set[int]
+    connection: Connection, table: str, missing: Sequence[MemoMatch], components: Mapping[str, Node], current: Set[int]
 ) -> dict[str, Cause]:
-    """A cause for every missing memo, by memo key. ``components``: those that are missing, and maybe others, by
-    fingerprint; ``current``: the rows of the table's fragments as they are now.
+    """The cause of every missing memo, by memo key.
 
-    In this order: it was evicted; the same structure with other operator versions is known over the same data; the
-    same component is known over what this fragment held before; otherwise it was never seen.
+    The first of: the memo was evicted; the same structure with other operator versions has a memo over the same data; the
+    same component has a memo over earlier data of this fragment; otherwise it was never seen.
+
+    Args:
+        connection: The catalog.
+        table: The table of the fragments.
+        missing: The missing memos.
+        components: Their components, and possibly others, by fingerprint.
+        current: The rows of the table's current fragments.
     """
-    causes = {item.wanted.memo_key: _evicted(item.record) for item in missing if item.record and item.record.evicted_at}
-    unknown = [item.wanted for item in missing if item.wanted.memo_key not in causes]
+    causes = {
+        item.request.memo_key: _evicted(item.record) for item in missing if item.record and item.record.evicted_at
+    }
+    unknown = [item.request for item in missing if item.request.memo_key not in causes]
     causes.update(_other_versions(connection, unknown, components))
     unknown = [item for item in unknown if item.memo_key not in causes]
     causes.update(_changed_data(connection, table, unknown, components, current))
-    return {item.wanted.memo_key: causes.get(item.wanted.memo_key, NEVER_SEEN) for item in missing}
+    return {item.request.memo_key: causes.get(item.request.memo_key, NEVER_SEEN) for item in missing}
 
 
 def _evicted(record: MemoRecord) -> Cause:
@@ -55,11 +63,11 @@ def _evicted(record: MemoRecord) -> Cause:
 
 
 def _other_versions(
-    connection: Connection, unknown: Sequence[Wanted], components: Mapping[str, Node]
+    connection: Connection, unknown: Sequence[MemoRequest], components: Mapping[str, Node]
 ) -> dict[str, Cause]:
     relatives = _relatives(connection, {item.fingerprint for item in unknown}, components)
     columns_of = _columns_of(unknown, components)
-    candidates: list[tuple[Wanted, Node, str]] = []
+    candidates: list[tuple[MemoRequest, Node, str]] = []
     for item in unknown:
         columns = columns_of[item.fingerprint]
         for fingerprint, root in relatives.get(item.fingerprint, ()):
@@ -76,7 +84,7 @@ def _other_versions(
 def _relatives(
     connection: Connection, fingerprints: set[str], components: Mapping[str, Node]
 ) -> dict[str, list[tuple[str, Node]]]:
-    """For every fingerprint, the other components of its shape, oldest first."""
+    """The other components of the same shape, oldest first, by fingerprint."""
     of = schema.components.c
     shapes: dict[str, str] = {}
     for chunk in chunks(sorted(fingerprints)):
@@ -116,7 +124,7 @@ def _version_text(now: Node, before: Node) -> str:
 def _changed_data(
     connection: Connection,
     table: str,
-    unknown: Sequence[Wanted],
+    unknown: Sequence[MemoRequest],
     components: Mapping[str, Node],
     current: Set[int],
 ) -> dict[str, Cause]:
@@ -126,14 +134,14 @@ def _changed_data(
     earlier: dict[str, list[PlacedFragment]] = {}
     for placed in earlier_fragments(connection, table, partitions):
         if placed.row in current:
-            continue  # it still stands there: nothing took its place
+            continue  # it is current: it was not replaced
         earlier.setdefault(placed.partition, []).append(placed)
-    candidates: list[tuple[Wanted, PlacedFragment, str]] = []
+    candidates: list[tuple[MemoRequest, PlacedFragment, str]] = []
     columns_of = _columns_of(unknown, components)
     for item in unknown:
         columns = columns_of[item.fingerprint]
         for before in earlier.get(item.placed.partition, ()):
-            if _stood_here(before, item.placed):
+            if _same_location(before, item.placed):
                 key = memo_key(item.fingerprint, before.fragment.digests, columns)
                 candidates.append((item, before, key))
     known = find_memos(connection, [key for _, _, key in candidates])
@@ -144,19 +152,19 @@ def _changed_data(
     return causes
 
 
-def _columns_of(wanted: Sequence[Wanted], components: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
+def _columns_of(wanted: Sequence[MemoRequest], components: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
     fingerprints = {item.fingerprint for item in wanted}
     return {one: tuple(column.name for column in raw_columns(components[one])) for one in fingerprints}
 
 
-def _stood_here(before: PlacedFragment, now: PlacedFragment) -> bool:
-    """Whether ``before`` is an earlier content of the place where ``now`` stands: the same file, or the same position."""
+def _same_location(before: PlacedFragment, now: PlacedFragment) -> bool:
+    """Whether ``before`` was at the place of ``now``: the same part of a file, or the same position."""
     if before.fragment.path == now.fragment.path:
         return before.fragment.row_groups == now.fragment.row_groups
     return before.position == now.position
 
 
-def _changed_text(item: Wanted, before: PlacedFragment, columns: Sequence[str]) -> Cause:
+def _changed_text(item: MemoRequest, before: PlacedFragment, columns: Sequence[str]) -> Cause:
     now, then = item.placed.fragment.digests, before.fragment.digests
     changed = [name for name in columns if now[name] != then.get(name)]
     noun = "column" if len(changed) == 1 else "columns"

@@ -110,10 +110,10 @@ def resolution_of(warehouse: Warehouse, model: Model, table: str) -> Resolution:
 def _table_of(connection: Connection, model: Model, table: str | None) -> Table:
     name = table or model.table
     if not name:
-        raise InputError("the model names no table", where=f"model {model.name}",
+        raise InputError("a model must name a table", where=f"model {model.name}",
                          next_step="Model(..., table=NAME), or submit it with --table NAME")  # fmt: skip
     if not model.inputs:
-        raise InputError("a model has at least one input", where=f"model {model.name}",
+        raise InputError("a model must have at least one input", where=f"model {model.name}",
                          next_step='model.input("name", expression)')  # fmt: skip
     return get_table(connection, name)
 

@@ -41,7 +41,7 @@ def _check_target(model: Model, table: Table) -> None:
         return
     label = parse_arrow_type(_column(table, target.label, where))
     if label is None or not any(is_castable(label, kind) for kind in _LABEL_TYPES):
-        raise TypeMismatch("a label is a boolean or a number", where=where, value=str(label), allowed="bool, int, float",
+        raise TypeMismatch("a label must be a boolean or a number", where=where, value=str(label), allowed="bool, int, float",
                            next_step='or an expression, such as label=hr.text("verdict") == "bought"')  # fmt: skip
 
 
@@ -56,8 +56,8 @@ def check_component(component: Node, table: Table, where: str) -> None:
     """Raise :class:`UnknownColumn` or :class:`TypeMismatch` unless ``table`` can feed the component."""
     columns = raw_columns(component)
     if not columns:
-        raise InputError("this input reads no column: it is the same for every event", where=where,
-                         next_step="leave it out")  # fmt: skip
+        raise InputError("an input must read a column", where=where,
+                         next_step="remove it: it is the same for every event")  # fmt: skip
     for column in columns:
         stored = _column(table, column.name, where)
         found = parse_arrow_type(stored)

@@ -1,4 +1,4 @@
-"""One decision of the matching frontend, as a person reads it."""
+"""A matching decision about one input over one fragment, with its reason as a text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from warehouse.matching.causes import Cause
-from warehouse.matching.match import Action as MatchAction
-from warehouse.matching.match import Match
+from warehouse.matching.match import MemoAction, MemoMatch
 from warehouse.models.models import StoredInput
 from warehouse.solution.parts import Action
 from warehouse.tables.table import Fragment
@@ -21,9 +20,9 @@ ReasonCode = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What one input adds to the cheapest plan over one fragment, by how it is obtained: CPU seconds over the horizon.
+    """The cost of one input over one fragment, by how it is obtained: CPU seconds over the horizon.
 
-    Infinite where it cannot be obtained so. ``requests``: how often it is expected to be asked for, this time included.
+    Infinite if it cannot be obtained in this way. ``requests``: expected requests, this one included.
     """
 
     load_secs: float
@@ -34,12 +33,20 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided about one input over one fragment.
+    """The decision about one input over one fragment.
 
-    ``hit``: nothing has to be computed for it (a ready memo, or a raw column). ``state`` is the memo's: ``PENDING``,
-    ``RUNNING``, ``READY``, ``FAILED``, ``DROPPED``, ``EVICTED``, or ``""`` where there is none. ``reason_code`` is ``pending`` when
-    another model queued it; for what this model queued itself it is the cause of the miss. ``action``: how a read solution
-    obtains it now, at the least cost; ``costs`` are filled in where they are asked for.
+    Attributes:
+        input: The input's name.
+        fingerprint: Its component.
+        partition: The fragment's partition.
+        fragment_id: The fragment.
+        rows: The fragment's rows.
+        hit: Nothing has to be computed: there is a ready memo, or the input is a raw column.
+        state: The memo's state, such as ``READY``; ``""`` without a memo.
+        reason_code: ``pending`` if another model queued the memo; the cause of the miss if this model did.
+        reason: The same as a sentence.
+        action: How a read solution obtains it at the least cost.
+        costs: The costs of the alternatives, if requested.
     """
 
     input: str
@@ -56,55 +63,55 @@ class Decision:
 
 
 def raw_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decision:
-    """A raw column is read as it stands: nothing is memoized."""
+    """The decision about a raw column, which has no memo."""
     return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, True, "", "raw",
                     "a raw column, read as it is stored", "raw")  # fmt: skip
 
 
 def ready_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decision:
-    """Its memo can be loaded."""
+    """The decision about an input with a ready memo."""
     return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, True, "READY", "ready",
                     "memoized")  # fmt: skip
 
 
 def unkept_decision(item: StoredInput, partition: str, fragment: Fragment, policy: str) -> Decision:
-    """The policy keeps no memo of it."""
+    """The decision about an input of which the policy keeps no memo."""
     return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, False, "", "not_kept",
                     _NOT_KEPT.get(policy, f"policy {policy} keeps no memo of it"))  # fmt: skip
 
 
 _NOT_KEPT = {
-    "adaptive": "not kept: computing it, or parts of it, whenever it is read costs less than storing it",
+    "adaptive": "not kept: computing it, or parts of it, at every read costs less than storing it",
     "none": "not kept: the policy is none",
 }
 
 
-def match_decision(item: StoredInput, found: Match, cause: Cause | None, mine: frozenset[int]) -> Decision:
-    """The decision behind a match; ``cause`` for what is missing, ``mine`` the rows of this model's versions."""
+def match_decision(item: StoredInput, found: MemoMatch, cause: Cause | None, mine: frozenset[int]) -> Decision:
+    """The decision for a match; ``cause`` of a missing memo, ``mine``: the rows of this model's versions."""
     code, reason = _reason(found, cause, mine)
-    placed = found.wanted.placed
+    placed = found.request.placed
     state = found.record.state if found.record else ""
     return Decision(item.name, item.fingerprint, placed.partition, placed.fragment.fragment_id, placed.fragment.rows,
-                    found.action is MatchAction.LOAD, str(state), code, reason)  # fmt: skip
+                    found.action is MemoAction.LOAD, str(state), code, reason)  # fmt: skip
 
 
 _LATER: dict[str, tuple[ReasonCode, str]] = {"RUNNING": ("running", "being computed"), "PENDING": ("pending", "queued")}
 
 
-def _reason(found: Match, cause: Cause | None, mine: frozenset[int]) -> tuple[ReasonCode, str]:
+def _reason(found: MemoMatch, cause: Cause | None, mine: frozenset[int]) -> tuple[ReasonCode, str]:
     record = found.record
-    if found.action is MatchAction.LOAD:
+    if found.action is MemoAction.LOAD:
         return "ready", "memoized"
     if cause is not None:
         return cause.code, cause.text
     if record is None:
         return "pending", "queued already: another input, or another copy of this data, needs the same values"
-    if found.action is MatchAction.QUARANTINED:
+    if found.action is MemoAction.QUARANTINED:
         moment = datetime.fromtimestamp(record.changed_at, UTC)
-        return "failed", f"failed on {moment:%Y-%m-%d} and was taken out of the queue: {record.cause}"
-    if found.action is MatchAction.DROPPED:
+        return "failed", f"failed on {moment:%Y-%m-%d} and is quarantined: {record.cause}"
+    if found.action is MemoAction.DROPPED:
         moment = datetime.fromtimestamp(record.changed_at, UTC)
-        return "dropped", f"dropped on {moment:%Y-%m-%d} {record.cause}; headrace tasks retry brings it back"
+        return "dropped", f"dropped on {moment:%Y-%m-%d} {record.cause}; headrace tasks retry queues it again"
     code, text = _LATER[record.state]
     if record.queued_by in mine and code == "pending":
         return _own_code(record.cause_code), f"{record.cause}; queued"

@@ -1,4 +1,4 @@
-"""What submitting models would do. Reads only: nothing is written, queued or noted."""
+"""Plan submissions: what submitting models would do. Reads only."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from warehouse.matching.causes import find_causes
 from warehouse.matching.checked_model import CheckedModel, check_models
 from warehouse.matching.decision import Decision
 from warehouse.matching.explain import decisions_of, versions_of
-from warehouse.matching.match import Action, Match
-from warehouse.matching.plan_context import Market
+from warehouse.matching.match import MemoAction, MemoMatch
+from warehouse.matching.model_match import Counts, MatchResult, count_inputs, match_model
+from warehouse.matching.plan_context import PlanContext
 from warehouse.matching.submit import blocks, check_client, settings_changed
-from warehouse.matching.survey import Counts, Survey, count_inputs, survey
 from warehouse.memos.coverage import find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, StoredInput, find_model, stored_inputs
@@ -32,13 +32,13 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class PlannedInput:
-    """One input: what becomes of its pairs with fragments, and why.
+    """The plan of one input: its pairs with fragments, with reasons.
 
     Attributes:
         name: the input's name.
         counts: its pairs, as a submission counts them.
-        changes: what differs from the previous version's input of this name; empty where nothing does.
-        reasons: why, each with how many fragments it holds for.
+        changes: what differs from the previous version's input of this name.
+        reasons: reasons, each with its number of fragments.
     """
 
     name: str
@@ -49,7 +49,7 @@ class PlannedInput:
 
 @dataclass(frozen=True)
 class PlannedWork:
-    """What would be queued: tasks, the rows that they read, seconds of one core and bytes of memos, both estimated."""
+    """The work that would be queued: tasks, their rows, estimated core seconds and bytes of memos."""
 
     tasks: int = 0
     rows: int = 0
@@ -72,8 +72,8 @@ class PlannedSubmission:
     Attributes:
         version: the version that the model would have, or keeps if it is ``unchanged``.
         changes: what else differs from the previous version: settings, label, table, inputs that are gone.
-        inputs: those that can be matched; without those that ``missing_analyses`` stand in the way of.
-        missing_analyses: full passes to be made first; with any, submitting is refused.
+        inputs: those that can be matched; without those that need ``missing_analyses``.
+        missing_analyses: full passes that are needed first; with any, submitting is refused.
         pinned: analyses that the model keeps although their ranges hold other data now.
         work: what would be queued, subgraphs that the policy keeps included.
     """
@@ -94,9 +94,10 @@ class PlannedSubmission:
 def plan_submissions(
     warehouse: Warehouse, models: Sequence[Model], *, table: str | None = None, policy: str | None = None
 ) -> tuple[PlannedSubmission, ...]:
-    """What submitting the models one after the other would do, and raise what it would raise, but for missing analyses.
+    """Plan the submission of the models one after the other.
 
-    What an earlier one of them would queue is queued already for those that follow.
+    The memos that an earlier model would queue are shared by the later ones. Raises what submitting raises, except
+    for missing analyses.
     """
     queued: set[str] = set()
     return tuple(_plan(warehouse, one, queued) for one in check_models(warehouse, models, table=table, policy=policy))
@@ -143,7 +144,7 @@ def _record(checked: CheckedModel, table: Table, before: ModelRecord | None) -> 
 
 
 class _Found:
-    """What matching found, block by block of fragments."""
+    """Sums over blocks of fragments."""
 
     def __init__(self, inputs: Sequence[StoredInput]) -> None:
         self.counts = {item.name: Counts() for item in inputs}
@@ -151,7 +152,7 @@ class _Found:
         self._reasons = {item.name: Counter[str]() for item in inputs}
 
     def add(self, counts: Mapping[str, Counts], decisions: Sequence[Decision], work: PlannedWork) -> None:
-        """Count a block in."""
+        """Add a block."""
         for name, more in counts.items():
             self.counts[name] += more
         for one in decisions:
@@ -159,7 +160,7 @@ class _Found:
         self.work += work
 
     def reasons(self, name: str) -> tuple[tuple[str, int], ...]:
-        """Why, the most frequent reason first."""
+        """Reasons with their numbers, most frequent first."""
         return tuple(self._reasons[name].most_common())
 
 
@@ -171,45 +172,45 @@ def _match(
     checked: CheckedModel,
     queued: set[str],
 ) -> _Found:
-    """Match the model as submitting does; ``queued`` are the memos that earlier ones would queue, and grows."""
+    """Match the model as submitting does; adds the memos that it would queue to ``queued``."""
     inputs, graph = checked.inputs, checked.graph
     found = _Found(inputs)
     if not inputs:
         return found
     fragments = current_fragments(connection, table.name)
-    market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
+    context = PlanContext(connection, warehouse.config, table, fragments, warehouse.clock())
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    decision = market.keep_decision(record, graph)
+    decision = context.keep_decision(record, graph)
     mine = versions_of(connection, record.name)
     for first, last in blocks(len(fragments), len(inputs)):
         part = coverage.part(first, last)
-        here = survey(connection, inputs, fragments[first:last], decision, coverage=part)
+        here = match_model(connection, inputs, fragments[first:last], decision, coverage=part)
         here = _without(here, queued)
-        new = [one for one in here.all_matches if one.action is Action.QUEUE]
-        queued |= {one.wanted.memo_key for one in new}
+        new = [one for one in here.all_matches if one.action is MemoAction.QUEUE]
+        queued |= {one.request.memo_key for one in new}
         causes = find_causes(connection, table.name, new, graph.operations, here.rows)
         decisions = [decision for _, decision in decisions_of(here, causes, mine, record.policy)]
         found.add(count_inputs(here), decisions, _work(connection, graph, new))
     return found
 
 
-def _without(found: Survey, queued: set[str]) -> Survey:
-    """The survey as it is once those memos are queued."""
+def _without(found: MatchResult, queued: set[str]) -> MatchResult:
+    """The result once those memos are queued."""
 
-    def after(one: Match) -> Match:
-        is_waiting = one.action is Action.QUEUE and one.wanted.memo_key in queued
-        return replace(one, action=Action.WAIT, record=None) if is_waiting else one
+    def after(one: MemoMatch) -> MemoMatch:
+        is_waiting = one.action is MemoAction.QUEUE and one.request.memo_key in queued
+        return replace(one, action=MemoAction.WAIT, record=None) if is_waiting else one
 
     matches = {name: {at: after(one) for at, one in places.items()} for name, places in found.matches.items()}
     return replace(found, matches=matches)
 
 
-def _work(connection: Connection, graph: MergedGraph, new: Sequence[Match]) -> PlannedWork:
-    documents = {one: component_document(graph.operations[one]) for one in {each.wanted.fingerprint for each in new}}
+def _work(connection: Connection, graph: MergedGraph, new: Sequence[MemoMatch]) -> PlannedWork:
+    documents = {one: component_document(graph.operations[one]) for one in {each.request.fingerprint for each in new}}
     estimates = load_estimates(connection, documents)
     work = PlannedWork()
     for one in new:
-        rows, estimate = one.wanted.placed.fragment.rows, estimates[one.wanted.fingerprint]
+        rows, estimate = one.request.placed.fragment.rows, estimates[one.request.fingerprint]
         work += PlannedWork(1, rows, estimate.secs(rows), estimate.row_bytes * rows)
     return work
 
@@ -231,7 +232,7 @@ def _task_text(target: Target) -> str:
 def _model_changes(
     model: Model, table: Table, before: ModelRecord | None, earlier: Mapping[str, StoredInput]
 ) -> tuple[str, ...]:
-    """What differs from the previous version besides settings and the inputs' expressions."""
+    """Changes since the previous version, without settings and the inputs' expressions."""
     if before is None:
         return ()
     pairs = (

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.matching.causes import Cause, find_causes
-from warehouse.matching.match import AWAITED, Action, Match
-from warehouse.matching.survey import Counts, Survey
+from warehouse.matching.match import AWAITED, MemoAction, MemoMatch
+from warehouse.matching.model_match import Counts, MatchResult
 from warehouse.memos.coverage import cover
 from warehouse.memos.memos import requeue_tasks
 from warehouse.memos.pending_aliases import await_contents
@@ -21,66 +21,68 @@ from warehouse.tables.manifests import fragments_by_row, standing_rows
 from warehouse.tables.table import content_of
 
 
-def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now: float) -> set[str]:
-    """Queue what is missing and note what is ready under another content. Returns the memos the model waits for."""
+def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult, now: float) -> set[str]:
+    """Queue missing memos, and register those ready under another content. Returns the memos to wait for."""
     matches = found.all_matches
-    missing = [one for one in matches if one.action is Action.QUEUE]
-    subgraphs = {one.wanted.fingerprint for one in missing} - found.graph.components.keys()
+    missing = [one for one in matches if one.action is MemoAction.QUEUE]
+    subgraphs = {one.request.fingerprint for one in missing} - found.graph.components.keys()
     write_components(connection, {name: found.graph.operations[name] for name in sorted(subgraphs)}, now)
     causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
     _write_memos(connection, model, missing, causes, now)
-    _cover_again(connection, found.graph, [one for one in matches if one.action is Action.LOAD])
+    _cover_again(connection, found.graph, [one for one in matches if one.action is MemoAction.LOAD])
     _await_elsewhere(connection, found.graph.columns_of, matches)
     _move_to_current(connection, model.table, matches, found.rows)
-    return {one.wanted.memo_key for one in matches if one.action in (Action.QUEUE, *AWAITED)}
+    return {one.request.memo_key for one in matches if one.action in (MemoAction.QUEUE, *AWAITED)}
 
 
-def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[Match]) -> None:
-    """A memo that is ready under another content (a column that it does not read changed) is found at once from now on."""
+def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[MemoMatch]) -> None:
+    """Add coverage for memos that are ready under another content: a column that they do not read changed."""
     places: dict[tuple[int, str], set[str]] = {}
     for one in ready:
         assert one.record is not None
         assert one.record.file is not None
-        columns = graph.columns_of[one.wanted.fingerprint]
-        place = (one.record.file, content_of(one.wanted.placed.fragment, columns))
-        places.setdefault(place, set()).add(one.wanted.fingerprint)
+        columns = graph.columns_of[one.request.fingerprint]
+        place = (one.record.file, content_of(one.request.placed.fragment, columns))
+        places.setdefault(place, set()).add(one.request.fingerprint)
     if places:
         cover(connection, places)
 
 
-def _await_elsewhere(connection: Connection, columns: Mapping[str, Sequence[str]], matches: Sequence[Match]) -> None:
-    """Note every content that waits for a memo which is computed from another one; ``columns`` are those components read."""
+def _await_elsewhere(
+    connection: Connection, columns: Mapping[str, Sequence[str]], matches: Sequence[MemoMatch]
+) -> None:
+    """Register the contents that wait for a memo of another content; ``columns`` by component."""
 
-    def content(one: Match) -> str:
-        return content_of(one.wanted.placed.fragment, columns[one.wanted.fingerprint])
+    def content(one: MemoMatch) -> str:
+        return content_of(one.request.placed.fragment, columns[one.request.fingerprint])
 
-    queued = {one.wanted.memo_key: one for one in matches if one.action is Action.QUEUE}
+    queued = {one.request.memo_key: one for one in matches if one.action is MemoAction.QUEUE}
     waiting = [one for one in matches if one.action in AWAITED and not _is_its_own(one)]
     rows = {one.record.fragment for one in waiting if one.record is not None}
     sources = fragments_by_row(connection, rows) if rows else {}
     noted = set()
     for one in waiting:
-        key, here = one.wanted.memo_key, content(one)
+        key, here = one.request.memo_key, content(one)
         if key in queued:
             known = content(queued[key])
         else:
-            assert one.record is not None  # nobody queued it now
-            known = content_of(sources[one.record.fragment], columns[one.wanted.fingerprint])
+            assert one.record is not None  # it was queued before
+            known = content_of(sources[one.record.fragment], columns[one.request.fingerprint])
         if here != known:
             noted.add((key, here))
     await_contents(connection, noted)
 
 
-def _is_its_own(one: Match) -> bool:
-    """Whether the memo is computed from the fragment that waits for it."""
-    return one.record is not None and one.record.fragment == one.wanted.placed.row
+def _is_its_own(one: MemoMatch) -> bool:
+    """Whether the memo is computed from the requested fragment."""
+    return one.record is not None and one.record.fragment == one.request.placed.row
 
 
 def _write_memos(
-    connection: Connection, model: ModelRecord, missing: Sequence[Match], causes: Mapping[str, Cause], now: float
+    connection: Connection, model: ModelRecord, missing: Sequence[MemoMatch], causes: Mapping[str, Cause], now: float
 ) -> None:
-    """Memos and tasks for what is missing: new rows, or the rows of evicted memos brought back."""
-    new = [one.wanted for one in missing if one.record is None]
+    """Write memos and tasks for missing memos: new rows, or the rows of evicted memos."""
+    new = [one.request for one in missing if one.record is None]
     insert_absent(connection, schema.memos, (
         {"memo_key": item.memo_key, "fingerprint": item.fingerprint, "fragment": item.placed.row,
          "state": MemoState.PENDING, "created_at": now, "changed_at": now,
@@ -92,7 +94,7 @@ def _write_memos(
          "state": TaskState.QUEUED, "fence": 0, "attempts": 0, "not_before": 0.0, "created_at": now, "changed_at": now}
         for item in new
     ))  # fmt: skip
-    back = [one.wanted for one in missing if one.record is not None]
+    back = [one.request for one in missing if one.record is not None]
     if back:
         of = schema.memos.c
         connection.execute(
@@ -107,7 +109,7 @@ def _write_memos(
 
 
 def replace_waits(connection: Connection, model: int, awaited: set[str]) -> None:
-    """The model waits for exactly these memos; what it no longer needs (replaced data) is not waited for."""
+    """Let the model wait for exactly these memos; waits for replaced data are removed."""
     of = schema.waits.c
     before = set(connection.execute(select(of.memo_key).where(of.model == model)).scalars())
     for chunk in chunks(sorted(before - awaited)):
@@ -115,10 +117,10 @@ def replace_waits(connection: Connection, model: int, awaited: set[str]) -> None
     insert_absent(connection, schema.waits, ({"memo_key": key, "model": model} for key in sorted(awaited - before)))
 
 
-def _move_to_current(connection: Connection, table: str, matches: Sequence[Match], current: Set[int]) -> None:
-    """A memo that waits to be computed from a file that is gone is computed from a copy that is there, in ``table``."""
+def _move_to_current(connection: Connection, table: str, matches: Sequence[MemoMatch], current: Set[int]) -> None:
+    """Let pending memos of replaced fragments be computed from equal fragments of ``table``."""
     moved = [
-        one.wanted
+        one.request
         for one in matches
         if one.action in AWAITED and one.record is not None and one.record.fragment not in current
     ]
@@ -126,7 +128,7 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[Match
         return
     pairs = [{"key": item.memo_key, "row": item.placed.row, "part": item.placed.partition} for item in moved]
     still_there = standing_rows(connection, {one.record.fragment for one in matches if one.record})
-    kept = {one.wanted.memo_key for one in matches if one.record and one.record.fragment in still_there}
+    kept = {one.request.memo_key for one in matches if one.record and one.record.fragment in still_there}
     pairs = [pair for pair in pairs if pair["key"] not in kept]
     if pairs:
         of, tasks = schema.memos, schema.tasks
@@ -138,7 +140,7 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[Match
 def write_submission(
     connection: Connection, model: ModelRecord, counts: Counts, *, unchanged: bool, now: float
 ) -> None:
-    """Record how much of a submission was there already, and up to which version of its table the model was matched."""
+    """Record the counts of a submission, and the table version that the model was matched with."""
     connection.execute(
         insert(schema.submissions).values(
             model=model.id, submitted_at=now, unchanged=unchanged, hits=counts.hits, shared=counts.shared,

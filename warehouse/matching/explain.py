@@ -1,4 +1,4 @@
-"""Why each input of a model is a hit or a miss, how it is read, and what else that would cost. Reads only."""
+"""Explain why each input of a model is a hit or a miss, how it is read, and the costs. Reads only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sqlalchemy import Connection, select
 from warehouse.catalog import schema
 from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.decision import Costs, Decision, match_decision, raw_decision, ready_decision, unkept_decision
-from warehouse.matching.match import Action
-from warehouse.matching.plan_context import Market, Pricing
-from warehouse.matching.survey import Survey, survey
+from warehouse.matching.match import MemoAction
+from warehouse.matching.model_match import MatchResult, match_model
+from warehouse.matching.plan_context import CostedGraph, PlanContext
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import get_model, stored_inputs
 from warehouse.planning.cheapest import Alternatives, Label
@@ -28,7 +28,7 @@ def explain_model(
 ) -> tuple[Decision, ...]:
     """A decision for every input and fragment of a submitted model, input by input, in time order.
 
-    For the inputs named in ``costs_of`` with what the alternatives cost, whatever the model's policy weighs. Raises
+    The decisions of the inputs in ``costs_of`` have the costs of the alternatives. Raises
     :class:`~warehouse.errors.UnknownModel`.
     """
     with warehouse.catalog.read() as connection:
@@ -36,33 +36,33 @@ def explain_model(
         fragments = current_fragments(connection, model.table)
         inputs = stored_inputs(connection, model.id)
         table = get_table(connection, model.table)
-        market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
+        context = PlanContext(connection, warehouse.config, table, fragments, warehouse.clock())
         graph = MergedGraph(tuple(item.component for item in inputs))
-        found = survey(connection, inputs, fragments, market.keep_decision(model, graph))
-        missing = [one for one in found.all_matches if one.action is Action.QUEUE]
+        found = match_model(connection, inputs, fragments, context.keep_decision(model, graph))
+        missing = [one for one in found.all_matches if one.action is MemoAction.QUEUE]
         causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
         decisions = decisions_of(found, causes, versions_of(connection, model_name), model.policy)
-        pricing = market.pricing(found.graph, Adaptive(), model.name)
-        priced = _Priced(found, pricing, frozenset(costs_of))
+        costed = context.cost_graph(found.graph, Adaptive(), model.name)
+        priced = _Priced(found, costed, frozenset(costs_of))
         return tuple(priced.decision(at, decision) for at, decision in decisions)
 
 
 def versions_of(connection: Connection, name: str) -> frozenset[int]:
-    """The rows of all versions of a model."""
+    """The catalog rows of all versions of a model."""
     return frozenset(connection.execute(select(schema.models.c.id).where(schema.models.c.name == name)).scalars())
 
 
 def decisions_of(
-    found: Survey, causes: Mapping[str, Cause], mine: frozenset[int], policy: str
+    found: MatchResult, causes: Mapping[str, Cause], mine: frozenset[int], policy: str
 ) -> Iterator[tuple[int, Decision]]:
-    """Every decision with the position of its fragment. ``mine``: the rows of this model's versions."""
+    """Every decision with the position of its fragment; ``mine``: the rows of this model's versions."""
     for item in found.inputs:
         for position, placed in enumerate(found.fragments):
             one = found.matches.get(item.fingerprint, {}).get(position)
             if item.is_raw:
                 yield position, raw_decision(item, placed.partition, placed.fragment)
             elif one is not None:
-                yield position, match_decision(item, one, causes.get(one.wanted.memo_key), mine)
+                yield position, match_decision(item, one, causes.get(one.request.memo_key), mine)
             elif found.is_ready(item.fingerprint, position):
                 yield position, ready_decision(item, placed.partition, placed.fragment)
             else:
@@ -70,20 +70,20 @@ def decisions_of(
 
 
 class _Priced:
-    """Fills in how inputs are read and at what cost. Fragments with the same memos are decided once."""
+    """Adds actions and costs to decisions; fragments with the same ready memos are decided once."""
 
-    def __init__(self, found: Survey, pricing: Pricing, costs_of: frozenset[str]) -> None:
-        self._found, self._pricing, self._costs_of = found, pricing, costs_of
+    def __init__(self, found: MatchResult, costed: CostedGraph, costs_of: frozenset[str]) -> None:
+        self._found, self._costed, self._costs_of = found, costed, costs_of
         self._reading: dict[frozenset[str], Mapping[str, Label]] = {}
         self._alternatives: dict[tuple[str, frozenset[str]], Alternatives] = {}
 
     def decision(self, position: int, decision: Decision) -> Decision:
-        """The decision about a fragment, completed."""
+        """The decision with its action and costs."""
         if decision.action == "raw":
             return decision
         ready = frozenset(self._found.coverage.slots(position))
         if ready not in self._reading:
-            self._reading[ready], _ = self._pricing.reading(ready)
+            self._reading[ready], _ = self._costed.reading(ready)
         loaded = self._reading[ready][decision.fingerprint] is Label.LOAD
         decision = replace(decision, action="load" if loaded else "compute")
         return decision if decision.input not in self._costs_of else self._with_costs(decision, ready)
@@ -91,8 +91,10 @@ class _Priced:
     def _with_costs(self, decision: Decision, ready: frozenset[str]) -> Decision:
         question = decision.fingerprint, ready
         if question not in self._alternatives:
-            self._alternatives[question] = self._pricing.alternatives(*question)
-        a_row = self._alternatives[question]
-        load, compute, keep = (secs * decision.rows for secs in (a_row.load_secs, a_row.compute_secs, a_row.keep_secs))
-        costs = Costs(load, compute, keep, self._pricing.requests(decision.fingerprint))
+            self._alternatives[question] = self._costed.alternatives(*question)
+        per_row = self._alternatives[question]
+        load, compute, keep = (
+            secs * decision.rows for secs in (per_row.load_secs, per_row.compute_secs, per_row.keep_secs)
+        )
+        costs = Costs(load, compute, keep, self._costed.requests(decision.fingerprint))
         return replace(decision, costs=costs)

@@ -1,8 +1,8 @@
-"""Matching one component over one fragment: load its memo, wait for it, or queue it.
+"""Match a component over a fragment: load its memo, wait for it, or queue it. Pure.
 
-Pure functions over values. The paper's frontend divides a model's input graph into connected components and looks each
-one up by its signature; here a component, or a subgraph of one, is looked up fragment by fragment. What is ready by
-:mod:`warehouse.memos.coverage` is not looked up again here.
+The paper's frontend looks up the connected components of a model's graph by their signatures; here a component, or
+a subgraph of one, is looked up fragment by fragment. Memos that :mod:`warehouse.memos.coverage` lists as ready are not looked
+up here.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.table import MemoKeys
 
 
-class Action(StrEnum):
-    """What to do about one component over one fragment."""
+class MemoAction(StrEnum):
+    """The action for one component over one fragment."""
 
     LOAD = "load"  # the memo is ready
-    WAIT = "wait"  # someone queued it, or is computing it
-    QUEUE = "queue"  # nobody did: it is missing, or was evicted
-    COMPUTE = "compute"  # nobody keeps it: it is computed whenever it is read
-    LEAVE = "leave"  # it was evicted, and nobody asks for it again
-    QUARANTINED = "quarantined"  # it failed too often; it is computed on the fly, or the fault repaired first
-    DROPPED = "dropped"  # somebody took it out of the queue for good; it is computed on the fly
+    WAIT = "wait"  # the memo is queued or being computed
+    QUEUE = "queue"  # the memo is missing, or was evicted
+    COMPUTE = "compute"  # the policy keeps no memo: it is computed at every read
+    LEAVE = "leave"  # the memo was evicted and is not queued again
+    QUARANTINED = "quarantined"  # its task is quarantined; it is computed on the fly
+    DROPPED = "dropped"  # its task was dropped; it is computed on the fly
 
 
-#: Nobody has to queue these. Once somebody retries what was set aside, it is computed for those who wait for it.
-AWAITED = (Action.WAIT, Action.QUARANTINED, Action.DROPPED)
+#: Actions that queue nothing: the models wait for the memo, also if it is computed only after a retry.
+AWAITED = (MemoAction.WAIT, MemoAction.QUARANTINED, MemoAction.DROPPED)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A component over a fragment, and the key of the memo that would hold it."""
+class MemoRequest:
+    """A request for the memo of a component over a fragment."""
 
     fingerprint: str
     placed: PlacedFragment
@@ -43,19 +43,19 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """The decision about one wanted memo; ``record`` is None when the catalog has never heard of it."""
+class MemoMatch:
+    """The action for a requested memo; ``record`` is None if the catalog has no row of it."""
 
-    wanted: Wanted
-    action: Action
+    request: MemoRequest
+    action: MemoAction
     record: MemoRecord | None
 
 
-def wanted_memos(components: Mapping[str, Sequence[str]], fragments: Sequence[PlacedFragment]) -> list[Wanted]:
-    """Every component (fingerprint to the columns it reads) over every fragment, fragment by fragment."""
+def memo_requests(components: Mapping[str, Sequence[str]], fragments: Sequence[PlacedFragment]) -> list[MemoRequest]:
+    """Requests for every component (fingerprint to its columns) over every fragment, fragment by fragment."""
     read = {fingerprint: tuple(sorted(columns)) for fingerprint, columns in components.items()}
     return [
-        Wanted(fingerprint, placed, keys.key(fingerprint, columns))
+        MemoRequest(fingerprint, placed, keys.key(fingerprint, columns))
         for placed in fragments
         for keys in (MemoKeys(placed.fragment.digests),)
         for fingerprint, columns in read.items()
@@ -63,31 +63,33 @@ def wanted_memos(components: Mapping[str, Sequence[str]], fragments: Sequence[Pl
 
 
 _ACTIONS = {
-    MemoState.READY: Action.LOAD,
-    MemoState.PENDING: Action.WAIT,
-    MemoState.RUNNING: Action.WAIT,
-    MemoState.FAILED: Action.QUARANTINED,
-    MemoState.DROPPED: Action.DROPPED,
-    MemoState.EVICTED: Action.QUEUE,
+    MemoState.READY: MemoAction.LOAD,
+    MemoState.PENDING: MemoAction.WAIT,
+    MemoState.RUNNING: MemoAction.WAIT,
+    MemoState.FAILED: MemoAction.QUARANTINED,
+    MemoState.DROPPED: MemoAction.DROPPED,
+    MemoState.EVICTED: MemoAction.QUEUE,
 }
 
 
-def match(wanted: Iterable[Wanted], memos: Mapping[str, MemoRecord], *, requeue_evicted: bool = True) -> list[Match]:
-    """One decision for every wanted memo, in order.
+def match_memos(
+    wanted: Iterable[MemoRequest], memos: Mapping[str, MemoRecord], *, requeue_evicted: bool = True
+) -> list[MemoMatch]:
+    """One match for every request, in order.
 
-    The same memo wanted twice (the same content in two places) is queued once; the second one waits. Without
-    ``requeue_evicted`` an evicted memo is left alone: new data does not bring back what someone removed.
+    A memo that is requested twice (equal content in two places) is queued once; the second request waits. Without
+    ``requeue_evicted`` an evicted memo stays evicted: new data does not queue it again.
     """
     decided = []
     queued: set[str] = set()
     for item in wanted:
         record = memos.get(item.memo_key)
-        action = Action.QUEUE if record is None else _ACTIONS[record.state]
-        if record is not None and action is Action.QUEUE and not requeue_evicted:
-            action = Action.LEAVE
-        if action is Action.QUEUE:
+        action = MemoAction.QUEUE if record is None else _ACTIONS[record.state]
+        if record is not None and action is MemoAction.QUEUE and not requeue_evicted:
+            action = MemoAction.LEAVE
+        if action is MemoAction.QUEUE:
             if item.memo_key in queued:
-                action = Action.WAIT
+                action = MemoAction.WAIT
             queued.add(item.memo_key)
-        decided.append(Match(item, action, record))
+        decided.append(MemoMatch(item, action, record))
     return decided

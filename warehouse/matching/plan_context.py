@@ -1,4 +1,4 @@
-"""What the catalog knows of costs and requests, brought to the decision that a policy takes."""
+"""Costs and expected requests from the catalog, for the decisions of a policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warehouse.costs.reuse import load_expected_requests
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord
 from warehouse.planning.cheapest import Alternatives, DagNode, Label, NodeCost, Reuse, alternatives, cheapest_plan
-from warehouse.planning.policy import Adaptive, Policy, policy_named
+from warehouse.planning.policy import Adaptive, AdmissionPolicy, policy_named
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.table import Table
 
@@ -23,8 +23,8 @@ _READY, _MISSING = NodeCost(0.0, 0.0), NodeCost(0.0)
 
 
 @dataclass(frozen=True)
-class Pricing:
-    """A merged graph with what its nodes cost, and how often they are expected to be asked for."""
+class CostedGraph:
+    """A merged graph with the costs of its nodes and their expected requests."""
 
     graph: MergedGraph
     costs: CostModel
@@ -32,27 +32,27 @@ class Pricing:
 
     @cached_property
     def wanted(self) -> tuple[str, ...]:
-        """What a read solution has to obtain: every root, each once."""
+        """The roots that a read solution obtains, each once."""
         return tuple(dict.fromkeys(root.identity for root in self.graph.roots))
 
     def dag(self, ready: Collection[str], *, keepable: bool) -> list[DagNode]:
-        """The graph for a cut: ready memos can be loaded, and, where ``keepable``, any other operation kept."""
+        """The graph for a cut: ready memos can be loaded, and other operations kept if ``keepable``."""
         return self.costs.dag(self.graph.nodes, ready, self.graph.operations if keepable else ())
 
     def reading(self, ready: Collection[str]) -> tuple[Mapping[str, Label], float]:
-        """How to read once at the least cost, given what is ready; and CPU seconds a row."""
+        """The cheapest labels for one read, given the ready memos, and their CPU seconds per row."""
         plan = cheapest_plan(self.dag(ready, keepable=False), self.wanted)
         return plan.labels, plan.cost_secs
 
-    def keeping(self, policy: Policy, ready: Collection[str]) -> tuple[str, ...]:
-        """What the policy keeps of the operations that are not ready."""
+    def keeping(self, policy: AdmissionPolicy, ready: Collection[str]) -> tuple[str, ...]:
+        """The operations without ready memos that the policy keeps."""
         labels = policy.labels(self.dag(ready, keepable=True), self.wanted, self.reuse)
         return tuple(identity for identity in self.graph.operations if labels[identity] is Label.KEEP)
 
     def alternatives(self, fingerprint: str, ready: Collection[str]) -> Alternatives:
-        """What one component adds to the cheapest plan of the others, by how it is obtained: CPU seconds a row over the horizon.
+        """The cost of one component beyond the others, by how it is obtained: CPU seconds per row over the horizon.
 
-        Only inputs that share anything with it are priced: the others cost the same in all alternatives.
+        Only inputs that share nodes with it are counted: the others cost the same in all alternatives.
         """
         alike = self._sharing[fingerprint]
         graph = MergedGraph(tuple(root for root in self.graph.roots if root.identity in alike))
@@ -68,12 +68,12 @@ class Pricing:
         )
 
     def requests(self, fingerprint: str) -> float:
-        """How often a component is expected to be asked for over the horizon, this time included."""
+        """The expected requests of a component over the horizon, this one included."""
         return self.reuse.get(fingerprint, 1.0) if isinstance(self.reuse, Mapping) else self.reuse
 
     @cached_property
     def _sharing(self) -> Mapping[str, frozenset[str]]:
-        """For every root, the roots that it shares a node with, directly or through others, itself included."""
+        """For every root, the roots that share nodes with it, directly or through others, itself included."""
         leader: dict[str, str] = {}
 
         def find(identity: str) -> str:
@@ -95,9 +95,9 @@ class Pricing:
 class KeepDecision:
     """Which operations of one merged graph a policy keeps; ``pricing`` is None for a policy that weighs no costs."""
 
-    policy: Policy
+    policy: AdmissionPolicy
     graph: MergedGraph
-    pricing: Pricing | None
+    pricing: CostedGraph | None
     _decided: dict[frozenset[str], tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def choose(self, ready: Collection[str]) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class KeepDecision:
 
 
 @dataclass(frozen=True)
-class Market:
+class PlanContext:
     """Where the figures come from: the catalog, what the warehouse is configured to, and the data that is read."""
 
     connection: Connection
@@ -132,7 +132,7 @@ class Market:
         return sum(placed.fragment.rows for placed in self.fragments)
 
     def costs(self, nodes: Sequence[Node], horizon_days: float = 30.0) -> CostModel:
-        """What nodes cost over these fragments."""
+        """The costs of nodes over these fragments."""
         size_bytes = sum(placed.fragment.size_bytes for placed in self.fragments)
         return load_cost_model(
             self.connection,
@@ -144,19 +144,19 @@ class Market:
             fragment_rows=max(self.rows / max(len(self.fragments), 1), 1.0),
         )
 
-    def pricing(self, graph: MergedGraph, policy: Policy, model: str) -> Pricing:
-        """A graph's prices; under the adaptive policy with how often its nodes are expected to be asked for."""
+    def cost_graph(self, graph: MergedGraph, policy: AdmissionPolicy, model: str) -> CostedGraph:
+        """The graph with its costs; under the adaptive policy also with expected requests."""
         if not isinstance(policy, Adaptive):
-            return Pricing(graph, self.costs(graph.nodes))
+            return CostedGraph(graph, self.costs(graph.nodes))
         requests = load_expected_requests(
             self.connection, self.table.name, graph.operations, asking=model, table_rows=self.rows, now=self.now,
             horizon_days=policy.horizon_days)  # fmt: skip
-        # A column or a constant is asked for as often as what is asked for most among what reads it.
+        # A column or a constant has the requests of its most requested reader.
         reuse: dict[str, float] = dict(requests)
         for node in reversed(graph.nodes):
             for arg in node.args:
                 reuse[arg.identity] = max(reuse.get(arg.identity, 1.0), reuse.get(node.identity, 1.0))
-        return Pricing(graph, self.costs(graph.nodes, policy.horizon_days), reuse)
+        return CostedGraph(graph, self.costs(graph.nodes, policy.horizon_days), reuse)
 
     def keep_decision(self, model: ModelRecord, graph: MergedGraph) -> KeepDecision:
         """What a submitted model's policy keeps of its merged graph.
@@ -164,4 +164,4 @@ class Market:
         Costs are looked up only for a policy that weighs them: for the others the components are all there is to know.
         """
         policy = policy_named(model.policy)
-        return KeepDecision(policy, graph, self.pricing(graph, policy, model.name) if policy.weighs_costs else None)
+        return KeepDecision(policy, graph, self.cost_graph(graph, policy, model.name) if policy.weighs_costs else None)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from transforms.errors import NotFound
 from transforms.graphs.graph import component_document
-from warehouse.matching.plan_context import Market, Pricing
+from warehouse.matching.plan_context import CostedGraph, PlanContext
 from warehouse.memos.coverage import Coverage, CoveredFragment, find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, StoredInput, get_model, stored_inputs
@@ -32,18 +32,17 @@ def read_solution(
     end: datetime | None = None,
     table_version: int | None = None,
 ) -> ReadSolution:
-    """The cheapest way to read a submitted model's inputs over the partitions that lie in ``[start, end)``.
+    """The cheapest way to read a submitted model's inputs over the partitions that start in ``[start, end)``.
 
-    ``version`` is the model's version, the newest by default; ``table_version`` the table's, as it stands now by default:
-    an older one is what its data was then. A partition belongs to the range when it starts in it. Raises
-    :class:`~warehouse.errors.UnknownModel`, and :class:`~transforms.errors.NotFound` for a version the table never had.
+    ``version`` is the model's version, by default the newest; ``table_version`` that of the table, by default the current one.
+    Raises :class:`~warehouse.errors.UnknownModel`, and :class:`~transforms.errors.NotFound` for an unknown table version.
     """
     with warehouse.catalog.read() as connection:
         model = get_model(connection, model_name, version)
         table = _table_at(connection, model.table, table_version)
         fragments = current_fragments(connection, model.table, start, end, at_version=table_version)
-        market = Market(connection, warehouse.config, table, fragments, warehouse.clock())
-        return build_solution(market, model, stored_inputs(connection, model.id))
+        context = PlanContext(connection, warehouse.config, table, fragments, warehouse.clock())
+        return build_solution(context, model, stored_inputs(connection, model.id))
 
 
 def _table_at(connection: Connection, name: str, version: int | None) -> Table:
@@ -54,28 +53,28 @@ def _table_at(connection: Connection, name: str, version: int | None) -> Table:
     return table if version is None else replace(table, version=version)
 
 
-def build_solution(market: Market, model: ModelRecord, inputs: Sequence[StoredInput]) -> ReadSolution:
-    """The cheapest way to read the inputs over the fragments: one plan for each pattern of what is ready."""
+def build_solution(context: PlanContext, model: ModelRecord, inputs: Sequence[StoredInput]) -> ReadSolution:
+    """The cheapest way to read the inputs over the fragments: one plan for each set of ready memos."""
     graph = MergedGraph(tuple(item.component for item in inputs))
-    coverage = find_coverage(market.connection, graph.columns(graph.operations), market.fragments)
-    pricing = Pricing(graph, market.costs(graph.nodes))
+    coverage = find_coverage(context.connection, graph.columns(graph.operations), context.fragments)
+    costed = CostedGraph(graph, context.costs(graph.nodes))
     decided: dict[frozenset[str], tuple[Mapping[str, Label], float]] = {}
     plans = []
     for pattern in coverage.patterns:
         ready = frozenset(pattern.slots)
         if ready not in decided:
-            decided[ready] = pricing.reading(ready)
+            decided[ready] = costed.reading(ready)
         plans.append(_plan(inputs, graph, pattern.slots, *decided[ready]))
     target = model.target
     return ReadSolution(
         model=model.name,
         model_version=model.version,
         table=model.table,
-        table_version=market.table.version,
+        table_version=context.table.version,
         label=model.label,
         inputs=tuple(_solution_input(item) for item in inputs),
         plans=tuple(plans),
-        partitions=_partitions(market.fragments, coverage),
+        partitions=_partitions(context.fragments, coverage),
         label_component=None if target.component is None else component_document(target.component),
         task=target.task,
         classes=target.classes,
@@ -87,13 +86,13 @@ def _plan(
     graph: MergedGraph,
     ready: Mapping[str, int],
     labels: Mapping[str, Label],
-    secs_a_row: float,
+    secs_per_row: float,
 ) -> ReadPlan:
     actions: list[Action] = [
         "raw" if item.is_raw else "load" if labels[item.fingerprint] is Label.LOAD else "compute" for item in inputs
     ]
     loads = {one: ready[one] for one in graph.operations if one in ready and labels[one] is Label.LOAD}
-    return ReadPlan(tuple(actions), loads, secs_a_row)
+    return ReadPlan(tuple(actions), loads, secs_per_row)
 
 
 def _partitions(fragments: Sequence[PlacedFragment], coverage: Coverage) -> tuple[SolutionPartition, ...]:

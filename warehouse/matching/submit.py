@@ -1,4 +1,4 @@
-"""Submit a model: check it against its table, match it against what is memoized, queue what is missing."""
+"""Submit a model: check it against its table, match it, queue missing memos."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from warehouse.catalog.catalog import insert_absent
 from warehouse.config import WarehouseConfig
 from warehouse.errors import NameTaken
 from warehouse.matching.checked_model import CheckedModel, check_models
-from warehouse.matching.enqueue import queue_survey, replace_waits, write_submission
-from warehouse.matching.plan_context import Market
-from warehouse.matching.survey import Counts, count_pairs, survey
+from warehouse.matching.enqueue import queue_matches, replace_waits, write_submission
+from warehouse.matching.model_match import Counts, count_pairs, match_model
+from warehouse.matching.plan_context import PlanContext
 from warehouse.memos.coverage import find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import (
@@ -43,11 +43,20 @@ _BLOCK_PAIRS = 200_000
 class Submission:
     """The answer to a submission. Counts are of (input, fragment) pairs; raw inputs are not counted.
 
-    ``hits``: memos that are ready. ``misses``: all others, of which ``queued`` were queued by this submission, ``shared``
-    are queued or being computed already, ``failed`` are quarantined, ``computed`` are kept by nobody: the policy says
-    that they are computed when they are read, and ``dropped`` were taken out of the queue for good. ``unchanged``: the model is
-    what its newest version was, and no new version was made. ``changes``: what else was set anew, such as ``policy: all -> adaptive``.
-    ``analyses``: what the model is resolved with, and whether the ranges hold other data by now.
+    Attributes:
+        model: The model's name.
+        version: Its version.
+        table: Its table.
+        policy: Its admission policy.
+        unchanged: The model equals its newest version, and no new version was made.
+        hits: The memo is ready.
+        shared: The memo is queued or being computed already.
+        queued: The memo was queued by this submission.
+        failed: The task is quarantined.
+        computed: The policy keeps no memo: the input is computed at every read.
+        dropped: The task was dropped.
+        changes: Changed settings, such as ``policy: all -> adaptive``.
+        analyses: The analyses that the model is resolved with, and whether the data of their ranges changed.
     """
 
     model: str
@@ -75,11 +84,12 @@ def submit_model(
 ) -> Submission:
     """Submit ``model`` over ``table`` (default: the table it names), in one transaction.
 
-    ``policy`` names what is kept (:mod:`warehouse.planning.policy`); default: what the model's newest version had, at first "all".
-    Submitting the same model again makes no new version; if its table has new data, or memos were evicted, what is
-    missing is queued. Its full-pass operators keep what they were resolved with, until they are analyzed again. Raises :class:`UnknownColumn` with the nearest names, :class:`TypeMismatch` for a column whose
-    stored type does not conform to the declared one, :class:`~warehouse.errors.NotAnalyzed` for full-pass operators that
-    nobody analyzed, :class:`~warehouse.errors.UnknownTable` and :class:`NameTaken`.
+    ``policy`` is the name of an admission policy (:mod:`warehouse.planning.policy`); default: that of the newest version, else
+    "all". Submitting an unchanged model makes no new version; memos that are missing because of new data or eviction are
+    queued. Full-pass operators keep their analyses until they are analyzed again. Raises :class:`UnknownColumn` with the
+    nearest names, :class:`TypeMismatch` for a column whose stored type does not conform to the declared one,
+    :class:`~warehouse.errors.NotAnalyzed` for full-pass operators without an analysis, :class:`~warehouse.errors.UnknownTable`
+    and :class:`NameTaken`.
     """
     (checked,) = check_models(warehouse, [model], table=table, policy=policy)
     return submit_checked(warehouse, checked)
@@ -122,14 +132,14 @@ def _match(
     now: float,
     requeue_evicted: bool = True,
 ) -> Counts:
-    """Match the model block by block of fragments, so that memory does not grow with the table, and queue what is missing."""
+    """Match the model by blocks of fragments, which bounds memory, and queue missing memos."""
     fragments = current_fragments(connection, record.table)
-    market = Market(connection, config, get_table(connection, record.table), fragments, now)
+    context = PlanContext(connection, config, get_table(connection, record.table), fragments, now)
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
-    decision = market.keep_decision(record, graph)
+    decision = context.keep_decision(record, graph)
     counts, awaited = Counts(), set[str]()
     for first, last in blocks(len(fragments), len(inputs)):
-        found = survey(
+        found = match_model(
             connection,
             inputs,
             fragments[first:last],
@@ -137,7 +147,7 @@ def _match(
             coverage=coverage.part(first, last),
             requeue_evicted=requeue_evicted,
         )
-        awaited |= queue_survey(connection, record, found, now)
+        awaited |= queue_matches(connection, record, found, now)
         counts += count_pairs(found)
     replace_waits(connection, record.id, awaited)
     write_submission(connection, record, counts, unchanged=unchanged, now=now)
@@ -145,16 +155,16 @@ def _match(
 
 
 def blocks(fragments: int, inputs: int) -> Iterator[tuple[int, int]]:
-    """Ranges of fragments, each of a bounded number of pairs with inputs."""
+    """Ranges of fragments with a bounded number of (input, fragment) pairs."""
     size = max(1, _BLOCK_PAIRS // max(inputs, 1))
     for first in range(0, fragments, size):
         yield first, min(first + size, fragments)
 
 
 def queue_missing(warehouse: Warehouse, model: str | None = None) -> int:
-    """Queue what live models (or one of them) miss because their table has new data; returns how many memos.
+    """Queue the memos that live models (or one of them) need for new data; returns how many.
 
-    Costs one query per model whose table did not change. Evicted memos stay evicted: that is undone by submitting.
+    A model with an unchanged table costs one query. Evicted memos stay evicted until the model is submitted.
     """
     queued = 0
     with warehouse.catalog.read() as connection:
@@ -182,7 +192,7 @@ def _queue_missing(connection: Connection, config: WarehouseConfig, name: str, n
 
 
 def settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str, ...]:
-    """What of a model may change without a new version, where it did."""
+    """The changed settings of a model, which need no new version."""
     if before is None:
         return ()
     settings = (("policy", before.policy, now.policy), ("priority", before.priority, now.priority))
@@ -191,9 +201,9 @@ def settings_changed(before: ModelRecord | None, now: ModelRecord) -> tuple[str,
 
 
 def check_client(before: ModelRecord | None, model: Model) -> None:
-    """Raise :class:`NameTaken` if the model's name is another client's."""
+    """Raise :class:`NameTaken` if the model belongs to another client."""
     if before is not None and before.client != model.client:
-        raise NameTaken("another client has a model of this name", where=f"model {model.name}", value=model.client,
+        raise NameTaken("client must be the one that the model belongs to", where=f"model {model.name}", value=model.client,
                         allowed=before.client, next_step="choose another name")  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""Pure decisions on keeping: the cheapest plan by minimum cut, policies, cost rates."""
+"""Pure decisions on memos: admission policies, the cheapest plan by minimum cut, rates and prices."""

@@ -1,25 +1,25 @@
 """The cheapest plan over a merged DAG: load, compute or compute-and-keep for every node, exactly.
 
-A plan serves this request and those that are expected over a horizon. With n requests of a node, this one included, it is
+A plan serves this request and the expected requests over a horizon. With n requests of a node, this one included, the node is
 
-* computed and let go: its seconds n times, and its arguments are needed n times;
-* computed and kept: its seconds once, its arguments once, the price of keeping it, and it is read back n - 1 times;
-* loaded: read n times, where a memo (or, for a raw column, the raw file) is there;
-* skipped: nobody needs it.
+* computed and not kept: its seconds and its arguments count n times;
+* computed and kept: its seconds and its arguments count once, plus the price of keeping it and n - 1 reads of the memo;
+* loaded: read n times, if there is a memo (or, for a raw column, the raw file);
+* skipped: no wanted node needs it.
 
-Four yes-or-no variables a node say this: *needed* and *computed*, at this request and at later ones. Every term of the
-cost charges for "x and not y": needed and not computed is a read, computed is a cost whatever else holds, and computed
-without its arguments needed is impossible. Such a sum is least at a minimum cut of a network with an edge x -> y for each term.
-Without later requests two variables are left, and the cut is the choice between loading and computing of one run,
-as Helix makes it (Xin et al., "Helix: Holistic Optimization for Accelerating Iterative Machine Learning", VLDB 2018).
+Each node has four boolean variables: *needed* and *computed*, at this request and at later ones. Every term of the
+cost charges for "x and not y": needed and not computed is a read, computed is a cost in any case, and computed
+without its arguments needed is impossible. Such a sum is minimal at a minimum cut of a network with an edge x -> y for each term.
+Without later requests there are two variables, and the cut is the choice between loading and computing of one run,
+as in Helix (Xin et al., "Helix: Holistic Optimization for Accelerating Iterative Machine Learning", VLDB 2018).
 
-Of several plans of the same cost the one is taken that needs and computes the least: load before compute, keep before compute
-again and again. It does not depend on the order of anything (:mod:`warehouse.planning.minimum_cut`).
+Of several plans of equal cost the result is the one that needs and computes the least: load before compute, keep before
+repeated computation. It does not depend on any order (:mod:`warehouse.planning.minimum_cut`).
 
-**Requests from elsewhere.** ``reuse`` may differ from node to node, since other models request a shared subgraph too. In
-the DAG an argument is needed as often as what reads it; what ``reuse`` adds to that are requests from elsewhere. They
-bear their share of the price of keeping: with n - 1 later requests, m of them in the DAG, m / (n - 1) of it is charged here. So a
-subgraph is kept when keeping pays for all of them together, given that computing costs them what it costs here.
+**Requests of other models.** ``reuse`` may differ between nodes, since other models request a shared subgraph too. In
+the DAG an argument is needed as often as its readers; the rest of its ``reuse`` are requests of other models. They
+carry their share of the price of keeping: with n - 1 later requests, m of them in the DAG, m / (n - 1) of it is charged here.
+So a subgraph is kept if keeping it is cheaper for all of them together, provided that they compute it at the same cost.
 """
 
 from __future__ import annotations
@@ -36,21 +36,25 @@ __all__ = ["Alternatives", "CheapestPlan", "DagNode", "Label", "NodeCost", "Reus
 
 
 class Label(StrEnum):
-    """What is done about a node at this request."""
+    """How a node is obtained at this request."""
 
-    SKIP = "skip"  # nobody needs it
-    LOAD = "load"  # read its memo; of a raw column, the raw file
+    SKIP = "skip"  # no wanted node needs it
+    LOAD = "load"  # read its memo; for a raw column, the raw file
     COMPUTE = "compute"  # compute it, now and at every later request
     KEEP = "keep"  # compute it now and keep it; later requests load it
-    ONCE = "once"  # compute it now without keeping it: later requests do not need it, or load a memo that is there
+    COMPUTE_TRANSIENT = "once"  # compute it now, do not keep it; later requests load it or do not need it
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCost:
-    """CPU seconds a row. ``compute_secs``: the operator alone, arguments in hand; infinite for a raw column.
+    """Costs of a node in CPU seconds per row.
 
-    ``load_secs``: reading it where it is already, None if it is nowhere; for a raw column, reading the raw file.
-    ``read_back_secs``: reading it if it is kept now. ``keep_secs``: writing it once and storing it over the horizon.
+    Attributes:
+        compute_secs: The operator without its arguments; infinite for a raw column.
+        load_secs: Reading its memo, or the raw file of a raw column; None if there is no memo.
+        read_back_secs: Reading the memo that this plan keeps.
+        keep_secs: Writing the memo once and storing it over the horizon.
+        keepable: Whether a memo may be kept.
     """
 
     compute_secs: float
@@ -62,11 +66,13 @@ class NodeCost:
     def __post_init__(self) -> None:
         for secs in (self.compute_secs, self.load_secs or 0.0, self.read_back_secs, self.keep_secs):
             if not secs >= 0:
-                raise InputError("a cost is a number of seconds", where=str(self), value=secs, allowed="0 or more")
+                raise InputError(
+                    "a cost must be a number of seconds >= 0", where=str(self), value=secs, allowed="0 or more"
+                )
 
     @property
     def may_be_kept(self) -> bool:
-        """Whether keeping it is a choice: it is allowed, has a finite price, and is not stored already."""
+        """Whether a plan can keep it: it is allowed, has a finite price and no memo yet."""
         return self.keepable and self.load_secs is None and math.isfinite(self.keep_secs + self.read_back_secs)
 
 
@@ -81,7 +87,7 @@ class DagNode:
 
 @dataclass(frozen=True)
 class CheapestPlan:
-    """A label for every node, in the order given, and what the plan costs over the horizon, in CPU seconds a row."""
+    """A label for every node, in the given order, and the plan's cost over the horizon in CPU seconds per row."""
 
     labels: Mapping[str, Label]
     cost_secs: float
@@ -89,9 +95,9 @@ class CheapestPlan:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """What the whole plan costs, in CPU seconds a row over the horizon, if one node must be obtained one way.
+    """The cost of the plan if one node must be obtained in one way: CPU seconds per row over the horizon.
 
-    Infinite where it cannot be: loading what is not stored, keeping what is, or may not be.
+    Infinite if that is impossible: loading without a memo, keeping with one, or where keeping is not allowed.
     """
 
     load_secs: float
@@ -99,39 +105,39 @@ class Alternatives:
     keep_secs: float
 
 
-#: Expected requests over the horizon, this one included, so at least 1: of all nodes, or by node (1 for those left out).
+#: Expected requests over the horizon with this one, at least 1: of all nodes, or by node (1 for missing ones).
 Reuse = float | Mapping[str, float]
 
 
 def cheapest_plan(
     nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0, solver: Solver = by_push_relabel
 ) -> CheapestPlan:
-    """The plan of least cost that obtains every node of ``wanted``. ``nodes`` stand in topological order.
+    """The plan of least cost that obtains every node of ``wanted``; ``nodes`` are in topological order.
 
-    Raises :class:`InputError` for a node that is twice or not there, reads what does not stand before it, has a reuse
-    below 1, or can be neither loaded nor computed though it is wanted.
+    Raises :class:`InputError` for a duplicate or unknown node, an argument that is not before its reader, a reuse
+    below 1, or a wanted node that can be neither loaded nor computed.
     """
     later = _later_requests(nodes, wanted, reuse)
     if isinstance(reuse, int | float) and not any(node.cost.may_be_kept for node in nodes):
-        # Every request is served alike: the plan of one, as often as there are requests.
+        # Nothing can be kept, so all requests have the same plan.
         once = _solve(nodes, wanted, _later_requests(nodes, wanted, 1.0), solver)
         if once is not None:
             return CheapestPlan(once.labels, once.cost_secs * reuse)
     plan = _solve(nodes, wanted, later, solver)
     if plan is None:
-        raise InputError("a wanted node can be neither loaded nor computed", value=_unobtainable(nodes, wanted))
+        raise InputError("a wanted node must have a memo or be computable", value=_unobtainable(nodes, wanted))
     return plan
 
 
 def alternatives(
     nodes: Sequence[DagNode], wanted: Collection[str], node: str, reuse: Reuse = 1.0, solver: Solver = by_push_relabel
 ) -> Alternatives:
-    """What the plan would cost if ``node``, one of ``wanted``, were loaded, or computed at each request, or kept.
+    """The cost of the plan if ``node``, one of ``wanted``, is loaded, or computed at each request, or kept.
 
     Raises what :func:`cheapest_plan` raises, and :class:`InputError` for a node that is not wanted.
     """
     if node not in wanted:
-        raise InputError("alternatives are those of a wanted node", value=node)
+        raise InputError("the node of alternatives must be a wanted one", value=node)
     later = _later_requests(nodes, wanted, reuse)
 
     def secs(label: Label) -> float:
@@ -142,19 +148,21 @@ def alternatives(
 
 
 @dataclass(frozen=True, slots=True)
-class _Later:
-    """Later requests of a node: how many the DAG accounts for, and the share of the price of keeping it bears."""
+class _FutureRequests:
+    """Later requests of a node in the DAG, and their share of the price of keeping."""
 
     requests: float
-    share: float
+    cost_share: float
 
 
-def _later_requests(nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse) -> dict[str, _Later]:
-    """By node. An argument is needed at later requests as often as the node that reads it and is requested most."""
+def _later_requests(nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse) -> dict[str, _FutureRequests]:
+    """Later requests by node; an argument has those of its most requested reader."""
     stated = {node.id: reuse if isinstance(reuse, int | float) else reuse.get(node.id, 1.0) for node in nodes}
     for name, requests in stated.items():
         if not (requests >= 1 and math.isfinite(requests)):
-            raise InputError("a node is requested at least this once", where=name, value=requests, allowed="1 or more")
+            raise InputError(
+                "reuse of a node must be a finite number >= 1", where=name, value=requests, allowed="1 or more"
+            )
     _check_order(nodes, wanted)
     in_dag = dict.fromkeys(stated, 0.0)
     for name in wanted:
@@ -163,7 +171,7 @@ def _later_requests(nodes: Sequence[DagNode], wanted: Collection[str], reuse: Re
         for arg in node.args:
             in_dag[arg] = max(in_dag[arg], in_dag[node.id])
     return {
-        name: _Later(requests, requests / (stated[name] - 1) if stated[name] - 1 > requests else 1.0)
+        name: _FutureRequests(requests, requests / (stated[name] - 1) if stated[name] - 1 > requests else 1.0)
         for name, requests in in_dag.items()
     }
 
@@ -172,21 +180,21 @@ def _check_order(nodes: Sequence[DagNode], wanted: Collection[str]) -> None:
     seen: set[str] = set()
     for node in nodes:
         if node.id in seen:
-            raise InputError("a node stands twice in the DAG", value=node.id)
+            raise InputError("a node must be in the DAG once", value=node.id)
         for arg in node.args:
             if arg not in seen:
-                raise InputError("a node reads what does not stand before it", where=node.id, value=arg)
+                raise InputError("an argument must be before the node that reads it", where=node.id, value=arg)
         seen.add(node.id)
     for name in wanted:
         if name not in seen:
-            raise InputError("a wanted node is not in the DAG", value=name)
+            raise InputError("a wanted node must be in the DAG", value=name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Variables:
-    """Vertices of a node, on the source side when true: needed and computed, now and later. The sink is never true.
+    """Vertices of a node, on the source side if true: needed and computed, now and later. The sink is never true.
 
-    Variables that must be equal share a vertex. Without later requests ``later`` is False and the last two mean nothing.
+    Variables that must be equal share a vertex. Without later requests ``later`` is False and the last two are unused.
     """
 
     needed: int
@@ -199,23 +207,23 @@ class _Variables:
 def _solve(
     nodes: Sequence[DagNode],
     wanted: Collection[str],
-    later: Mapping[str, _Later],
+    later: Mapping[str, _FutureRequests],
     solver: Solver,
-    forced: tuple[str, Label] | None = None,
+    constraint: tuple[str, Label] | None = None,
 ) -> CheapestPlan | None:
-    """The cheapest plan in which one node may be ``forced`` to a label; None if there is no plan."""
+    """The cheapest plan in which one node may be given a label by ``constraint``; None if there is no plan."""
     network = Network()
     variables: dict[str, _Variables] = {}
     costs: dict[str, NodeCost] = {}
     for node in nodes:
         cost, must_keep = node.cost, False
-        if forced is not None and forced[0] == node.id:
-            only = _forced(cost, forced[1])
+        if constraint is not None and constraint[0] == node.id:
+            only = _constrained_cost(cost, constraint[1])
             if only is None:
                 return None
-            cost, must_keep = only, forced[1] is Label.KEEP
+            cost, must_keep = only, constraint[1] is Label.KEEP
         args = [variables[arg] for arg in node.args]
-        if any(arg.needed == SINK for arg in args):  # nothing gives an argument
+        if any(arg.needed == SINK for arg in args):  # an argument cannot be obtained
             cost = replace(cost, compute_secs=math.inf)
         costs[node.id] = cost
         at = variables[node.id] = _add_node(network, cost, later[node.id], must_keep)
@@ -232,14 +240,14 @@ def _solve(
     for node in nodes:
         labels[node.id], node_secs = _outcome(costs[node.id], variables[node.id], later[node.id], true)
         secs += node_secs
-    if forced is not None and forced[1] is Label.KEEP and not variables[forced[0]].later:
-        labels[forced[0]] = Label.KEEP
-        secs.append(costs[forced[0]].keep_secs)
+    if constraint is not None and constraint[1] is Label.KEEP and not variables[constraint[0]].later:
+        labels[constraint[0]] = Label.KEEP
+        secs.append(costs[constraint[0]].keep_secs)
     return CheapestPlan(labels, math.fsum(secs))
 
 
-def _forced(cost: NodeCost, label: Label) -> NodeCost | None:
-    """The costs of a node that may be obtained in one way only; None if it cannot."""
+def _constrained_cost(cost: NodeCost, label: Label) -> NodeCost | None:
+    """The costs of a node with a constraint; None if it cannot be fulfilled."""
     match label:
         case Label.LOAD:
             return None if cost.load_secs is None else NodeCost(math.inf, cost.load_secs)
@@ -249,8 +257,8 @@ def _forced(cost: NodeCost, label: Label) -> NodeCost | None:
             return cost if cost.may_be_kept else None
 
 
-def _add_node(network: Network, cost: NodeCost, later: _Later, must_keep: bool) -> _Variables:
-    """A node's vertices and the edges between them, which are its costs."""
+def _add_node(network: Network, cost: NodeCost, later: _FutureRequests, must_keep: bool) -> _Variables:
+    """The vertices of a node; the edges between them are its costs."""
     computable = math.isfinite(cost.compute_secs)
     load_secs = math.inf if cost.load_secs is None else cost.load_secs
     computed = network.vertex() if computable else SINK
@@ -261,7 +269,7 @@ def _add_node(network: Network, cost: NodeCost, later: _Later, must_keep: bool) 
         return _Variables(needed, computed)
     read_secs = later.requests * load_secs
     if cost.may_be_kept and computable:
-        read_secs = later.requests * cost.read_back_secs + later.share * cost.keep_secs
+        read_secs = later.requests * cost.read_back_secs + later.cost_share * cost.keep_secs
     computed_later = network.vertex() if computable and not must_keep else SINK
     needed_later = computed_later if math.isinf(read_secs) else network.vertex()
     network.edge(needed_later, computed_later, read_secs)
@@ -271,8 +279,8 @@ def _add_node(network: Network, cost: NodeCost, later: _Later, must_keep: bool) 
     return _Variables(needed, computed, True, needed_later, computed_later)
 
 
-def _outcome(cost: NodeCost, at: _Variables, later: _Later, true: Sequence[bool]) -> tuple[Label, list[float]]:
-    """A node's label, and what the plan pays for it."""
+def _outcome(cost: NodeCost, at: _Variables, later: _FutureRequests, true: Sequence[bool]) -> tuple[Label, list[float]]:
+    """A node's label, and its part of the cost."""
     if not true[at.needed]:
         return Label.SKIP, []
     load_secs = math.inf if cost.load_secs is None else cost.load_secs
@@ -281,16 +289,16 @@ def _outcome(cost: NodeCost, at: _Variables, later: _Later, true: Sequence[bool]
     if not at.later:
         return label, secs
     if not true[at.needed_later]:
-        return (Label.ONCE if label is Label.COMPUTE else label), secs
+        return (Label.COMPUTE_TRANSIENT if label is Label.COMPUTE else label), secs
     if true[at.computed_later]:
         return label, [*secs, later.requests * cost.compute_secs]
     if not cost.may_be_kept:
-        return (Label.ONCE if label is Label.COMPUTE else label), [*secs, later.requests * load_secs]
-    return Label.KEEP, [*secs, later.requests * cost.read_back_secs, later.share * cost.keep_secs]
+        return (Label.COMPUTE_TRANSIENT if label is Label.COMPUTE else label), [*secs, later.requests * load_secs]
+    return Label.KEEP, [*secs, later.requests * cost.read_back_secs, later.cost_share * cost.keep_secs]
 
 
 def _unobtainable(nodes: Sequence[DagNode], wanted: Collection[str]) -> str:
-    """The first wanted node, in the order of the DAG, that nothing gives."""
+    """The first wanted node, in the order of the DAG, that cannot be obtained."""
     given: set[str] = set()
     for node in nodes:
         computable = math.isfinite(node.cost.compute_secs) and all(arg in given for arg in node.args)
@@ -298,4 +306,4 @@ def _unobtainable(nodes: Sequence[DagNode], wanted: Collection[str]) -> str:
             given.add(node.id)
         elif node.id in wanted:
             return node.id
-    raise AssertionError("every wanted node can be obtained, and no plan was found")
+    raise AssertionError("every wanted node can be obtained, but there is no plan")

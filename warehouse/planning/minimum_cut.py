@@ -1,17 +1,17 @@
-"""Minimum cuts with one answer: the same network gives the same side, whatever the order of work.
+"""Minimum cuts with a unique answer: equal networks give equal sides.
 
-Many cuts may have the same least capacity, but among them one source side lies within all others, and that is what is
-returned: the vertices that can still be reached from the source when a maximum flow has used up the edges.
+Many cuts may have the least capacity, but one source side is contained in all others, and that is the answer:
+the vertices that can be reached from the source in the residual network of a maximum flow.
 
-Capacities are seconds, and flows are counted in integers, where no sum rounds. A tick is a power of two of a second, such
+Capacities are seconds, and flows are integers, whose sums are exact. A tick is a power of two of a second, such
 that all finite capacities together stay below 2**52 ticks; each capacity is rounded to the nearest tick. So the cut is exact
-whenever the capacities are multiples of the tick, and else it costs more than the least by at most a tick an edge; a tick is
-at most 2**-50 of the sum of all capacities. An infinite edge has the sum of all finite ones plus one: no least cut crosses
-it. And a cut whose capacity is the flow's value is a least one, so every answer is checked.
+if the capacities are multiples of the tick, and otherwise costs at most one tick per edge more than the least; a tick is
+at most 2**-50 of the sum of all capacities, rounded to a double. An infinite edge has the sum of all finite ones plus one, so
+that no least cut crosses it. A cut whose capacity equals the flow is a least one, so every answer is checked.
 
-Why our own loop: networkx takes seconds for what takes milliseconds compiled (``benchmarks/minimum_cut.py``), and it is the
-reference in tests. scipy counts in 32 bits, and says 0 where they do not suffice. OR-Tools is as fast, but cannot be
-installed beside tensorflow-transform. python-igraph is under the GPL.
+No library: networkx takes seconds for what takes milliseconds compiled (``benchmarks/minimum_cut.py``); it is the
+reference in tests. scipy counts in 32 bits, and returns 0 if they do not suffice. OR-Tools is as fast, but conflicts with
+tensorflow-transform. python-igraph is under the GPL.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from warehouse.planning.push_relabel import maximum_preflow
 SOURCE = 0
 SINK = 1
 
-#: All finite capacities together, in ticks. Integers up to it are exact as floats too.
+#: Bits of the sum of all finite capacities in ticks; such integers are exact as floats too.
 _TICK_BITS = 52
-#: Edges from which on loading, or once compiling, the loop is shorter than running it as Python.
+#: From this number of edges on, loading or compiling the loop is faster than running it as Python.
 _COMPILED_FROM = 20_000
 
 
@@ -52,16 +52,16 @@ class Network:
         return self.vertices - 1
 
     def edge(self, tail: int, head: int, secs: float) -> None:
-        """An edge of this capacity, infinite too unless it leads to the sink. One that no cut can cross is left out.
+        """Add an edge; its capacity may be infinite unless it leads to the sink. An edge that no cut can cross is ignored.
 
         Raises :class:`InputError` for a negative capacity or NaN, and for an infinite one into the sink.
         """
         if not secs > 0 or tail in (head, SINK) or head == SOURCE:
             if math.isnan(secs) or secs < 0:
-                raise InputError("a capacity is a number of seconds", value=secs, allowed="0 or more")
+                raise InputError("a capacity must be a number of seconds >= 0", value=secs, allowed="0 or more")
             return
         if head == SINK and math.isinf(secs):
-            raise InputError("an edge into the sink is finite", where=f"from vertex {tail}", value=secs)
+            raise InputError("an edge into the sink must be finite", where=f"from vertex {tail}", value=secs)
         self.tails.append(tail)
         self.heads.append(head)
         self.secs.append(secs)
@@ -71,7 +71,7 @@ class Network:
 class Ticks:
     """A network in integers: edges by position, capacities in ticks of ``tick_secs``; all arrays are int64.
 
-    ``infinite`` stands for infinity.
+    ``infinite`` is the capacity of infinite edges.
     """
 
     vertices: int
@@ -82,16 +82,16 @@ class Ticks:
     tick_secs: float
 
 
-#: Ticks to the value of a maximum flow and the mask of the vertices that are reached when its edges are used up.
+#: Returns the value of a maximum flow, and the mask of the vertices that its residual network reaches.
 Solver = Callable[[Ticks], tuple[int, NDArray[np.bool_]]]
 
 
 def in_ticks(network: Network) -> Ticks:
-    """The network with integer capacities; see the module."""
+    """The network with integer capacities, as the module says."""
     secs = np.asarray(network.secs, np.float64)
     finite = np.isfinite(secs)
     total_secs = math.fsum(secs[finite].tolist())
-    # Rounding adds at most half a tick an edge: one bit is left for that.
+    # Rounding adds at most half a tick per edge: one bit is reserved for that.
     exponent = max(math.frexp(total_secs)[1] - _TICK_BITS + 1, -1000) if total_secs > 0 else 0
     capacities = np.zeros(len(secs), np.int64)
     capacities[finite] = np.rint(np.ldexp(secs[finite], -exponent)).astype(np.int64)
@@ -109,10 +109,10 @@ def _compiled() -> Any:
 
 
 def by_push_relabel(ticks: Ticks) -> tuple[int, NDArray[np.bool_]]:
-    """:func:`~warehouse.planning.push_relabel.maximum_preflow`, compiled if the network is large; the answer is the same.
+    """:func:`~warehouse.planning.push_relabel.maximum_preflow`, compiled for large networks, with the same answer.
 
-    It works from the sink back to the source: what can still reach the end of a preflow is known without turning it into
-    a flow, and what enters at the sink is finite, so that no sum leaves int64.
+    It works from the sink back to the source: the vertices that reach the end of a preflow are known without a flow,
+    and the capacity that enters at the sink is finite, so that all sums fit int64.
     """
     edges, vertices = len(ticks.tails), ticks.vertices
     tails = np.concatenate([ticks.heads, ticks.tails])
@@ -136,7 +136,7 @@ def by_push_relabel(ticks: Ticks) -> tuple[int, NDArray[np.bool_]]:
 
 
 def minimum_cut(network: Network, needed: Sequence[int], solver: Solver = by_push_relabel) -> NDArray[np.bool_]:
-    """Which vertices are on the source side of the least cut that has ``needed`` there: the smallest such side."""
+    """The smallest source side of a least cut that has ``needed`` on it, as a mask of vertices."""
     joined = Network(
         network.vertices,
         [*network.tails, *(SOURCE for _ in needed)],
@@ -147,5 +147,5 @@ def minimum_cut(network: Network, needed: Sequence[int], solver: Solver = by_pus
     flow, reached = solver(ticks)
     crossed = int(ticks.capacities[reached[ticks.tails] & ~reached[ticks.heads]].sum())
     if reached[SINK] or crossed != flow or flow >= ticks.infinite:
-        raise AssertionError(f"the least cut has {crossed} ticks, and the greatest flow {flow}")
+        raise AssertionError(f"the least cut has {crossed} ticks, and the maximum flow {flow}")
     return reached

@@ -1,4 +1,4 @@
-"""Policies: which nodes of a merged DAG are loaded, computed or kept, decided purely from costs."""
+"""Admission policies: which nodes of a merged DAG are loaded, computed or kept. Pure."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from transforms.errors import InputError
 from warehouse.planning.cheapest import DagNode, Label, Reuse, cheapest_plan
 
 
-class Policy(Protocol):
-    """A frozen value with a name and one decision. ``weighs_costs``: the decision depends on what nodes cost."""
+class AdmissionPolicy(Protocol):
+    """A policy with a name; ``weighs_costs``: its decision depends on the costs of nodes."""
 
     name: ClassVar[str]
     weighs_costs: ClassVar[bool]
 
     def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> Mapping[str, Label]:
-        """A label for every node, in the order given: topological. Pure: the same arguments, the same labels."""
+        """A label for every node, in the given topological order. Pure."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeepAll:
-    """The paper's: keep every component that a model asks for, whatever it costs; never a part of one."""
+    """The paper's policy: keep every component of a model at any cost, but no part of a component."""
 
     name: ClassVar[str] = "all"
     weighs_costs: ClassVar[bool] = False
 
     def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> dict[str, Label]:
-        """What is wanted is loaded or kept, what that needs is computed once. ``reuse`` changes nothing."""
-        return _whole_components(nodes, wanted, Label.KEEP, Label.ONCE)
+        """Wanted nodes are loaded or kept, their arguments computed once. ``reuse`` is ignored."""
+        return _whole_components(nodes, wanted, Label.KEEP, Label.COMPUTE_TRANSIENT)
 
 
 @dataclass(frozen=True, slots=True)
 class KeepNone:
-    """Keep nothing: load the components that are there, compute the others whenever they are read."""
+    """Keep nothing: load the components with memos, compute the others at every read."""
 
     name: ClassVar[str] = "none"
     weighs_costs: ClassVar[bool] = False
 
     def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> dict[str, Label]:
-        """What is wanted is loaded or computed. ``reuse`` changes nothing."""
+        """Wanted nodes are loaded or computed. ``reuse`` is ignored."""
         return _whole_components(nodes, wanted, Label.COMPUTE, Label.COMPUTE)
 
 
@@ -50,7 +50,7 @@ class KeepNone:
 class Adaptive:
     """The cheapest plan over the horizon, by a minimum cut; parts of components are kept where that is cheaper.
 
-    ``horizon_days``: over how long requests are expected and storage is paid for.
+    ``horizon_days``: the time for which requests and storage are counted.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -59,19 +59,21 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         if not (self.horizon_days > 0 and math.isfinite(self.horizon_days)):
-            raise InputError("a horizon is some days", where="Adaptive.horizon_days", value=self.horizon_days,
+            raise InputError("horizon_days must be a finite number > 0", where="Adaptive.horizon_days", value=self.horizon_days,
                              allowed="> 0")  # fmt: skip
 
     def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> Mapping[str, Label]:
-        """See :func:`~warehouse.planning.cheapest.cheapest_plan`, which also says what it raises."""
+        """The labels of :func:`~warehouse.planning.cheapest.cheapest_plan`; raises what that raises."""
         return cheapest_plan(nodes, wanted, reuse).labels
 
 
-_POLICIES: Mapping[str, Callable[[], Policy]] = {policy.name: policy for policy in (KeepAll, Adaptive, KeepNone)}
+_POLICIES: Mapping[str, Callable[[], AdmissionPolicy]] = {
+    policy.name: policy for policy in (KeepAll, Adaptive, KeepNone)
+}
 
 
-def policy_named(name: str) -> Policy:
-    """The policy of this name with its defaults. Raises :class:`InputError` with the names there are."""
+def policy_named(name: str) -> AdmissionPolicy:
+    """The policy of this name with its defaults. Raises :class:`InputError` with the known names."""
     if name not in _POLICIES:
         raise InputError("no such policy", value=name, allowed=", ".join(sorted(_POLICIES)))
     return _POLICIES[name]()
@@ -80,7 +82,7 @@ def policy_named(name: str) -> Policy:
 def _whole_components(
     nodes: Sequence[DagNode], wanted: Collection[str], missing: Label, interior: Label
 ) -> dict[str, Label]:
-    """Wanted nodes are loaded if they can be, else get ``missing``; what those read gets ``interior``; columns are read."""
+    """Wanted nodes without a memo get ``missing``, their arguments ``interior``; columns are loaded."""
     labels = dict.fromkeys((node.id for node in nodes), Label.SKIP)
     needed = set(wanted)
     for node in reversed(nodes):

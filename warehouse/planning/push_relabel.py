@@ -1,29 +1,29 @@
-"""Maximum preflow by push-relabel: highest label first, with gaps and exact relabelling from time to time.
+"""Maximum preflow by push-relabel: highest label first, with gaps and periodic exact relabelling.
 
 Goldberg and Tarjan, "A new approach to the maximum-flow problem" (1988); Cherkassky and Goldberg, "On implementing the
-push-relabel method for the maximum flow problem" (1997). It is one function without callees, so that it runs as it stands, on
-lists, where compiling it would take longer, and compiled, on arrays, where the network is large.
+push-relabel method for the maximum flow problem" (1997). It is one function without callees, so that it runs as Python on
+lists of small networks, and compiled on arrays of large ones.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Exact relabelling takes a look at every edge, so there is as much other work between two of them.
+#: Exact relabelling visits every edge, so there is as much other work between two of them.
 _RELABEL_EVERY = 6
 
 
 def maximum_preflow(
     first: Any, head: Any, mate: Any, residual: Any, source: int, sink: int, height: Any, of_vertex: Any, of_level: Any
 ) -> int:
-    """Push all that ``source`` can send into ``sink``; returns how much arrived.
+    """Push as much flow as possible from ``source`` into ``sink``; returns the amount.
 
     Arcs are sorted by tail: those of v are ``first[v]`` to ``first[v + 1]``, an arc's other direction is at ``mate``,
-    and ``residual`` is what it still lets through, changed in place. At the end ``height`` is a vertex's distance to
-    ``sink`` over arcs that let something through, or the number of vertices where there is no way. Scratch, changed too:
-    ``of_vertex``, five sequences as long as there are vertices, and ``of_level``, two that are one longer.
+    and ``residual`` is its residual capacity, changed in place. At the end ``height`` is a vertex's distance to
+    ``sink`` over arcs with residual capacity, or the number of vertices if there is no path. Scratch, changed too:
+    ``of_vertex``, five sequences with one item per vertex, and ``of_level``, two with one item more.
 
-    What enters the network is counted in the integers given: the source's arcs must fit together.
+    The sum of the source's arcs must fit the given integers.
     """
     excess, current, after, before, below = of_vertex
     at_level, active = of_level
@@ -52,7 +52,7 @@ def maximum_preflow(
                     height[other] = height[vertex] + 1
                     current[queue_back] = other
                     queue_back += 1
-        # Vertices by level, and the active ones among them: those that hold what they received.
+        # Vertices by level, and the active ones among them: those with excess.
         for level in range(vertices + 1):
             at_level[level] = -1
             active[level] = -1
@@ -79,7 +79,7 @@ def maximum_preflow(
                 top -= 1
                 continue
             active[top] = below[vertex]
-            if height[vertex] != top:  # lifted over a gap since
+            if height[vertex] != top:  # lifted over a gap in the meantime
                 continue
             while excess[vertex] > 0 and height[vertex] < vertices:
                 level = height[vertex]
@@ -99,7 +99,7 @@ def maximum_preflow(
                         top = max(top, level - 1)
                     excess[other] += amount
                     continue
-                # Relabel: one above the lowest vertex that an arc still leads to.
+                # Relabel: one above the lowest vertex with a residual arc.
                 lowest = vertices
                 for arc in range(first[vertex], first[vertex + 1]):
                     if residual[arc] > 0:
@@ -113,7 +113,7 @@ def maximum_preflow(
                 if after[vertex] >= 0:
                     before[after[vertex]] = before[vertex]
                 if at_level[level] < 0:
-                    # A gap: from above it nothing finds its way to the sink any more.
+                    # A gap: no path leads from above it to the sink.
                     lowest = vertices
                     above = level + 1
                     while above < vertices and at_level[above] >= 0:

@@ -1,4 +1,4 @@
-"""What a byte costs to read, write and store: constants of the machine, and prices, which are the owner's."""
+"""Rates of the machine to read and write bytes, and prices to store them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ DAYS_A_MONTH = 30.0
 
 def _at_least_zero(where: str, value: float) -> None:
     if not (value >= 0 and math.isfinite(value)):
-        raise InputError("a price or a rate is a number", where=where, value=value, allowed="0 or more")
+        raise InputError(f"{where} must be a finite number >= 0", where=where, value=value, allowed="0 or more")
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """CPU seconds a byte on disk, checksums checked, and a column of a fragment, whatever it holds.
+    """CPU seconds per byte on disk, with its checksum, and per column of a fragment.
 
-    The defaults are what ``benchmarks/cost_model.py`` printed on two cores of a shared x86-64 server.
+    The defaults are measurements of ``benchmarks/cost_model.py`` on two cores of a shared x86-64 server.
     """
 
     raw_read_secs: float = 1.3e-8
@@ -36,7 +36,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a byte costs a month and a CPU second, in one currency; only their ratio matters.
+    """Prices of a byte-month and of a CPU second in one currency; only their ratio matters.
 
     The defaults are list prices of public clouds in US dollars: 0.02 for a GB-month of object storage and 0.04 for the
     hour of a virtual CPU.
@@ -48,14 +48,16 @@ class Prices:
     def __post_init__(self) -> None:
         _at_least_zero("Prices.byte_month", self.byte_month)
         if not (self.cpu_sec > 0 and math.isfinite(self.cpu_sec)):
-            raise InputError("a CPU second has a price", where="Prices.cpu_sec", value=self.cpu_sec, allowed="> 0")
+            raise InputError(
+                "cpu_sec must be a finite number > 0", where="Prices.cpu_sec", value=self.cpu_sec, allowed="> 0"
+            )
 
     def storage_secs(self, horizon_days: float) -> float:
-        """CPU seconds that storing one byte over the horizon is worth."""
+        """The price of storing one byte over the horizon, in CPU seconds."""
         return self.byte_month * horizon_days / DAYS_A_MONTH / self.cpu_sec
 
 
-#: What ``benchmarks/cost_model.py`` printed.
+#: The rates that ``benchmarks/cost_model.py`` measured.
 MEASURED_RATES = Rates()
 #: List prices of public clouds.
 LIST_PRICES = Prices()

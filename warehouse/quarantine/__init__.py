@@ -1,1 +1,1 @@
-"""Failed tasks: query, list, retry, drop."""
+"""Quarantined tasks, the dead-letter queue: query, list, retry, drop."""

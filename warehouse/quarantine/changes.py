@@ -1,4 +1,4 @@
-"""Tasks of the quarantine asked for again, or dropped: what would happen, and doing it, in one transaction each."""
+"""Retry or drop quarantined tasks, or plan that, in one transaction each."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from warehouse.scheduling.task_states import (
 )
 from warehouse.warehouse import Warehouse
 
-#: Memos whose state says that nobody computes them unless somebody asks for it.
-_SET_ASIDE = (MemoState.FAILED, MemoState.DROPPED)
+#: The states of memos that are computed only after a retry.
+_SKIPPED = (MemoState.FAILED, MemoState.DROPPED)
 
-#: The states in which a task is retried or dropped. One that is done has a memo: that is evicted, not retried.
+#: The states in which a task is retried or dropped. A done task has a memo, which is evicted instead.
 _CHANGED = {
     event: tuple(state for state in sources(event) if state is not TaskState.DONE)
     for event in (TaskEvent.REQUEUE, TaskEvent.DROP)
@@ -41,10 +41,17 @@ _Where = Sequence[ColumnElement[bool]]
 
 @dataclass(frozen=True, slots=True)
 class QuarantineChange:
-    """What a retry or a drop does or, once ``done``, did: to ``tasks`` tasks, by what fails alike.
+    """The effect of a retry or a drop.
 
-    ``left_leased``: a worker has them now, so they are not retried. ``left_unwanted``: no live model waits for them, so
-    nobody would compute them. ``left_dropped``: they fit, but what was dropped is retried by its number or its state only.
+    Attributes:
+        event: Retry or drop.
+        done: Whether it was done, not only planned.
+        request: The query as text.
+        tasks: Changed tasks.
+        groups: The same by component and failure.
+        left_leased: Tasks that are leased, and so not retried.
+        left_unwanted: Tasks that no live model waits for, and so not retried.
+        left_dropped: Dropped tasks; they are retried only by number or by state.
     """
 
     event: TaskEvent
@@ -58,9 +65,9 @@ class QuarantineChange:
 
 
 def retry_tasks(warehouse: Warehouse, query: TaskQuery, *, dry_run: bool = False) -> QuarantineChange:
-    """Queue tasks of the quarantine again, at once and with all their attempts, for the models that wait for them.
+    """Queue quarantined tasks again, without backoff and with all their attempts.
 
-    Raises :class:`IllegalTransition` for tasks that are named by number and are done or with a worker, and what
+    Raises :class:`IllegalTransition` for tasks given by number that are done or leased, and what
     :func:`~warehouse.quarantine.query.check_query` raises.
     """
     if dry_run:
@@ -100,14 +107,14 @@ def _plan_retry(connection: Connection, query: TaskQuery) -> tuple[QuarantineCha
 def drop_tasks(
     warehouse: Warehouse, query: TaskQuery, *, why: str, who: str = "", dry_run: bool = False
 ) -> QuarantineChange:
-    """Take tasks of the quarantine out of the queue, for good: nothing but :func:`retry_tasks` brings them back.
+    """Drop quarantined tasks: only :func:`retry_tasks` queues them again.
 
-    A worker that has one commits nothing. What reads them computes them on the fly; ``explain`` says when, ``why`` and by
-    ``who`` they were dropped. Raises :class:`InputError` without a reason, :class:`IllegalTransition` for tasks that are
-    named by number and are done or dropped already, and what :func:`~warehouse.quarantine.query.check_query` raises.
+    A worker that holds one cannot commit. Readers compute the columns on the fly; ``explain`` shows when, ``why`` and by
+    ``who`` they were dropped. Raises :class:`InputError` without a reason, :class:`IllegalTransition` for tasks
+    given by number that are done or dropped, and what :func:`~warehouse.quarantine.query.check_query` raises.
     """
     if not why.strip():
-        raise InputError("whoever drops a task says why", where="quarantine", value=why)
+        raise InputError("why must be a reason", where="quarantine", value=why)
     if dry_run:
         with warehouse.catalog.read() as connection:
             return _plan_drop(connection, query)[0]
@@ -131,7 +138,7 @@ def _plan_drop(connection: Connection, query: TaskQuery) -> tuple[QuarantineChan
 
 
 def _refuse(connection: Connection, query: TaskQuery, event: TaskEvent) -> None:
-    """Raise for tasks that are named and to which ``event`` cannot happen."""
+    """Raise for tasks given by number for which ``event`` is not possible."""
     of = schema.tasks.c
     if not query.ids:
         return
@@ -143,7 +150,7 @@ def _refuse(connection: Connection, query: TaskQuery, event: TaskEvent) -> None:
             where="quarantine",
             value=listed([f"{task} ({state.lower()})" for task, state in found]),
             allowed="tasks that are " + " or ".join(state.lower() for state in _CHANGED[event]),
-            next_step="headrace tasks show says how they stand",
+            next_step="headrace tasks show TASK prints its state",
         )
 
 
@@ -156,17 +163,17 @@ def _count_dropped(connection: Connection, query: TaskQuery) -> int:
 
 
 def _queue_memos(connection: Connection, keys: Sequence[str], now: float) -> None:
-    """What was set aside waits again; why it was remains to be read until it is ready."""
+    """Make failed and dropped memos pending; their old cause stays readable until they are ready."""
     of = schema.memos.c
     values: dict[str, Any] = {"state": MemoState.PENDING, "changed_at": now}
     for chunk in chunks(keys):
-        mine = (one_of(connection, of.memo_key, chunk), of.state.in_(_SET_ASIDE))
-        cause = {"cause_code": "retried", "cause": "tried again after it was set aside: " + of.cause}
+        mine = (one_of(connection, of.memo_key, chunk), of.state.in_(_SKIPPED))
+        cause = {"cause_code": "retried", "cause": "retried after: " + of.cause}
         connection.execute(update(schema.memos).where(*mine).values(**values, **cause))
 
 
 def _drop(connection: Connection, keys: Sequence[str], change: TaskChange, cause: str, now: float) -> None:
-    """Who waits for them stays known, so that a retry brings them back for those who want them then."""
+    """The waits of the models stay, so that a retry queues the tasks for them again."""
     tasks, memos = schema.tasks, schema.memos
     stands = {"state": MEMO_OF_TASK[change.state], "cause_code": "dropped", "cause": cause, "changed_at": now}
     for chunk in chunks(keys):

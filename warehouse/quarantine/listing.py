@@ -1,4 +1,4 @@
-"""The quarantine, read: which tasks failed, what fails alike, and everything that is known of one of them."""
+"""Read the quarantine: tasks, groups of equal failures, and the details of a task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.errors import UnknownTask
-from warehouse.quarantine.query import EXCEPTION, KIND, OPERATOR, PLACED, UNDECIDED, TaskQuery, check_query, conditions
+from warehouse.quarantine.query import (
+    EXCEPTION,
+    KIND,
+    OPEN_STATES,
+    OPERATOR,
+    PLACED,
+    TaskQuery,
+    check_query,
+    conditions,
+)
 from warehouse.queue.failures import Failure
 from warehouse.scheduling.task_states import TaskState
 from warehouse.tables.manifests import added_columns, fragment_of
@@ -23,7 +32,7 @@ from warehouse.tables.raw import read_raw
 from warehouse.tables.table import Fragment
 from warehouse.warehouse import Warehouse
 
-#: Candidates that an error names.
+#: The most candidates in an error.
 _MOST_CANDIDATES = 8
 
 
@@ -39,10 +48,22 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """Tasks of one component whose last attempts failed alike: the same kind, operator and exception.
+    """Tasks of one component whose last attempts failed with the same kind, operator and exception.
 
-    ``states`` counts them by state. ``example`` is the task that failed last, ``error`` what became of it. ``failed_at``:
-    when that was, in epoch seconds, 0.0 where no attempt failed. ``models`` wait for one of them at least.
+    Attributes:
+        fingerprint: The component.
+        expression: Its expression.
+        kind: The kind of the failure.
+        operator: The operator that failed.
+        exception: The exception's type.
+        error: The last error.
+        tasks: The number of tasks.
+        states: The same by state.
+        tables: Their tables.
+        partitions: The number of their partitions.
+        failed_at: The time of the last failure in epoch seconds; 0.0 without one.
+        example: The task that failed last.
+        models: The models that wait for at least one of them.
     """
 
     fingerprint: str
@@ -62,7 +83,7 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """One task in a list. ``next_at``: when it may be tried next, where that is known and lies ahead."""
+    """One task in a list; ``next_at``: the end of its backoff in epoch seconds, None if it is due."""
 
     task_id: int
     state: TaskState
@@ -82,10 +103,16 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True)
 class TaskDetail:
-    """Everything about one task. Moments are epoch seconds.
+    """The details of one task; times are epoch seconds.
 
-    ``failure``: of its last failed attempt, ``failed_at`` by ``failed_worker``. ``holder`` has it until ``lease_until``.
-    ``dropped``: when and why it was dropped. ``alike``: how many other tasks of the component are in the quarantine.
+    Attributes:
+        failure: The failure of its last failed attempt.
+        failed_at: The time of that.
+        failed_worker: The worker of that.
+        next_at: The end of its backoff; None if it is due.
+        holder: The worker that holds it, until ``lease_until``.
+        dropped: When and why it was dropped.
+        alike: The number of other quarantined tasks of the component.
     """
 
     task_id: int
@@ -113,7 +140,7 @@ class TaskDetail:
 def quarantine_groups(
     warehouse: Warehouse, query: TaskQuery | None = None, *, limit: int | None = None, offset: int = 0
 ) -> tuple[TaskGroup, ...]:
-    """What fails alike, most tasks first. Raises what :func:`~warehouse.quarantine.query.check_query` raises."""
+    """Groups of equal failures, most tasks first. Raises what :func:`~warehouse.quarantine.query.check_query` raises."""
     query = query or TaskQuery()
     with warehouse.catalog.read() as connection:
         check_query(connection, query)
@@ -123,7 +150,7 @@ def quarantine_groups(
 def quarantine_tasks(
     warehouse: Warehouse, query: TaskQuery | None = None, *, limit: int | None = None, offset: int = 0
 ) -> tuple[TaskRow, ...]:
-    """The tasks one by one, by number. Raises what :func:`~warehouse.quarantine.query.check_query` raises."""
+    """Single tasks, by number. Raises what :func:`~warehouse.quarantine.query.check_query` raises."""
     query, now = query or TaskQuery(), warehouse.clock()
     tasks, failures = schema.tasks.c, schema.failures.c
     listed = (tasks.id, tasks.state, tasks.table_name, tasks.partition, tasks.attempts, tasks.losses, tasks.not_before,
@@ -177,13 +204,13 @@ def read_groups(
     return tuple(groups)
 
 
-#: What tasks that fail alike have in common.
+#: The key of a group.
 _KEY = ("fingerprint", "kind", "operator", "exception")
 _Key = tuple[str, ...]
 
 
 def _with_ranks(where: Sequence[ColumnElement[bool]]) -> Subquery:
-    """The tasks with what groups them; ``rank`` 1 is the one of each group that failed last."""
+    """The tasks with their group key; ``rank`` 1 is the task of a group that failed last."""
     tasks, failures = schema.tasks.c, schema.failures.c
     rows = (
         select(tasks.id, tasks.memo_key, tasks.state, tasks.table_name, tasks.partition, schema.memos.c.fingerprint,
@@ -227,10 +254,10 @@ def _waiting(connection: Connection, where: ColumnElement[bool]) -> tuple[Waitin
 
 
 def get_task(warehouse: Warehouse, named: str, *, partition: str | None = None) -> TaskDetail:
-    """The task of this number or, where there is none, that of the component whose fingerprint starts so.
+    """The task with this number, or else the only one of a component with this fingerprint prefix.
 
-    ``partition`` says which of several. Raises :class:`UnknownTask` for none, :class:`InputError` with the candidates
-    where several fit.
+    ``partition`` selects one of several. Raises :class:`UnknownTask` for none, and :class:`InputError` with the candidates
+    for several.
     """
     now = warehouse.clock()
     with warehouse.catalog.read() as connection:
@@ -245,7 +272,7 @@ def _find(connection: Connection, named: str, partition: str | None) -> int:
         found = connection.execute(select(tasks.id).where(tasks.id == int(named), *here)).scalar()
         if found is not None:
             return int(found)
-    query = TaskQuery(states=(*UNDECIDED, TaskState.DROPPED), component=named, partition=partition)
+    query = TaskQuery(states=(*OPEN_STATES, TaskState.DROPPED), component=named, partition=partition)
     listed = select(tasks.id, of, tasks.table_name, tasks.partition, tasks.state).select_from(PLACED)
     fitting = listed.where(*conditions(connection, query)).order_by(of, tasks.id)
     rows = connection.execute(fitting.limit(_MOST_CANDIDATES + 1)).all()
@@ -256,7 +283,7 @@ def _find(connection: Connection, named: str, partition: str | None) -> int:
     if len(rows) > 1:
         shown = [f"{number} ({fingerprint[:12]} over {table} {part}, {state.lower()})" for number, fingerprint, table, part, state in rows]  # fmt: skip
         more = ["…"] if len(rows) > _MOST_CANDIDATES else []
-        raise InputError("several tasks fit", where="quarantine", value=named,
+        raise InputError("a task must be given unambiguously: several match", where="quarantine", value=named,
                          allowed="one of " + ", ".join([*shown[:_MOST_CANDIDATES], *more]),
                          next_step="give its number, or --partition")  # fmt: skip
     return int(rows[0].id)
@@ -301,10 +328,10 @@ def _detail(connection: Connection, task_id: int, now: float) -> TaskDetail:
 
 
 def task_sample(warehouse: Warehouse, task: TaskDetail) -> pa.Table:
-    """The events that are enough to make the task fail so: the raw columns that its component reads, in the rows' order.
+    """The sample of the task's failure: events with the raw columns that its component reads.
 
-    A sample that was too large to be kept is read from the raw data again. Raises :class:`UnknownTask` where the failure
-    names no events, and what :func:`~warehouse.tables.raw.read_raw` raises.
+    A sample that was too large to be kept is read from the raw data. Raises :class:`UnknownTask` if the failure
+    has no events, and what :func:`~warehouse.tables.raw.read_raw` raises.
     """
     failure = task.failure
     kept = None if failure is None else failure.sample_table()

@@ -1,7 +1,7 @@
-"""Which tasks of the quarantine are meant: the value, and the same as SQL.
+"""Queries of the quarantine, as a value and as SQL.
 
-In the quarantine is every task that failed for good, was dropped, or failed its last attempt and waits for another one or
-has it now; and those that a worker has although others were lost over them.
+The quarantine lists the tasks that are failed or dropped, those whose last attempt failed and that wait for the next one or
+run it, and leased tasks that lost a worker before.
 """
 
 from __future__ import annotations
@@ -22,21 +22,31 @@ from warehouse.search.names import check_names
 from warehouse.search.query import ComponentQuery
 from warehouse.search.sql import starts_with
 
-#: The states of a task that can still come to something by itself, or that waits for somebody to retry it.
-UNDECIDED = (TaskState.FAILED, TaskState.QUEUED, TaskState.LEASED)
+#: The states of a task that is not done and not dropped.
+OPEN_STATES = (TaskState.FAILED, TaskState.QUEUED, TaskState.LEASED)
 
 
-#: How a query without conditions is put in words.
+#: The text of a query without conditions.
 EVERYTHING = "all of them"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """Conditions on tasks of the quarantine; all that are given must hold.
+    """Conditions on quarantined tasks; all given ones must hold.
 
-    ``ids`` name tasks and go without other conditions. ``states`` empty: any but DROPPED. ``client`` and ``model``: one
-    that waits for the task. ``component``: how its fingerprint starts. ``operator``, ``kind`` and ``exception`` are those
-    of its last failure. Raises :class:`InputError` for what can hold for nothing.
+    Attributes:
+        ids: The tasks' numbers; without other conditions.
+        states: Their states; empty for all but DROPPED.
+        client: A client that waits for the task.
+        model: A model that waits for the task.
+        table: Its table.
+        partition: Its partition.
+        component: A prefix of its component's fingerprint.
+        operator: The operator of its last failure.
+        kind: The kind of its last failure.
+        exception: The exception of its last failure.
+
+    Raises :class:`InputError` for conditions that no task can fulfil.
     """
 
     ids: tuple[int, ...] = ()
@@ -52,22 +62,22 @@ class TaskQuery:
 
     def __post_init__(self) -> None:
         if self.ids and any(getattr(self, field.name) for field in fields(self) if field.name != "ids"):
-            raise InputError("tasks are named by their numbers, or by conditions", where="quarantine", value=self.text,
-                             next_step="give the numbers alone")  # fmt: skip
+            raise InputError("tasks must be given by numbers or by conditions, not by both", where="quarantine",
+                             value=self.text, next_step="give the numbers alone")  # fmt: skip
         if TaskState.DONE in self.states:
-            raise InputError("a task that is done is not in the quarantine", where="state", value="done",
-                             allowed=", ".join(state.lower() for state in (*UNDECIDED, TaskState.DROPPED)))  # fmt: skip
+            raise InputError("state must be one of quarantined tasks", where="state", value="done",
+                             allowed=", ".join(state.lower() for state in (*OPEN_STATES, TaskState.DROPPED)))  # fmt: skip
         if self.kind is not None and self.kind not in get_args(FailureKind):
             raise InputError("no such kind of failure", where="kind", value=self.kind,
                              allowed=", ".join(get_args(FailureKind)))  # fmt: skip
         digits = (self.component or "0").lower()
         if not digits or set(digits) - set("0123456789abcdef") or len(digits) > 64:
-            raise InputError("a fingerprint is of hexadecimal digits", where="component", value=self.component)
+            raise InputError("component must be 1 to 64 hexadecimal digits", where="component", value=self.component)
         object.__setattr__(self, "component", self.component and digits)
 
     @property
     def text(self) -> str:
-        """What is asked for, in words."""
+        """The query as text."""
         if self.ids:
             shown = ", ".join(map(str, self.ids[:8])) + (", …" if len(self.ids) > 8 else "")
             return f"{'task' if len(self.ids) == 1 else 'tasks'} {shown}"
@@ -84,19 +94,22 @@ PLACED = (
     .outerjoin(schema.failures, schema.failures.c.task == schema.tasks.c.id)
 )
 
-#: What the last failure was, of any of :data:`PLACED`.
+#: Columns of the last failure of a row of :data:`PLACED`.
 KIND: ColumnElement[str] = func.coalesce(schema.failures.c.kind, case((schema.tasks.c.losses > 0, "lost"), else_=""))
 OPERATOR: ColumnElement[str] = func.coalesce(schema.failures.c.operator, "")
 EXCEPTION: ColumnElement[str] = func.coalesce(schema.failures.c.exception, "")
 
 
 def conditions(connection: Connection, query: TaskQuery) -> list[ColumnElement[bool]]:
-    """What must hold for a row of :data:`PLACED`."""
+    """The conditions on a row of :data:`PLACED`."""
     tasks, memos = schema.tasks.c, schema.memos.c
     if query.ids:
         return [one_of(connection, tasks.id, query.ids)]
-    # A sum is in no index: SQLite would otherwise go through the whole quarantine once for every task of a component.
-    found: list[ColumnElement[bool]] = [(tasks.id + 0).in_(_quarantined()), tasks.state.in_(query.states or UNDECIDED)]
+    # A sum is in no index: SQLite would otherwise scan the whole quarantine for every task of a component.
+    found: list[ColumnElement[bool]] = [
+        (tasks.id + 0).in_(_quarantined()),
+        tasks.state.in_(query.states or OPEN_STATES),
+    ]
     given: list[tuple[ColumnElement[Any], str | None]] = [
         (tasks.table_name, query.table),
         (tasks.partition, query.partition),
@@ -116,7 +129,7 @@ def conditions(connection: Connection, query: TaskQuery) -> list[ColumnElement[b
 
 
 def _quarantined() -> Any:
-    """The ids of the tasks in the quarantine: each part of it by an index."""
+    """The ids of the quarantined tasks; each part uses an index."""
     of = schema.tasks.c
     return union(
         select(of.id).where(of.state.in_((TaskState.FAILED, TaskState.DROPPED))),
@@ -137,7 +150,7 @@ def is_wanted() -> ColumnElement[bool]:
 
 
 def check_query(connection: Connection, query: TaskQuery) -> None:
-    """Raise for names that nothing in the catalog has, with the nearest that are: an error, not an empty answer.
+    """Raise for names that the catalog does not have, with the nearest ones, instead of an empty answer.
 
     :class:`UnknownTask` for numbers and partitions, :class:`UnknownComponent`; what :func:`~warehouse.search.names.check_names` raises
     for tables, clients and models; :class:`InputError` for operators.
@@ -152,7 +165,7 @@ def check_query(connection: Connection, query: TaskQuery) -> None:
     if query.component is not None:
         of = schema.components.c.fingerprint
         if connection.execute(select(of).where(starts_with(of, query.component)).limit(1)).first() is None:
-            raise UnknownComponent("no component's fingerprint starts so", value=query.component,
+            raise UnknownComponent("no component has this fingerprint prefix", value=query.component,
                                    next_step="headrace graphs ls")  # fmt: skip
     if query.operator is not None:
         failed = set(connection.execute(select(schema.failures.c.operator).distinct()).scalars())
@@ -163,5 +176,5 @@ def check_query(connection: Connection, query: TaskQuery) -> None:
         named = select(tasks.partition).where(tasks.partition == query.partition)
         if connection.execute(named.limit(1)).first() is None:
             parts = set(connection.execute(select(tasks.partition).where(tasks.id.in_(_quarantined())).distinct()).scalars())  # fmt: skip
-            raise UnknownTask("no task is over such a partition", value=query.partition,
+            raise UnknownTask("no quarantined task has this partition", value=query.partition,
                               allowed=nearest(query.partition, parts))  # fmt: skip

@@ -1,1 +1,1 @@
-"""Tasks in the catalog: each function leases, commits, fails or counts them in one transaction."""
+"""The queue in the catalog: tasks are leased, committed, failed and counted, in one transaction each."""

@@ -1,6 +1,6 @@
-"""Read the backlog from the catalog: what every client waits for (:mod:`warehouse.scheduling.backlog`).
+"""Read the backlog (:mod:`warehouse.scheduling.backlog`) from the catalog.
 
-The catalog adds up rows by component; a task is never a value of Python's here, however many there are.
+The catalog sums rows by component: memory does not grow with the number of tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from warehouse.warehouse import Warehouse
 
 
 def read_backlog(warehouse: Warehouse) -> Backlog:
-    """The backlog now."""
+    """The current backlog."""
     now = warehouse.clock()
     with warehouse.catalog.read() as connection:
         return backlog_at(connection, now, warehouse.config.deadline_secs)
@@ -70,9 +70,9 @@ def backlog_at(connection: Connection, now: float, deadline_secs: float) -> Back
     return Backlog(clients, count_fragments(connection), connection.execute(workers).scalar_one())
 
 
-#: How many tasks, by client.
+#: The number of tasks by client.
 _Tasks = Counter[str]
-#: By client and component: how many tasks, and how many rows of fragments, are its own.
+#: Tasks and rows of fragments by client and component, divided among the clients that wait.
 _Shares = Mapping[tuple[str, str], Sequence[float]]
 
 
@@ -84,7 +84,7 @@ def _by_client(counted: Mapping[Waiters, int], models: Mapping[int, WaitingModel
 
 
 def _worth(connection: Connection, shares: _Shares) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds and bytes by client."""
+    """Estimated seconds and bytes by client."""
     estimates = load_estimates(connection, load_documents(connection, {fingerprint for _, fingerprint in shares}))
     secs: defaultdict[str, float] = defaultdict(float)
     memo_bytes: defaultdict[str, float] = defaultdict(float)

@@ -1,4 +1,4 @@
-"""What leasable tasks weigh: rows of the catalog as candidates of a batch."""
+"""Load leasable tasks as candidates of a batch."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sqlalchemy import Connection
 from warehouse.costs.cost_model import raw_bytes_a_row
 from warehouse.costs.work_estimates import WorkEstimate, load_estimates
 from warehouse.models.models import load_documents
-from warehouse.scheduling.batching import BatchBudget, Candidate, most_together
+from warehouse.scheduling.batching import BatchBudget, BatchCandidate, batch_limit_after_losses
 from warehouse.scheduling.task_states import AttemptLimits, TaskState
 from warehouse.tables.manifests import get_table
 from warehouse.tables.table import ColumnSchema
 
 
-class Weigher:
-    """Rows of leasable tasks as candidates of a batch. A row has of its fragment ``id``, ``table_name``, ``rows`` and
-    ``size_bytes``, and of its task ``memo_key``, ``fingerprint``, ``state`` and ``losses``.
+class CandidateLoader:
+    """Loads candidates from rows of leasable tasks.
 
-    ``documents``: the components of all rows that were candidates, by fingerprint.
+    A row has ``id``, ``table_name``, ``rows`` and ``size_bytes`` of the fragment, and ``memo_key``, ``fingerprint``, ``state``
+    and ``losses`` of the task. ``documents``: the components of all candidates, by fingerprint.
     """
 
     def __init__(self, connection: Connection, budget: BatchBudget, limits: AttemptLimits) -> None:
@@ -31,8 +31,8 @@ class Weigher:
         self._column_bytes: dict[int, dict[str, float]] = {}
         self._table_columns: dict[str, tuple[ColumnSchema, ...]] = {}
 
-    def candidates(self, rows: Sequence[Any]) -> list[Candidate]:
-        """What the tasks read and write."""
+    def candidates(self, rows: Sequence[Any]) -> list[BatchCandidate]:
+        """The candidates of the rows, in order."""
         new = load_documents(self._connection, {row.fingerprint for row in rows} - self.documents.keys())
         if new:
             self._estimates |= load_estimates(self._connection, new)
@@ -40,21 +40,21 @@ class Weigher:
         return [self._candidate(row) for row in rows]
 
     def secs(self, rows: Sequence[Any]) -> dict[str, float]:
-        """Estimated seconds of one core by memo key, of rows that were candidates."""
+        """Estimated core seconds by memo key, for rows that were candidates."""
         return {row.memo_key: self._estimates[row.fingerprint].secs(row.rows) for row in rows}
 
-    def _candidate(self, row: Any) -> Candidate:
+    def _candidate(self, row: Any) -> BatchCandidate:
         estimate = self._estimates[row.fingerprint]
         if row.id not in self._column_bytes:
             a_row = raw_bytes_a_row(self._columns(row.table_name), row.rows, row.size_bytes)
             self._column_bytes[row.id] = {name: size * row.rows for name, size in a_row.items()}
         raw = self._column_bytes[row.id]
         losses = row.losses + (row.state == TaskState.LEASED)
-        return Candidate(
+        return BatchCandidate(
             row.id,
             {name: raw.get(name, 0.0) for name in estimate.columns},
             estimate.row_bytes * row.rows,
-            most_together(losses, self._budget.tasks, self._limits.max_losses) if losses else math.inf,
+            batch_limit_after_losses(losses, self._budget.tasks, self._limits.max_losses) if losses else math.inf,
         )
 
     def _columns(self, table: str) -> tuple[ColumnSchema, ...]:

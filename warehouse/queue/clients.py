@@ -1,4 +1,4 @@
-"""Clients: what each gets of the workers now, what it waits for, and its settings."""
+"""Clients: settings, current shares of the workers, and numbers of tasks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,18 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client. ``share``: the part of the workers that it gets now, None while it has nothing to lease.
+    """One client.
 
-    ``deadline_secs``: how long its tasks may wait, None for the default. ``queued``, ``leased`` and ``failed`` are those of
-    its :class:`~warehouse.queue.depths.QueueDepth`, ``leased_tasks`` counts all that it ever got. ``virtual_secs``: its virtual
-    time (:mod:`warehouse.scheduling.fair_shares`), None before its first turn; among those who wait the least is served next.
+    Attributes:
+        name: Its name.
+        weight: Its weight.
+        deadline_secs: The longest time that its tasks may wait; None for the default.
+        share: Its current share of the workers; None while it has no leasable task.
+        queued: Queued tasks, as in :class:`~warehouse.queue.depths.QueueDepth`.
+        leased: Leased tasks.
+        failed: Quarantined tasks.
+        leased_tasks: All tasks that were ever leased for it.
+        virtual_secs: Its virtual time (:mod:`warehouse.scheduling.fair_shares`); None before its first lease.
     """
 
     name: str
@@ -52,23 +59,25 @@ def set_client(
     deadline_secs: float | None = None,
     default_deadline: bool = False,
 ) -> Client:
-    """Change the settings that are given; the next lease goes by them. Returns the client as it stands then.
+    """Change settings of a client, from the next lease on; returns the changed client.
 
-    ``default_deadline`` takes its own deadline away. Raises :class:`UnknownClient` with the nearest names, and
-    :class:`InputError` for a weight or a deadline that is not positive, and where nothing is to be changed.
+    ``default_deadline`` removes its own deadline. Raises :class:`UnknownClient` with the nearest names, and
+    :class:`InputError` for a weight or a deadline that is not positive, and without a setting.
     """
     values: dict[str, float | None] = {}
     if weight is not None:
         check_weight(weight)
         values["weight"] = weight
     if default_deadline and deadline_secs is not None:
-        raise InputError("a client has a deadline of its own, or the default", where="deadline", value=deadline_secs)
+        raise InputError("a deadline and the default one must not both be given", where="deadline", value=deadline_secs)
     if deadline_secs is not None and not (math.isfinite(deadline_secs) and deadline_secs > 0):
-        raise InputError("a deadline lies ahead", where="deadline", value=deadline_secs, allowed="seconds > 0")
+        raise InputError(
+            "a deadline must be finite and > 0", where="deadline", value=deadline_secs, allowed="seconds > 0"
+        )
     if default_deadline or deadline_secs is not None:
         values["deadline_secs"] = deadline_secs
     if not values:
-        raise InputError("nothing is to be changed", where=f"client {name}", value="",
+        raise InputError("a weight or a deadline must be given", where=f"client {name}", value="",
                          next_step="give a weight or a deadline")  # fmt: skip
 
     now = warehouse.clock()
@@ -78,7 +87,7 @@ def set_client(
         if connection.execute(update(of).where(of.c.name == name).values(**values)).rowcount == 0:
             known = connection.execute(select(of.c.name)).scalars().all()
             raise UnknownClient("no such client", value=name, allowed=nearest(name, known),
-                                next_step="a client is known once it submitted a model")  # fmt: skip
+                                next_step="a client exists after it submitted a model")  # fmt: skip
         return next(one for one in _read_clients(connection, warehouse.config, now) if one.name == name)
 
     return warehouse.catalog.run(change, idempotent=True)

@@ -1,4 +1,4 @@
-"""Commits: memos become READY and are found by the contents that wait for them, in one transaction."""
+"""Commit memos: they become READY for all contents that wait for them, in one transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warehouse.costs.measurements import record_measurements, stored_memo
 from warehouse.costs.work_estimates import TASK_SECS
 from warehouse.memos.coverage import count_live_bytes, cover, enter_files
 from warehouse.memos.pending_aliases import take_awaited
-from warehouse.queue.fair_queue import amend_charges
+from warehouse.queue.fair_queue import correct_charges
 from warehouse.queue.tasks import LeasedTask, MemoWritten, held_claims
 from warehouse.scheduling.task_states import MEMO_OF_TASK, MemoState, TaskEvent, commit_change, target
 from warehouse.tables.table import content_of
@@ -25,11 +25,10 @@ from warehouse.warehouse import Warehouse
 def commit_memos(
     warehouse: Warehouse, done: Iterable[tuple[LeasedTask, MemoWritten]], works: Sequence[OperatorWork] = ()
 ) -> tuple[bool, ...]:
-    """Make memos READY, in one transaction. For each False, and nothing is changed, if its lease was lost to another worker.
+    """Make memos READY, in one transaction; returns whether each lease was valid.
 
-    True again for what this very lease has committed already.
-
-    ``works``: what the operators took that computed them. It is added to what is known of costs, with the memos' own.
+    A memo whose lease was lost is not changed. A repeated commit of the same lease returns True again. ``works``: measured
+    costs of the operators, which are recorded with those of the memos.
     """
     now, listed = warehouse.clock(), list(done)
 
@@ -38,7 +37,7 @@ def commit_memos(
         ready = [(task, written) for task, written in listed if task.claim in owned]
         if ready:
             _commit(connection, ready, now)
-            amend_charges(connection, ((task.charge, TASK_SECS + written.secs) for task, written in ready))
+            correct_charges(connection, ((task.charge, TASK_SECS + written.secs) for task, written in ready))
             record_measurements(connection, works, [
                 stored_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
                 for task, written in ready
@@ -78,7 +77,7 @@ def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritte
 
 
 def _is_committed(connection: Connection, task: LeasedTask, written: MemoWritten) -> bool:
-    """Whether this very lease made the memo ready in this file: its commit was asked for twice."""
+    """Whether this lease already committed the memo in this file."""
     of, memos, files = schema.tasks.c, schema.memos.c, schema.memo_files.c
     query = (
         select(of.id)
@@ -92,5 +91,5 @@ def _is_committed(connection: Connection, task: LeasedTask, written: MemoWritten
 
 def _columns_of(task: LeasedTask) -> tuple[str, ...]:
     if not task.fragment.overlays:
-        return ()  # whatever it reads, it is the fragment's own content
+        return ()  # without overlays, it is the fragment's own content
     return tuple(column.name for column in raw_columns(component_from_document(task.component)))

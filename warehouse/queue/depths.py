@@ -1,4 +1,4 @@
-"""How many tasks are queued, leased and failed, in all and by client."""
+"""Numbers of queued, leased and failed tasks, in total and by client."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ from warehouse.warehouse import Warehouse
 class QueueDepth:
     """One client's queue. A task that several clients wait for counts in each of their queues.
 
-    ``queued`` tasks can be leased or wait out a backoff, ``leased`` ones are with a worker, ``failed`` ones are
-    quarantined. ``top_priority`` is that of its most urgent queued task's models, None when nothing is queued.
+    Attributes:
+        client: The client.
+        queued: Tasks that can be leased or wait for their backoff.
+        leased: Tasks that a worker holds.
+        failed: Quarantined tasks.
+        top_priority: The highest priority of the models that wait for a queued task; None without one.
     """
 
     client: str
@@ -30,19 +34,19 @@ class QueueDepth:
 
 
 def queued_tasks(warehouse: Warehouse) -> int:
-    """How many tasks are queued for live models, those that wait out a backoff too."""
+    """The number of tasks that are queued for live models, with those in backoff."""
     with warehouse.catalog.read() as connection:
         return count_wanted(connection, queued_only=True)
 
 
 def unfinished_tasks(warehouse: Warehouse, within_secs: float = math.inf) -> int:
-    """How many tasks are with a worker, or queued for live models and due within so many seconds."""
+    """The number of tasks that are leased, or queued for live models and due within ``within_secs``."""
     with warehouse.catalog.read() as connection:
         return count_wanted(connection, queued_only=False, due_by=warehouse.clock() + within_secs)
 
 
 def queue_depths(warehouse: Warehouse) -> tuple[QueueDepth, ...]:
-    """Every client's queue, by name; clients without one are listed with zeros."""
+    """Every client's queue, by name; clients without tasks have zeros."""
     with warehouse.catalog.read() as connection:
         return read_depths(connection)
 

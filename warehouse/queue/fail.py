@@ -1,4 +1,4 @@
-"""Failed attempts: their tasks are queued again, or quarantined after the last one."""
+"""Report failed attempts: their tasks are queued again, or quarantined after the last one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from warehouse.queue.failed_attempts import FailedAttempt, write_failed
 from warehouse.queue.failures import Failure
-from warehouse.queue.fair_queue import amend_charges
+from warehouse.queue.fair_queue import correct_charges
 from warehouse.queue.tasks import LeasedTask, held_claims
 from warehouse.scheduling.fair_shares import Charge
 from warehouse.scheduling.task_states import TaskState, failure_change, untried_change
@@ -24,12 +24,17 @@ def fail_tasks(
     secs: float | None = None,
     draw: Callable[[], float] = random.random,
 ) -> tuple[TaskState | None, ...]:
-    """Report failed attempts, in one transaction, as if one by one. A task is queued again, or FAILED (quarantined) after
-    the last one.
+    """Report failed attempts, in one transaction, with the same result as one by one.
 
-    Returns each task's new state, or None if its lease was lost to another worker and nothing was changed. ``draw``: a random
-    number in ``[0, 1)``, for the wait before the next attempt. ``secs``: what each attempt took of one core; None: nobody knows,
-    unless nothing was tried.
+    A task is queued again, or FAILED (quarantined) after its last attempt. Returns each task's new state; None if its lease
+    was lost, so that nothing was changed.
+
+    Args:
+        warehouse: The warehouse.
+        failed: The tasks with their failures.
+        worker: The worker that reports them.
+        secs: The core seconds of each attempt; None if unknown. An untried attempt took none.
+        draw: Returns a random number in ``[0, 1)``, for the backoff.
     """
     now, config, listed = warehouse.clock(), warehouse.config, list(failed)
 
@@ -51,12 +56,12 @@ def fail_tasks(
         for task, one in attempts:
             is_held = task.claim in held
             reported.append(one if is_held else None)
-            held.discard(task.claim)  # whoever reports the same attempt again does not hold it any more
+            held.discard(task.claim)  # a repeated report of the same attempt has no effect
             took_secs = 0.0 if one.failure.is_untried else secs
             if is_held and took_secs is not None:
                 took.append((task.charge, took_secs))
         write_failed(connection, [one for one in reported if one is not None], now)
-        amend_charges(connection, took)
+        correct_charges(connection, took)
         return tuple(None if one is None else one.change.state for one in reported)
 
     return warehouse.catalog.run(fail, idempotent=True)

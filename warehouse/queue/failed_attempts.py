@@ -1,4 +1,4 @@
-"""Failed attempts in the catalog, many at once: what became of their tasks and memos, and the failure itself."""
+"""Write failed attempts to the catalog: new states of tasks and memos, and the failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warehouse.scheduling.task_states import MEMO_OF_TASK, TaskChange, TaskEvent
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """One attempt that failed, and what the failure does to its task: another attempt later, or quarantine."""
+    """A failed attempt with the change of its task: a retry, or quarantine."""
 
     task_id: int
     memo_key: str
@@ -30,18 +30,18 @@ class FailedAttempt:
 
 
 def write_failed(connection: Connection, failed: Sequence[FailedAttempt], now: float) -> None:
-    """Write attempts of different tasks, whose holders still own them: the caller has looked, under the write lock."""
+    """Write failed attempts of different tasks. The caller has checked the claims, under the write lock."""
     _keep_failures(connection, failed, now)
     by_event: defaultdict[TaskEvent, list[FailedAttempt]] = defaultdict(list)
     for one in failed:
         by_event[one.change.event].append(one)
     for event, alike in by_event.items():
         _change_tasks(connection, alike, now)
-        _change_memos(connection, alike, now, is_set_aside=event is TaskEvent.QUARANTINE)
+        _change_memos(connection, alike, now, is_quarantined=event is TaskEvent.QUARANTINE)
 
 
 def _keep_failures(connection: Connection, failed: Sequence[FailedAttempt], now: float) -> None:
-    """The last failure of a task takes the place of the one before."""
+    """Replace the earlier failure of each task."""
     failures = schema.failures
     for chunk in chunks([one.task_id for one in failed]):
         connection.execute(delete(failures).where(one_of(connection, failures.c.task, chunk)))
@@ -54,7 +54,7 @@ def _keep_failures(connection: Connection, failed: Sequence[FailedAttempt], now:
 
 
 def _change_tasks(connection: Connection, alike: Sequence[FailedAttempt], now: float) -> None:
-    """Changes by one event set the same columns; only when a task is due again differs."""
+    """Changes of one event set the same columns; only ``not_before`` differs by task."""
     tasks = schema.tasks
     values = change_values(alike[0].change, now) | {"error": bindparam("text")}
     if "not_before" in values:
@@ -64,10 +64,10 @@ def _change_tasks(connection: Connection, alike: Sequence[FailedAttempt], now: f
     ])  # fmt: skip
 
 
-def _change_memos(connection: Connection, alike: Sequence[FailedAttempt], now: float, *, is_set_aside: bool) -> None:
+def _change_memos(connection: Connection, alike: Sequence[FailedAttempt], now: float, *, is_quarantined: bool) -> None:
     memos = schema.memos
     values: dict[str, Any] = {"state": MEMO_OF_TASK[alike[0].change.state], "changed_at": now}
-    if is_set_aside:
+    if is_quarantined:
         values |= {"cause_code": "failed", "cause": bindparam("why")}
     connection.execute(update(memos).where(memos.c.memo_key == bindparam("key")).values(**values), [
         {"key": one.memo_key, "why": _first_line(storable(one.failure.message))} for one in alike

@@ -1,4 +1,4 @@
-"""Why a component has no memo over a fragment, as whoever has to mend it wants to know it."""
+"""Failures: why a component has no memo over a fragment, with a sample of events."""
 
 from __future__ import annotations
 
@@ -14,27 +14,32 @@ import pyarrow.ipc as ipc
 from transforms.documents import Part, document_part
 from transforms.errors import InputError
 
-#: ``raised``: its operators did; ``memory``, ``stalled``: it took more than a worker allows; ``lost``: workers vanished while they
-#: computed it; ``data``: the raw data is damaged or changed; ``unreadable``: the worker's machine could not read it;
-#: ``release``: the component is of another release than the worker. ``defect``: an exception that is Headrace's own fault.
+#: ``raised``: an operator raised an exception; ``memory``, ``stalled``: the component exceeded a limit of the worker; ``lost``: its
+#: child process ended, or too many workers were lost; ``data``: the raw data is damaged or changed; ``unreadable``: the worker's
+#: machine could not read it; ``release``: the component is of another release; ``defect``: a defect of Headrace.
 FailureKind = Literal["raised", "memory", "stalled", "lost", "data", "unreadable", "release", "defect"]
-#: Nothing of the component was tried: the fault is the machine's, and another one, or this one later, may do better.
+#: Failures of attempts that did not run the component: another machine, or a later attempt, may succeed.
 UNTRIED_KINDS: frozenset[FailureKind] = frozenset({"unreadable", "release"})
 
-#: A larger sample is not kept.
+#: The largest sample that is kept.
 SAMPLE_BYTES = 64 * 1024
 _EVENT_CHARACTERS = 500
-#: How errors name an exception: first, or (where it was a user's function) in the text of ours that stands around it.
+#: The exception in an error: at its start, or within the text for a user's function.
 _EXCEPTION = re.compile(r"(?:\w+: )?function [^;]* raised (\w+)|((?:[^\W\d]\w*\.)*[^\W\d]\w*)(?=:|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed attempt.
+    """The failure of one attempt.
 
-    ``error``: the exception's type and text in one line, or what was exceeded. ``operator`` and ``expression``: what was running.
-    ``events``: rows of the fragment, ascending, that are enough to make it fail so; ``sample``: those rows of the raw columns that
-    the component reads, an Arrow IPC stream in base64 (empty: none is known, or it is larger than :data:`SAMPLE_BYTES`).
+    Attributes:
+        kind: Its class.
+        error: The exception's type and text in one line, or the exceeded limit.
+        operator: The operator that ran.
+        expression: The expression that ran.
+        events: Rows of the fragment, ascending, on which the component still fails.
+        sample: The raw columns of those rows as an Arrow IPC stream in base64; empty if there are none, or if it is larger
+            than :data:`SAMPLE_BYTES`.
     """
 
     kind: FailureKind
@@ -46,22 +51,24 @@ class Failure:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(FailureKind):
-            raise InputError("a failure is of a known kind", value=self.kind, allowed=", ".join(get_args(FailureKind)))
+            raise InputError(
+                "kind of a failure must be a known one", value=self.kind, allowed=", ".join(get_args(FailureKind))
+            )
 
     @property
     def is_untried(self) -> bool:
-        """Whether the attempt ended before the component itself could fail."""
+        """Whether the attempt ended before the component ran."""
         return self.kind in UNTRIED_KINDS
 
     @property
     def exception(self) -> str:
-        """The exception's type; empty where none was raised, or none is named."""
+        """The exception's type; empty if the error names none."""
         found = _EXCEPTION.match(self.error)
         return (found[1] or found[2] or "") if found else ""
 
     @property
     def message(self) -> str:
-        """All of it on one line, with the first event of the sample."""
+        """The failure in one line, with the first event of the sample."""
         text = f"operator {self.operator}: " if self.operator else ""
         text += self.error + (f" in {self.expression}" if self.expression else "")
         rows = self.sample_table()
@@ -72,7 +79,7 @@ class Failure:
         return f"{text}; event {self.events[0]}: {event}{more}"
 
     def sample_table(self) -> pa.Table | None:
-        """The sample's rows, in the order of ``events``; None where there is no sample."""
+        """The sample's rows, in the order of ``events``; None without a sample."""
         if not self.sample:
             return None
         with ipc.open_stream(base64.b64decode(self.sample)) as reader:
@@ -84,7 +91,7 @@ class Failure:
 
     @classmethod
     def from_document(cls, document: object) -> Failure:
-        """The inverse of :meth:`to_document`; what is not stated is empty. Raises :class:`~transforms.errors.DataError`."""
+        """The inverse of :meth:`to_document`; missing fields are empty. Raises :class:`~transforms.errors.DataError`."""
         part = document_part(document, "failure").fields(("kind", "error"), _OPTIONAL)
         kind = cast(FailureKind, part.at("kind").one_of(get_args(FailureKind)))
         texts = {name: _text(part.at(name)) for name in _TEXTS if part.has(name)}
@@ -93,20 +100,20 @@ class Failure:
 
 
 def _text(part: Part) -> str:
-    """What a component raised, which may hold any character, is kept as it is."""
+    """A text of any characters, unchanged."""
     return part.text(most=_MOST_CHARACTERS, any_character=True)
 
 
 _TEXTS = ("operator", "expression", "sample")
 _OPTIONAL = (*_TEXTS, "events")
-#: Of an error, an expression or a sample.
+#: The longest error, expression or sample.
 _MOST_CHARACTERS = 1 << 24
 
 
 def readable_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """Events as Python values, whatever they hold: what makes a component fail may be no value that Python has.
+    """Events as Python values, also values that Python cannot represent.
 
-    Text that is not UTF-8 has its bytes escaped, a moment that no calendar reaches is its number.
+    Text that is not UTF-8 has its bytes escaped; a time outside Python's calendar is a number.
     """
     return [{name: readable(rows.column(name)[row]) for name in rows.column_names} for row in range(rows.num_rows)]
 
@@ -131,7 +138,7 @@ def readable(value: pa.Scalar) -> Any:
 
 
 def encoded_sample(rows: pa.Table) -> str:
-    """Rows as a failure's ``sample``; empty for none and for what is larger than :data:`SAMPLE_BYTES`."""
+    """Rows as a failure's ``sample``; empty without rows, or if larger than :data:`SAMPLE_BYTES`."""
     if not rows.num_rows:
         return ""
     sink = pa.BufferOutputStream()

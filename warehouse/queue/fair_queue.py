@@ -1,4 +1,4 @@
-"""Clients in the catalog: their shares, what they wait for, and what is charged to them when it is leased."""
+"""Weighted fair queueing in the catalog: select the next client, charge it, correct charges."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from warehouse.config import WarehouseConfig
 from warehouse.scheduling.fair_shares import (
     Charge,
     ClientShare,
-    after_turn,
-    amends,
+    charge_by_client,
+    charge_corrections,
     charged_shares,
     next_client,
-    owed,
     shares,
+    update_clients,
 )
 from warehouse.scheduling.task_states import TaskState
 
 #: A table and a partition of it.
 Place = tuple[str, str]
-#: With more tasks than this waited for, partitions are looked at one by one: whoever leases is done after a few of them.
+#: If models wait for more tasks than this, partitions are checked one by one: a lease needs only a few of them.
 _FEW_WAITS = 20_000
 _OF = schema.tasks.c
-#: Every partition with a task that is not finished; read from an index alone.
+#: Every partition with an unfinished task; read from an index alone.
 _OPEN_PLACES = (
     select(_OF.table_name, _OF.partition)
     .where(_OF.state.in_((TaskState.QUEUED, TaskState.LEASED)))
@@ -52,11 +52,14 @@ _OPEN_PLACES = (
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Whose turn it is: the partitions that ``client`` waits for, most urgent first, then oldest, looked up as they are asked
-    for, within the transaction.
+class Selection:
+    """The client that is served next.
 
-    ``clients`` are all there are; ``waiting`` those that have something to lease now.
+    Attributes:
+        client: Its name.
+        places: The partitions that it waits for, most urgent first, then oldest; read lazily within the transaction.
+        clients: All clients.
+        waiting: The names of those with leasable tasks.
     """
 
     client: str
@@ -65,8 +68,8 @@ class Turn:
     waiting: frozenset[str]
 
 
-def next_turn(connection: Connection, now: float, lease_secs: float) -> Turn | None:
-    """The next turn by :func:`~warehouse.scheduling.fair_shares.next_client`; None when nothing can be leased at ``now``."""
+def select_client(connection: Connection, now: float, lease_secs: float) -> Selection | None:
+    """Select the next client (:func:`~warehouse.scheduling.fair_shares.next_client`); None without leasable tasks."""
     models = _waiting_models(connection, now, lease_secs)
     if not models:
         return None
@@ -76,16 +79,16 @@ def next_turn(connection: Connection, now: float, lease_secs: float) -> Turn | N
     for row in models:
         if row.client == chosen:
             by_priority[row.priority].append(row.id)
-    return Turn(chosen, _places(connection, by_priority, leasable(now, lease_secs)), clients, waiting)
+    return Selection(chosen, _places(connection, by_priority, leasable(now, lease_secs)), clients, waiting)
 
 
 def waiting_clients(connection: Connection, now: float, lease_secs: float) -> frozenset[str]:
-    """The clients that have something to lease at ``now``."""
+    """The clients with leasable tasks at ``now``."""
     return frozenset(row.client for row in _waiting_models(connection, now, lease_secs))
 
 
 def _waiting_models(connection: Connection, now: float, lease_secs: float) -> Sequence[Any]:
-    """The live models that wait for something to lease; each is decided by the first such task that is met."""
+    """The live models that wait for a leasable task; one task per model is enough."""
     tasks, waits, models = schema.tasks.c, schema.waits.c, schema.models.c
     can_be_leased = exists().where(tasks.memo_key == waits.memo_key, leasable(now, lease_secs))
     first = select(literal(1)).where(waits.model == models.id, can_be_leased).limit(1).correlate(schema.models)
@@ -96,9 +99,9 @@ def _waiting_models(connection: Connection, now: float, lease_secs: float) -> Se
 def _places(
     connection: Connection, by_priority: Mapping[int, Sequence[int]], can_be_leased: ColumnElement[bool]
 ) -> Iterator[Place]:
-    """Where tasks can be leased that some models wait for, by the models' priorities."""
+    """The partitions with leasable tasks of some models, by the models' priorities."""
     tasks, waits = schema.tasks.c, schema.waits.c
-    place, told = (tasks.table_name, tasks.partition), set[Place]()
+    place, seen = (tasks.table_name, tasks.partition), set[Place]()
     for models in (by_priority[priority] for priority in sorted(by_priority, reverse=True)):
         of_these = one_of(connection, waits.model, models)
         few = select(literal(1)).select_from(schema.waits).where(of_these).limit(_FEW_WAITS + 1).subquery()
@@ -107,8 +110,8 @@ def _places(
         query = mine.distinct().order_by(*place) if are_few else _OPEN_PLACES
         for table, partition in connection.execute(query).all():
             one = table, partition
-            if one not in told and (are_few or _is_waited_for(connection, one, of_these, can_be_leased)):
-                told.add(one)
+            if one not in seen and (are_few or _is_waited_for(connection, one, of_these, can_be_leased)):
+                seen.add(one)
                 yield one
 
 
@@ -122,25 +125,25 @@ def _is_waited_for(
 
 
 def shares_now(connection: Connection, now: float, config: WarehouseConfig) -> dict[str, float]:
-    """The share of the workers that each waiting client gets at ``now``, by name; they add up to 1."""
+    """The share of each waiting client at ``now``, by name; they add up to 1."""
     waiting = waiting_clients(connection, now, config.lease_secs)
     weights = {one.name: one.weight for one in read_shares(connection) if one.name in waiting}
     return shares(weights, config.client_floor_share)
 
 
 def read_shares(connection: Connection) -> tuple[ClientShare, ...]:
-    """Every client's claim, by name."""
+    """Every client's weight and virtual time, by name."""
     of = schema.clients.c
     query = select(of.name, of.weight, of.virtual_secs, of.served).order_by(of.name)
     return tuple(ClientShare(*row) for row in connection.execute(query))
 
 
-def charge_turn(
-    connection: Connection, turn: Turn, secs: Mapping[str, float], floor_share: float
+def charge_selection(
+    connection: Connection, selection: Selection, secs: Mapping[str, float], floor_share: float
 ) -> dict[str, dict[str, float]]:
-    """Count the turn. ``secs``: the work that was leased, by memo key; a memo is paid for by those who wait for it, alike.
+    """Charge leased work to the clients that wait for it, in equal parts; ``secs`` is the work by memo key.
 
-    Returns who pays for each memo, with the share by which they were charged.
+    Returns the clients that pay for each memo, with the share by which they were charged.
     """
     waits, models, clients = schema.waits, schema.models, schema.clients
     payers: defaultdict[str, list[str]] = defaultdict(list)
@@ -153,24 +156,26 @@ def charge_turn(
         )
         for key, client in connection.execute(query):
             payers[key].append(client)
-    debts = owed(secs, payers)
-    charged = after_turn(turn.clients, turn.waiting, turn.client, debts, floor_share)
-    changed = [now for was, now in zip(turn.clients, charged, strict=True) if now != was]
+    debts = charge_by_client(secs, payers)
+    charged = update_clients(selection.clients, selection.waiting, selection.client, debts, floor_share)
+    changed = [now for was, now in zip(selection.clients, charged, strict=True) if now != was]
     values: dict[str, BindParameter[Any]] = {"virtual_secs": bindparam("secs"), "served": bindparam("turn")}
     if changed:
         connection.execute(update(clients).where(clients.c.name == bindparam("of")).values(**values), [
             {"of": one.name, "secs": one.virtual_secs, "turn": one.served} for one in changed
         ])  # fmt: skip
     counted = clients.c.leased_tasks + len(secs)
-    connection.execute(update(clients).where(clients.c.name == turn.client).values(leased_tasks=counted))
-    share = charged_shares(turn.clients, turn.waiting, debts, floor_share)
+    connection.execute(update(clients).where(clients.c.name == selection.client).values(leased_tasks=counted))
+    share = charged_shares(selection.clients, selection.waiting, debts, floor_share)
     return {key: {client: share[client] for client in payers[key]} for key in secs}
 
 
-def amend_charges(connection: Connection, done: Iterable[tuple[Charge, float]]) -> None:
-    """Add to what was charged for work what it took besides, or take off what it did not: one UPDATE, if anything differs."""
-    more, of = amends(done), schema.clients.c
+def correct_charges(connection: Connection, done: Iterable[tuple[Charge, float]]) -> None:
+    """Correct the charges of work by the seconds that it took: one UPDATE, if any differs."""
+    more, of = charge_corrections(done), schema.clients.c
     if more:
         time = of.virtual_secs + case(more, value=of.name)
-        values = {"virtual_secs": case((time < 0, 0.0), else_=time)}  # a client that never had a turn has no time
+        values = {
+            "virtual_secs": case((time < 0, 0.0), else_=time)
+        }  # a client that was never served has no virtual time
         connection.execute(update(schema.clients).where(of.name.in_(sorted(more))).values(**values))

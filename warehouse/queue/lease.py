@@ -1,9 +1,9 @@
-"""The queues: one per client, with priorities, shares, leases and fencing tokens.
+"""Lease tasks, renew leases and release them: one queue per client.
 
-A task's priority is the highest priority of the live models that wait for it, read when it is leased. A lease that
-runs out makes the task leasable again under a new fence; whoever held the old one is told so when it commits.
-Every function is one transaction. What happens to a task is decided in :mod:`warehouse.scheduling.task_states`, whose turn it is in
-:mod:`warehouse.scheduling.fair_shares`, and how much is taken in :mod:`warehouse.scheduling.batching`.
+A task's priority is the highest priority of the live models that wait for it, read when it is leased. After a lease
+expires, the task can be leased again with a new fencing token; a commit with the old one is rejected.
+Every function is one transaction. :mod:`warehouse.scheduling.task_states` decides the states of tasks,
+:mod:`warehouse.scheduling.fair_shares` the next client, :mod:`warehouse.scheduling.batching` the size of a batch.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sqlalchemy import Connection, and_, case, func, select, update
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of, undone
 from warehouse.catalog.task_rows import allows, change_values, leasable
-from warehouse.queue.candidates import Weigher
-from warehouse.queue.fair_queue import amend_charges, charge_turn, next_turn
+from warehouse.queue.candidates import CandidateLoader
+from warehouse.queue.fair_queue import charge_selection, correct_charges, select_client
 from warehouse.queue.lost_leases import collect_lost
 from warehouse.queue.tasks import LeasedTask, held_claims
-from warehouse.scheduling.batching import BatchBudget, gather
+from warehouse.scheduling.batching import BatchBudget, fill_batch_from
 from warehouse.scheduling.fair_shares import Charge
 from warehouse.scheduling.lease_order import NOT_ITS_OWN
 from warehouse.scheduling.task_states import (
@@ -30,7 +30,7 @@ from warehouse.scheduling.task_states import (
     MemoState,
     TaskEvent,
     TaskState,
-    beat_change,
+    heartbeat_change,
     lease_change,
     release_change,
     target,
@@ -49,41 +49,47 @@ def lease_tasks(
     lease: Callable[[], str] = lambda: uuid4().hex,
     keep: bool = True,
 ) -> tuple[LeasedTask, ...]:
-    """Lease up to ``limit`` tasks that read and write about ``batch_bytes``, under a name that ``lease`` gives and nobody
-    else ever has.
+    """Lease a batch of tasks; empty if no task can be leased now.
 
-    The client whose turn it is by its share (:mod:`warehouse.scheduling.fair_shares`) names the partitions, its most urgent first,
-    then the oldest; from each of them *every* leasable task is taken, other clients' too, fragment by fragment and after
-    its own, since they share one read of the raw data. Empty when nothing can be leased now. Without ``keep`` it is only
-    looked at: nothing is leased, and nobody's share is charged.
+    The partitions are those that the next client (:mod:`warehouse.scheduling.fair_shares`) waits for, most urgent first, then
+    oldest. *Every* leasable task of a partition is added, fragment by fragment: other clients' tasks after its own, since they
+    share one read of the raw data.
+
+    Args:
+        warehouse: The warehouse.
+        worker: The worker that holds the lease.
+        limit: The largest number of tasks.
+        batch_bytes: The bytes that they read and write, about.
+        lease: Returns a unique name for the lease.
+        keep: False: return the batch, but lease and charge nothing.
     """
     now, name, budget = warehouse.clock(), lease(), BatchBudget(batch_bytes, limit)
     lease_secs = warehouse.config.lease_secs
 
     def take(connection: Connection) -> tuple[LeasedTask, ...]:
         collect_lost(connection, now, warehouse.config.limits, lease_secs)
-        turn = next_turn(connection, now, lease_secs)
-        if turn is None:
+        selection = select_client(connection, now, lease_secs)
+        if selection is None:
             return ()
-        weigher = Weigher(connection, budget, warehouse.config.limits)
+        loader = CandidateLoader(connection, budget, warehouse.config.limits)
 
         def leasable_in(place: tuple[str, str], most: int) -> list[Any]:
-            return _over_current_data(connection, _leasable_in(turn.client, *place, now, lease_secs), most)
+            return _with_current_data(connection, _leasable_in(selection.client, *place, now, lease_secs), most)
 
-        rows = gather(turn.places, leasable_in, weigher.candidates, budget)
+        rows = fill_batch_from(selection.places, leasable_in, loader.candidates, budget)
         if not rows:
             return ()
         _take(connection, rows, worker, name, now, lease_secs)
-        secs = weigher.secs(rows)
-        payers = charge_turn(connection, turn, secs, warehouse.config.client_floor_share)
+        secs = loader.secs(rows)
+        payers = charge_selection(connection, selection, secs, warehouse.config.client_floor_share)
         fragments = _fragments_of(connection, rows)
         return tuple(
-            _leased(row, turn.client, name, fragments[row.id, row.task_table], weigher.documents[row.fingerprint],
+            _leased(row, selection.client, name, fragments[row.id, row.task_table], loader.documents[row.fingerprint],
                     Charge(secs[row.memo_key], payers[row.memo_key]))
             for row in rows
         )  # fmt: skip
 
-    # Repeated where the commit is in doubt: a lease that nobody knows of runs out by itself.
+    # Repeated if the commit is in doubt: a lease that no worker holds expires.
     return warehouse.catalog.run(take if keep else undone(take), idempotent=True)
 
 
@@ -114,11 +120,11 @@ def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs
     )  # fmt: skip
 
 
-def _over_current_data(connection: Connection, query: Any, most: int) -> list[Any]:
-    """Up to ``most`` of the leasable tasks whose data is there.
+def _with_current_data(connection: Connection, query: Any, most: int) -> list[Any]:
+    """Up to ``most`` of the leasable tasks whose data was not replaced.
 
-    The others' was replaced: whoever waits for them is matched again before the next lease, which finds a copy of the
-    data in another table, or lets them go.
+    The models that wait for the others are matched again before the next lease, which finds a copy of the
+    data in another table, or removes the wait.
     """
     replaced: dict[int, str] = {}
     while True:
@@ -159,7 +165,7 @@ def _set_memo_state(connection: Connection, keys: Sequence[str], state: MemoStat
 
 
 def _fragments_of(connection: Connection, rows: Sequence[Any]) -> dict[tuple[int, str], Fragment]:
-    """The fragments that tasks read, by their rows and the tables that the tasks are of; each is read once."""
+    """The fragments of tasks, by fragment row and task table; each is read once."""
     of = schema.fragments.c
     stored = {
         row.id: row
@@ -180,9 +186,9 @@ def _leased(
 
 
 def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[LeasedTask, ...]:
-    """Extend the leases by ``lease_secs`` from now. Returns the tasks still owned; drop the others."""
+    """Renew the leases for ``lease_secs`` from now; returns the tasks whose leases are still valid."""
     now, held = warehouse.clock(), tuple(tasks)
-    values = change_values(beat_change(now, warehouse.config.lease_secs), now)
+    values = change_values(heartbeat_change(now, warehouse.config.lease_secs), now)
 
     def extend(connection: Connection) -> tuple[LeasedTask, ...]:
         owned = held_claims(connection, held)
@@ -194,8 +200,8 @@ def heartbeat(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> tuple[Leased
     return warehouse.catalog.run(extend, idempotent=True)
 
 
-def over_current_data(warehouse: Warehouse, tasks: Sequence[LeasedTask]) -> bool:
-    """Whether the raw data of these tasks, all over one fragment, is still that of some table."""
+def reads_current_data(warehouse: Warehouse, tasks: Sequence[LeasedTask]) -> bool:
+    """Whether the fragment of these tasks, the same for all, is current in some table."""
     memos, fragments = schema.memos, schema.fragments
     query = select(memos.c.fragment).join(fragments, fragments.c.id == memos.c.fragment).distinct()
     rows: set[int] = set()
@@ -207,7 +213,7 @@ def over_current_data(warehouse: Warehouse, tasks: Sequence[LeasedTask]) -> bool
 
 
 def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
-    """Give tasks back untried: the attempt does not count, nor is it charged. Returns how many were still owned."""
+    """Release leases; the attempts neither count nor are charged. Returns how many leases were still valid."""
     now, held = warehouse.clock(), tuple(tasks)
     change = release_change()
 
@@ -219,7 +225,7 @@ def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:
             connection.execute(update(schema.tasks).where(one_of(connection, of.id, chunk)).values(**values))
         keys = [task.memo_key for task in held if task.claim in owned]
         _set_memo_state(connection, keys, MEMO_OF_TASK[change.state], now)
-        amend_charges(connection, ((task.charge, 0.0) for task in held if task.claim in owned))
+        correct_charges(connection, ((task.charge, 0.0) for task in held if task.claim in owned))
         return len(owned)
 
     return warehouse.catalog.run(release, idempotent=True)

@@ -1,8 +1,8 @@
-"""Leases that ran out and that no worker takes over: their tasks are quarantined, or queued again.
+"""End expired leases that no worker takes over: their tasks are quarantined, or queued again.
 
-A lost task that a live model waits for needs nothing: it can be leased, and the next worker takes it. Two kinds stay: tasks
-over which too many workers were lost, and tasks that no live model waits for any more (the model was retired, its table
-changed). Every lease and every collection of garbage ends the leases of both, so that their files can be deleted.
+A task whose lease expired can be leased by the next worker if a live model waits for it. Two kinds of tasks cannot: those
+that lost too many workers, and those that no live model waits for (it was retired, or its table
+changed). Every lease and every garbage collection ends their leases, so that their files can be deleted.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from warehouse.scheduling.task_states import (
     quarantine_change,
 )
 
-#: A task that live models wait for may stay with a lost worker for so long, while others have their turn.
+#: How long a wanted task may stay with a lost worker while other tasks are served.
 UNCOLLECTED_SECS = 86_400.0
 
 
 @dataclass(frozen=True)
 class LostTasks:
-    """Rows of tasks whose lease ran out and that no worker takes over.
+    """Rows of tasks with an expired lease that no worker takes over.
 
     Attributes:
-        given_up: Too many workers were lost over them.
+        given_up: They reached the limit of losses.
         abandoned: No live model waits for them.
     """
 
@@ -71,7 +71,7 @@ def find_lost(connection: Connection, now: float, limits: AttemptLimits, lease_s
 
 
 def collect_lost(connection: Connection, now: float, limits: AttemptLimits, lease_secs: float) -> int:
-    """End the lost leases that no worker takes over; returns how many. The write lock is held."""
+    """End expired leases that no worker takes over; returns how many. The caller holds the write lock."""
     found = find_lost(connection, now, limits, lease_secs)
     write_failed(connection, [
         FailedAttempt(row.id, row.memo_key, row.attempts, row.worker,
@@ -83,7 +83,7 @@ def collect_lost(connection: Connection, now: float, limits: AttemptLimits, leas
 
 
 def find_uncollected(connection: Connection, now: float, lease_secs: float) -> Sequence[Any]:
-    """Tasks that a worker lost and that stay so: no live model waits for them, or no worker took them up for a day."""
+    """Tasks with an expired lease that no live model waits for, or that no worker took over for a day."""
     query = select(schema.tasks, wanted().label("is_wanted")).where(lost(now, lease_secs)).order_by(schema.tasks.c.id)
     return [
         row
@@ -94,7 +94,7 @@ def find_uncollected(connection: Connection, now: float, lease_secs: float) -> S
 
 
 def expire_task(connection: Connection, task: int, now: float, lease_secs: float) -> bool:
-    """End the lease of one task, if it ran out; whether it did. The write lock is held."""
+    """End the lease of one task if it expired; returns whether it did. The caller holds the write lock."""
     query = select(schema.tasks).where(schema.tasks.c.id == task, lost(now, lease_secs))
     rows = connection.execute(query).all()
     _expire(connection, rows, now)

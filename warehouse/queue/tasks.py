@@ -1,4 +1,4 @@
-"""Leased tasks: what a worker owns, the claim that it shows, and which claims still stand."""
+"""Leased tasks, and the claims by which their leases are checked."""
 
 from __future__ import annotations
 
@@ -16,18 +16,32 @@ from warehouse.scheduling.fair_shares import Charge
 from warehouse.scheduling.task_states import TaskEvent
 from warehouse.tables.table import Fragment
 
-#: What a holder shows: the task's id, its fence and the name of its lease.
+#: A claim on a task: its id, fencing token and the name of the lease.
 Claim = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
 class LeasedTask:
-    """A task that a worker owns until its lease runs out. ``fence`` and ``lease`` are what it must show to commit.
+    """A task that a worker holds until its lease expires.
 
-    Files that are written for it carry the lease's name: while a task is leased, they are not swept away. ``client`` is
-    the one whose turn it was; ``attempt`` counts from 1, and ``losses`` of the earlier ones ended with a lost worker.
-    ``work_secs``: what it is estimated to take of one core, and was charged to ``payers``: clients, with the share that each
-    had of the workers then.
+    Files that are written for it have the lease's name: garbage collection keeps them while a task has that lease.
+
+    Attributes:
+        task_id: The task's number.
+        memo_key: The memo that it computes.
+        fence: The fencing token of the lease.
+        lease: The name of the lease.
+        fingerprint: The component's fingerprint.
+        component: The component's document.
+        table: The table of the fragment.
+        partition: The partition of the fragment.
+        fragment: The fragment that it reads.
+        client: The client that was served.
+        priority: The highest priority of the models that wait for it.
+        attempt: The number of the attempt, from 1.
+        losses: Earlier attempts whose worker was lost.
+        work_secs: Estimated core seconds, which were charged.
+        payers: The charged clients, with their shares at that time.
     """
 
     task_id: int
@@ -48,20 +62,24 @@ class LeasedTask:
 
     @property
     def claim(self) -> Claim:
-        """What it must show to be committed."""
+        """The claim that a commit needs."""
         return self.task_id, self.fence, self.lease
 
     @property
     def charge(self) -> Charge:
-        """What was charged for it."""
+        """The charge of the lease."""
         return Charge(self.work_secs, self.payers)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoWritten:
-    """A memo whose bytes are in place and synced: the file, as a whole, and the column's share of it and what it cost.
+    """A memo whose bytes are written and synced, in a column with the component's fingerprint as its name.
 
-    The column is named by the component's fingerprint.
+    Attributes:
+        file: The whole file.
+        rows: Rows of the memo.
+        size_bytes: Bytes of its column.
+        secs: Core seconds that it took.
     """
 
     file: NewFile
@@ -71,7 +89,7 @@ class MemoWritten:
 
 
 def held_claims(connection: Connection, tasks: Sequence[LeasedTask]) -> set[Claim]:
-    """Which claims still stand: the compare of a compare-and-swap that holds the write lock."""
+    """The claims that are still valid: the compare of a compare-and-swap under the write lock."""
     of = schema.tasks.c
     shown = {task.claim for task in tasks}
     owned: set[Claim] = set()

@@ -1,8 +1,8 @@
-"""Tasks counted by who waits for them, in one pass over a queue of any length.
+"""Count tasks by the models that wait for them, in one pass over the queue.
 
-A million tasks are waited for by few different sets of models. So the catalog counts by set, and what a set means for clients
-and priorities is reckoned here. The pass goes along indexes that all are in the order of memo keys: what it looks up lies next to
-what it looked up before, where each lookup by itself would be of a page somewhere.
+A million tasks have few different sets of waiting models. So the catalog counts by set, and this module derives clients
+and priorities. All indexes of the pass are in the order of memo keys: successive lookups are on neighbouring pages,
+not on random ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Subquery, Text, cast, exists, 
 from warehouse.catalog import schema
 from warehouse.scheduling.task_states import MEMO_OF_TASK, TaskState
 
-#: The states of memos whose tasks are not finished.
+#: The states of memos with unfinished tasks.
 _IN_WORK = (MEMO_OF_TASK[TaskState.QUEUED], MEMO_OF_TASK[TaskState.LEASED])
 
 #: Ids of live models that wait for the same tasks.
@@ -27,7 +27,7 @@ Waiters = frozenset[int]
 
 @dataclass(frozen=True, slots=True)
 class WaitingModel:
-    """A live model, as far as it matters to its queue."""
+    """The client and the priority of a live model."""
 
     client: str
     priority: int
@@ -35,9 +35,14 @@ class WaitingModel:
 
 @dataclass(frozen=True, slots=True)
 class OpenTasks:
-    """Tasks of one component that are not finished and that the same models wait for.
+    """Unfinished tasks of one component that the same models wait for.
 
-    ``rows``: of their fragments, together; ``since``: when the oldest was queued, in seconds since the epoch.
+    Attributes:
+        waiters: The models.
+        fingerprint: The component.
+        tasks: The number of tasks.
+        rows: The sum of their fragments' rows.
+        since: When the oldest was queued, in epoch seconds.
     """
 
     waiters: Waiters
@@ -55,12 +60,12 @@ def live_models(connection: Connection) -> dict[int, WaitingModel]:
 
 
 def clients_of(waiters: Waiters, models: Mapping[int, WaitingModel]) -> frozenset[str]:
-    """The clients whose models these are."""
+    """The clients of these models."""
     return frozenset(models[model].client for model in waiters)
 
 
 def count_open(connection: Connection) -> dict[Waiters, int]:
-    """How many tasks are queued or leased, by who waits for them."""
+    """The number of queued or leased tasks, by the models that wait for them."""
     tasks, waiting = schema.tasks.c, _waiting()
     query = (
         select(waiting.c.models, func.count())
@@ -72,7 +77,7 @@ def count_open(connection: Connection) -> dict[Waiters, int]:
 
 
 def count_in_state(connection: Connection, state: TaskState) -> dict[Waiters, int]:
-    """How many tasks are in a state that few are in, by who waits for them."""
+    """The number of tasks in a rare state, by the models that wait for them."""
     tasks, waits = schema.tasks.c, schema.waits.c
     models = select(_listed(waits.model)).where(waits.memo_key == tasks.memo_key, _is_live(waits.model))
     each = select(models.scalar_subquery().label("models")).where(tasks.state == state).subquery()
@@ -81,7 +86,7 @@ def count_in_state(connection: Connection, state: TaskState) -> dict[Waiters, in
 
 
 def count_wanted(connection: Connection, *, queued_only: bool, due_by: float = math.inf) -> int:
-    """How many tasks that a live model waits for are queued and due by then, or, unless ``queued_only``, leased."""
+    """The number of wanted tasks that are queued and due by then, and those leased unless ``queued_only``."""
     tasks, waits = schema.tasks.c, schema.waits.c
     wanted = exists().where(waits.memo_key == tasks.memo_key, _is_live(waits.model))
     query = select(func.count()).select_from(schema.tasks).where(wanted)
@@ -95,7 +100,7 @@ def count_wanted(connection: Connection, *, queued_only: bool, due_by: float = m
 
 
 def open_work(connection: Connection) -> tuple[OpenTasks, ...]:
-    """All tasks that are queued or leased and that a live model waits for, by component and by who waits for them."""
+    """All wanted tasks that are queued or leased, by component and by the models that wait for them."""
     tasks, memos, fragments, waiting = schema.tasks.c, schema.memos.c, schema.fragments.c, _waiting()
     query = (
         select(waiting.c.models, memos.fingerprint, func.count(), func.sum(fragments.rows), func.min(tasks.created_at))
@@ -113,7 +118,7 @@ def open_work(connection: Connection) -> tuple[OpenTasks, ...]:
 
 
 def count_fragments(connection: Connection) -> int:
-    """How many fragments have a task that is queued or leased and that some model waits for."""
+    """The number of fragments with a queued or leased task that some model waits for."""
     tasks, memos, waits = schema.tasks.c, schema.memos.c, schema.waits.c
     is_wanted = exists().where(waits.memo_key == memos.memo_key)
     is_open = exists().where(tasks.memo_key == memos.memo_key, schema.is_open())
@@ -128,14 +133,14 @@ def count_fragments(connection: Connection) -> int:
 
 
 def _waiting() -> Subquery:
-    """Each memo that a live model waits for, with those models."""
+    """The memos that live models wait for, with those models."""
     waits = schema.waits.c
     query = select(waits.memo_key, _listed(waits.model).label("models"))
     return query.where(_is_live(waits.model)).group_by(waits.memo_key).subquery("waiting")
 
 
 def _is_live(model: ColumnElement[int]) -> ColumnElement[bool]:
-    # SQLite would look up the waits of each live model, and sort them all by memo key; of a sum it cannot.
+    # A sum is in no index: SQLite would otherwise look up the waits of each live model, and sort them by memo key.
     return (model + 0).in_(select(schema.models.c.id).where(schema.models.c.live.is_(True)))
 
 
@@ -144,7 +149,7 @@ def _listed(model: ColumnElement[int]) -> ColumnElement[str]:
 
 
 def _along_open_tasks(query: Any) -> Any:
-    # SQLite prefers the unique index, as it does not know that the other one's rows lie in the order they are asked for.
+    # SQLite would prefer the unique index: it does not know that the rows of this one are in the needed order.
     return query.with_hint(schema.tasks, "INDEXED BY ix_tasks_open", "sqlite")
 
 

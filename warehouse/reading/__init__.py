@@ -1,1 +1,1 @@
-"""Reading for trainers: fragments of a read solution, and pins that protect what is read."""
+"""Reading for trainers: the fragments of a read solution, and pins that protect their files."""

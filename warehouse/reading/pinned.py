@@ -1,4 +1,4 @@
-"""Read a solution and keep it pinned while a job uses it."""
+"""Build a read solution and keep it pinned while a job uses it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def pinned_solution(
     end: datetime | None = None,
     table_version: int | None = None,
 ) -> Iterator[ReadSolution]:
-    """:func:`~warehouse.matching.solve.read_solution`, pinned while the ``with`` block runs, and noted as a read of the model: what
-    is read often is expected to be asked for again (:mod:`warehouse.costs.reuse`).
+    """:func:`~warehouse.matching.solve.read_solution`, pinned while the ``with`` block runs.
 
-    Everything that the solution could load is pinned before it is read, so nothing is evicted in between; what it then
-    does not load is let go. A daemon thread keeps the pin alive. When this process dies, the pin runs out by itself after
+    It is recorded as a read of the model, for expected requests (:mod:`warehouse.costs.reuse`). All components that the
+    solution could load are pinned before it is built, so that no memo is evicted in between; those that it does not load are
+    released then. A daemon thread renews the pin. If the process ends, the pin expires after
     ``pin_ttl_secs``. Raises :class:`~warehouse.errors.UnknownModel`.
     """
 
@@ -79,7 +79,7 @@ def _note_read(
 
 @contextmanager
 def kept_alive(warehouse: Warehouse, pin: Pin) -> Iterator[None]:
-    """A daemon thread sends the pin's heartbeats, three in the time that it holds, while the block runs."""
+    """Renew the pin from a daemon thread while the block runs, three times per lifetime of the pin."""
     ended = threading.Event()
     every_secs = (pin.expires_at - pin.created_at) / 3
     thread = threading.Thread(target=_beat, args=(warehouse, pin, every_secs, ended), name="pin", daemon=True)
@@ -95,7 +95,7 @@ def _beat(warehouse: Warehouse, pin: Pin, every_secs: float, ended: threading.Ev
     while not ended.wait(every_secs):
         try:
             if not heartbeat_pin(warehouse, pin):
-                _LOG.warning("the pin of %s had run out; what was evicted meanwhile is computed", pin.holder)
+                _LOG.warning("the pin of %s had expired; memos that were evicted meanwhile are computed", pin.holder)
         except HeadraceError as error:
-            # The catalog may be busy or out of reach for a while; the next beat comes before the pin runs out.
-            _LOG.warning("a heartbeat of the pin of %s failed, and is tried again: %s", pin.holder, error)
+            # The catalog may be busy or unreachable for a while; the next heartbeat is before the pin expires.
+            _LOG.warning("a heartbeat of the pin of %s failed and will be repeated: %s", pin.holder, error)

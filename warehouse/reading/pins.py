@@ -1,10 +1,9 @@
-"""Pins: what a running job reads is not evicted, and files that it may still open are not deleted.
+"""Pins: leases on what a running job reads. Its memos are not evicted, and its files not deleted.
 
-A pin names components, and so all of their memos, whatever partition they are of: equal content in another place is the
-same memo. It holds until ``expires_at``, which its holder moves on; a holder that was killed stops doing so. Moments
-are those of the clock of whoever writes or judges them. Clocks that differ by less than half of ``pin_ttl_secs`` do no harm:
-heartbeats come every third of it, and a file that was condemned up to one ``pin_ttl_secs`` before a pin was made is kept for
-the pin too.
+A pin covers components with all of their memos, in all partitions: equal content in another place is the
+same memo. It expires at ``expires_at``, which heartbeats of its holder extend. Times are those of the clock of the
+process that writes or checks them. Clocks may differ by less than half of ``pin_ttl_secs``: heartbeats come every third
+of it, and a pin also keeps files that became unreferenced up to one ``pin_ttl_secs`` before it was made.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Pin:
-    """One job's claim on the memos of ``fingerprints``. Moments are seconds since the epoch.
+    """One job's pin on the memos of ``fingerprints``. Times are epoch seconds.
 
-    ``start`` and ``end`` are the range that its solution was asked for, None where it was open.
+    ``start`` and ``end`` are the requested range of its solution, None for an open end.
     """
 
     id: str
@@ -44,15 +43,15 @@ class Pin:
     fingerprints: frozenset[str] = field(repr=False)
 
     def expires_in_secs(self, now: float) -> float:
-        """Seconds until it no longer holds, unless it is moved on."""
+        """Seconds until it expires without a heartbeat."""
         return self.expires_at - now
 
 
 def pin_solution(warehouse: Warehouse, solution: ReadSolution, holder: str, ttl_secs: float | None = None) -> Pin:
-    """Pin a solution that was read before, from now on; ``ttl_secs`` is by default that of the configuration.
+    """Pin an existing solution for ``ttl_secs``, by default that of the configuration.
 
-    What was evicted between reading and pinning is computed by the reader instead.
-    :func:`~warehouse.reading.pinned.pinned_solution` leaves no such gap. Raises :class:`~warehouse.errors.UnknownModel`.
+    The reader computes memos that were evicted before. :func:`~warehouse.reading.pinned.pinned_solution` has no such gap.
+    Raises :class:`~warehouse.errors.UnknownModel`.
     """
     starts = [partition.start for partition in solution.partitions]
     ends = [partition.end for partition in solution.partitions]
@@ -74,7 +73,7 @@ def pin_solution(warehouse: Warehouse, solution: ReadSolution, holder: str, ttl_
 
 
 def read_fingerprints(solution: ReadSolution) -> frozenset[str]:
-    """The components that a solution's job may load: its inputs, and the subgraphs that its plans load."""
+    """The components that a solution may load: its inputs, and the subgraphs that its plans load."""
     loaded = (fingerprint for plan in solution.plans for fingerprint in plan.loads)
     return frozenset(loaded).union(item.fingerprint for item in solution.inputs if not isinstance(item.root, RawColumn))
 
@@ -102,7 +101,7 @@ def make_pin(
 
 
 def narrow_pin(warehouse: Warehouse, pin: Pin, fingerprints: Collection[str]) -> Pin:
-    """Let go of the components that turned out not to be read."""
+    """Release the components that are not read."""
     of = schema.pin_components.c
     kept = pin.fingerprints.intersection(fingerprints)
 
@@ -115,9 +114,9 @@ def narrow_pin(warehouse: Warehouse, pin: Pin, fingerprints: Collection[str]) ->
 
 
 def heartbeat_pin(warehouse: Warehouse, pin: Pin) -> bool:
-    """Let a pin hold for its full time from now on. False if it had run out: memos may have been evicted meanwhile.
+    """Renew a pin for its full time. False if it had expired: memos may have been evicted meanwhile.
 
-    A pin that ran out and was cleared away is made again.
+    An expired pin that was removed is made again.
     """
     of, now = schema.pins.c, warehouse.clock()
     until = now + (pin.expires_at - pin.created_at)
@@ -134,12 +133,12 @@ def heartbeat_pin(warehouse: Warehouse, pin: Pin) -> bool:
 
 
 def release_pin(warehouse: Warehouse, pin: Pin) -> bool:
-    """Give a pin up; False if it was cleared away already."""
+    """Remove a pin; False if it was removed already."""
     return warehouse.catalog.run(lambda connection: _remove(connection, [pin.id]) > 0, idempotent=True)
 
 
 def live_pins(warehouse: Warehouse) -> tuple[Pin, ...]:
-    """The pins that hold now, oldest first."""
+    """The unexpired pins, oldest first."""
     with warehouse.catalog.read() as connection:
         return read_live_pins(connection, warehouse.clock())
 
@@ -168,7 +167,7 @@ def read_live_pins(connection: Connection, now: float) -> tuple[Pin, ...]:
 
 
 def pin_holders(connection: Connection, fingerprints: Sequence[str], now: float) -> dict[str, set[str]]:
-    """Who has pinned which of these components; who evicts asks in the write transaction that evicts."""
+    """The holders of pins by component; an eviction calls it in its write transaction."""
     pins, members = schema.pins.c, schema.pin_components.c
     found: defaultdict[str, set[str]] = defaultdict(set)
     query = (
@@ -181,13 +180,13 @@ def pin_holders(connection: Connection, fingerprints: Sequence[str], now: float)
 
 
 def oldest_live_pin(connection: Connection, now: float) -> float | None:
-    """When the oldest pin that holds now was made; None when there is none. What was condemned before it can go."""
+    """When the oldest unexpired pin was made; None without one. Files unreferenced before can be deleted."""
     of = schema.pins.c
     return connection.execute(select(func.min(of.created_at)).where(of.expires_at > now)).scalar()
 
 
 def clear_expired_pins(connection: Connection, now: float) -> int:
-    """Remove the rows of pins that ran out; returns how many."""
+    """Remove the rows of expired pins; returns how many."""
     of = schema.pins.c
     return _remove(connection, connection.execute(select(of.id).where(of.expires_at <= now)).scalars().all())
 

@@ -1,4 +1,4 @@
-"""Read a fragment as a solution plans it: memos are loaded, the rest is computed from raw columns. Needs no catalog."""
+"""Read a fragment by a solution: load its memos and compute the rest. Needs no catalog."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from warehouse.tables.table import Fragment, memo_key
 
 #: The name of the label's column in what :func:`read_fragment` returns.
 LABEL = "__label__"
-#: The name of the column that says which stored event each row is.
+#: The column with the stored event of each row.
 ROW = "__row__"
-#: The name of the column that says, in what :func:`read_labels` returns, whether an event was not retracted.
+#: The column of :func:`read_labels` that is true for events that are not deleted.
 LIVE = "__live__"
 
-#: Called as ``on_damage(memo key, path of its file, error)`` for a memo that did not verify, before it is computed instead.
+#: Called as ``on_damage(memo key, path of its file, error)`` for a damaged memo, before it is computed instead.
 OnDamage = Callable[[str, str, MemoDamaged], None]
 
 
@@ -45,12 +45,11 @@ def read_fragment(
     on_damage: OnDamage | None = None,
     rows: bool = False,
 ) -> pa.Table:
-    """Everything a trainer needs of one fragment; row i is its i-th event that was not retracted.
+    """The inputs and labels of one fragment; row i is its i-th event that is not deleted.
 
-    One column per input, in the solution's order and in the Arrow layout of its type, then the label under :data:`LABEL`,
-    as it is stored or as its expression says, then the extra raw ``columns`` under their own names, then with ``rows`` under
-    :data:`ROW` which stored event each row is. Memos that are missing or do not verify are
-    computed from the raw columns instead, with the same result. Raises :class:`DataError` when a component fails, and
+    Columns: the inputs, in the solution's order and in the Arrow layout of their types; the label, stored or computed, as
+    :data:`LABEL`; the extra raw ``columns``; and with ``rows`` the stored event of each row as :data:`ROW`. Missing or damaged
+    memos are computed from the raw columns, with the same result. Raises :class:`DataError` if a component fails, and
     what :func:`read_raw` raises.
     """
     loaded, damaged = _load_memos(storage, fragment, solution.plans[fragment.plan].loads)
@@ -84,9 +83,9 @@ def read_fragment(
 def read_labels(
     storage: Storage, solution: ReadSolution, fragment: SolutionFragment, *, columns: Sequence[str] = ()
 ) -> pa.Table:
-    """The labels of *all* stored events of a fragment, retracted ones too, and the raw ``columns``; reads no input.
+    """The labels of *all* stored events of a fragment, also deleted ones, and the raw ``columns``; no inputs.
 
-    Labels are under :data:`LABEL`, whether an event was not retracted under :data:`LIVE`. Raises what
+    Labels are the column :data:`LABEL`; :data:`LIVE` is true for events that are not deleted. Raises what
     :func:`read_fragment` raises.
     """
     target = solution.target
@@ -100,12 +99,12 @@ def read_labels(
     return pa.table([labels, mask, *(raw.column(name) for name in columns)], names=[LABEL, LIVE, *columns])
 
 
-#: Before the fingerprint of a memoized subgraph, where it stands in for a raw column.
+#: The prefix of a raw column that replaces a memoized subgraph, before its fingerprint.
 _MEMO = "memo:"
 
 
 def _joined(roots: Mapping[str, Node], loaded: Collection[str]) -> dict[str, Node]:
-    """The components with every subgraph that is loaded replaced by a column that holds it."""
+    """The components with every loaded subgraph replaced by a raw column."""
     return {name: _substituted(root, loaded) for name, root in roots.items()} if loaded else dict(roots)
 
 
@@ -124,7 +123,7 @@ _Damaged = dict[str, tuple[str, MemoDamaged]]
 def _load_memos(
     storage: Storage, fragment: SolutionFragment, loads: Mapping[str, int]
 ) -> tuple[dict[str, pa.Array], _Damaged]:
-    """The memoized columns that verify by fingerprint, and what is wrong with the others. One read per file."""
+    """The intact memos by fingerprint, and the errors of the others. One read per file."""
     by_file: dict[int, list[str]] = {}
     for fingerprint, slot in loads.items():
         by_file.setdefault(slot, []).append(fingerprint)
@@ -143,7 +142,7 @@ def _load_file(
     loaded: dict[str, pa.Array],
     damaged: _Damaged,
 ) -> None:
-    """Read one file's columns into ``loaded``; if that fails, one by one, so that only the bad ones are given up."""
+    """Read one file's columns into ``loaded``; after an error one by one, so that only damaged ones are lost."""
     try:
         columns = read_memo_file(storage, file.path, fingerprints, file.checksum, rows=fragment.rows)
         loaded.update({name: _of_rows(array, fragment, file.path) for name, array in columns.items()})
@@ -157,7 +156,7 @@ def _load_file(
 
 def _of_rows(array: pa.Array, fragment: SolutionFragment, file: str) -> pa.Array:
     if len(array) != fragment.rows:
-        raise MemoDamaged("a memo has other rows than its fragment", where=file, value=len(array),
+        raise MemoDamaged("a memo must have the rows of its fragment", where=file, value=len(array),
                           allowed=str(fragment.rows))  # fmt: skip
     return array
 
@@ -183,5 +182,5 @@ def _compute(
 
 @lru_cache(maxsize=16)
 def _compiled(components: tuple[tuple[str, Node], ...], artifacts: ArtifactSource) -> Plan:
-    """Fragments that look alike are read by one compiled plan."""
+    """A compiled plan, shared by fragments with the same plan."""
     return compile_plan(dict(components), artifacts)

@@ -1,1 +1,1 @@
-"""Decisions of the queues, without a database: states of tasks, fair shares, batches, capacity."""
+"""Pure decisions of the queues: states of tasks, fair shares, batches, backoff, fleet size."""

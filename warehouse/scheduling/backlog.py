@@ -1,4 +1,4 @@
-"""What every client waits for at one moment: tasks, seconds of one core, bytes, and the age of the oldest. Pure values."""
+"""The backlog: unfinished tasks of every client at one moment, with their estimated cost. Values only."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClientBacklog:
-    """One client's unfinished work. ``tasks`` are queued or leased, ``leased`` of them are with a worker.
+    """One client's unfinished work.
 
-    ``secs``: of one core, as estimated; ``memo_bytes`` that they will write. Both are this client's part: a task that
-    several clients wait for is shared alike. ``oldest_secs``: how long the oldest has waited. ``deadline_secs``: how long
-    one may wait, ``weight``: the client's claim on the workers. ``failed`` tasks are quarantined, and no work.
+    Attributes:
+        client: The client.
+        tasks: Tasks that are queued or leased.
+        leased: Those that are leased.
+        failed: Quarantined tasks; they are no work.
+        secs: Estimated core seconds. A task that several clients wait for is divided equally.
+        memo_bytes: Estimated bytes of memos, divided in the same way.
+        oldest_secs: How long the oldest task has waited.
+        deadline_secs: How long a task may wait.
+        weight: The client's weight.
     """
 
     client: str
@@ -26,14 +33,18 @@ class ClientBacklog:
 
     @property
     def queued(self) -> int:
-        """Tasks that no worker has."""
+        """Tasks that are not leased."""
         return self.tasks - self.leased
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """All clients' queues at one moment, by name. ``fragments``: how many could be computed side by side; ``workers`` hold
-    leases that have not run out.
+    """All clients' queues at one moment.
+
+    Attributes:
+        clients: The queues, by name.
+        fragments: Fragments with open tasks; they can be computed in parallel.
+        workers: Workers with unexpired leases.
     """
 
     clients: tuple[ClientBacklog, ...] = ()

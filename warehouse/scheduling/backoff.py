@@ -1,4 +1,4 @@
-"""Attempts that are made again: how many, after what waits, and the loop that makes them."""
+"""Retries with exponential backoff: the number of attempts, the waits, and the loop."""
 
 from __future__ import annotations
 

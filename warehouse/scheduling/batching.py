@@ -1,4 +1,4 @@
-"""How much a worker takes at once: by the bytes it will read and write, as they were measured."""
+"""Batches: how many tasks a worker leases at once, by the bytes that they read and write."""
 
 from __future__ import annotations
 
@@ -23,18 +23,23 @@ class BatchBudget:
 
     def __post_init__(self) -> None:
         if self.tasks < 1 or not self.bytes > 0:
-            raise InputError("a batch holds at least one task and some bytes", value=(self.tasks, self.bytes),
+            raise InputError("a batch budget must allow at least one task and more than 0 bytes", value=(self.tasks, self.bytes),
                              allowed="tasks >= 1, bytes > 0")  # fmt: skip
 
 
-#: What a worker goes by unless it is told otherwise.
+#: The default budget of a worker.
 DEFAULT_BUDGET = BatchBudget()
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A task that could be leased: the place (a fragment) it reads, the bytes of the raw columns it reads there, and the
-    bytes of the memo it writes. ``most_tasks``: in a batch of how many tasks it may be (:func:`most_together`).
+class BatchCandidate:
+    """A leasable task.
+
+    Attributes:
+        place: The fragment that it reads.
+        raw_bytes: The bytes of the raw columns that it reads there, by column.
+        memo_bytes: The bytes of the memo that it writes.
+        most_tasks: The largest batch that it may be in (:func:`batch_limit_after_losses`).
     """
 
     place: int
@@ -45,9 +50,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What was taken so far: ``tasks`` that read and write ``bytes``; ``full``: something was left that did not fit.
+    """The size of a batch.
 
-    ``most_tasks``: how many the tasks in it allow.
+    Attributes:
+        tasks: Number of tasks.
+        bytes: Bytes that they read and write.
+        full: A candidate did not fit.
+        most_tasks: The largest size that its tasks allow.
     """
 
     tasks: int = 0
@@ -56,11 +65,11 @@ class Batch:
     most_tasks: float = math.inf
 
 
-def most_together(losses: int, tasks: int, max_losses: int) -> int:
-    """In a batch of how many tasks one may be over which ``losses`` workers were lost; ``tasks``: otherwise.
+def batch_limit_after_losses(losses: int, tasks: int, max_losses: int) -> int:
+    """The largest batch for a task after ``losses`` lost workers; ``tasks`` is the limit without losses.
 
-    A task that kills its workers takes the others of its batch along. Each loss cuts the batch, from half of ``max_losses``
-    on the task is alone: the others are done long before they count as lost too often.
+    A task that kills its workers adds a loss to the other tasks of its batch. Each loss makes the batch smaller; from half of
+    ``max_losses`` on, the task is alone, so that the other tasks are done long before they reach the limit.
     """
     alone_at = max(1, max_losses // 2)
     if losses >= alone_at:
@@ -68,15 +77,19 @@ def most_together(losses: int, tasks: int, max_losses: int) -> int:
     return max(1, int(math.pow(tasks, 1 - losses / alone_at) * (1 + 1e-9)))
 
 
-def gather(
+def fill_batch_from(
     places: Iterable[_Place],
     leasable: Callable[[_Place, int], Sequence[_Task]],
-    candidates: Callable[[Sequence[_Task]], Sequence[Candidate]],
+    candidates: Callable[[Sequence[_Task]], Sequence[BatchCandidate]],
     budget: BatchBudget,
 ) -> list[_Task]:
-    """The batch that a worker takes: from one place after another, until it is full.
+    """Fill a batch with tasks of one place after another.
 
-    ``leasable``: up to so many tasks of a place, in the order in which they are leased; ``candidates``: what those weigh.
+    Args:
+        places: The places, in order.
+        leasable: Returns up to a number of tasks of a place, in lease order.
+        candidates: Returns the candidates of tasks.
+        budget: The limits of the batch.
     """
     batch, taken = Batch(), list[_Task]()
     for place in places:
@@ -89,31 +102,31 @@ def gather(
     return taken
 
 
-def fill_batch(candidates: Sequence[Candidate], budget: BatchBudget, begun: Batch = Batch()) -> Batch:
-    """The batch ``begun`` with as many of the candidates, from the front, as fit beside it.
+def fill_batch(candidates: Sequence[BatchCandidate], budget: BatchBudget, started: Batch = Batch()) -> Batch:
+    """The batch ``started`` with as many of the candidates, from the front, as fit.
 
-    Candidates of one place stand together; a raw column is read once for all of them. A place is taken as a whole where
-    it fits; the first task of a batch is taken whatever it weighs, and as much of its place as the budget holds.
+    Candidates of one place are adjacent; a raw column is read once for all of them. A place is added as a whole if
+    it fits. The first task of a batch is always added, with as much of its place as the budget allows.
     """
-    allowed = _allowed(candidates, begun)
-    filled = _fill(candidates[:allowed], budget, begun)
-    most_tasks = min((one.most_tasks for one in candidates[: filled.tasks - begun.tasks]), default=math.inf)
+    allowed = _allowed(candidates, started)
+    filled = _fill(candidates[:allowed], budget, started)
+    most_tasks = min((one.most_tasks for one in candidates[: filled.tasks - started.tasks]), default=math.inf)
     full = filled.full or allowed < len(candidates)
-    return replace(filled, full=full, most_tasks=min(begun.most_tasks, most_tasks))
+    return replace(filled, full=full, most_tasks=min(started.most_tasks, most_tasks))
 
 
-def _allowed(candidates: Sequence[Candidate], begun: Batch) -> int:
-    """How many of the candidates, from the front, may stand in one batch with what was taken and with each other."""
-    most_tasks = begun.most_tasks
+def _allowed(candidates: Sequence[BatchCandidate], started: Batch) -> int:
+    """How many candidates, from the front, may be in one batch with the started one and with each other."""
+    most_tasks = started.most_tasks
     for position, one in enumerate(candidates):
         most_tasks = min(most_tasks, one.most_tasks)
-        if begun.tasks + position + 1 > most_tasks:
+        if started.tasks + position + 1 > most_tasks:
             return position
     return len(candidates)
 
 
-def _fill(candidates: Sequence[Candidate], budget: BatchBudget, begun: Batch) -> Batch:
-    taken, used = begun.tasks, begun.bytes
+def _fill(candidates: Sequence[BatchCandidate], budget: BatchBudget, started: Batch) -> Batch:
+    taken, used = started.tasks, started.bytes
     for _, group in groupby(candidates, key=lambda one: one.place):
         members = list(group)
         sizes = _running_sizes(members)
@@ -128,8 +141,8 @@ def _fill(candidates: Sequence[Candidate], budget: BatchBudget, begun: Batch) ->
     return Batch(taken, used)
 
 
-def _running_sizes(members: Sequence[Candidate]) -> list[float]:
-    """Bytes read and written by the first one, two, … members of a place."""
+def _running_sizes(members: Sequence[BatchCandidate]) -> list[float]:
+    """Bytes read and written by the first one, two, … members of a place, cumulated."""
     read, size, sizes = set[str](), 0.0, []
     for member in members:
         new = [name for name in member.raw_bytes if name not in read]

@@ -1,8 +1,8 @@
-"""How many workers the queues are worth. Pure: the clock and what is known arrive as arguments.
+"""The autoscale hint: the number of workers that the queues need. Pure.
 
-Time runs as work: by its fair share, every client's queue is empty after so much work of the whole fleet, whatever the
-fleet's size. The fleet is as large as it takes for that work to be done by each client's deadline, counted from its oldest
-task, with what a new worker needs to start taken off. It grows at once and shrinks only after a while of wishing so.
+By its fair share, each client's queue is empty after an amount of work of the whole fleet that does not depend on the
+fleet's size. The hint is the smallest fleet that does this work by each client's deadline, counted from its oldest task,
+less the start time of new workers. The fleet grows at once and shrinks when the hint was smaller for ``shrink_after_secs``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,18 @@ from warehouse.scheduling.fair_shares import FLOOR_SHARE, shares
 
 @dataclass(frozen=True, slots=True)
 class CapacitySettings:
-    """What a worker is, and how the fleet may change.
+    """The size of a worker, and the limits of the fleet.
 
-    A worker has ``threads``, which compute for ``utilisation`` of the time (the rest is jobs that start, and reading), and
-    takes ``start_secs`` until it computes. ``target_share``: the part of a deadline that is planned with, the rest is for
-    what estimates do not know. What is late is caught up with in ``late_share`` of its deadline. Between ``min_workers``
-    and ``max_workers``; fewer only when that was enough for ``shrink_after_secs``.
+    Attributes:
+        threads: Threads of a worker.
+        utilisation: The part of the time that threads compute; the rest is starts of jobs, and reading.
+        start_secs: The time until a new worker computes.
+        target_share: The part of a deadline that is planned with; the rest is a margin for wrong estimates.
+        late_share: The part of its deadline in which late work is done.
+        min_workers: The smallest fleet.
+        max_workers: The largest fleet.
+        shrink_after_secs: How long a smaller fleet must have been enough before the fleet shrinks.
+        floor_share: The minimum share of a waiting client.
     """
 
     threads: int = 4
@@ -38,27 +44,33 @@ class CapacitySettings:
 
     def __post_init__(self) -> None:
         if not (self.threads >= 1 and 0 <= self.min_workers <= self.max_workers and self.max_workers >= 1):
-            raise InputError("a fleet's setting is out of range", where="CapacitySettings",
+            raise InputError("threads and workers must be in the allowed range", where="CapacitySettings",
                              value=(self.threads, self.min_workers, self.max_workers),
                              allowed="threads >= 1, 0 <= min_workers <= max_workers, max_workers >= 1")  # fmt: skip
         for name in ("utilisation", "target_share", "late_share"):
             if not 0 < getattr(self, name) <= 1:
-                raise InputError("a share lies between 0 and 1", where=f"CapacitySettings.{name}",
+                raise InputError(f"{name} must be a share in (0, 1]", where=f"CapacitySettings.{name}",
                                  value=getattr(self, name))  # fmt: skip
         for name in ("start_secs", "shrink_after_secs"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise InputError("a setting is out of range", where=f"CapacitySettings.{name}",
+                raise InputError(f"{name} must be finite and >= 0", where=f"CapacitySettings.{name}",
                                  value=getattr(self, name), allowed="seconds >= 0")  # fmt: skip
 
     @property
     def worker_rate(self) -> float:
-        """Seconds of one core that a worker gets done in a second."""
+        """Seconds of one core that a worker computes per second."""
         return self.threads * self.utilisation
 
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """What there is. ``running`` workers, or more on their way; ``wishes``: earlier ones (moment, workers), oldest first."""
+    """The fleet at a moment.
+
+    Attributes:
+        now: The moment, in epoch seconds.
+        running: Workers that run or start.
+        wishes: Earlier hints as (moment, workers), oldest first.
+    """
 
     now: float
     running: int = 0
@@ -67,8 +79,13 @@ class FleetState:
 
 @dataclass(frozen=True, slots=True)
 class ClientHint:
-    """One client. ``workers``: the fleet that its deadline asks for, by itself; ``drain_secs``: until its queue is empty with
-    the fleet that is advised, ``left_secs``: until the deadline of its oldest task (under 0: missed).
+    """The hint for one client.
+
+    Attributes:
+        client: The client.
+        workers: The fleet that its deadline needs.
+        drain_secs: The time until its queue is empty with the hinted fleet.
+        left_secs: The time until the deadline of its oldest task; below 0 after it.
     """
 
     client: str
@@ -79,9 +96,16 @@ class ClientHint:
 
 @dataclass(frozen=True, slots=True)
 class CapacityHint:
-    """``workers`` is the advice, ``needed`` without the wait before shrinking. ``binding``: the client that asks for most.
+    """The autoscale hint.
 
-    ``drain_secs``: until all queues are empty with ``workers``. ``wishes``: for the next :class:`FleetState`.
+    Attributes:
+        workers: The number of workers.
+        needed: The same without the wait before shrinking.
+        clients: The hints by client.
+        binding: The client that needs the most workers.
+        drain_secs: The time until all queues are empty with ``workers``.
+        why: The reason in a sentence.
+        wishes: For the next :class:`FleetState`.
     """
 
     workers: int
@@ -94,7 +118,7 @@ class CapacityHint:
 
 
 def workers_wanted(backlog: Backlog, state: FleetState, settings: CapacitySettings) -> CapacityHint:
-    """The advice for a backlog. Deterministic; more work, less time or fewer threads never ask for fewer workers."""
+    """The hint for a backlog. Deterministic; more work, less time or fewer threads never need fewer workers."""
     waiting = [one for one in backlog.clients if one.tasks]
     work = drain_work(waiting, settings.floor_share)
     wanted = {one.client: _workers_for(one, work[one.client], state, settings) for one in waiting}
@@ -117,7 +141,7 @@ def workers_wanted(backlog: Backlog, state: FleetState, settings: CapacitySettin
 
 
 def drain_work(clients: Sequence[ClientBacklog], floor_share: float = FLOOR_SHARE) -> dict[str, float]:
-    """How many seconds of one core the fleet works, on everybody's tasks by fair shares, until each client's queue is empty."""
+    """Core seconds of the whole fleet, divided by fair shares, until each client's queue is empty."""
     left = {one.client: one.secs for one in clients}
     weights = {one.client: one.weight for one in clients}
     done, found = 0.0, dict[str, float]()
@@ -132,7 +156,7 @@ def drain_work(clients: Sequence[ClientBacklog], floor_share: float = FLOOR_SHAR
 
 
 def _workers_for(one: ClientBacklog, work_secs: float, state: FleetState, settings: CapacitySettings) -> int:
-    """The least fleet that does ``work_secs`` in the time that the client has left; those that run now begin at once."""
+    """The smallest fleet that does ``work_secs`` in the client's remaining time; running workers need no start."""
     patience = one.deadline_secs * settings.target_share - one.oldest_secs
     left = max(patience, one.deadline_secs * settings.late_share, 1e-3)
     rate = settings.worker_rate
@@ -175,7 +199,7 @@ def _why(
 
 
 def _span(secs: float) -> str:
-    """A length of time to two figures or so: it is of estimates."""
+    """An estimated duration, rounded to one unit."""
     if secs < 1:
         return "under 1 s"
     for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):

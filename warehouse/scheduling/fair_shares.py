@@ -1,9 +1,9 @@
-"""Whose turn it is: weighted fair shares of computing time between clients, with a floor.
+"""Weighted fair queueing of clients: shares, virtual times, charges. Pure.
 
-Start-time fair queueing. Every client has a virtual time in seconds; whoever waits with the least is served, and what is leased
-for it advances its own by the estimated seconds over its share. A client that comes back after it had nothing to do begins
-where those who waited are, so that nobody saves up a turn. Once it is known what the work took, the charge is amended: who is
-estimated badly gets its share all the same. Pure: nothing here reads a clock or a catalog.
+Start-time fair queueing. Every client has a virtual time in seconds. The waiting client with the least virtual time is served,
+and each lease advances its virtual time by the estimated seconds divided by its share. A client without work saves up no
+time: when it has work again, its virtual time starts at that of the waiting clients. When the work is done, the charge is
+corrected to what the work took, so that a wrong estimate does not change a client's share.
 """
 
 from __future__ import annotations
@@ -18,15 +18,22 @@ from transforms.errors import InputError
 
 _Key = TypeVar("_Key", bound=Hashable)
 
-#: The share that a waiting client gets whatever the others weigh (less where so many wait that it cannot be had).
+#: The minimum share of a waiting client; less if too many clients wait for all to have it.
 FLOOR_SHARE = 0.05
-#: Sums and shares of weights in between are numbers that one can reckon with.
+#: The largest weight; the smallest one is its inverse. Sums and shares of weights between them are exact enough.
 MOST_WEIGHT = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class ClientShare:
-    """A client's claim. ``virtual_secs`` None: it never had a turn. ``served``: the number of its last turn, for ties."""
+    """A client's claim on the workers.
+
+    Attributes:
+        name: The client.
+        weight: Its weight.
+        virtual_secs: Its virtual time; None before its first lease.
+        served: The number of the last selection of this client; it decides between equal virtual times.
+    """
 
     name: str
     weight: float = 1.0
@@ -38,25 +45,25 @@ class ClientShare:
 
 
 def check_weight(weight: float) -> None:
-    """Raise :class:`InputError` for what is no weight."""
+    """Raise :class:`InputError` for a weight out of range."""
     if not (math.isfinite(weight) and 1 / MOST_WEIGHT <= weight <= MOST_WEIGHT):
-        raise InputError("a client's weight is a positive number", value=weight,
+        raise InputError("a client's weight must be a number in the allowed range", value=weight,
                          allowed=f"{1 / MOST_WEIGHT:g} to {MOST_WEIGHT:,.0f}",
                          next_step="to keep a client from being served, evict or retire its models")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What was charged for work when it was leased: ``secs``, to ``payers`` alike, each by the share that it had then."""
+    """The charge of leased work: ``secs``, divided equally among ``payers``, each with its share at that time."""
 
     secs: float
     payers: Mapping[str, float]
 
 
 def shares(weights: Mapping[str, float], floor_share: float = FLOOR_SHARE) -> dict[str, float]:
-    """Each client's share of the workers, by weight, none under the floor; they add up to 1.
+    """Each client's share of the workers by weight, at least the minimum share; they add up to 1.
 
-    Clients that weight alone would put under the floor get exactly the floor, the others divide the rest by weight.
+    Clients whose weight gives less than the minimum share get exactly that; the others divide the rest by weight.
     """
     floor = min(floor_share, 1 / len(weights)) if weights else 0.0
     lifted: set[str] = set()
@@ -69,10 +76,10 @@ def shares(weights: Mapping[str, float], floor_share: float = FLOOR_SHARE) -> di
         lifted |= under
 
 
-def begun(clients: Iterable[ClientShare], waiting: Collection[str]) -> dict[str, float]:
-    """Every client's virtual time at the start of a turn: newcomers, and those who did not wait, are brought up to date.
+def starting_virtual_times(clients: Iterable[ClientShare], waiting: Collection[str]) -> dict[str, float]:
+    """Every client's virtual time before a selection: new and idle clients start at that of the waiting ones.
 
-    ``waiting``: the names of the clients that have something to lease now.
+    ``waiting``: the names of the clients with leasable tasks.
     """
     listed = list(clients)
     running = [one.virtual_secs for one in listed if one.name in waiting and one.virtual_secs is not None]
@@ -90,20 +97,20 @@ def begun(clients: Iterable[ClientShare], waiting: Collection[str]) -> dict[str,
 def next_client(clients: Collection[ClientShare], waiting: Collection[str]) -> str:
     """The waiting client with the least virtual time; of several, the one served longest ago, then by name.
 
-    Raises ValueError when nobody waits.
+    Raises ValueError if no client waits.
     """
-    times = begun(clients, waiting)
+    times = starting_virtual_times(clients, waiting)
     return min((times[one.name], one.served, one.name) for one in clients if one.name in waiting)[2]
 
 
-def charged(
+def virtual_times_after(
     clients: Collection[ClientShare],
     waiting: Collection[str],
     secs: Mapping[str, float],
     floor_share: float = FLOOR_SHARE,
 ) -> dict[str, float]:
-    """Every client's virtual time after a turn in which ``secs`` seconds of work were leased for each client named there."""
-    times = begun(clients, waiting)
+    """Every client's virtual time after a lease of ``secs`` seconds of work by client."""
+    times = starting_virtual_times(clients, waiting)
     share = charged_shares(clients, waiting, secs, floor_share)
     return {name: time + secs[name] / share[name] if name in secs else time for name, time in times.items()}
 
@@ -114,14 +121,17 @@ def charged_shares(
     charged_for: Collection[str],
     floor_share: float = FLOOR_SHARE,
 ) -> dict[str, float]:
-    """The shares by which a turn is charged: of those who wait, and of those for whom something is leased."""
+    """The shares by which a lease is charged: those of the waiting and of the charged clients."""
     return shares(
         {one.name: one.weight for one in clients if one.name in waiting or one.name in charged_for}, floor_share
     )
 
 
-def amends(done: Iterable[tuple[Charge, float]]) -> dict[str, float]:
-    """The virtual seconds that each client was charged too little (negative: too much), for work and what it took, in seconds."""
+def charge_corrections(done: Iterable[tuple[Charge, float]]) -> dict[str, float]:
+    """The virtual seconds by which each client was undercharged (negative: overcharged).
+
+    ``done``: charges, with the seconds that the work took.
+    """
     found: defaultdict[str, float] = defaultdict(float)
     for charge, took_secs in done:
         for client, share in charge.payers.items():
@@ -129,8 +139,8 @@ def amends(done: Iterable[tuple[Charge, float]]) -> dict[str, float]:
     return {client: secs for client, secs in found.items() if secs}
 
 
-def after_amends(clients: Iterable[ClientShare], more: Mapping[str, float]) -> tuple[ClientShare, ...]:
-    """Every client's claim once the charges are amended by :func:`amends`. No virtual time is less than nothing."""
+def apply_corrections(clients: Iterable[ClientShare], more: Mapping[str, float]) -> tuple[ClientShare, ...]:
+    """Every client with the corrections of :func:`charge_corrections` added. No virtual time is below 0."""
     return tuple(
         one
         if one.virtual_secs is None or one.name not in more
@@ -139,8 +149,8 @@ def after_amends(clients: Iterable[ClientShare], more: Mapping[str, float]) -> t
     )
 
 
-def owed(secs: Mapping[_Key, float], payers: Mapping[_Key, Collection[str]]) -> dict[str, float]:
-    """What each client pays for work that was leased: a task is paid for by those who wait for it, alike."""
+def charge_by_client(secs: Mapping[_Key, float], payers: Mapping[_Key, Collection[str]]) -> dict[str, float]:
+    """The seconds that each client pays for leased work: the clients that wait for a task pay equal parts."""
     found: defaultdict[str, float] = defaultdict(float)
     for key, work_secs in secs.items():
         for client in payers[key]:
@@ -148,17 +158,17 @@ def owed(secs: Mapping[_Key, float], payers: Mapping[_Key, Collection[str]]) -> 
     return dict(found)
 
 
-def after_turn(
+def update_clients(
     clients: Collection[ClientShare],
     waiting: Collection[str],
     chosen: str,
     secs: Mapping[str, float],
     floor_share: float = FLOOR_SHARE,
 ) -> tuple[ClientShare, ...]:
-    """Every client's claim after the turn of ``chosen``, in which ``secs`` were leased for each client named there."""
-    times = charged(clients, waiting, secs, floor_share)
-    turn = max((one.served for one in clients), default=0) + 1
+    """Every client after a selection of ``chosen`` that leased ``secs`` seconds of work by client."""
+    times = virtual_times_after(clients, waiting, secs, floor_share)
+    number = max((one.served for one in clients), default=0) + 1
     return tuple(
-        ClientShare(one.name, one.weight, times[one.name], turn if one.name == chosen else one.served)
+        ClientShare(one.name, one.weight, times[one.name], number if one.name == chosen else one.served)
         for one in clients
     )

@@ -1,30 +1,30 @@
-"""In which order tasks are leased once it is a client's turn. Pure; :mod:`warehouse.queue.lease` asks the catalog for the same order."""
+"""The order in which the tasks of a client are leased. Pure; :mod:`warehouse.queue.lease` has the same order in SQL."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
-#: Below every priority: of a task that the client does not wait for.
+#: The priority of a task that the client does not wait for: below every priority.
 NOT_ITS_OWN = -(2**31)
 
 
 class Waited(Protocol):
-    """A leasable task, the fragment that it reads, and who waits for it: the highest priority of each client's live models."""
+    """A leasable task with its fragment and the clients that wait for it."""
 
     @property
     def task_id(self) -> int:
-        """Its number, in the order of arrival."""
+        """The task's number, in order of creation."""
         ...
 
     @property
     def fragment(self) -> int:
-        """The number of its fragment."""
+        """The number of the fragment that it reads."""
         ...
 
     @property
     def priorities(self) -> Mapping[str, int]:
-        """By client."""
+        """The highest priority of the live models that wait for it, by client."""
         ...
 
 
@@ -32,12 +32,12 @@ _W = TypeVar("_W", bound=Waited)
 
 
 def place_rank(priority: int, table: str, partition: str) -> tuple[int, str, str]:
-    """What a client's partitions are sorted by: its most urgent first, then the oldest. ``priority``: of its own tasks."""
+    """The sort key of a client's partitions: highest priority of its own tasks first, then oldest."""
     return -priority, table, partition
 
 
 def in_lease_order(client: str, tasks: Iterable[_W]) -> list[_W]:
-    """Tasks of one partition, fragment by fragment: where the client's most urgent are first, in each its own before others'."""
+    """Tasks of one partition by fragment: most urgent fragments first, in each the client's own tasks first."""
     listed = list(tasks)
     most: dict[int, int] = {}
     for task in listed:

@@ -1,16 +1,16 @@
-"""The life of a task, and of the memo it computes, as data. Pure: the clock, the counts and the draws are arguments.
+"""State machine of tasks and of the memos that they compute. Pure.
 
     QUEUED ──lease──▶ LEASED ──commit──▶ DONE
       ▲ ▲               │ │ ╰──quarantine──▶ FAILED
-      │ ╰──retry,release╯ ╰──beat, or lease (expired: another worker takes over)──▶ LEASED
+      │ ╰──retry,release╯ ╰──heartbeat, or lease (expired: another worker takes over)──▶ LEASED
       │    expire (it ran out, and no live model waits for the task)
       ╰──── requeue (evicted, damaged, asked for) ◀── DONE, FAILED, DROPPED, and QUEUED: at once
     QUEUED, LEASED, FAILED ──drop──▶ DROPPED: nothing but requeue brings it back
 
-Every lease raises the task's *fence*; only the holder of the current fence may beat, commit, release or fail it.
+Every lease increases the task's fencing token (``fence``); a heartbeat, commit, release or failure with an older one is rejected.
 
-What an event does is a :class:`TaskChange`, the same for every task it happens to: the queue in the catalog writes it to many
-rows at once, the simulator (:mod:`tests.simulation`) applies it to values one by one. Neither decides anything itself.
+The effect of an event is a :class:`TaskChange`, the same for all tasks: the queue writes it to many rows at once, the
+simulator (:mod:`tests.simulation`) applies it to single values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from warehouse.scheduling.backoff import Backoff
 
 
 class TaskState(StrEnum):
-    """Where a task stands in its client's queue."""
+    """The state of a task in the queue."""
 
     QUEUED = "QUEUED"
     LEASED = "LEASED"
@@ -34,7 +34,7 @@ class TaskState(StrEnum):
 
 
 class MemoState(StrEnum):
-    """Where a memo stands. EVICTED memos keep a row that says when and why."""
+    """The state of a memo. An EVICTED memo keeps its row as a tombstone, with the time and the reason."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -45,10 +45,10 @@ class MemoState(StrEnum):
 
 
 class TaskEvent(StrEnum):
-    """What can happen to a task."""
+    """An event of a task."""
 
     LEASE = "lease"
-    BEAT = "beat"
+    HEARTBEAT = "heartbeat"
     COMMIT = "commit"
     RETRY = "retry"
     RELEASE = "release"
@@ -61,7 +61,7 @@ class TaskEvent(StrEnum):
 TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (TaskState.QUEUED, TaskEvent.LEASE): TaskState.LEASED,
     (TaskState.LEASED, TaskEvent.LEASE): TaskState.LEASED,
-    (TaskState.LEASED, TaskEvent.BEAT): TaskState.LEASED,
+    (TaskState.LEASED, TaskEvent.HEARTBEAT): TaskState.LEASED,
     (TaskState.LEASED, TaskEvent.COMMIT): TaskState.DONE,
     (TaskState.LEASED, TaskEvent.RETRY): TaskState.QUEUED,
     (TaskState.LEASED, TaskEvent.RELEASE): TaskState.QUEUED,
@@ -85,19 +85,26 @@ MEMO_OF_TASK: dict[TaskState, MemoState] = {
     TaskState.DROPPED: MemoState.DROPPED,
 }
 
-#: The longest wait before another attempt. One that would be longer was set before the clock was set back.
+#: The longest wait before another attempt. A longer one is ignored: the clock was set back.
 MOST_BACKOFF_SECS = 3600.0
-#: The longest wait after an attempt in which nothing was tried: whoever mends the machine need not wait an hour.
+#: The longest wait after an untried attempt: shorter, since the machine may be repaired by then.
 MOST_UNTRIED_BACKOFF_SECS = 900.0
-#: How many times its length a lease may seem to last.
+#: A lease that ends later than this multiple of its length is expired: the clock was set back.
 STUCK_LEASES = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """All that the life of a task depends on. ``attempts``: leases that were not given back, ``losses`` of them ran out.
+    """The status of a task.
 
-    ``not_before`` and ``lease_until`` are seconds since the epoch; ``lease`` is the name of the last lease.
+    Attributes:
+        state: Its state.
+        fence: The fencing token of its last lease.
+        attempts: Leases that were not released.
+        losses: Leases that expired.
+        not_before: The moment from which it can be leased, in epoch seconds.
+        lease: The name of its last lease.
+        lease_until: When that expires, in epoch seconds.
     """
 
     state: TaskState = TaskState.QUEUED
@@ -111,9 +118,16 @@ class TaskStatus:
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:
-    """What an event does to each task it happens to: the counts are added, ``not_before`` None leaves it as it was.
+    """The effect of an event on a task.
 
-    ``afresh``: the counts of attempts and losses begin again instead, and it waits from now on.
+    Attributes:
+        event: The event.
+        fences: Added to the fencing token.
+        attempts: Added to the attempts.
+        losses: Added to the losses.
+        lease_until: The new end of the lease.
+        not_before: The new earliest lease; None leaves it unchanged.
+        reset_counts: Attempts and losses become 0, and the waiting time starts now.
     """
 
     event: TaskEvent
@@ -122,20 +136,24 @@ class TaskChange:
     losses: int = 0
     lease_until: float | None = None
     not_before: float | None = None
-    afresh: bool = False
+    reset_counts: bool = False
 
     @property
     def state(self) -> TaskState:
-        """The state that it leads to."""
+        """The new state."""
         return target(self.event)
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptLimits:
-    """``max_attempts`` failed attempts, or ``max_losses`` lost workers, and a task is quarantined.
+    """The limits after which a task is quarantined.
 
-    A lost worker is seldom the task's doing (a preempted machine, a restart), hence a limit of its own; and so is an attempt that
-    failed before anything was tried, of which there may be ``max_untried``.
+    A lost worker (preemption, restart) and an untried attempt are rarely caused by the task, so their limits are higher.
+
+    Attributes:
+        max_attempts: Failed attempts.
+        max_losses: Lost workers.
+        max_untried: Failed attempts that did not run the component.
     """
 
     max_attempts: int = 3
@@ -143,60 +161,60 @@ class AttemptLimits:
     max_untried: int = 6
 
 
-#: What the warehouse goes by unless it is told otherwise.
+#: The default limits.
 DEFAULT_LIMITS = AttemptLimits()
 
 
-def after(state: TaskState, event: TaskEvent) -> TaskState:
-    """The state that ``event`` leads to. Raises :class:`IllegalTransition` listing what is possible."""
+def next_state(state: TaskState, event: TaskEvent) -> TaskState:
+    """The state after ``event``. Raises :class:`IllegalTransition` with the possible events."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:
         possible = ", ".join(event for held, event in TRANSITIONS if held is state)
-        raise IllegalTransition("a task cannot do this now", where=f"task state {state}", value=str(event),
+        raise IllegalTransition("event of the task must be possible in its state", where=f"task state {state}", value=str(event),
                                 allowed=possible or "(nothing)") from None  # fmt: skip
 
 
 def sources(event: TaskEvent) -> tuple[TaskState, ...]:
-    """The states in which ``event`` may happen: what a compare-and-swap compares with."""
+    """The states in which ``event`` is possible, for a compare-and-swap."""
     return tuple(state for state, possible in TRANSITIONS if possible is event)
 
 
 def target(event: TaskEvent) -> TaskState:
-    """The one state that ``event`` leads to, wherever it starts."""
-    (state,) = {after(source, event) for source in sources(event)}
+    """The state after ``event``, which does not depend on the state before."""
+    (state,) = {next_state(source, event) for source in sources(event)}
     return state
 
 
 def lease_change(now: float, lease_secs: float, *, expired: bool) -> TaskChange:
-    """A worker takes the task; ``expired``: from one whose lease ran out."""
+    """A worker leases the task; ``expired``: after the lease of another worker expired."""
     return TaskChange(TaskEvent.LEASE, fences=1, attempts=1, losses=int(expired), lease_until=now + lease_secs)
 
 
-def beat_change(now: float, lease_secs: float) -> TaskChange:
-    """Its worker is alive."""
-    return TaskChange(TaskEvent.BEAT, lease_until=now + lease_secs)
+def heartbeat_change(now: float, lease_secs: float) -> TaskChange:
+    """The worker renews its lease."""
+    return TaskChange(TaskEvent.HEARTBEAT, lease_until=now + lease_secs)
 
 
 def commit_change() -> TaskChange:
-    """Its memo is in place."""
+    """The worker commits the memo."""
     return TaskChange(TaskEvent.COMMIT)
 
 
 def release_change() -> TaskChange:
-    """Its worker gives it back untried: the attempt does not count."""
+    """The worker releases the lease; the attempt does not count."""
     return TaskChange(TaskEvent.RELEASE, attempts=-1)
 
 
 def expire_change() -> TaskChange:
-    """Its lease ran out and no worker will take it over: the attempt counts as lost, as if one did."""
+    """The lease expired and no worker takes the task over: the attempt counts as a loss."""
     return TaskChange(TaskEvent.EXPIRE, losses=1)
 
 
 def failure_change(
     attempt: int, losses: int, limits: AttemptLimits, now: float, base_secs: float, draw: float
 ) -> TaskChange:
-    """Attempt number ``attempt`` (from 1), of which ``losses`` were lost, failed: another one later, or quarantine."""
+    """Attempt number ``attempt`` (from 1) failed, after ``losses`` lost ones: a retry, or quarantine."""
     failed = attempt - losses
     if failed >= limits.max_attempts:
         return quarantine_change()
@@ -206,10 +224,7 @@ def failure_change(
 def untried_change(
     attempt: int, losses: int, limits: AttemptLimits, now: float, base_secs: float, draw: float
 ) -> TaskChange:
-    """:func:`failure_change` for an attempt in which nothing was tried: it is seldom the task's doing, and takes time to mend.
-
-    No wait is longer than :data:`MOST_UNTRIED_BACKOFF_SECS`.
-    """
+    """:func:`failure_change` of an untried attempt; waits are at most :data:`MOST_UNTRIED_BACKOFF_SECS`."""
     failed = attempt - losses
     if failed >= limits.max_untried:
         return quarantine_change()
@@ -218,28 +233,28 @@ def untried_change(
 
 
 def quarantine_change() -> TaskChange:
-    """It is not tried again until somebody asks for it."""
+    """The task is quarantined: there is no attempt until it is queued again."""
     return TaskChange(TaskEvent.QUARANTINE)
 
 
 def requeue_change() -> TaskChange:
-    """It is wanted again, with all its attempts, at once."""
-    return TaskChange(TaskEvent.REQUEUE, not_before=0.0, afresh=True)
+    """The task is queued again, with all its attempts, without a wait."""
+    return TaskChange(TaskEvent.REQUEUE, not_before=0.0, reset_counts=True)
 
 
 def drop_change() -> TaskChange:
-    """Nobody wants it computed any more. Whoever holds it commits nothing; its fence stays, so that it never will."""
+    """The task is dropped. A worker that holds it can commit nothing."""
     return TaskChange(TaskEvent.DROP)
 
 
-def applied(status: TaskStatus, change: TaskChange, lease: str | None = None) -> TaskStatus:
-    """The task after the change; ``lease`` names a new lease. Raises :class:`IllegalTransition` where it cannot happen."""
+def apply_change(status: TaskStatus, change: TaskChange, lease: str | None = None) -> TaskStatus:
+    """The status after the change; ``lease`` is the name of a new lease. Raises :class:`IllegalTransition`."""
     return replace(
         status,
-        state=after(status.state, change.event),
+        state=next_state(status.state, change.event),
         fence=status.fence + change.fences,
-        attempts=0 if change.afresh else status.attempts + change.attempts,
-        losses=0 if change.afresh else status.losses + change.losses,
+        attempts=0 if change.reset_counts else status.attempts + change.attempts,
+        losses=0 if change.reset_counts else status.losses + change.losses,
         not_before=status.not_before if change.not_before is None else change.not_before,
         lease=lease if change.event is TaskEvent.LEASE else status.lease,
         lease_until=change.lease_until,
@@ -247,26 +262,27 @@ def applied(status: TaskStatus, change: TaskChange, lease: str | None = None) ->
 
 
 def holds(status: TaskStatus, fence: int, lease: str) -> bool:
-    """Whether the holder of ``fence`` under ``lease`` still owns the task: what a beat, commit, release or failure needs."""
+    """Whether ``fence`` and ``lease`` are current, as a heartbeat, commit, release or failure needs."""
     return status.state is TaskState.LEASED and (status.fence, status.lease) == (fence, lease)
 
 
 def _wait_secs(failed: int, base_secs: float, most_secs: float, draw: float) -> float:
-    """The wait after failed attempt number ``failed``; jitter parts tasks that failed together."""
+    """The wait after failed attempt number ``failed``; jitter separates tasks that failed together."""
     return Backoff(min(base_secs, most_secs), most_secs).wait_secs(failed, draw)
 
 
 def is_leasable(status: TaskStatus, now: float, lease_secs: float = math.inf) -> bool:
-    """Whether a worker may take the task at ``now``: it is queued and due, or its lease ran out."""
+    """Whether the task can be leased at ``now``: it is queued and due, or its lease expired."""
     if status.state is TaskState.QUEUED:
         return status.not_before <= now or status.not_before > now + MOST_BACKOFF_SECS
     return is_lost(status, now, lease_secs)
 
 
 def is_lost(status: TaskStatus, now: float, lease_secs: float = math.inf) -> bool:
-    """Whether its worker let the lease run out.
+    """Whether the lease expired.
 
-    A lease that ends :data:`STUCK_LEASES` times ``lease_secs`` from now was given before the clock was set back: it is void.
+    A lease that ends later than :data:`STUCK_LEASES` times ``lease_secs`` from now is from before the clock was set back:
+    it counts as expired.
     """
     if status.state is not TaskState.LEASED or status.lease_until is None:
         return False
@@ -274,10 +290,10 @@ def is_lost(status: TaskStatus, now: float, lease_secs: float = math.inf) -> boo
 
 
 def is_given_up(status: TaskStatus, now: float, limits: AttemptLimits, lease_secs: float = math.inf) -> bool:
-    """Whether too many workers were lost over it for another one to try."""
+    """Whether the lease expired and the task reached its limit of losses."""
     return is_lost(status, now, lease_secs) and status.losses + 1 >= limits.max_losses
 
 
 def is_abandoned(status: TaskStatus, now: float, lease_secs: float = math.inf, *, is_wanted: bool) -> bool:
-    """Whether the lease ran out of a task that no live model waits for, so that no worker takes it over."""
+    """Whether the lease expired and no live model waits for the task, so that no worker takes it over."""
     return not is_wanted and is_lost(status, now, lease_secs)

@@ -1,1 +1,1 @@
-"""Search for components by pattern, column, operator, model, size and age."""
+"""Search components by pattern, column, operator, model, size and age."""

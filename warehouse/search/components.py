@@ -1,4 +1,4 @@
-"""What is known of some components: what they are, who reads them, what is kept of them. A query a table, not a component."""
+"""Read components with their readers and memos: one query per table, not per component."""
 
 from __future__ import annotations
 
@@ -18,11 +18,23 @@ from warehouse.search.sql import hits, is_input
 
 @dataclass(frozen=True)
 class ComponentRow:
-    """One component. ``models`` are the live models that read it as an input; ``memos`` counts its memos by state.
+    """One component.
 
-    ``within``: the live models that contain it, where no model has it as an input. ``rows``, ``bytes`` and ``secs`` are
-    those of its ready memos, ``saved_secs`` the seconds once more for every live reader beyond the first. ``hits``: how
-    often its readers were submitted, or read for training. ``created_at``: when one first asked for it, in epoch seconds.
+    Attributes:
+        fingerprint: Its fingerprint.
+        expression: Its expression.
+        type: Its type.
+        component: Its graph.
+        columns: The raw columns that it reads.
+        operators: Its operators with their versions.
+        models: The live models that have it as an input.
+        within: The live models that contain it, if it is an input of no model.
+        memos: The number of its memos by state.
+        rows: Rows of its ready memos.
+        bytes: Bytes of its ready memos.
+        secs: Computing seconds of its ready memos.
+        hits: How often its readers were submitted, or read for training.
+        created_at: When a model first requested it, in epoch seconds.
     """
 
     fingerprint: str
@@ -42,12 +54,12 @@ class ComponentRow:
 
     @property
     def saved_secs(self) -> float:
-        """Computing time that every live reader beyond the first did not need."""
+        """Computing seconds that the live readers beyond the first saved."""
         return self.secs * max(len(self.models or self.within) - 1, 0)
 
 
 def read_components(connection: Connection, fingerprints: Sequence[str]) -> tuple[ComponentRow, ...]:
-    """These components, in this order; those that are not known are left out."""
+    """These components, in this order, without unknown ones."""
     of, by = schema.component_columns.c, schema.component_operators.c
     known = {row.fingerprint: row for row in _rows_of(connection, fingerprints)}
     keys = [key for key in fingerprints if key in known]

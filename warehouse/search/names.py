@@ -1,4 +1,4 @@
-"""Names that a search asks for and that mean nothing: an error with the nearest that do, not an empty answer."""
+"""Check the names in a query: an unknown name is an error with the nearest ones, not an empty answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from warehouse.search.query import ComponentQuery
 
 
 def check_names(connection: Connection, query: ComponentQuery) -> None:
-    """Raises :class:`UnknownColumn`, :class:`UnknownModel`, :class:`UnknownClient` and :class:`UnknownTable` for names
-    that nothing in the catalog has, and :class:`InputError` for operators and versions that there never were.
+    """Raise for names that the catalog does not have, with the nearest ones.
 
-    A column of a registered table that no component reads is known, and so is an operator that none applies.
+    Raises :class:`UnknownColumn`, :class:`UnknownModel`, :class:`UnknownClient`, :class:`UnknownTable`, and
+    :class:`InputError` for operators and versions. A column of a registered table is known, also if no component
+    reads it, and so is every registered operator.
     """
     models = schema.models.c
     if query.table is not None:
@@ -43,7 +44,7 @@ def _check_column(connection: Connection, name: str) -> None:
         listed = connection.execute(select(schema.tables.c.columns)).scalars()
         known = {str(column) for columns in listed for column, *_ in columns}
         if name not in known:
-            raise UnknownColumn("no table has such a column", value=name, allowed=nearest(name, known))
+            raise UnknownColumn("no table has this column", value=name, allowed=nearest(name, known))
 
 
 def _check_operator(connection: Connection, name: str, version: int | None) -> None:

@@ -1,4 +1,4 @@
-"""For a component that is not known: the nearest one that is, and what differs."""
+"""Find the known component that is nearest to another one, and their difference."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from warehouse.catalog import schema
 from warehouse.models.models import get_model, stored_inputs
 from warehouse.warehouse import Warehouse
 
-#: Components that are compared; they share the largest subgraphs, or else columns and operators, with the one in question.
+#: The most components that are compared; they share large subgraphs, or columns and operators, with the target.
 _CANDIDATES = 60
 
 
 @dataclass(frozen=True)
 class NearestKnown:
-    """The known component that is nearest to an input's, the models that read it, and what is different in the input."""
+    """The known component that is nearest to an input, its readers, and the difference."""
 
     input: str
     fingerprint: str
@@ -33,9 +33,9 @@ class NearestKnown:
 def nearest_known_of(
     warehouse: Warehouse, model_name: str, inputs: Collection[str], version: int | None = None
 ) -> tuple[NearestKnown, ...]:
-    """For each of these inputs of a submitted model, the nearest known component that the model itself does not have.
+    """The nearest known component of each of these inputs, among those that the model does not have.
 
-    Inputs to which nothing is alike are left out. Raises :class:`~warehouse.errors.UnknownModel`.
+    Inputs without a similar component are omitted. Raises :class:`~warehouse.errors.UnknownModel`.
     """
     found = []
     with warehouse.catalog.read() as connection:
@@ -53,8 +53,9 @@ def nearest_known(
 ) -> tuple[str, str, tuple[str, ...], Difference] | None:
     """The known component of the least distance to ``target``: fingerprint, expression, readers, difference.
 
-    Neither ``target`` itself nor those in ``without`` are looked at; None where nothing is alike. Candidates are found by index: those that hold the largest subgraphs of ``target``, then those that apply its last
-    operator to one of its columns. Equal catalogs give equal answers.
+    ``target`` and the components in ``without`` are excluded; None if no component is similar. Candidates are found by
+    index: components with the largest subgraphs of ``target``, then those that apply its last operator to one of its
+    columns. Equal catalogs give equal answers.
     """
     left_out = {target.identity, *without}
     fingerprints: dict[str, None] = {}

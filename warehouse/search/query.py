@@ -1,4 +1,4 @@
-"""What is searched for among the components: one value with every condition, and how it is said in words."""
+"""The query of a component search as a value, with its text."""
 
 from __future__ import annotations
 
@@ -20,17 +20,28 @@ _DIGITS = re.compile(r"[0-9a-f]{1,64}")
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentQuery:
-    """Conditions on components; all that are given hold for every component that is found.
+    """Conditions on components; all given ones must hold.
 
-    ``column``: it reads this raw column. ``operator``: it applies it, in ``operator_version`` if one is given; it may
-    also be written ``lower@2``. ``subgraph``: it is, or contains, the subgraph whose fingerprint starts so. ``pattern``:
-    it contains a match. ``fingerprint``: its own starts so. ``model``, ``client``, ``table``: one and the same version of
-    a model of this name, of this client, over this table reads it. The readers of a component are the models of which
-    it is an input; of a component that is an input of none (a policy keeps it) those that contain it.
-    ``created_before`` and ``created_after``: epoch seconds at which a model first asked for it; half-open.
-    ``min_size_bytes`` and ``max_size_bytes``: bytes of its ready memos, both inclusive. ``min_hits``: how often its
-    readers were submitted, or read for training. ``min_saved_secs``: computing time of its ready memos for every live reader beyond the first.
-    ``state``: at least one of its memos is so.
+    The readers of a component are the models with it as an input; if there are none (a policy keeps it), the
+    models that contain it. ``model``, ``client`` and ``table`` must hold for the same model version.
+
+    Attributes:
+        column: A raw column that it reads.
+        operator: An operator that it applies; may be written ``lower@2``.
+        operator_version: The version of that operator.
+        subgraph: A prefix of the fingerprint of the component or of a subgraph in it.
+        pattern: A pattern that matches in it.
+        fingerprint: A prefix of its fingerprint.
+        model: A model that reads it.
+        client: A client whose model reads it.
+        table: A table over which a model reads it.
+        created_before: It was first requested before, in epoch seconds, exclusive.
+        created_after: It was first requested after, in epoch seconds, inclusive.
+        min_size_bytes: Least bytes of its ready memos.
+        max_size_bytes: Most bytes of its ready memos.
+        min_hits: Least number of submissions and reads for training by its readers.
+        min_saved_secs: Least computing seconds that its live readers beyond the first saved.
+        state: A state that at least one of its memos has.
     """
 
     column: str | None = None
@@ -51,35 +62,35 @@ class ComponentQuery:
     state: MemoState | None = None
 
     def __post_init__(self) -> None:
-        """Raises :class:`InputError` for what no component can be like."""
+        """Raises :class:`InputError` for conditions that no component can fulfil."""
         if self.operator is not None and "@" in self.operator:
             name, _, version = self.operator.partition("@")
             if not version.isdigit() or self.operator_version not in (None, int(version)):
-                raise InputError("not an operator and its version", where="operator", value=self.operator,
+                raise InputError("operator must be a name, or a name with a version", where="operator", value=self.operator,
                                  allowed="a name, or name@version such as hash_buckets@1")  # fmt: skip
             object.__setattr__(self, "operator", name)
             object.__setattr__(self, "operator_version", int(version))
         if self.operator_version is not None and self.operator is None:
-            raise InputError("a version is of an operator, and none is named", where="operator_version",
+            raise InputError("operator_version must be given with an operator", where="operator_version",
                              value=self.operator_version)  # fmt: skip
         for name in ("fingerprint", "subgraph"):
             prefix = getattr(self, name)
             if prefix is not None and not _DIGITS.fullmatch(prefix):
-                raise InputError("not the start of a fingerprint", where=name, value=prefix,
+                raise InputError(f"{name} must be a prefix of a fingerprint", where=name, value=prefix,
                                  allowed="1 to 64 digits of 0-9 and a-f")  # fmt: skip
         for name in ("min_size_bytes", "max_size_bytes", "min_hits", "min_saved_secs"):
             least = getattr(self, name)
             if least is not None and least < 0:
-                raise InputError("less than nothing", where=name, value=least, allowed="0 or more")
+                raise InputError(f"{name} must be >= 0", where=name, value=least, allowed="0 or more")
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is asked: every component is found."""
+        """Whether there is no condition."""
         return self == ComponentQuery()
 
     @property
     def text(self) -> str:
-        """The conditions in words, in the order of the fields; ``every component`` when there are none."""
+        """The conditions as text, in the order of the fields; ``every component`` without any."""
         said = [_WORDS[field.name](self) for field in fields(self) if _given(self, field.name)]
         return ", ".join(said) or "every component"
 

@@ -1,4 +1,4 @@
-"""Search the components that models were made of: what is computed, from which columns, for whom, at what cost."""
+"""Search the components of models, with their columns, readers and costs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warehouse.search.query import ComponentQuery, Sort
 from warehouse.search.sql import conditions, filtered, narrowest, order_of, starts_with
 from warehouse.warehouse import Warehouse
 
-#: Components whose graphs are held at once while a pattern is sought in them.
+#: Components whose graphs are in memory at once while a pattern is matched.
 PATTERN_BATCH = 500
 
 _EVERYTHING = ComponentQuery()
@@ -28,7 +28,7 @@ _EVERYTHING = ComponentQuery()
 
 @dataclass(frozen=True)
 class SearchResult:
-    """One page of what a search finds. ``more``: there are further ones. ``total``: how many in all, where asked."""
+    """One page of a search; ``more``: there are further components; ``total``: their number, if requested."""
 
     components: tuple[ComponentRow, ...]
     more: bool
@@ -44,12 +44,12 @@ def search_components(
     offset: int = 0,
     count: bool = False,
 ) -> SearchResult:
-    """The components that a query finds: ``limit`` of them from the one at ``offset``, in the order of ``sort``.
+    """The components that fulfil a query: ``limit`` of them from ``offset`` on, in the order of ``sort``.
 
-    ``newest`` and ``oldest`` go by when a component was first asked for; the others put the largest first. Only the
-    components of the page are read in full. ``count`` also counts all of them, which costs more the more there are.
+    ``newest`` and ``oldest`` use the time of the first request; the others list the largest first. Only the
+    components of the page are read in full. ``count`` also counts all of them, at a cost that grows with their number.
     Raises :class:`UnknownModel`, :class:`UnknownClient`, :class:`UnknownTable`, :class:`UnknownColumn` and
-    :class:`InputError` for names that mean nothing, with those nearest to them.
+    :class:`InputError` for unknown names, with the nearest ones.
     """
     with warehouse.catalog.read() as connection:
         check_names(connection, query)
@@ -70,7 +70,7 @@ def search_components(
 
 
 def matching_fingerprints(connection: Connection, query: ComponentQuery) -> Iterator[str]:
-    """The fingerprints of everything that a query finds, in no order. Names are not checked."""
+    """The fingerprints of all components that fulfil a query, in no order. Names are not checked."""
     given = conditions(query)
     found = filtered(select(schema.components.c.fingerprint), given, narrowest(connection, given))
     streamed = _stream(connection, found)
@@ -78,13 +78,13 @@ def matching_fingerprints(connection: Connection, query: ComponentQuery) -> Iter
 
 
 def get_component(warehouse: Warehouse, fingerprint_prefix: str) -> ComponentRow:
-    """The one component whose fingerprint starts so. Raises :class:`UnknownComponent` for none and for several."""
+    """The only component with this fingerprint prefix. Raises :class:`UnknownComponent` for none and for several."""
     of = schema.components.c.fingerprint
     with warehouse.catalog.read() as connection:
         starts = select(of).where(starts_with(of, fingerprint_prefix)).order_by(of).limit(11)
         found = connection.execute(starts).scalars().all()
         if len(found) != 1 or not fingerprint_prefix:
-            raise UnknownComponent("no such component" if not found else "several components start so",
+            raise UnknownComponent("no such component" if not found else "several components have this fingerprint prefix",
                                    value=fingerprint_prefix, allowed=", ".join(key[:16] for key in found[:10]),
                                    next_step="headrace graphs ls")  # fmt: skip
         return read_components(connection, found)[0]
@@ -102,7 +102,7 @@ def _stream(connection: Connection, query: Select[Any]) -> Iterator[str]:
 
 
 def _matching(connection: Connection, pattern: Pattern, fingerprints: Iterator[str]) -> Iterator[str]:
-    """Those that contain a match, in their order; a batch of graphs is read at a time."""
+    """The components in which the pattern matches, in order; graphs are read in batches."""
     while batch := list(itertools.islice(fingerprints, PATTERN_BATCH)):
         documents = load_documents(connection, batch)
         yield from (key for key in batch if find(pattern, component_from_document(documents[key])))

@@ -1,8 +1,8 @@
 """Conditions and measures of components as SQL over a row of ``components``.
 
-A condition has two forms. ``listing`` lists by an index the components for which it holds: the narrowest condition of
-a search leads with it. ``holds`` looks into an index for one component: so the others are checked, and so all are when
-none is narrow and components are walked in the order that is asked for.
+A condition has two forms. ``listing`` lists by an index the components for which it holds; the narrowest condition of
+a search uses it. ``holds`` checks one component by an index; the other conditions use it, or all of them if
+none is narrow, on components in the requested order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from warehouse.catalog import schema
 from warehouse.scheduling.task_states import MemoState
 from warehouse.search.query import ComponentQuery, Sort
 
-#: A condition that holds for at most so many components leads a search.
+#: A condition that holds for at most this number of components is narrow.
 NARROW = 5_000
 
 Listing = Select[Any] | CompoundSelect[Any]
@@ -41,14 +41,14 @@ _component = schema.components.c.fingerprint
 
 @dataclass(frozen=True)
 class Condition:
-    """What must hold for a component; ``listing`` is None where no index lists those for which it does."""
+    """A condition on a component; ``listing`` is None if no index lists its components."""
 
     holds: Where
     listing: Listing | None = None
 
 
 def conditions(query: ComponentQuery) -> tuple[Condition, ...]:
-    """Everything a query asks that SQL can say. Of a pattern that is which operators and columns a match needs."""
+    """The conditions of a query in SQL; of a pattern, the operators and columns that a match needs."""
     found: list[Condition] = []
     columns = {query.column} if query.column is not None else set()
     operators = {(query.operator, query.operator_version)} if query.operator is not None else set()
@@ -70,7 +70,7 @@ def conditions(query: ComponentQuery) -> tuple[Condition, ...]:
 
 
 def starts_with(column: ColumnElement[str], prefix: str) -> Where:
-    """Whether hexadecimal digits start so: a range, which every database finds in an index."""
+    """Whether hexadecimal digits have this prefix: a range, for which every database uses an index."""
     return column == prefix if len(prefix) == 64 else and_(column >= prefix, column < prefix + "g")
 
 
@@ -133,7 +133,7 @@ def is_input(fingerprint: ColumnElement[str]) -> Where:
 
 
 def narrowest(connection: Connection, given: Sequence[Condition]) -> Condition | None:
-    """The condition that the fewest components fulfil, if they are no more than :data:`NARROW`; looks no further."""
+    """The condition with the fewest components, if they are at most :data:`NARROW`; counts no further."""
     best, least = None, NARROW + 1
     for condition in given:
         if condition.listing is not None:
@@ -145,7 +145,7 @@ def narrowest(connection: Connection, given: Sequence[Condition]) -> Condition |
 
 
 def filtered(query: Select[Any], given: Sequence[Condition], leading: Condition | None) -> Select[Any]:
-    """``query`` over ``components`` with these conditions, of which ``leading`` is one or None."""
+    """``query`` over ``components`` with these conditions; ``leading``, one of them or None, is listed."""
     for condition in given:
         if condition is leading and condition.listing is not None:
             query = query.where(_component.in_(condition.listing))
@@ -155,7 +155,7 @@ def filtered(query: Select[Any], given: Sequence[Condition], leading: Condition 
 
 
 def order_of(sort: Sort) -> tuple[Any, ...]:
-    """The terms to order by; the fingerprint decides between equals."""
+    """The terms to order by; last the fingerprint."""
     created = schema.components.c.created_at
     if sort in ("newest", "oldest"):
         return (created.desc(), _component.desc()) if sort == "newest" else (created, _component)
@@ -169,7 +169,7 @@ def size_bytes() -> ColumnElement[Any]:
 
 
 def secs() -> ColumnElement[Any]:
-    """Seconds that computing a component's ready memos took."""
+    """Computing seconds of a component's ready memos."""
     return _of_ready_memos(schema.memos.c.secs)
 
 
@@ -189,13 +189,13 @@ def hits() -> ColumnElement[Any]:
 
 
 def saved_secs() -> ColumnElement[Any]:
-    """The computing time of a component's ready memos, for every live reader beyond the first."""
+    """Computing seconds of a component's ready memos for every live reader beyond the first."""
     readers = live_readers()
     return case((readers > 1, secs() * (readers - 1)), else_=0.0)
 
 
 def live_readers() -> ColumnElement[Any]:
-    """How many live models read a component."""
+    """The number of live models that read a component."""
     models, inputs = schema.models, schema.model_inputs
     count = select(func.count(models.c.id.distinct())).where(models.c.live.is_(True))
     on = models.c.id == inputs.c.model

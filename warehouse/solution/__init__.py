@@ -1,1 +1,1 @@
-"""The read solution: the document that a trainer is handed, and its values."""
+"""The read solution: the document from which a trainer reads, and its values."""

@@ -1,4 +1,4 @@
-"""From a read solution's document to its values. A document comes from outside: every value of it is checked here."""
+"""Parse and check the document of a read solution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warehouse.tables.table import CHANGE_FIELDS, FRAGMENT_FIELDS, fragment_fiel
 FORMAT = "headrace.read_solution/2"
 #: The format of a solution whose label is an expression, or whose task is not the default one.
 TARGET_FORMAT = "headrace.read_solution/3"
-#: What errors call such a document.
+#: The name of the document in errors.
 KIND = "read solution"
 
 _FIELDS = ("format", "model", "model_version", "table", "table_version", "label", "inputs", "plans", "partitions")
@@ -29,7 +29,7 @@ _LARGEST_VERSION = 2**31 - 1
 
 
 def solution_fields(whole: Part) -> dict[str, Any]:
-    """The fields of a solution, all of whose references lead to something. Raises :class:`~transforms.errors.DataError`."""
+    """The fields of a solution, with checked references. Raises :class:`~transforms.errors.DataError`."""
     if not whole.has("format") or whole.at("format").value not in (FORMAT, TARGET_FORMAT):
         stated = whole.at("format") if whole.has("format") else whole
         known = f"{FORMAT} or {TARGET_FORMAT}"
@@ -56,7 +56,7 @@ def solution_fields(whole: Part) -> dict[str, Any]:
 
 
 def _target(whole: Part) -> dict[str, Any]:
-    """What a document says of a label that is no raw column of 0 and 1."""
+    """The fields of a label that is not a raw column of 0 and 1."""
     component, task = whole.at("label_component"), whole.at("task")
     label, kind = whole.at("label").text(least=1), None if task.value is None else task.one_of(TASKS)
     classes = whole.at("classes").integer(0, MOST_CLASSES)
@@ -70,7 +70,7 @@ def _target(whole: Part) -> dict[str, Any]:
     try:
         check_label(root, "label_component")
     except HeadraceError as error:
-        raise component.refused("a boolean or a number an event, of its own columns") from error
+        raise component.refused("a boolean or a number per event, of its own columns") from error
     if expression_text(root) != label:
         raise whole.at("label").refused("the component's expression in one line")
     return {"label_component": cast("dict[str, object]", component.value), "task": kind, "classes": classes}
@@ -85,7 +85,7 @@ def _input(part: Part) -> SolutionInput:
     if type_from_document(part.at("type")) != root.type:
         raise part.at("type").refused(f"the component's, {root.type}")
     item = SolutionInput(part.at("name").name(), root.identity, root.type, cast("dict[str, object]", component.value))
-    item.__dict__["root"] = root  # what the property would decode again
+    item.__dict__["root"] = root  # saves the property a second decoding
     return item
 
 
@@ -126,7 +126,7 @@ def _partition(part: Part, plans: Sequence[ReadPlan]) -> SolutionPartition:
 
 
 def _fragment(part: Part, plans: Sequence[ReadPlan], files: Sequence[int]) -> SolutionFragment:
-    """A fragment; ``files``: how many files each plan reads at least."""
+    """A fragment; ``files``: the least number of files by plan."""
     part.fields((*FRAGMENT_FIELDS, "plan", "files"), CHANGE_FIELDS)
     plan = part.at("plan").integer(0, len(plans) - 1)
     refs = tuple(_file(item) for item in part.at("files").items(least=files[plan]))

@@ -13,29 +13,31 @@ from transforms.types import ColumnType
 from warehouse.files.column_files import MemoRef
 from warehouse.tables.table import Fragment
 
-#: ``load``: read the memoized column; ``compute``: run the component, on raw columns and on the memoized subgraphs that
-#: the plan loads; ``raw``: the input is a column.
+#: ``load``: read the memo; ``compute``: run the component on raw columns and on the memos of subgraphs that
+#: the plan loads; ``raw``: read the raw column.
 Action = Literal["load", "compute", "raw"]
 ACTIONS: tuple[Action, ...] = ("load", "compute", "raw")
 
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """How fragments that look alike are read. Many fragments share one.
+    """The actions for fragments with the same ready memos; many fragments share a plan.
 
-    ``actions``: one for every input, in order. ``loads``: the memoized columns to read, by fingerprint (which is also the
-    column's name), each with the position of its file among the fragment's ``files``: inputs, and subgraphs of inputs.
-    ``secs_a_row``: what reading and computing cost, as far as the catalog's measurements go.
+    Attributes:
+        actions: An action for every input, in order.
+        loads: Memos of inputs and of subgraphs to read, by fingerprint, which is also the column's name; each with the position
+            of its file in the fragment's ``files``.
+        secs_per_row: Estimated seconds of reading and computing per row.
     """
 
     actions: tuple[Action, ...]
     loads: Mapping[str, int]
-    secs_a_row: float = 0.0
+    secs_per_row: float = 0.0
 
 
 @dataclass(frozen=True)
 class SolutionInput:
-    """One model input: its name, the fingerprint, the type and the document of the component that feeds it."""
+    """One model input: its name, with the fingerprint, type and document of its component."""
 
     name: str
     fingerprint: str
@@ -50,7 +52,7 @@ class SolutionInput:
 
 @dataclass(frozen=True)
 class SolutionFragment(Fragment):
-    """A fragment, the number of the plan by which it is read, and the memo files that the plan's loads name."""
+    """A fragment, the number of its plan, and the memo files that the plan loads."""
 
     plan: int
     files: tuple[MemoRef, ...]
@@ -68,5 +70,5 @@ class SolutionPartition:
 
     @property
     def rows(self) -> int:
-        """Events in the partition that were not retracted."""
+        """Events in the partition that are not deleted."""
         return sum(fragment.live_rows for fragment in self.fragments)

@@ -1,7 +1,7 @@
-"""The read solution: for every input of a model and every fragment, which file and column to read or what to compute.
+"""The read solution: whether to load, compute or read raw, for every input and fragment.
 
-It is an immutable JSON document, ``headrace.read_solution/2`` or ``/3`` (described in ``docs/read-solution.md``), that a
-trainer can be handed without the catalog.
+It is an immutable JSON document, ``headrace.read_solution/2`` or ``/3`` (``docs/read-solution.md``), that a
+trainer reads without the catalog.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from warehouse.solution.parts import Action, ReadPlan, SolutionFragment, Solutio
 
 @dataclass(frozen=True)
 class ReadSolution:
-    """What to read to train ``model`` at ``model_version`` on ``table``; partitions are in time order.
+    """The data to train ``model`` at ``model_version`` on ``table``; partitions are in time order.
 
-    ``label`` is the raw column that holds the label, or its expression in one line, whose document is ``label_component``;
-    ``task`` and ``classes`` are those of :class:`~transforms.analysis.target.Target`. Fragments refer to ``plans``, so that a solution takes the memory
-    of its fragments, however many inputs there are.
+    ``label`` is a raw column, or an expression in one line with the document ``label_component``;
+    ``task`` and ``classes`` are those of :class:`~transforms.analysis.target.Target`. Fragments refer to ``plans``, so that
+    memory grows with fragments, not with inputs.
     """
 
     model: str
@@ -43,13 +43,13 @@ class ReadSolution:
 
     @cached_property
     def target(self) -> Target:
-        """What the model learns to predict."""
+        """The label and the task of the model."""
         document = None if self.label_component is None else dict(self.label_component)
         return target_of(self.label, document, self.task, self.classes)
 
     @property
     def rows(self) -> int:
-        """Events in all partitions that were not retracted."""
+        """Events in all partitions that are not deleted."""
         return sum(partition.rows for partition in self.partitions)
 
     @property
@@ -58,12 +58,12 @@ class ReadSolution:
         return (fragment for partition in self.partitions for fragment in partition.fragments)
 
     def count(self, action: Action) -> int:
-        """(input, fragment) pairs that are obtained this way."""
+        """The number of (input, fragment) pairs with this action."""
         of_plan = [plan.actions.count(action) for plan in self.plans]
         return sum(of_plan[fragment.plan] for fragment in self.fragments)
 
     def digest(self) -> str:
-        """SHA-256 of the whole document, reads included: it changes when a memo becomes ready."""
+        """SHA-256 of the whole document with its plans: it changes when a memo becomes ready."""
         return _sha256(self.to_document())
 
     def to_document(self) -> dict[str, Any]:
@@ -84,9 +84,9 @@ class ReadSolution:
 
     @classmethod
     def from_document(cls, document: object) -> ReadSolution:
-        """The solution that a document describes (see :mod:`warehouse.solution.parsing`).
+        """The solution of a document (:mod:`warehouse.solution.parsing`).
 
-        Raises :class:`~transforms.errors.DataError`, which names the place in the document, for any other.
+        Raises :class:`~transforms.errors.DataError` with the place in an invalid document.
         """
         return cls(**solution_fields(document_part(document, KIND)))
 
@@ -121,7 +121,7 @@ def _partition_document(partition: SolutionPartition) -> dict[str, Any]:
 
 
 def _plan_document(plan: ReadPlan) -> dict[str, Any]:
-    return {"actions": list(plan.actions), "loads": dict(plan.loads), "secs_a_row": plan.secs_a_row}
+    return {"actions": list(plan.actions), "loads": dict(plan.loads), "secs_a_row": plan.secs_per_row}
 
 
 def _fragment_document(fragment: SolutionFragment) -> dict[str, Any]:

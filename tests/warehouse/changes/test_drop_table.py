@@ -77,7 +77,7 @@ def test_a_dropped_table_is_gone_with_its_memos_and_its_files_stay(warehouse: Wa
     with pytest.raises(UnknownTable):
         submit_model(warehouse, model())
     collected = collect_garbage(warehouse, dry_run=False, leftover_secs=-1e9)
-    assert set(collected.by_kind()) == {"condemned memos", "overlays"}
+    assert set(collected.by_kind()) == {"unreferenced memos", "overlays"}
     assert verify_warehouse(warehouse).findings == ()
     assert sorted(path.read_bytes() for path in root.rglob("*.parquet")) == files
 

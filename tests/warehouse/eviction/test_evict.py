@@ -159,7 +159,7 @@ def test_a_tombstone_says_when_why_what_and_who(warehouse: Warehouse, clock: Clo
 @pytest.mark.usefixtures("log")
 def test_refusals(warehouse: Warehouse) -> None:
     submit_model(warehouse, model())
-    with pytest.raises(InputError, match="says why"):
+    with pytest.raises(InputError, match="must be a reason"):
         evict_component(warehouse, read_solution(warehouse, "ctr").inputs[0].fingerprint, why=" ")
     with pytest.raises(InputError) as caught:
         run_eviction(warehouse, reading("pryce"), why="space")

@@ -170,7 +170,7 @@ def test_a_home_that_is_a_link_is_collected(warehouse: Warehouse, home: Path, tm
 
 
 def condemn_at(warehouse: Warehouse, path: str) -> None:
-    """The catalog says of a file of nobody's that it is condemned."""
+    """The catalog marks a file that Headrace did not make as unreferenced."""
     with warehouse.catalog.write() as connection:
         connection.execute(schema.memo_files.insert().values(
             path=path, checksum="c", rows=1, size_bytes=1, live_bytes=0, written_at=0, condemned_at=0))  # fmt: skip

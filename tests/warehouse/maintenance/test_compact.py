@@ -69,7 +69,7 @@ def test_sparse_files_lose_their_dead_columns(warehouse: Warehouse) -> None:
     assert tables(warehouse, after) == expected == tables(warehouse, before)
     assert verify_warehouse(warehouse).findings == ()
     assert len(memo_files(warehouse)) == 6, "the old ones are condemned, and gone with the next collection"
-    assert collect_garbage(warehouse, dry_run=False).by_kind()["condemned memos"][0] == 3
+    assert collect_garbage(warehouse, dry_run=False).by_kind()["unreferenced memos"][0] == 3
     assert not set(memo_files(warehouse)) & set(old)
     assert sum(path.stat().st_size for path in memo_files(warehouse)) == done.written_bytes
     assert compact_memos(warehouse, ANY_GAIN, dry_run=False).new_files == 0

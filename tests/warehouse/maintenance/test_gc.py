@@ -222,7 +222,7 @@ def test_a_file_that_is_named_before_its_turn_stays(
     put(home / path, clock)
     from warehouse.maintenance import gc
 
-    forget = gc._forget_files
+    forget = gc._remove_rows
 
     def name_it_first(*args: object) -> int:
         with warehouse.catalog.write() as connection:
@@ -230,6 +230,6 @@ def test_a_file_that_is_named_before_its_turn_stays(
                 path=path, checksum="c", rows=1, size_bytes=1, live_bytes=1, written_at=0))  # fmt: skip
         return forget(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(gc, "_forget_files", name_it_first)
+    monkeypatch.setattr(gc, "_remove_rows", name_it_first)
     done = collect_garbage(warehouse, dry_run=False)
     assert (done.garbage, done.named_meanwhile, files(home, "memos")) == ((), 1, {path})

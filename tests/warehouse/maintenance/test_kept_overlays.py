@@ -123,10 +123,10 @@ def test_a_catalog_that_contradicts_itself_about_changes_is_found(changed: Wareh
         retracted = members.c.deletions.is_not(None)
         connection.execute(update(members).where(retracted).values(deleted_rows=members.c.deleted_rows + 1))
     (finding,) = verify_warehouse(changed).findings
-    assert finding.what == "it retracts 3 events, the manifest says 4"
+    assert finding.what == "it deletes 3 events, the manifest says 4"
     with changed.catalog.write() as connection:
         connection.execute(update(members).where(retracted).values(deleted_rows=3))
         deletions = connection.execute(select(members.c.deletions).where(retracted)).scalars().first()
         connection.execute(delete(overlays).where(overlays.c.path == deletions))
     (finding,) = verify_warehouse(changed).findings
-    assert finding.what == "a manifest names a deletion vector that no change brought"
+    assert finding.what == "a manifest refers to a deletion vector that no change wrote"

@@ -135,7 +135,7 @@ def move_to_another_fragment(warehouse: Warehouse, file: Any) -> None:
         (claim_more, {"coverage"}, "claims 1 memos", False),
         (claim_another_content, {"coverage"}, "claims 1 memos", False),
         (miscount, {"counts"}, "live_bytes is", False),
-        (condemn, {"counts"}, "it is condemned", False),
+        (condemn, {"counts"}, "it is marked unreferenced", False),
         (misnumber, {"rows"}, "has 21 rows, its file 20", True),
         (move_to_another_fragment, {"identity", "coverage"}, "not that of its component", False),
     ],
@@ -191,7 +191,7 @@ def test_values_that_an_operator_would_not_give_are_found_by_recomputing(stored:
     )
     assert verify_warehouse(stored).findings == ()
     (finding,) = verify_warehouse(stored, recompute=6).findings
-    assert (finding.kind, finding.what) == ("recomputed", "computing it again gave other values than are kept")
+    assert (finding.kind, finding.what) == ("recomputed", "computing it again gave other values than the memo")
     assert verify_warehouse(stored, recompute=6, repair=True).wrong == 0
     assert work(stored) == 1
     assert verify_warehouse(stored, recompute=6).findings == ()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warehouse.matching.match import Action, match, wanted_memos
+from warehouse.matching.match import MemoAction, match_memos, memo_requests
 from warehouse.memos.memos import MemoRecord
 from warehouse.scheduling.task_states import MemoState
 from warehouse.tables.manifests import PlacedFragment
@@ -43,30 +43,33 @@ def test_golden_key() -> None:
 @pytest.mark.parametrize(
     ("state", "action"),
     [
-        (None, Action.QUEUE),
-        (MemoState.PENDING, Action.WAIT),
-        (MemoState.RUNNING, Action.WAIT),
-        (MemoState.READY, Action.LOAD),
-        (MemoState.FAILED, Action.QUARANTINED),
-        (MemoState.EVICTED, Action.QUEUE),
+        (None, MemoAction.QUEUE),
+        (MemoState.PENDING, MemoAction.WAIT),
+        (MemoState.RUNNING, MemoAction.WAIT),
+        (MemoState.READY, MemoAction.LOAD),
+        (MemoState.FAILED, MemoAction.QUARANTINED),
+        (MemoState.EVICTED, MemoAction.QUEUE),
     ],
 )
-def test_what_is_done_about_each_state(state: MemoState | None, action: Action) -> None:
-    (wanted,) = wanted_memos({"f": ["a"]}, [placed(1, a="1")])
+def test_what_is_done_about_each_state(state: MemoState | None, action: MemoAction) -> None:
+    (wanted,) = memo_requests({"f": ["a"]}, [placed(1, a="1")])
     memos = {} if state is None else {wanted.memo_key: record(wanted.memo_key, state)}
-    (found,) = match([wanted], memos)
+    (found,) = match_memos([wanted], memos)
     assert found.action is action
 
 
 def test_new_data_does_not_bring_back_what_was_evicted() -> None:
-    wanted = wanted_memos({"f": ["a"]}, [placed(1, a="1"), placed(2, a="2")])
+    wanted = memo_requests({"f": ["a"]}, [placed(1, a="1"), placed(2, a="2")])
     memos = {wanted[0].memo_key: record(wanted[0].memo_key, MemoState.EVICTED)}
-    assert [one.action for one in match(wanted, memos, requeue_evicted=False)] == [Action.LEAVE, Action.QUEUE]
+    assert [one.action for one in match_memos(wanted, memos, requeue_evicted=False)] == [
+        MemoAction.LEAVE,
+        MemoAction.QUEUE,
+    ]
 
 
 def test_the_same_content_in_two_places_is_queued_once() -> None:
-    wanted = wanted_memos({"f": ["a"]}, [placed(1, a="1"), placed(2, a="1"), placed(3, a="3")])
-    assert [one.action for one in match(wanted, {})] == [Action.QUEUE, Action.WAIT, Action.QUEUE]
+    wanted = memo_requests({"f": ["a"]}, [placed(1, a="1"), placed(2, a="1"), placed(3, a="3")])
+    assert [one.action for one in match_memos(wanted, {})] == [MemoAction.QUEUE, MemoAction.WAIT, MemoAction.QUEUE]
 
 
 @given(
@@ -78,15 +81,15 @@ def test_every_pair_gets_one_decision_and_no_memo_is_queued_twice(
     components: dict[str, list[str]], contents: list[dict[str, str]], states: list[MemoState]
 ) -> None:
     fragments = [placed(row, **digests) for row, digests in enumerate(contents)]
-    wanted = wanted_memos(components, fragments)
+    wanted = memo_requests(components, fragments)
     keys = sorted({item.memo_key for item in wanted})
     memos = {key: record(key, state) for key, state in zip(keys, states, strict=False)}
-    found = match(wanted, memos)
-    assert [one.wanted for one in found] == wanted
+    found = match_memos(wanted, memos)
+    assert [one.request for one in found] == wanted
     assert len(wanted) == len(components) * len(fragments)
-    queued = [one.wanted.memo_key for one in found if one.action is Action.QUEUE]
+    queued = [one.request.memo_key for one in found if one.action is MemoAction.QUEUE]
     assert len(queued) == len(set(queued))
     for one in found:
-        assert (one.action is Action.LOAD) == (one.record is not None and one.record.state is MemoState.READY)
-        if one.action is Action.WAIT and one.record is None:
-            assert one.wanted.memo_key in queued
+        assert (one.action is MemoAction.LOAD) == (one.record is not None and one.record.state is MemoState.READY)
+        if one.action is MemoAction.WAIT and one.record is None:
+            assert one.request.memo_key in queued

@@ -238,7 +238,7 @@ def test_other_refusals(warehouse: Warehouse) -> None:
         submit_model(warehouse, Model("m", client="c", label="clicked", table="log"))
     nowhere = Model("m", client="c", label="clicked")
     nowhere.input("x", hr.text("title").length())
-    with pytest.raises(InputError, match="names no table"):
+    with pytest.raises(InputError, match="must name a table"):
         submit_model(warehouse, nowhere)
 
 

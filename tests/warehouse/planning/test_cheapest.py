@@ -272,7 +272,7 @@ def test_a_deep_chain_is_no_limit() -> None:
     nodes = chain(*(cost for _ in range(5_000)))
     plan = cheapest_plan(nodes, ["n4999"], 4.0)
     assert plan.labels["n4999"] is Label.KEEP
-    assert set(plan.labels.values()) == {Label.LOAD, Label.ONCE, Label.KEEP}
+    assert set(plan.labels.values()) == {Label.LOAD, Label.COMPUTE_TRANSIENT, Label.KEEP}
     assert labels(nodes, ["n4999"], 1.0).count("compute") == 5_000
 
 

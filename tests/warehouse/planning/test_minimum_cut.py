@@ -73,7 +73,7 @@ def test_ticks_are_as_fine_as_documented(costs: list[float]) -> None:
     network.edge(2, 3, math.inf)
     ticks = in_ticks(network)
     kept = [secs for secs in costs if secs > 0]
-    total = sum(map(Fraction, kept), Fraction(0))
+    total = Fraction(math.fsum(kept))
     tick = Fraction(ticks.tick_secs)
     assert int(ticks.capacities[:-1].sum()) == ticks.infinite - 1 < 2**52
     assert ticks.capacities[-1] == ticks.infinite

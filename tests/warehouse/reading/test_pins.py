@@ -90,7 +90,7 @@ def test_what_was_evicted_before_the_pin_is_not_kept_for_it(warehouse: Warehouse
     evict_component(warehouse, read_solution(warehouse, "two").inputs[0].fingerprint)
     clock.advance(TTL_SECS + 1)
     with pinned_solution(warehouse, "one", holder="job"):
-        assert collect_garbage(warehouse, dry_run=False).by_kind()["condemned memos"][0] == 3
+        assert collect_garbage(warehouse, dry_run=False).by_kind()["unreferenced memos"][0] == 3
 
 
 @pytest.mark.parametrize("skew_secs", [0.0, -0.4 * TTL_SECS])
@@ -111,7 +111,7 @@ def test_files_condemned_after_the_pin_stay_readable(
         assert (found.garbage, found.pinned, found.rows) == ((), 3, 0)
         for fragment in solution.fragments:
             read_fragment(warehouse.storage, solution, fragment, on_damage=lambda *damage: pytest.fail(repr(damage)))
-    assert collect_garbage(warehouse, dry_run=False).by_kind()["condemned memos"][0] == 3
+    assert collect_garbage(warehouse, dry_run=False).by_kind()["unreferenced memos"][0] == 3
 
 
 def test_nothing_is_evicted_between_reading_and_pinning(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:

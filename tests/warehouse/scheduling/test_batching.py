@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.errors import InputError
-from warehouse.scheduling.batching import Batch, BatchBudget, Candidate, fill_batch
+from warehouse.scheduling.batching import Batch, BatchBudget, BatchCandidate, fill_batch
 
 
-def candidates(*places: int, memo_bytes: float = 10.0, **raw: float) -> list[Candidate]:
-    return [Candidate(place, raw or {"query": 100.0}, memo_bytes) for place in places]
+def candidates(*places: int, memo_bytes: float = 10.0, **raw: float) -> list[BatchCandidate]:
+    return [BatchCandidate(place, raw or {"query": 100.0}, memo_bytes) for place in places]
 
 
 def test_a_raw_column_is_counted_once_a_place() -> None:
@@ -28,10 +28,10 @@ def test_the_first_place_is_taken_in_parts_if_need_be() -> None:
 
 
 def test_a_batch_goes_on() -> None:
-    begun = fill_batch(candidates(1), BatchBudget(300))
-    assert fill_batch(candidates(2), BatchBudget(300), begun) == Batch(2, 220)
-    assert fill_batch(candidates(2, 3), BatchBudget(300), begun) == Batch(2, 220, full=True)
-    assert fill_batch([], BatchBudget(300), begun) == begun
+    started = fill_batch(candidates(1), BatchBudget(300))
+    assert fill_batch(candidates(2), BatchBudget(300), started) == Batch(2, 220)
+    assert fill_batch(candidates(2, 3), BatchBudget(300), started) == Batch(2, 220, full=True)
+    assert fill_batch([], BatchBudget(300), started) == started
 
 
 @given(
@@ -40,7 +40,7 @@ def test_a_batch_goes_on() -> None:
     st.integers(1, 20),
 )
 def test_laws(drawn: list[tuple[int, float, float]], size: float, tasks: int) -> None:
-    listed = [Candidate(place, {"a": raw}, memo) for place, raw, memo in sorted(drawn, key=lambda one: one[0])]
+    listed = [BatchCandidate(place, {"a": raw}, memo) for place, raw, memo in sorted(drawn, key=lambda one: one[0])]
     batch = fill_batch(listed, BatchBudget(size, tasks))
     assert batch.tasks <= tasks
     assert (batch.tasks > 0) == bool(listed)

@@ -8,14 +8,14 @@ from transforms.errors import InputError
 from warehouse.scheduling.fair_shares import (
     Charge,
     ClientShare,
-    after_amends,
-    amends,
-    begun,
-    charged,
+    apply_corrections,
+    charge_by_client,
+    charge_corrections,
     charged_shares,
     next_client,
-    owed,
     shares,
+    starting_virtual_times,
+    virtual_times_after,
 )
 
 NAMES = ("ads", "feed", "mail", "search")
@@ -45,7 +45,7 @@ def served(weights: dict[str, float], turns: int, secs: dict[str, float], floor:
     got = dict.fromkeys(weights, 0.0)
     for turn in range(1, turns + 1):
         chosen = next_client(clients, weights)
-        times = charged(clients, weights, {chosen: secs[chosen]}, floor)
+        times = virtual_times_after(clients, weights, {chosen: secs[chosen]}, floor)
         got[chosen] += secs[chosen]
         clients = [
             ClientShare(one.name, one.weight, times[one.name], turn if one.name == chosen else one.served)
@@ -71,20 +71,22 @@ def test_the_floor_keeps_the_lightest_alive() -> None:
 
 def test_who_was_away_saves_nothing_up() -> None:
     busy, away = ClientShare("busy", virtual_secs=1000.0), ClientShare("away", virtual_secs=10.0)
-    assert begun([busy, away], {"busy"}) == {"busy": 1000.0, "away": 1000.0}
-    assert begun([busy, away], {"busy", "away"}) == {"busy": 1000.0, "away": 10.0}, "it waited all the time"
+    assert starting_virtual_times([busy, away], {"busy"}) == {"busy": 1000.0, "away": 1000.0}
+    assert starting_virtual_times([busy, away], {"busy", "away"}) == {"busy": 1000.0, "away": 10.0}, (
+        "it waited all the time"
+    )
 
 
 def test_a_newcomer_begins_where_the_others_are() -> None:
     old, new = ClientShare("old", virtual_secs=500.0, served=3), ClientShare("new")
-    assert begun([old, new], {"old", "new"})["new"] == 500.0
+    assert starting_virtual_times([old, new], {"old", "new"})["new"] == 500.0
     assert next_client([old, new], {"old", "new"}) == "new", "served longest ago"
-    assert begun([new], {"new"}) == {"new": 0.0}
+    assert starting_virtual_times([new], {"new"}) == {"new": 0.0}
 
 
 def test_riding_along_is_paid_for() -> None:
     clients = [ClientShare("ads", virtual_secs=0.0), ClientShare("feed", virtual_secs=0.0)]
-    assert charged(clients, {"ads", "feed"}, {"ads": 1.0, "feed": 3.0}) == {"ads": 2.0, "feed": 6.0}
+    assert virtual_times_after(clients, {"ads", "feed"}, {"ads": 1.0, "feed": 3.0}) == {"ads": 2.0, "feed": 6.0}
 
 
 secs = st.floats(0, 1e4)
@@ -99,13 +101,15 @@ def test_a_charge_that_is_amended_is_what_would_have_been_charged(
     """Whatever was estimated, whoever shares it, whatever the floor lifts."""
     clients = [ClientShare(name, weights.get(name, 1.0), 1000.0) for name in NAMES]
     payers = {which: sorted(names) for which, (_, _, names) in enumerate(work)}
-    estimated = owed({which: guess for which, (guess, _, _) in enumerate(work)}, payers)
-    took = owed({which: truth for which, (_, truth, _) in enumerate(work)}, payers)
+    estimated = charge_by_client({which: guess for which, (guess, _, _) in enumerate(work)}, payers)
+    took = charge_by_client({which: truth for which, (_, truth, _) in enumerate(work)}, payers)
     share = charged_shares(clients, weights, estimated, floor)
-    times = charged(clients, weights, estimated, floor)
-    more = amends((Charge(guess, {name: share[name] for name in names}), truth) for guess, truth, names in work)
-    amended = after_amends([ClientShare(one.name, one.weight, times[one.name]) for one in clients], more)
-    wanted = charged(clients, weights, took, floor)
+    times = virtual_times_after(clients, weights, estimated, floor)
+    more = charge_corrections(
+        (Charge(guess, {name: share[name] for name in names}), truth) for guess, truth, names in work
+    )
+    amended = apply_corrections([ClientShare(one.name, one.weight, times[one.name]) for one in clients], more)
+    wanted = virtual_times_after(clients, weights, took, floor)
     scale = max(1.0, *times.values(), *wanted.values())
     for one in amended:
         assert one.virtual_secs is not None
@@ -114,10 +118,12 @@ def test_a_charge_that_is_amended_is_what_would_have_been_charged(
 
 def test_no_virtual_time_is_less_than_nothing() -> None:
     clients = [ClientShare("ads", virtual_secs=3.0), ClientShare("feed")]
-    more = amends([(Charge(10.0, {"ads": 0.5, "feed": 0.5}), 1.0)])
+    more = charge_corrections([(Charge(10.0, {"ads": 0.5, "feed": 0.5}), 1.0)])
     assert more == {"ads": -9.0, "feed": -9.0}
-    assert [one.virtual_secs for one in after_amends(clients, more)] == [0.0, None], "who never had a turn has no time"
-    assert amends([(Charge(2.0, {"ads": 0.5}), 2.0), (Charge(1.0, {}), 9.0)]) == {}
+    assert [one.virtual_secs for one in apply_corrections(clients, more)] == [0.0, None], (
+        "who never had a turn has no time"
+    )
+    assert charge_corrections([(Charge(2.0, {"ads": 0.5}), 2.0), (Charge(1.0, {}), 9.0)]) == {}
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, 1e-7, 1e308, float("inf"), float("nan")])

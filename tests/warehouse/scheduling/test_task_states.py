@@ -14,18 +14,18 @@ from warehouse.scheduling.task_states import (
     TaskEvent,
     TaskState,
     TaskStatus,
-    after,
-    applied,
-    beat_change,
+    apply_change,
     commit_change,
     drop_change,
     expire_change,
     failure_change,
+    heartbeat_change,
     holds,
     is_abandoned,
     is_given_up,
     is_leasable,
     lease_change,
+    next_state,
     quarantine_change,
     release_change,
     requeue_change,
@@ -41,12 +41,12 @@ LIMITS = AttemptLimits(max_attempts=3, max_losses=10)
 @pytest.mark.parametrize("event", list(TaskEvent))
 def test_exactly_the_legal_transitions_happen(state: TaskState, event: TaskEvent) -> None:
     if (state, event) in TRANSITIONS:
-        assert after(state, event) is TRANSITIONS[state, event]
+        assert next_state(state, event) is TRANSITIONS[state, event]
         assert state in sources(event)
         return
     assert state not in sources(event)
     with pytest.raises(IllegalTransition) as caught:
-        after(state, event)
+        next_state(state, event)
     assert caught.value.value == event
     assert caught.value.where.endswith(state)
 
@@ -56,7 +56,7 @@ def test_the_table_itself() -> None:
     assert {(str(state), str(event), str(to)) for (state, event), to in TRANSITIONS.items()} == {
         ("QUEUED", "lease", "LEASED"),
         ("LEASED", "lease", "LEASED"),
-        ("LEASED", "beat", "LEASED"),
+        ("LEASED", "heartbeat", "LEASED"),
         ("LEASED", "commit", "DONE"),
         ("LEASED", "retry", "QUEUED"),
         ("LEASED", "release", "QUEUED"),
@@ -80,58 +80,60 @@ def test_every_event_has_one_target() -> None:
 
 
 def test_a_life() -> None:
-    status = applied(TaskStatus(), lease_change(100.0, 60.0, expired=False), "a")
+    status = apply_change(TaskStatus(), lease_change(100.0, 60.0, expired=False), "a")
     assert status == TaskStatus(TaskState.LEASED, fence=1, attempts=1, lease="a", lease_until=160.0)
-    assert applied(status, beat_change(150.0, 60.0)).lease_until == 210.0
-    assert applied(status, release_change()) == TaskStatus(fence=1, lease="a")
-    taken = applied(status, lease_change(170.0, 60.0, expired=True), "b")
+    assert apply_change(status, heartbeat_change(150.0, 60.0)).lease_until == 210.0
+    assert apply_change(status, release_change()) == TaskStatus(fence=1, lease="a")
+    taken = apply_change(status, lease_change(170.0, 60.0, expired=True), "b")
     assert (taken.fence, taken.attempts, taken.losses, taken.lease) == (2, 2, 1, "b")
-    failed = applied(taken, failure_change(2, 1, LIMITS, 180.0, 4.0, 0.5))
+    failed = apply_change(taken, failure_change(2, 1, LIMITS, 180.0, 4.0, 0.5))
     assert (failed.state, failed.not_before, failed.lease_until) == (TaskState.QUEUED, 183.0, None)
-    kept = applied(failed, quarantine_change()) if failed.state is TaskState.LEASED else failed
-    again = applied(kept, lease_change(190.0, 60.0, expired=False), "c")
-    assert applied(again, commit_change()).state is TaskState.DONE
-    asked = applied(applied(again, commit_change()), requeue_change())
+    kept = apply_change(failed, quarantine_change()) if failed.state is TaskState.LEASED else failed
+    again = apply_change(kept, lease_change(190.0, 60.0, expired=False), "c")
+    assert apply_change(again, commit_change()).state is TaskState.DONE
+    asked = apply_change(apply_change(again, commit_change()), requeue_change())
     assert (asked.attempts, asked.losses, asked.not_before, asked.fence) == (0, 0, 0.0, 3)
 
 
 def test_what_is_dropped_waits_for_nothing_but_a_requeue() -> None:
-    leased = applied(TaskStatus(attempts=1, losses=1), lease_change(0.0, 60.0, expired=False), "a")
-    dropped = applied(leased, drop_change())
+    leased = apply_change(TaskStatus(attempts=1, losses=1), lease_change(0.0, 60.0, expired=False), "a")
+    dropped = apply_change(leased, drop_change())
     assert (dropped.state, dropped.fence, dropped.lease_until) == (TaskState.DROPPED, 1, None)
     assert not holds(dropped, 1, "a"), "whoever had it commits nothing"
     assert not is_leasable(dropped, 1e12)
     assert {event for event in TaskEvent if (TaskState.DROPPED, event) in TRANSITIONS} == {TaskEvent.REQUEUE}
-    again = applied(dropped, requeue_change())
+    again = apply_change(dropped, requeue_change())
     assert (again.state, again.attempts, again.losses) == (TaskState.QUEUED, 0, 0)
-    assert applied(again, lease_change(0.0, 60.0, expired=False), "b").fence == 2, "an old commit finds another fence"
+    assert apply_change(again, lease_change(0.0, 60.0, expired=False), "b").fence == 2, (
+        "an old commit finds another fence"
+    )
 
 
 def test_a_lost_lease_expires_unless_a_worker_will_take_the_task_over() -> None:
-    leased = applied(TaskStatus(), lease_change(0.0, 60.0, expired=False), "a")
+    leased = apply_change(TaskStatus(), lease_change(0.0, 60.0, expired=False), "a")
     assert is_abandoned(leased, 61.0, 60.0, is_wanted=False)
     assert not is_abandoned(leased, 61.0, 60.0, is_wanted=True)
     assert not is_abandoned(leased, 60.0, 60.0, is_wanted=False), "its worker may still beat"
     assert is_abandoned(leased, -600.0, 60.0, is_wanted=False), "the clock was set back: the lease is void"
-    expired = applied(leased, expire_change())
+    expired = apply_change(leased, expire_change())
     assert expired == TaskStatus(TaskState.QUEUED, fence=1, attempts=1, losses=1, lease="a")
     assert not holds(expired, 1, "a"), "its worker commits nothing"
     assert not is_abandoned(expired, 1e12, 60.0, is_wanted=False)
-    assert applied(expired, lease_change(99.0, 60.0, expired=False), "b").fence == 2
+    assert apply_change(expired, lease_change(99.0, 60.0, expired=False), "b").fence == 2
 
 
 def test_asking_again_ends_a_backoff() -> None:
     waiting = TaskStatus(attempts=2, not_before=500.0)
-    assert applied(waiting, requeue_change()) == TaskStatus()
+    assert apply_change(waiting, requeue_change()) == TaskStatus()
 
 
 def test_only_the_holder_of_the_fence_holds() -> None:
-    status = applied(TaskStatus(), lease_change(0.0, 60.0, expired=False), "a")
+    status = apply_change(TaskStatus(), lease_change(0.0, 60.0, expired=False), "a")
     assert holds(status, 1, "a")
     assert not holds(status, 1, "b"), "another lease"
     assert not holds(status, 0, "a"), "another fence"
-    assert not holds(applied(status, commit_change()), 1, "a"), "done is done"
-    assert not holds(applied(status, lease_change(99.0, 60.0, expired=True), "b"), 1, "a")
+    assert not holds(apply_change(status, commit_change()), 1, "a"), "done is done"
+    assert not holds(apply_change(status, lease_change(99.0, 60.0, expired=True), "b"), 1, "a")
 
 
 def test_failed_attempts_are_used_up_and_losses_are_not_among_them() -> None:

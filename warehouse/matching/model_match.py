@@ -1,4 +1,4 @@
-"""A model compared with what is ready: its merged graph, what should be kept, and one match for each memo that is not."""
+"""Match a model: its merged graph, the memos that its policy keeps, and a match for each missing one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from warehouse.matching.match import Action, Match, match, wanted_memos
+from warehouse.matching.match import MemoAction, MemoMatch, match_memos, memo_requests
 from warehouse.matching.plan_context import KeepDecision
 from warehouse.memos.coverage import Coverage, find_coverage
 from warehouse.memos.memos import find_memos
@@ -17,12 +17,17 @@ from warehouse.tables.manifests import PlacedFragment
 
 
 @dataclass(frozen=True)
-class Survey:
-    """A model's merged graph over fragments of its table.
+class MatchResult:
+    """The result of matching a model's merged graph over fragments of its table.
 
-    ``coverage``: what is ready, of every operation. ``kept``: for each pattern of it, what else should be kept.
-    ``matches``: what became of those, by fingerprint and the fragment's position; memos that turned out to be ready under
-    another content are among them.
+    Attributes:
+        inputs: The model's inputs.
+        graph: Their merged graph.
+        fragments: The fragments.
+        coverage: The ready memos of all operations.
+        kept: For each pattern of the coverage, the other memos that the policy keeps.
+        matches: The matches of those, by fingerprint and position of the fragment, also memos that are ready under another
+            content.
     """
 
     inputs: tuple[StoredInput, ...]
@@ -30,27 +35,27 @@ class Survey:
     fragments: tuple[PlacedFragment, ...]
     coverage: Coverage
     kept: tuple[Collection[str], ...]
-    matches: Mapping[str, Mapping[int, Match]]
+    matches: Mapping[str, Mapping[int, MemoMatch]]
 
     @property
     def rows(self) -> frozenset[int]:
-        """The fragments' rows in the catalog."""
+        """The catalog rows of the fragments."""
         return frozenset(placed.row for placed in self.fragments)
 
     @property
-    def all_matches(self) -> list[Match]:
-        """One match for every component that is wanted of a fragment and not ready there."""
+    def all_matches(self) -> list[MemoMatch]:
+        """One match for every memo that the policy keeps and coverage does not list."""
         return [one for found in self.matches.values() for one in found.values()]
 
     def is_ready(self, fingerprint: str, position: int) -> bool:
-        """Whether the component's memo over the fragment at ``position`` can be loaded."""
+        """Whether the component has a ready memo over the fragment at ``position``."""
         if fingerprint in self.coverage.slots(position):
             return True
         one = self.matches.get(fingerprint, {}).get(position)
-        return one is not None and one.action is Action.LOAD
+        return one is not None and one.action is MemoAction.LOAD
 
 
-def survey(
+def match_model(
     connection: Connection,
     inputs: Sequence[StoredInput],
     fragments: tuple[PlacedFragment, ...],
@@ -58,7 +63,7 @@ def survey(
     *,
     coverage: Coverage | None = None,
     requeue_evicted: bool = True,
-) -> Survey:
+) -> MatchResult:
     """Match the inputs' merged graph against what is ready over the fragments, and look up what should be kept and is not.
 
     ``coverage``: of its operations over the fragments, where the caller has it.
@@ -70,20 +75,27 @@ def survey(
     wanted = []
     positions = []
     for position, (placed, covered) in enumerate(zip(fragments, coverage.fragments, strict=True)):
-        here = wanted_memos(columns[covered.pattern], (placed,))
+        here = memo_requests(columns[covered.pattern], (placed,))
         wanted += here
         positions += [position] * len(here)
     memos = find_memos(connection, (item.memo_key for item in wanted))
-    matches: dict[str, dict[int, Match]] = {}
-    for position, one in zip(positions, match(wanted, memos, requeue_evicted=requeue_evicted), strict=True):
-        matches.setdefault(one.wanted.fingerprint, {})[position] = one
-    return Survey(tuple(inputs), graph, fragments, coverage, kept, matches)
+    matches: dict[str, dict[int, MemoMatch]] = {}
+    for position, one in zip(positions, match_memos(wanted, memos, requeue_evicted=requeue_evicted), strict=True):
+        matches.setdefault(one.request.fingerprint, {})[position] = one
+    return MatchResult(tuple(inputs), graph, fragments, coverage, kept, matches)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of (input, fragment) pairs. ``failed``: quarantined, or evicted and left so. ``computed``: the policy
-    keeps no memo of them. ``dropped``: taken out of the queue for good.
+    """Numbers of (input, fragment) pairs.
+
+    Attributes:
+        hits: Their memo is ready.
+        shared: Their memo is queued or being computed already.
+        queued: Their memo is queued now.
+        failed: Their task is quarantined, or the memo stays evicted.
+        computed: The policy keeps no memo of them.
+        dropped: Their task was dropped.
     """
 
     hits: int = 0
@@ -98,18 +110,15 @@ class Counts:
                       self.failed + other.failed, self.computed + other.computed, self.dropped + other.dropped)  # fmt: skip
 
 
-def count_pairs(found: Survey) -> Counts:
-    """Count the (input, fragment) pairs. Two inputs of one component are two: the second is a hit, or shared.
-
-    ``shared`` pairs were queued by an earlier request, of this model or of another one.
-    """
+def count_pairs(found: MatchResult) -> Counts:
+    """Count the (input, fragment) pairs. Two inputs of one component count twice; the second is a hit, or shared."""
     counts = Counts()
     for one in count_inputs(found).values():
         counts += one
     return counts
 
 
-def count_inputs(found: Survey) -> dict[str, Counts]:
+def count_inputs(found: MatchResult) -> dict[str, Counts]:
     """:func:`count_pairs` of each input, by its name; a raw column has no pairs."""
     counts, seen = {}, set[str]()
     for item in found.inputs:
@@ -120,18 +129,18 @@ def count_inputs(found: Survey) -> dict[str, Counts]:
     return counts
 
 
-def _count_input(found: Survey, item: StoredInput, again: bool) -> Counts:
-    actions: dict[Action, int] = dict.fromkeys(Action, 0)
+def _count_input(found: MatchResult, item: StoredInput, again: bool) -> Counts:
+    actions: dict[MemoAction, int] = dict.fromkeys(MemoAction, 0)
     covered = sum(
         size
         for size, pattern in zip(found.coverage.fragments_of_patterns, found.coverage.patterns, strict=True)
         if item.fingerprint in pattern.slots
     )
     matches = found.matches.get(item.fingerprint, {}).values()
-    actions[Action.LOAD] += covered
-    actions[Action.COMPUTE] += len(found.fragments) - covered - len(matches)
+    actions[MemoAction.LOAD] += covered
+    actions[MemoAction.COMPUTE] += len(found.fragments) - covered - len(matches)
     for one in matches:
-        actions[Action.WAIT if again and one.action is Action.QUEUE else one.action] += 1
-    failed = actions[Action.QUARANTINED] + actions[Action.LEAVE]
-    return Counts(actions[Action.LOAD], actions[Action.WAIT], actions[Action.QUEUE], failed, actions[Action.COMPUTE],
-                  actions[Action.DROPPED])  # fmt: skip
+        actions[MemoAction.WAIT if again and one.action is MemoAction.QUEUE else one.action] += 1
+    failed = actions[MemoAction.QUARANTINED] + actions[MemoAction.LEAVE]
+    return Counts(actions[MemoAction.LOAD], actions[MemoAction.WAIT], actions[MemoAction.QUEUE], failed, actions[MemoAction.COMPUTE],
+                  actions[MemoAction.DROPPED])  # fmt: skip
