@@ -11,9 +11,9 @@ from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.match import AWAITED, Action, Match
 from warehouse.matching.survey import Counts, Survey
-from warehouse.memos.coverage import cover
+from warehouse.memos.coverage import add_coverage
 from warehouse.memos.memos import requeue_tasks
-from warehouse.memos.pending_aliases import await_contents
+from warehouse.memos.pending_aliases import register_aliases
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, write_components
 from warehouse.scheduling.task_states import MemoState, TaskState
@@ -30,7 +30,7 @@ def queue_survey(connection: Connection, model: ModelRecord, found: Survey, now:
     causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
     _write_memos(connection, model, missing, causes, now)
     _cover_again(connection, found.graph, [one for one in matches if one.action is Action.LOAD])
-    _await_elsewhere(connection, found.graph.columns_of, matches)
+    _register_aliases(connection, found.graph.columns_of, matches)
     _move_to_current(connection, model.table, matches, found.rows)
     return {one.wanted.memo_key for one in matches if one.action in (Action.QUEUE, *AWAITED)}
 
@@ -45,10 +45,10 @@ def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[Mat
         place = (one.record.file, content_of(one.wanted.placed.fragment, columns))
         places.setdefault(place, set()).add(one.wanted.fingerprint)
     if places:
-        cover(connection, places)
+        add_coverage(connection, places)
 
 
-def _await_elsewhere(connection: Connection, columns: Mapping[str, Sequence[str]], matches: Sequence[Match]) -> None:
+def _register_aliases(connection: Connection, columns: Mapping[str, Sequence[str]], matches: Sequence[Match]) -> None:
     """Note every content that waits for a memo which is computed from another one; ``columns`` are those components read."""
 
     def content(one: Match) -> str:
@@ -68,7 +68,7 @@ def _await_elsewhere(connection: Connection, columns: Mapping[str, Sequence[str]
             known = content_of(sources[one.record.fragment], columns[one.wanted.fingerprint])
         if here != known:
             noted.add((key, here))
-    await_contents(connection, noted)
+    register_aliases(connection, noted)
 
 
 def _is_its_own(one: Match) -> bool:

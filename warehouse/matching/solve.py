@@ -55,17 +55,17 @@ def _table_at(connection: Connection, name: str, version: int | None) -> Table:
 
 
 def build_solution(market: Market, model: ModelRecord, inputs: Sequence[StoredInput]) -> ReadSolution:
-    """The cheapest way to read the inputs over the fragments: one plan for each pattern of what is ready."""
+    """The cheapest way to read the inputs over the fragments: one plan for each layout of what is ready."""
     graph = MergedGraph(tuple(item.component for item in inputs))
     coverage = find_coverage(market.connection, graph.columns(graph.operations), market.fragments)
     pricing = Pricing(graph, market.costs(graph.nodes))
     decided: dict[frozenset[str], tuple[Mapping[str, Label], float]] = {}
     plans = []
-    for pattern in coverage.patterns:
-        ready = frozenset(pattern.slots)
+    for layout in coverage.layouts:
+        ready = frozenset(layout.slots)
         if ready not in decided:
             decided[ready] = pricing.reading(ready)
-        plans.append(_plan(inputs, graph, pattern.slots, *decided[ready]))
+        plans.append(_plan(inputs, graph, layout.slots, *decided[ready]))
     target = model.target
     return ReadSolution(
         model=model.name,
@@ -108,7 +108,6 @@ def _solution_input(item: StoredInput) -> SolutionInput:
 def _partition(group: list[tuple[PlacedFragment, CoveredFragment]]) -> SolutionPartition:
     first = group[0][0]
     fragments = tuple(
-        SolutionFragment(**vars(placed.fragment), plan=covered.pattern, files=covered.files)
-        for placed, covered in group
+        SolutionFragment(**vars(placed.fragment), plan=covered.layout, files=covered.files) for placed, covered in group
     )
     return SolutionPartition(first.partition, first.start, first.end, first.partition_version, fragments)

@@ -20,7 +20,7 @@ from warehouse.tables.manifests import PlacedFragment
 class Survey:
     """A model's merged graph over fragments of its table.
 
-    ``coverage``: what is ready, of every operation. ``kept``: for each pattern of it, what else should be kept.
+    ``coverage``: what is ready, of every operation. ``kept``: for each layout of it, what else should be kept.
     ``matches``: what became of those, by fingerprint and the fragment's position; memos that turned out to be ready under
     another content are among them.
     """
@@ -67,12 +67,12 @@ def survey(
     graph = graph or MergedGraph(tuple(item.component for item in inputs))
     coverage = coverage or find_coverage(connection, graph.columns(graph.operations), fragments)
     decide = keeps(graph)
-    kept = tuple(tuple(decide(pattern.slots)) for pattern in coverage.patterns)
+    kept = tuple(tuple(decide(layout.slots)) for layout in coverage.layouts)
     columns = [graph.columns(chosen) for chosen in kept]
     wanted = []
     positions = []
     for position, (placed, covered) in enumerate(zip(fragments, coverage.fragments, strict=True)):
-        here = wanted_memos(columns[covered.pattern], (placed,))
+        here = wanted_memos(columns[covered.layout], (placed,))
         wanted += here
         positions += [position] * len(here)
     memos = find_memos(connection, (item.memo_key for item in wanted))
@@ -126,8 +126,8 @@ def _count_input(found: Survey, item: StoredInput, again: bool) -> Counts:
     actions: dict[Action, int] = dict.fromkeys(Action, 0)
     covered = sum(
         size
-        for size, pattern in zip(found.coverage.fragments_of_patterns, found.coverage.patterns, strict=True)
-        if item.fingerprint in pattern.slots
+        for size, layout in zip(found.coverage.fragments_by_layout, found.coverage.layouts, strict=True)
+        if item.fingerprint in layout.slots
     )
     matches = found.matches.get(item.fingerprint, {}).values()
     actions[Action.LOAD] += covered

@@ -1,7 +1,7 @@
 """Which ready memos there are over a table, found by sets: one row a file and content, not one a memo.
 
 Workers write the memos of a fragment together, so that a year of hours of 500 inputs, four million memos, is some
-thousand files over a handful of column sets. A *pattern* says, for fragments that look alike, which component lies in
+thousand files over a handful of column sets. A *layout* says, for fragments that look alike, which component lies in
 which of a fragment's files; memory is that of the files. The rows are written by the transactions that make memos
 ready or evict them, so that they always say what ``memos`` says.
 """
@@ -26,7 +26,7 @@ from warehouse.tables.table import content_of
 
 
 @dataclass(frozen=True)
-class Pattern:
+class SlotLayout:
     """For fragments that look alike: the components that are ready, each with the position of its file."""
 
     slots: Mapping[str, int]
@@ -34,9 +34,9 @@ class Pattern:
 
 @dataclass(frozen=True)
 class CoveredFragment:
-    """What is ready over one fragment: a pattern, by number, and the files of its slots."""
+    """What is ready over one fragment: a layout, by number, and the files of its slots."""
 
-    pattern: int
+    layout: int
     files: tuple[MemoRef, ...]
 
 
@@ -44,22 +44,22 @@ class CoveredFragment:
 class Coverage:
     """What is ready of some components over some fragments, in their order."""
 
-    patterns: tuple[Pattern, ...]
+    layouts: tuple[SlotLayout, ...]
     fragments: tuple[CoveredFragment, ...]
 
     def part(self, first: int, last: int) -> Coverage:
         """That of the fragments from position ``first`` to before ``last``."""
-        return Coverage(self.patterns, self.fragments[first:last])
+        return Coverage(self.layouts, self.fragments[first:last])
 
     @property
-    def fragments_of_patterns(self) -> tuple[int, ...]:
-        """How many fragments look like each pattern."""
-        counted = Counter(covered.pattern for covered in self.fragments)
-        return tuple(counted[number] for number in range(len(self.patterns)))
+    def fragments_by_layout(self) -> tuple[int, ...]:
+        """How many fragments look like each layout."""
+        counted = Counter(covered.layout for covered in self.fragments)
+        return tuple(counted[number] for number in range(len(self.layouts)))
 
     def slots(self, position: int) -> Mapping[str, int]:
         """The ready components of the fragment at ``position``, each with the position of its file."""
-        return self.patterns[self.fragments[position].pattern].slots
+        return self.layouts[self.fragments[position].layout].slots
 
 
 #: Below this many fragments the database is asked for them alone.
@@ -80,19 +80,19 @@ def find_coverage(
     contents = {content for placed in fragments for content, _ in grouped.contents(placed)}
     files = _files_of(connection, members, contents)
     numbers: dict[tuple[tuple[int, tuple[int, ...]], ...], int] = {}
-    patterns: list[tuple[Pattern, tuple[tuple[int, int], ...]]] = []
+    layouts: list[tuple[SlotLayout, tuple[tuple[int, int], ...]]] = []
     covered = []
     for placed in fragments:
         here = [(group, files.get(content, ())) for content, group in grouped.contents(placed)]
         signature = tuple((group, tuple(column_set for column_set, _ in held)) for group, held in here)
         number = numbers.get(signature)
         if number is None:
-            number = numbers[signature] = len(patterns)
-            patterns.append(_pattern(signature, grouped.groups, members))
+            number = numbers[signature] = len(layouts)
+            layouts.append(_slot_layout(signature, grouped.groups, members))
         by_group = dict(here)
-        refs = tuple(by_group[group][at][1] for group, at in patterns[number][1])
+        refs = tuple(by_group[group][at][1] for group, at in layouts[number][1])
         covered.append(CoveredFragment(number, refs))
-    return Coverage(tuple(pattern for pattern, _ in patterns), tuple(covered))
+    return Coverage(tuple(layout for layout, _ in layouts), tuple(covered))
 
 
 class _Grouped:
@@ -154,12 +154,12 @@ def _files_of(
     }
 
 
-def _pattern(
+def _slot_layout(
     signature: tuple[tuple[int, tuple[int, ...]], ...],
     groups: Sequence[Sequence[str]],
     members: Mapping[int, Collection[str]],
-) -> tuple[Pattern, tuple[tuple[int, int], ...]]:
-    """The pattern, and for each of its slots the group and the position among that group's files."""
+) -> tuple[SlotLayout, tuple[tuple[int, int], ...]]:
+    """The layout, and for each of its slots the group and the position among that group's files."""
     slots: dict[str, int] = {}
     used: list[tuple[int, int]] = []
     for group, sets in signature:
@@ -170,11 +170,11 @@ def _pattern(
                 slots.update(dict.fromkeys(sorted(here), len(used)))
                 used.append((group, at))
                 missing -= here
-    return Pattern(slots), tuple(used)
+    return SlotLayout(slots), tuple(used)
 
 
 def enter_files(connection: Connection, files: Collection[NewFile], now: float) -> dict[str, int]:
-    """Rows of ``memo_files`` by path, made where they are absent; their live bytes are counted by :func:`cover`."""
+    """Rows of ``memo_files`` by path, made where they are absent; their live bytes are counted by :func:`add_coverage`."""
     of = schema.memo_files.c
     insert_absent(connection, schema.memo_files, (
         {"path": file.path, "checksum": file.checksum, "rows": file.rows, "size_bytes": file.size_bytes,
@@ -189,7 +189,7 @@ def enter_files(connection: Connection, files: Collection[NewFile], now: float) 
     return ids
 
 
-def cover(connection: Connection, ready: Mapping[tuple[int, str], Collection[str]]) -> None:
+def add_coverage(connection: Connection, ready: Mapping[tuple[int, str], Collection[str]]) -> None:
     """Note that files hold, for contents, these components besides what they were known to hold."""
     of = schema.coverage.c
     before = {(row.file, row.content): row.column_set for row in _rows_of(connection, {file for file, _ in ready})}
@@ -198,7 +198,7 @@ def cover(connection: Connection, ready: Mapping[tuple[int, str], Collection[str
         place: frozenset(fingerprints) | (held[before[place]] if place in before else frozenset())
         for place, fingerprints in ready.items()
     }
-    sets = intern_sets(connection, set(after.values()))
+    sets = get_or_create_column_sets(connection, set(after.values()))
     new = []
     for (file, content), fingerprints in after.items():
         if (file, content) not in before:
@@ -209,7 +209,7 @@ def cover(connection: Connection, ready: Mapping[tuple[int, str], Collection[str
     insert_rows(connection, schema.coverage, new)
 
 
-def uncover(connection: Connection, gone: Mapping[int, Collection[str]], now: float) -> tuple[int, ...]:
+def remove_coverage(connection: Connection, gone: Mapping[int, Collection[str]], now: float) -> tuple[int, ...]:
     """Note that files no longer hold these components; call it once their memos are no longer READY.
 
     Files in which nothing is left are condemned. Returns the rows of those.
@@ -220,7 +220,7 @@ def uncover(connection: Connection, gone: Mapping[int, Collection[str]], now: fl
         changes[row.column_set, frozenset(gone[row.file])].add(row.file)
     held = members_of(connection, {column_set for column_set, _ in changes})
     left = {change: held[change[0]] - change[1] for change in changes}
-    sets = intern_sets(connection, {fingerprints for fingerprints in left.values() if fingerprints})
+    sets = get_or_create_column_sets(connection, {fingerprints for fingerprints in left.values() if fingerprints})
     for change, files in changes.items():
         for chunk in chunks(sorted(files)):
             rows = (of.column_set == change[0], one_of(connection, of.file, chunk))
@@ -277,7 +277,7 @@ def members_of(connection: Connection, sets: Collection[int]) -> dict[int, froze
     return {number: frozenset(held) for number, held in found.items()}
 
 
-def intern_sets(connection: Connection, sets: Collection[frozenset[str]]) -> dict[frozenset[str], int]:
+def get_or_create_column_sets(connection: Connection, sets: Collection[frozenset[str]]) -> dict[frozenset[str], int]:
     """The rows of ``column_sets`` for these sets of fingerprints, made where they are absent."""
     of = schema.column_sets.c
     by_digest = {digest(sorted(held)): held for held in sets}

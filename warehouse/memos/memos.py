@@ -13,8 +13,8 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.task_rows import allows, change_values
 from warehouse.errors import MemoDamaged
-from warehouse.memos.coverage import uncover
-from warehouse.memos.pending_aliases import await_contents, contents_of_memo
+from warehouse.memos.coverage import remove_coverage
+from warehouse.memos.pending_aliases import contents_of_memo, register_aliases
 from warehouse.planning.policy import Adaptive, KeepNone
 from warehouse.scheduling.task_states import MemoState, TaskEvent, requeue_change
 from warehouse.tables.manifests import added_columns, fragment_of
@@ -87,7 +87,7 @@ def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
         contents = contents_of_memo(connection, found.file, found.fingerprint)
         evict_memos(connection, {key: found.fingerprint}, {found.file: {found.fingerprint}}, f"damaged: {why}", now)
         if requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now):
-            await_contents(connection, {(key, content) for content in contents})
+            register_aliases(connection, {(key, content) for content in contents})
         return True
 
     return warehouse.catalog.run(mark, idempotent=True)
@@ -101,7 +101,7 @@ def evict_memos(
     values = {"state": MemoState.EVICTED, "evicted_at": now, "evicted_why": why, "changed_at": now, "file": None}
     for chunk in chunks(sorted(memos)):
         connection.execute(update(schema.memos).where(one_of(connection, of.memo_key, chunk)).values(**values))
-    return uncover(connection, files, now)
+    return remove_coverage(connection, files, now)
 
 
 def damage_recorder(warehouse: Warehouse) -> Callable[[str, str, MemoDamaged], None]:

@@ -16,13 +16,13 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
 
 
-def await_contents(connection: Connection, noted: Iterable[tuple[str, str]]) -> None:
+def register_aliases(connection: Connection, noted: Iterable[tuple[str, str]]) -> None:
     """Note contents, by the key of a memo that is not ready."""
     rows = ({"memo_key": key, "content": content} for key, content in sorted(noted))
     insert_absent(connection, schema.awaited_contents, rows)
 
 
-def take_awaited(connection: Connection, keys: Iterable[str]) -> dict[str, set[str]]:
+def pop_aliases(connection: Connection, keys: Iterable[str]) -> dict[str, set[str]]:
     """The contents noted for memos that become ready now, by key; they are noted no more."""
     of = schema.awaited_contents.c
     found: defaultdict[str, set[str]] = defaultdict(set)

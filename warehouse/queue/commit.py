@@ -13,8 +13,8 @@ from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.task_rows import change_values
 from warehouse.costs.measurements import record_measurements, stored_memo
 from warehouse.costs.work_estimates import TASK_SECS
-from warehouse.memos.coverage import count_live_bytes, cover, enter_files
-from warehouse.memos.pending_aliases import take_awaited
+from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files
+from warehouse.memos.pending_aliases import pop_aliases
 from warehouse.queue.fair_queue import amend_charges
 from warehouse.queue.tasks import LeasedTask, MemoWritten, held_claims
 from warehouse.scheduling.task_states import MEMO_OF_TASK, MemoState, TaskEvent, commit_change, target
@@ -68,12 +68,12 @@ def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritte
           "held_bytes": written.size_bytes, "took_secs": written.secs} for task, written in ready],
     )  # fmt: skip
     places: dict[tuple[int, str], set[str]] = {}
-    awaited = take_awaited(connection, [task.memo_key for task, _ in ready])
+    aliases = pop_aliases(connection, [task.memo_key for task, _ in ready])
     for task, written in ready:
         own = content_of(task.fragment, _columns_of(task))
-        for content in {own, *awaited.get(task.memo_key, ())}:
+        for content in {own, *aliases.get(task.memo_key, ())}:
             places.setdefault((files[written.file.path], content), set()).add(task.fingerprint)
-    cover(connection, places)
+    add_coverage(connection, places)
     count_live_bytes(connection, set(files.values()), now)
 
 
