@@ -139,13 +139,13 @@ def _plain(text: str, instead: str) -> str:
 
 def check_buckets(options: DataflowOptions, home: str) -> None:
     """See that the buckets to be written to are there. Raises :class:`StorageError`, naming the option."""
-    from warehouse.storage.gcs_client import explained_by_google, open_client, status_of
+    from warehouse.storage.gcs_client import open_client, status_of, translated_gcs_errors
     from warehouse.storage.locations import parse_gcs
 
     client = open_client(parse_gcs(home).settings)
     for option, place in options.folders.items():
         bucket = parse_gcs(place).bucket
-        with explained_by_google(place, "look for the bucket of"):
+        with translated_gcs_errors(place, "look for the bucket of"):
             try:
                 found = client.lookup_bucket(bucket)
             except Exception as error:

@@ -21,7 +21,7 @@ from warehouse.changes.publish import begin_version, require_files
 from warehouse.changes.unique import unseen_rows
 from warehouse.changes.values import GivenRows, Source, plain_column, read_values, source_name, table_type
 from warehouse.files.digests import table_digests
-from warehouse.storage.stored_file import StoredFile
+from warehouse.storage.stored_file import ListedFile
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table, with_absent
 from warehouse.tables.parquet import OnInvalidText, check_drift, invalid_text_rule, read_fragments
 from warehouse.tables.partitions import partition_range, refuse_overlaps
@@ -193,7 +193,7 @@ class _Late:
         """The rows as one fragment, of a file that is not written."""
         return (Fragment(self.identity, self.path, (), self.rows.num_rows, 0, self._digests),)
 
-    def write(self, warehouse: Warehouse) -> tuple[StoredFile, tuple[Fragment, ...]]:
+    def write(self, warehouse: Warehouse) -> tuple[ListedFile, tuple[Fragment, ...]]:
         """Publish the file, and read what was published."""
         storage, config = warehouse.storage, warehouse.config
 
@@ -216,7 +216,7 @@ def _commit(
     table: Table,
     standing: Sequence[PlacedFragment],
     new: Sequence[_Late],
-    placed_files: Sequence[tuple[StoredFile, tuple[Fragment, ...]]],
+    placed_files: Sequence[tuple[ListedFile, tuple[Fragment, ...]]],
     source: str,
     why: str,
 ) -> int:

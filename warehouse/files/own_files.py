@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from warehouse.storage.layout import ANALYSIS, ARTIFACTS, JOBS, MEMOS, OVERLAYS, SUFFIX
 from warehouse.storage.storage import Storage
-from warehouse.storage.stored_file import StoredFile, is_inside
+from warehouse.storage.stored_file import ListedFile, is_inside
 
 OwnKind = Literal[
     "memos", "job results", "artifacts", "overlays", "analysis files", "contributions", "unfinished writes"
@@ -42,7 +42,7 @@ _UNFINISHED = re.compile(r"(?P<folder>.+/)\.(?P<name>[^/]+)\.[0-9a-f-]+\.tmp")
 class HomeFiles:
     """Files by kind, and paths that are not Headrace's own; all relative to the home."""
 
-    own: Mapping[OwnKind, Sequence[StoredFile]]
+    own: Mapping[OwnKind, Sequence[ListedFile]]
     foreign: tuple[str, ...]
 
 
@@ -61,7 +61,7 @@ def kind_of(path: str) -> OwnKind | None:
 
 def list_home(storage: Storage) -> HomeFiles:
     """Every file in the folders that garbage collection looks through; links are not followed."""
-    own: dict[OwnKind, list[StoredFile]] = {kind: [] for kind in get_args(OwnKind)}
+    own: dict[OwnKind, list[ListedFile]] = {kind: [] for kind in get_args(OwnKind)}
     foreign: list[str] = []
     for folder in _FOLDERS:
         walked = storage.walk(folder)

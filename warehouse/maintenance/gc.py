@@ -38,7 +38,7 @@ from warehouse.reading.pins import clear_expired_pins, oldest_live_pin
 from warehouse.scheduling.task_states import TaskState
 from warehouse.storage.layout import COMPACTION, MEMOS
 from warehouse.storage.storage import Storage
-from warehouse.storage.stored_file import StoredFile, is_unfinished
+from warehouse.storage.stored_file import ListedFile, is_unfinished
 from warehouse.warehouse import Warehouse
 
 Kind = Literal["orphan memos", "condemned memos"] | LeftoverKind
@@ -180,11 +180,11 @@ def _judge(
     return judged
 
 
-def _unfinished_memos(home: HomeFiles) -> list[StoredFile]:
+def _unfinished_memos(home: HomeFiles) -> list[ListedFile]:
     return [file for file in home.own["unfinished writes"] if file.path.startswith(f"{MEMOS}/")]
 
 
-def _judge_unnamed(judged: _Judged, file: StoredFile, *, is_old: bool) -> None:
+def _judge_unnamed(judged: _Judged, file: ListedFile, *, is_old: bool) -> None:
     """A memo file, perhaps unfinished, that no row names and no leased task may name."""
     lease = lease_of(file.path)
     if is_unfinished(file.path):
@@ -197,7 +197,7 @@ def _judge_unnamed(judged: _Judged, file: StoredFile, *, is_old: bool) -> None:
 
 
 def _unnamed_leftovers(
-    connection: Connection, storage: Storage, old: Mapping[LeftoverKind, Sequence[StoredFile]]
+    connection: Connection, storage: Storage, old: Mapping[LeftoverKind, Sequence[ListedFile]]
 ) -> Iterator[Garbage]:
     for leftover in LEFTOVERS:
         files = old[leftover.kind]

@@ -13,7 +13,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
-def explained(path: str, verb: str) -> Iterator[None]:
+def translated_os_errors(path: str, verb: str) -> Iterator[None]:
     """Turn what the file system says into an error of ours that names the path.
 
     Raises :class:`MissingFile` for a file that is not there, else :class:`StorageError`.

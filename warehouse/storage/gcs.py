@@ -26,18 +26,18 @@ from google.api_core import exceptions as google_errors
 
 from transforms.errors import DataError, HeadraceError, StorageError
 from warehouse.scheduling.backoff import Backoff, Retry
-from warehouse.storage.errors import explained, missing_file
+from warehouse.storage.errors import missing_file, translated_os_errors
 from warehouse.storage.gcs_client import (
     RetryDecorator,
-    explained_by_google,
-    may_pass,
+    is_transient_error,
     no_bucket,
     open_client,
     status_of,
+    translated_gcs_errors,
 )
 from warehouse.storage.gcs_reader import ObjectReader
 from warehouse.storage.locations import GCS, GcsSettings
-from warehouse.storage.stored_file import StoredFile, Walk, Writer
+from warehouse.storage.stored_file import ListedFile, Walk, Writer
 
 #: What is larger is sent in pieces of this size, each of which is sent again by itself.
 CHUNK_BYTES = 8 << 20
@@ -46,14 +46,14 @@ _READ_BYTES = 1 << 20
 _TIMEOUT_SECS = (10.0, 60.0)
 _TOKEN = "headrace-write"
 # Each turn lost is another writer's success.
-_TURNS = 32
+_MOST_REPLACEMENTS = 32
 #: An upload that was spoilt is rare, and begun anew a few times.
-_FEW = Backoff(first_secs=0.1, most_secs=1.0, jitter=1.0, attempts=4, limit_secs=120.0, shortens_last=False)
+_UPLOAD_BACKOFF = Backoff(first_secs=0.1, most_secs=1.0, jitter=1.0, attempts=4, limit_secs=120.0, shortens_last=False)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GONE = 410
 
 
-class _Spoilt(Exception):
+class _UploadCorrupted(Exception):
     """An upload has to begin anew: its bytes changed on the way, or its session was lost."""
 
 
@@ -61,15 +61,17 @@ class GcsObjects:
     """Objects by ``bucket/name``. Thread-safe."""
 
     def __init__(self, client: Any, retry: Retry) -> None:
-        """``retry`` tries again what :func:`warehouse.storage.gcs_client.may_pass` says may pass."""
+        """``retry`` tries again what :func:`warehouse.storage.gcs_client.is_transient_error` says may pass."""
         self._client = client
         self._retrying = RetryDecorator(retry)
-        self._anew = RetryDecorator(replace(retry, backoff=_FEW, is_transient=lambda error: isinstance(error, _Spoilt)))
+        self._retrying_upload = RetryDecorator(
+            replace(retry, backoff=_UPLOAD_BACKOFF, is_transient=lambda error: isinstance(error, _UploadCorrupted))
+        )
 
     def read_bytes(self, path: str) -> bytes:
         """The whole object, of one generation, its checksum verified."""
         blob = self._blob(path)
-        with explained_by_google(GCS + path, "read"):
+        with translated_gcs_errors(GCS + path, "read"):
             content: bytes = self._retrying(
                 lambda: blob.download_as_bytes(raw_download=True, checksum="crc32c", retry=None, timeout=_TIMEOUT_SECS)
             )()
@@ -77,7 +79,7 @@ class GcsObjects:
 
     def open_input(self, path: str) -> Any:
         """The object, opened for random reads of the generation that is there now."""
-        with explained_by_google(GCS + path, "read"):
+        with translated_gcs_errors(GCS + path, "read"):
             found = self._find(path)
         if found is None:
             raise missing_file(GCS + path, "read")
@@ -92,27 +94,27 @@ class GcsObjects:
                     raise ConnectionError(f"{len(content)} bytes arrived of {end - start}")
                 return content
 
-            with explained_by_google(GCS + path, "read"):
+            with translated_gcs_errors(GCS + path, "read"):
                 return self._retrying(attempt)()
 
         return pa.PythonFile(ObjectReader(fetch, int(found.size)), mode="r")
 
     def exists(self, path: str) -> bool:
         """Whether an object is there."""
-        with explained_by_google(GCS + path, "look for"):
+        with translated_gcs_errors(GCS + path, "look for"):
             return self._find(path) is not None
 
     def folder_exists(self, path: str) -> bool:
         """Whether an object is under this name. Raises :class:`StorageError` for a bucket that is not there."""
         return any(True for _ in self._listed(path, most=1))
 
-    def files(self, folder: str) -> Iterator[StoredFile]:
+    def files(self, folder: str) -> Iterator[ListedFile]:
         """Every object under a name, at any depth."""
         bucket = folder.partition("/")[0]
         for blob in self._listed(folder):
             if not blob.name.endswith("/"):  # what consoles put in a bucket to show a folder
                 written_ns = (blob.time_created - _EPOCH) // timedelta(microseconds=1) * 1000
-                yield StoredFile(f"{bucket}/{blob.name}", int(blob.size), written_ns)
+                yield ListedFile(f"{bucket}/{blob.name}", int(blob.size), written_ns)
 
     def folders(self, folder: str) -> Iterator[str]:
         """Every name that ends with a slash somewhere under ``folder``, without that slash."""
@@ -144,7 +146,7 @@ class GcsObjects:
             attempts += 1
             blob.delete(retry=None, timeout=_TIMEOUT_SECS)
 
-        with explained_by_google(GCS + path, "delete"):
+        with translated_gcs_errors(GCS + path, "delete"):
             try:
                 self._retrying(attempt)()
             except google_errors.NotFound:
@@ -153,25 +155,25 @@ class GcsObjects:
 
     def publish(self, path: str, write: Writer, synced: bool = True) -> int:
         """Put an object in its place, over another one if need be; its size in bytes."""
-        with _Content(path, write) as content, explained_by_google(GCS + path, "write"):
+        with _Content(path, write) as content, translated_gcs_errors(GCS + path, "write"):
             generation = 0
-            for _ in range(_TURNS):
+            for _ in range(_MOST_REPLACEMENTS):
                 if self._upload(path, content, generation):
                     return content.size_bytes
                 found = self._find(path)
                 generation = int(found.generation) if found is not None else 0
             raise StorageError("cannot write: other writers replaced the file again and again", where=GCS + path,
-                               value=f"{_TURNS} attempts", next_step="give every writer a name of its own")  # fmt: skip
+                               value=f"{_MOST_REPLACEMENTS} attempts", next_step="give every writer a name of its own")  # fmt: skip
 
     def create(self, path: str, write: Writer) -> bool:
         """Put an object in its place unless one is there."""
-        with _Content(path, write) as content, explained_by_google(GCS + path, "write"):
+        with _Content(path, write) as content, translated_gcs_errors(GCS + path, "write"):
             return self._upload(path, content, 0)
 
     def _upload(self, path: str, content: _Content, generation: int) -> bool:
         """Replace this generation; False if another one is there now."""
         token = uuid.uuid4().hex
-        return self._anew(lambda: self._upload_once(path, content, generation, token))()
+        return self._retrying_upload(lambda: self._upload_once(path, content, generation, token))()
 
     def _upload_once(self, path: str, content: _Content, generation: int, token: str) -> bool:
         blob = self._blob(path)
@@ -187,7 +189,7 @@ class GcsObjects:
             return self._settle(path, token, error)
         if blob.crc32c != content.crc32c:
             self._remove(blob)
-            raise _Spoilt("the object store kept other bytes than were sent")
+            raise _UploadCorrupted("the object store kept other bytes than were sent")
         return True
 
     def _settle(self, path: str, token: str, error: google_errors.GoogleAPICallError) -> bool:
@@ -204,7 +206,7 @@ class GcsObjects:
             raise no_bucket(path.partition("/")[0], GCS + path) from error
         if status == 400 and "crc32c" not in str(error).lower():
             raise error
-        raise _Spoilt(str(error)) from error
+        raise _UploadCorrupted(str(error)) from error
 
     def _remove(self, blob: Any) -> None:
         try:
@@ -227,7 +229,7 @@ class GcsObjects:
     def _listed(self, folder: str, most: int | None = None) -> Iterator[Any]:
         bucket, _, name = folder.partition("/")
         name = name.rstrip("/")
-        with explained_by_google(GCS + folder, "list"):
+        with translated_gcs_errors(GCS + folder, "list"):
             try:
                 yield from self._client.list_blobs(
                     bucket, prefix=f"{name}/" if name else None, max_results=most, retry=self._retrying,
@@ -249,7 +251,7 @@ class _Content:
     def __init__(self, path: str, write: Writer) -> None:
         self.file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by __exit__
         try:
-            with explained(GCS + path, "gather what is to be written"):
+            with translated_os_errors(GCS + path, "gather what is to be written"):
                 write(self.file)
                 self.size_bytes = self.file.seek(0, os.SEEK_END)
                 self.crc32c = self._crc32c()
@@ -279,7 +281,7 @@ def gcs_objects(settings: GcsSettings) -> GcsObjects:
 @lru_cache(maxsize=16)
 def _shared(settings: GcsSettings, _process: int) -> GcsObjects:
     return GcsObjects(
-        open_client(settings), Retry(_waits(settings), may_pass, time.sleep, random.random, time.monotonic)
+        open_client(settings), Retry(_waits(settings), is_transient_error, time.sleep, random.random, time.monotonic)
     )
 
 

@@ -54,7 +54,7 @@ def status_of(error: BaseException) -> int:
     return 0
 
 
-def may_pass(error: Exception) -> bool:
+def is_transient_error(error: Exception) -> bool:
     """Whether the same request may be answered a little later."""
     if isinstance(error, auth_errors.GoogleAuthError):
         return isinstance(error, auth_errors.TransportError) or bool(getattr(error, "retryable", False))
@@ -71,7 +71,7 @@ def may_pass(error: Exception) -> bool:
     return isinstance(error, passing) or status_of(error) in _PASSING_STATUS
 
 
-class GaveUp(Exception):
+class RetriesExhausted(Exception):
     """Every attempt failed for a passing reason; ``__cause__`` is the last one's error."""
 
     def __init__(self, attempts: int, last: Exception) -> None:
@@ -80,7 +80,7 @@ class GaveUp(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RetryDecorator:
-    """``retry`` as the client takes it: a decorator, whose calls raise :class:`GaveUp` when no attempt is left."""
+    """``retry`` as the client takes it: a decorator, whose calls raise :class:`RetriesExhausted` when no attempt is left."""
 
     retry: Retry
 
@@ -100,14 +100,14 @@ class RetryDecorator:
                 return self.retry.call(attempt)
             except Exception as error:
                 if self.retry.is_transient(error):
-                    raise GaveUp(attempts, error) from error
+                    raise RetriesExhausted(attempts, error) from error
                 raise
 
         return repeat
 
 
 @contextlib.contextmanager
-def explained_by_google(path: str, verb: str) -> Iterator[None]:
+def translated_gcs_errors(path: str, verb: str) -> Iterator[None]:
     """Turn what the client says into an error of ours that names the path.
 
     Raises :class:`DataError` for 404, else :class:`StorageError`; 401 and 403 name the credentials.
@@ -116,7 +116,7 @@ def explained_by_google(path: str, verb: str) -> Iterator[None]:
         yield
     except HeadraceError:
         raise
-    except GaveUp as error:
+    except RetriesExhausted as error:
         raise unreachable(str(error), path, verb) from error
     except auth_errors.GoogleAuthError as error:
         raise credentials_error(str(error), path, verb) from error

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from warehouse.storage.durable_files import make_folders, sync_path, write_new_file
-from warehouse.storage.errors import explained
-from warehouse.storage.stored_file import StoredFile, Walk, Writer, temporary_name
+from warehouse.storage.errors import translated_os_errors
+from warehouse.storage.stored_file import ListedFile, Walk, Writer, temporary_name
 
 _SYSTEM = pafs.LocalFileSystem()
 
@@ -28,13 +28,13 @@ class LocalFiles:
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file."""
-        with self.open_input(path) as file, explained(path, "read"):
+        with self.open_input(path) as file, translated_os_errors(path, "read"):
             content: bytes = file.read()
             return content
 
     def open_input(self, path: str) -> Any:
         """The file, opened for random reads."""
-        with explained(path, "read"):
+        with translated_os_errors(path, "read"):
             return _SYSTEM.open_input_file(path)
 
     def exists(self, path: str) -> bool:
@@ -46,21 +46,21 @@ class LocalFiles:
         return bool(self._type(path) == pafs.FileType.Directory)
 
     def _type(self, path: str) -> pafs.FileType:
-        with explained(path, "look for"):
+        with translated_os_errors(path, "look for"):
             return _SYSTEM.get_file_info(path).type
 
-    def files(self, folder: str) -> Iterator[StoredFile]:
+    def files(self, folder: str) -> Iterator[ListedFile]:
         """Every file under a folder, at any depth."""
         for info in self._infos(folder):
             if info.type == pafs.FileType.File:
-                yield StoredFile(info.path, info.size, info.mtime_ns or 0)
+                yield ListedFile(info.path, info.size, info.mtime_ns or 0)
 
     def folders(self, folder: str) -> Iterator[str]:
         """Every folder under a folder, at any depth."""
         return (info.path for info in self._infos(folder) if info.type == pafs.FileType.Directory)
 
     def _infos(self, folder: str) -> list[pafs.FileInfo]:
-        with explained(folder, "list"):
+        with translated_os_errors(folder, "list"):
             found: list[pafs.FileInfo] = _SYSTEM.get_file_info(
                 pafs.FileSelector(folder, allow_not_found=True, recursive=True)
             )
@@ -68,9 +68,9 @@ class LocalFiles:
 
     def walk(self, root: str, folder: str) -> Walk:
         """All under a folder. Links are named, never followed; what goes away meanwhile is left out."""
-        files: list[StoredFile] = []
+        files: list[ListedFile] = []
         others: list[str] = []
-        with explained(f"{root}/{folder}", "list"), _opened_folder(root, folder.split("/")) as opened:
+        with translated_os_errors(f"{root}/{folder}", "list"), _opened_folder(root, folder.split("/")) as opened:
             if opened is None:
                 return Walk((), (folder,) if os.path.lexists(f"{root}/{folder}") else ())
             waiting = [folder]
@@ -83,7 +83,7 @@ class LocalFiles:
                     elif entry.is_file(follow_symlinks=False):
                         with contextlib.suppress(FileNotFoundError):
                             found = entry.stat(follow_symlinks=False)
-                            files.append(StoredFile(path, found.st_size, found.st_mtime_ns))
+                            files.append(ListedFile(path, found.st_size, found.st_mtime_ns))
                     else:
                         others.append(path)
         return Walk(tuple(sorted(files, key=lambda file: file.path)), tuple(sorted(others)))
@@ -94,7 +94,7 @@ class LocalFiles:
         Each folder on the way is opened within the one before and may be no link, so none can be put in place meanwhile.
         """
         *folders, name = path.split("/")
-        with explained(f"{root}/{path}", "delete"), _opened_folder(root, folders) as folder:
+        with translated_os_errors(f"{root}/{path}", "delete"), _opened_folder(root, folders) as folder:
             if folder is None:
                 return False
             try:
@@ -112,11 +112,11 @@ class LocalFiles:
     def create(self, path: str, write: Writer) -> bool:
         """Put a file in its place unless one is there."""
         try:
-            with explained(path, "look for"):
+            with translated_os_errors(path, "look for"):
                 if os.path.lexists(path):
                     return False
             _publish(path, write, _link)
-        except _TakenMeanwhile:
+        except _AlreadyExists:
             return False
         return True
 
@@ -158,7 +158,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []  # it went away, or something else took its place
 
 
-class _TakenMeanwhile(Exception):
+class _AlreadyExists(Exception):
     pass
 
 
@@ -167,7 +167,7 @@ def _link(temporary: str, path: str) -> None:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise _TakenMeanwhile from None
+        raise _AlreadyExists from None
     os.unlink(temporary)
 
 
@@ -175,7 +175,7 @@ def _publish(path: str, write: Writer, put: Callable[[str, str], None], synced: 
     folder, name = os.path.split(path)
     unique = f"{os.getpid()}-{threading.get_ident()}-{uuid.uuid4().hex[:8]}"
     temporary = os.path.join(folder, temporary_name(name, unique))
-    with explained(path, "write"):
+    with translated_os_errors(path, "write"):
         make_folders(folder)
         try:
             size_bytes = write_new_file(temporary, write, synced=synced)

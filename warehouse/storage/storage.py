@@ -15,7 +15,7 @@ from typing import IO, Any
 from transforms.errors import InputError, StorageError
 from warehouse.storage.local import LocalFiles
 from warehouse.storage.locations import GCS, GcsSettings, is_gcs, is_uri, parse_gcs, split_object, without_file_scheme
-from warehouse.storage.stored_file import Files, StoredFile, Walk, Writer, is_inside, is_unfinished
+from warehouse.storage.stored_file import Files, ListedFile, Walk, Writer, is_inside, is_unfinished
 
 _LOCAL = LocalFiles()
 #: Objects of a bucket that are looked for at the same time.
@@ -46,17 +46,17 @@ class Storage:
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file. Raises :class:`DataError` when it is missing, :class:`StorageError` when it cannot be read."""
-        files, full, _ = self._place(path)
+        files, full, _ = self._resolve(path)
         return files.read_bytes(full)
 
     def open_input(self, path: str) -> Any:
         """The file opened for random reads (a ``pyarrow.NativeFile``). Errors as for :meth:`read_bytes`."""
-        files, full, _ = self._place(path)
+        files, full, _ = self._resolve(path)
         return files.open_input(full)
 
     def exists(self, path: str) -> bool:
         """Whether a file of this name is there, whole."""
-        files, full, _ = self._place(path)
+        files, full, _ = self._resolve(path)
         return files.exists(full)
 
     def missing(self, paths: Sequence[str]) -> tuple[str, ...]:
@@ -66,12 +66,12 @@ class Storage:
         with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
             return tuple(path for path, found in zip(paths, pool.map(self.exists, paths), strict=True) if not found)
 
-    def list(self, path: str, *, temporaries: bool = False) -> tuple[StoredFile, ...]:
+    def list(self, path: str, *, temporaries: bool = False) -> tuple[ListedFile, ...]:
         """Every file under ``path``, at any depth, by path; an absent folder is empty.
 
         Unfinished writes are left out, or, with ``temporaries``, are all that is listed.
         """
-        files, full, prefix = self._place(path)
+        files, full, prefix = self._resolve(path)
         listed = [
             replace(file, path=prefix + file.path)
             for file in files.files(full)
@@ -81,12 +81,12 @@ class Storage:
 
     def folders(self, path: str) -> tuple[str, ...]:
         """Every folder under ``path``, at any depth, by path. In a bucket a folder is there while an object is in it."""
-        files, full, prefix = self._place(path)
+        files, full, prefix = self._resolve(path)
         return tuple(sorted(prefix + folder for folder in files.folders(full)))
 
     def folder_exists(self, path: str) -> bool:
         """Whether there is a folder of this name."""
-        files, full, _ = self._place(self.absolute(path))
+        files, full, _ = self._resolve(self.absolute(path))
         return files.folder_exists(full)
 
     def absolute(self, path: str) -> str:
@@ -107,7 +107,7 @@ class Storage:
 
     def walk(self, folder: str) -> Walk:
         """All that lies under a folder of the home, by paths relative to the home; no link is followed."""
-        files, root, _ = self._place("")
+        files, root, _ = self._resolve("")
         return files.walk(root.rstrip("/"), folder)
 
     def delete(self, path: str) -> bool:
@@ -119,7 +119,7 @@ class Storage:
         if is_uri(inner) or not is_inside(inner):
             raise StorageError("only files of the home are deleted", where=path, value=path,
                                allowed=f"a path under {self.root}", next_step="delete it by hand, if it has to go")  # fmt: skip
-        files, root, _ = self._place("")
+        files, root, _ = self._resolve("")
         return files.delete_inner(root.rstrip("/"), inner)
 
     def write_atomic(self, path: str, content: bytes | Writer, *, synced: bool = True) -> int:
@@ -129,15 +129,15 @@ class Storage:
         is not forced to disk: a power cut may tear it, so its reader verifies it and can do without it. Raises
         :class:`StorageError`, with the path, when the disk is full or refuses; nothing is left behind then.
         """
-        files, full, _ = self._place(path)
+        files, full, _ = self._resolve(path)
         return files.publish(full, content if callable(content) else _writer_of(content), synced)
 
     def create(self, path: str, content: bytes | Writer) -> bool:
         """Publish a file where none is: of several writers exactly one gets True, and its file stays. Errors as above."""
-        files, full, _ = self._place(path)
+        files, full, _ = self._resolve(path)
         return files.create(full, content if callable(content) else _writer_of(content))
 
-    def _place(self, path: str) -> tuple[Files, str, str]:
+    def _resolve(self, path: str) -> tuple[Files, str, str]:
         """Who serves a path, how he spells it, and what stands before his spelling in ours."""
         full = path if is_uri(path) or os.path.isabs(path) else f"{self.root}/{path}".rstrip("/") or "/"
         if not is_uri(full):

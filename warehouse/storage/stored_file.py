@@ -13,7 +13,7 @@ Writer = Callable[[IO[bytes]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
+class ListedFile:
     """A file as a listing shows it: path, size in bytes, when it was written in nanoseconds since the epoch."""
 
     path: str
@@ -30,7 +30,7 @@ class Walk:
         others: Links, none of which was followed, and what is neither a file nor a folder.
     """
 
-    files: tuple[StoredFile, ...]
+    files: tuple[ListedFile, ...]
     others: tuple[str, ...]
 
 
@@ -52,7 +52,7 @@ class Files(Protocol):
     def folder_exists(self, path: str) -> bool:
         """Whether a folder is there."""
 
-    def files(self, folder: str) -> Iterator[StoredFile]:
+    def files(self, folder: str) -> Iterator[ListedFile]:
         """Every file under a folder, at any depth, unfinished ones too."""
 
     def folders(self, folder: str) -> Iterator[str]:

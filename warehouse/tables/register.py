@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
-from warehouse.storage.stored_file import StoredFile
+from warehouse.storage.stored_file import ListedFile
 from warehouse.tables.carry_over import carry_over
 from warehouse.tables.manifests import PlacedFragment, columns_document, current_fragments, find_table
 from warehouse.tables.parquet import OnInvalidText, OnRows, check_drift, invalid_text_rule, read_fragments, read_schema
@@ -143,7 +143,7 @@ def _load_known(connection: Connection, name: str) -> _Known:
     return _Known(find_table(connection, name), known_files, fragments)
 
 
-def _is_known(file: StoredFile, known: _Known) -> bool:
+def _is_known(file: ListedFile, known: _Known) -> bool:
     before = known.files.get(file.path)
     return before is not None and before[1:] == (file.size_bytes, file.mtime_ns)
 
@@ -152,7 +152,7 @@ def _checked_columns(
     warehouse: Warehouse,
     name: str,
     known: _Known,
-    fresh: Iterable[StoredFile],
+    fresh: Iterable[ListedFile],
     time_column: str | None,
 ) -> tuple[ColumnSchema, ...]:
     """The table's columns: those it was registered with, or at first those of the first file; no file may differ."""
@@ -173,7 +173,7 @@ def _checked_columns(
 
 def _read_all(
     warehouse: Warehouse,
-    fresh: list[StoredFile],
+    fresh: list[ListedFile],
     progress: Progress | None,
     on_invalid_text: OnInvalidText,
     on_rows: OnRows,
@@ -205,7 +205,7 @@ class _Change:
     columns: tuple[ColumnSchema, ...]
     time_column: str | None
     known: _Known
-    found: Mapping[str, tuple[StoredFile, ...]]
+    found: Mapping[str, tuple[ListedFile, ...]]
     read: Mapping[str, tuple[Fragment, ...]]
 
     def apply(self) -> Registration:

@@ -7,7 +7,7 @@ import posixpath
 from transforms.errors import Busy
 from warehouse.errors import EmptyPartition
 from warehouse.storage.storage import Storage
-from warehouse.storage.stored_file import StoredFile
+from warehouse.storage.stored_file import ListedFile
 from warehouse.tables.partitions import is_partition_folder, partition_range, refuse_overlaps
 
 
@@ -21,12 +21,12 @@ def refuse_half_imports(storage: Storage, root: str) -> None:
                    next_step="wait for it; if it was killed, run the same import again: it finishes what was begun")  # fmt: skip
 
 
-def scan_partitions(storage: Storage, root: str) -> dict[str, tuple[StoredFile, ...]]:
+def scan_partitions(storage: Storage, root: str) -> dict[str, tuple[ListedFile, ...]]:
     """The Parquet files under ``root`` by partition key, both sorted.
 
     Raises :class:`EmptyPartition` for a partition folder without Parquet files and when there is no partition at all.
     """
-    partitions: dict[str, list[StoredFile]] = {}
+    partitions: dict[str, list[ListedFile]] = {}
     for folder in storage.folders(root):
         key = _relative(folder, root)
         if not _hidden(key) and is_partition_folder(posixpath.basename(key)):
