@@ -25,7 +25,7 @@ from warehouse.catalog.bulk import insert_absent, one_of
 from warehouse.catalog.driver_errors import explain
 from warehouse.catalog.migrate import current_revision, migrate
 from warehouse.catalog.migrations import HEAD
-from warehouse.catalog.urls import parsed_url, secrets_of, shown_url
+from warehouse.catalog.urls import parse_url, secrets_of, shown_url
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
 from warehouse.scheduling.backoff import TRANSACTION_BACKOFF, Backoff, Retry
 
@@ -40,7 +40,7 @@ CHUNK_KEYS = 10_000
 #: Pages that a connection keeps. A submission that changes more of them than fit writes and reads them several times.
 SQLITE_CACHE_KIB = 65_536
 
-#: A transaction of PostgreSQL in which nothing is asked for so long is ended, and what it did is undone.
+#: PostgreSQL rolls back a transaction that is idle for this long.
 IDLE_TRANSACTION_SECS = 300
 
 #: The advisory lock of every write transaction on PostgreSQL. Such locks are of one database, so this needs no name.
@@ -66,8 +66,8 @@ class Catalog:
         self._engine = engine
         self._reader, self._writer = _transactions(engine)
         self.where = where
-        self._retry = Retry(backoff, _is_undone, sleep, draw, on_retry=_log_attempt)
-        self._idempotent_retry = replace(self._retry, is_transient=_is_undone_or_in_doubt)
+        self._retry = Retry(backoff, _is_rolled_back, sleep, draw, on_retry=_log_attempt)
+        self._idempotent_retry = replace(self._retry, is_transient=_is_rolled_back_or_in_doubt)
         self._connect_backoff = replace(backoff, attempts=None, limit_secs=connect_secs)
 
     @classmethod
@@ -106,7 +106,7 @@ class Catalog:
         except DBAPIError as error:
             self._raise_explained(error, committing=False)
         except UnicodeEncodeError as error:
-            raise self._unspelled(error) from error
+            raise self._not_utf8(error) from error
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
@@ -122,7 +122,7 @@ class Catalog:
         except DBAPIError as error:
             self._raise_explained(error, committing=committing)
         except UnicodeEncodeError as error:
-            raise self._unspelled(error) from error
+            raise self._not_utf8(error) from error
 
     def run(self, action: Callable[[Connection], _T], *, idempotent: bool = False) -> _T:
         """What ``action`` returns, in one write transaction.
@@ -195,7 +195,7 @@ class Catalog:
         except DBAPIError as error:
             self._raise_explained(error, committing=False)
 
-    def _unspelled(self, error: UnicodeEncodeError) -> InputError:
+    def _not_utf8(self, error: UnicodeEncodeError) -> InputError:
         return InputError("a text in the catalog must be one that UTF-8 can spell", where=self.where, value=error.object,
                           next_step="leave out bytes that are no text")  # fmt: skip
 
@@ -214,11 +214,11 @@ def _is_busy(error: Exception) -> bool:
     return isinstance(error, CatalogBusy)
 
 
-def _is_undone(error: Exception) -> bool:
+def _is_rolled_back(error: Exception) -> bool:
     return isinstance(error, (CatalogConflict, CatalogLost))
 
 
-def _is_undone_or_in_doubt(error: Exception) -> bool:
+def _is_rolled_back_or_in_doubt(error: Exception) -> bool:
     return isinstance(error, (CatalogConflict, CatalogLost, CommitInDoubt))
 
 
@@ -231,7 +231,7 @@ def _log_opening(_failed: int, _passed_secs: float, error: Exception) -> None:
 
 
 def _engine(url: str, busy_timeout_secs: float) -> tuple[Engine, str]:
-    parsed = parsed_url(url)
+    parsed = parse_url(url)
     if parsed.get_backend_name() == "postgresql":
         return _postgresql(parsed, busy_timeout_secs)
     return _sqlite(parsed, busy_timeout_secs)
@@ -322,16 +322,16 @@ def _transactions(engine: Engine) -> tuple[Engine, Engine]:
     )
 
 
-def undone(action: Callable[[Connection], _T]) -> Callable[[Connection], _T]:
+def as_dry_run(action: Callable[[Connection], _T]) -> Callable[[Connection], _T]:
     """``action`` without its changes: what it returns is what it would have done."""
 
-    def looked_at(connection: Connection) -> _T:
+    def dry_run(connection: Connection) -> _T:
         with connection.begin_nested() as attempt:
             answer = action(connection)
             attempt.rollback()
         return answer
 
-    return looked_at
+    return dry_run
 
 
 def chunks(items: Sequence[_T], size: int = CHUNK_KEYS) -> Iterator[Sequence[_T]]:

@@ -51,7 +51,7 @@ _SHOWN_OPTIONS = frozenset(
 )
 
 
-def parsed_url(url: str) -> URL:
+def parse_url(url: str) -> URL:
     """The URL of a catalog in SQLite or in PostgreSQL by psycopg 3, which ``postgres://`` and ``postgresql://`` mean.
 
     Raises :class:`InputError`, which shows no password, for any other text.

@@ -16,7 +16,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, and_, case, func, select, update
 
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, one_of, undone
+from warehouse.catalog.catalog import as_dry_run, chunks, one_of
 from warehouse.catalog.task_rows import allows, change_values, leasable
 from warehouse.queue.candidates import Weigher
 from warehouse.queue.fair_queue import amend_charges, charge_turn, next_turn
@@ -84,7 +84,7 @@ def lease_tasks(
         )  # fmt: skip
 
     # Repeated where the commit is in doubt: a lease that nobody knows of runs out by itself.
-    return warehouse.catalog.run(take if keep else undone(take), idempotent=True)
+    return warehouse.catalog.run(take if keep else as_dry_run(take), idempotent=True)
 
 
 def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs: float) -> Any:
