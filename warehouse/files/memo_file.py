@@ -95,7 +95,7 @@ def read_memo_file(
     missing, is not whole, is not the one that was committed, or lacks a column.
     """
     from warehouse.files.memo_format.directory import Directory, directory_digest
-    from warehouse.files.memo_format.reading import read_columns, read_directory, read_first
+    from warehouse.files.memo_format.reading import read_directory, read_first, read_memo_columns
 
     wanted = list(names)
     gap_bytes = _LOCAL_GAP_BYTES if storage.is_local else _REMOTE_GAP_BYTES
@@ -111,4 +111,4 @@ def read_memo_file(
             raise MemoDamaged(
                 "a memo file is not the one that was committed", where=path, value=found, allowed=checksum
             )
-        return read_columns(source, directory, wanted, gap_bytes, rows)
+        return read_memo_columns(source, directory, wanted, gap_bytes, rows)

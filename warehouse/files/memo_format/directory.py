@@ -41,7 +41,7 @@ class Segment(NamedTuple):
     encoding: Encoding
 
 
-class Column(NamedTuple):
+class ColumnRecord(NamedTuple):
     """One column: the numbers of its kind and element type, the items of a row of a vector (else 0), and its segments.
 
     ``valid``: which rows are not null; ``lengths``: of each row's list; ``values``: the elements, of text their lengths in
@@ -70,7 +70,7 @@ class Directory:
     rows: int
     file_bytes: int
     segments: Sequence[Segment]
-    columns: dict[str, Column]
+    columns: dict[str, ColumnRecord]
 
     def to_bytes(self) -> bytes:
         """As stored. Raises :class:`DataError` for a name with a zero character."""
@@ -91,7 +91,7 @@ class Directory:
             segments, count, rows, file_bytes = _COUNTS.unpack_from(content)
             middle = _COUNTS.size + segments * _SEGMENT.size
             end = middle + count * _COLUMN.size
-            columns = map(Column._make, _COLUMN.iter_unpack(content[middle:end]))
+            columns = map(ColumnRecord._make, _COLUMN.iter_unpack(content[middle:end]))
             names = content[end:].decode("utf-8").split(_END_OF_NAME)
             named = dict(zip(names[:-1], columns, strict=True))
             if len(named) != count or len(content) < end:
@@ -115,7 +115,7 @@ class Directory:
             raise DataError("a column names a segment that is not there", value=place)
         return self.segments[place]
 
-    def stretches(self, columns: Iterable[Column], gap_bytes: int) -> Iterator[list[tuple[int, Segment]]]:
+    def stretches(self, columns: Iterable[ColumnRecord], gap_bytes: int) -> Iterator[list[tuple[int, Segment]]]:
         """The segments of these columns and their places, by position; those at most ``gap_bytes`` apart are one stretch."""
         found = [(place, self.segment(place)) for place in {place for column in columns for place in column.segments}]
         found.sort(key=lambda one: one[1][:2])  # by position; of two in one place the empty one is first

@@ -25,10 +25,10 @@ from warehouse.files.memo_format.bit_packing import (
     unpack_terms,
 )
 
-#: Values that are all the same take no bytes. No more of them than this are stored so beyond :data:`CONSTANTS_A_ROW`: what is read
+#: Values that are all the same take no bytes. No more of them than this are stored so beyond :data:`CONSTANTS_PER_ROW`: what is read
 #: must not ask for memory out of proportion to the rows and to the stored bytes.
 _CONSTANTS = 1 << 20
-CONSTANTS_A_ROW = 1024
+CONSTANTS_PER_ROW = 1024
 #: A block of ZSTD takes at least 4 bytes and stands for at most 128 KiB.
 _LARGEST_RATIO = 1 << 15
 #: Terms are stored once and referred to by codes of at most so many bits.
@@ -58,7 +58,7 @@ class Encoding(NamedTuple):
 
 def most_constants(rows: int) -> int:
     """How many equal values of a column of so many rows may take no bytes."""
-    return _CONSTANTS + CONSTANTS_A_ROW * rows
+    return _CONSTANTS + CONSTANTS_PER_ROW * rows
 
 
 def encode_integers(values: Array, constants: int = _CONSTANTS) -> tuple[Encoding, Any]:
@@ -110,15 +110,15 @@ def decode_integers(encoding: Encoding, stored: Array, kind: np.dtype[Any], cons
     """
     codec, count, base, width, code_width, terms = encoding
     is_constant = codec != Codec.RAW and (width if codec == Codec.PACKED else code_width) == 0
-    _expect(encoding, not is_constant or count <= constants)
+    _require(encoding, not is_constant or count <= constants)
     if codec == Codec.PACKED:
         return _unpacked(encoding, stored, count, base, width, kind)
     if codec == Codec.RAW:
-        _expect(encoding, len(stored) == count * kind.itemsize)
+        _require(encoding, len(stored) == count * kind.itemsize)
         return stored.view(kind.newbyteorder("<")).astype(kind, copy=True)
-    _expect(encoding, codec == Codec.TERMS and code_width <= _LONGEST_CODE_BITS and 1 <= terms <= 1 << code_width)
+    _require(encoding, codec == Codec.TERMS and code_width <= _LONGEST_CODE_BITS and 1 <= terms <= 1 << code_width)
     head = 8 * packed_words(terms, width)
-    _expect(encoding, len(stored) == head + 8 * packed_words(count, code_width))
+    _require(encoding, len(stored) == head + 8 * packed_words(count, code_width))
     table = np.zeros(1 << code_width, kind)
     table[:terms] = _unpacked(encoding, stored[:head], terms, base, width, kind)
     if not code_width:
@@ -129,7 +129,7 @@ def decode_integers(encoding: Encoding, stored: Array, kind: np.dtype[Any], cons
 
 
 def _unpacked(encoding: Encoding, stored: Array, count: int, base: int, width: int, kind: np.dtype[Any]) -> Array:
-    _expect(encoding, width <= 64 and len(stored) == 8 * packed_words(count, width))
+    _require(encoding, width <= 64 and len(stored) == 8 * packed_words(count, width))
     if not width:
         return np.full(count, base, np.int64).astype(kind, copy=False)
     out = np.empty(count, kind)
@@ -142,7 +142,7 @@ def _words(stored: Array) -> Array:
     return words if sys.byteorder == "little" else words.byteswap()
 
 
-def _expect(encoding: Encoding, holds: bool) -> None:
+def _require(encoding: Encoding, holds: bool) -> None:
     if not holds:
         raise DataError("stored bytes do not fit their encoding", value=encoding)
 
@@ -160,15 +160,15 @@ def encode_bytes(content: Any) -> tuple[Encoding, Any]:
 def decode_bytes(encoding: Encoding, stored: Array) -> pa.Buffer:
     """The inverse of :func:`encode_bytes`. Raises :class:`DataError`, and ArrowException for bytes that ZSTD never wrote."""
     if encoding.codec == Codec.ZSTD:
-        _expect(encoding, 0 < encoding.values <= _LARGEST_RATIO * len(stored))
+        _require(encoding, 0 < encoding.values <= _LARGEST_RATIO * len(stored))
         return pa.decompress(pa.py_buffer(stored), encoding.values, "zstd")
-    _expect(encoding, encoding.codec == Codec.RAW and len(stored) == encoding.values)
+    _require(encoding, encoding.codec == Codec.RAW and len(stored) == encoding.values)
     return pa.py_buffer(stored.copy())
 
 
 def decode_bits(encoding: Encoding, stored: Array) -> pa.Buffer:
     """Arrow's bitmap of ``count`` bits. Raises :class:`DataError`."""
-    _expect(encoding, encoding.codec == Codec.RAW and len(stored) == -(-encoding.values // 8))
+    _require(encoding, encoding.codec == Codec.RAW and len(stored) == -(-encoding.values // 8))
     return pa.py_buffer(stored.copy())
 
 
@@ -177,5 +177,5 @@ def decode_offsets(encoding: Encoding, stored: Array, constants: int = _CONSTANT
     lengths = decode_integers(encoding, stored, np.dtype(np.int32), constants)
     offsets = np.empty(len(lengths) + 1, np.int32)
     total = to_offsets(lengths, offsets)
-    _expect(encoding, total >= 0)
+    _require(encoding, total >= 0)
     return offsets, total

@@ -19,7 +19,7 @@ from warehouse.files.memo_format.directory import (
     HEAD,
     MAGIC,
     NONE,
-    Column,
+    ColumnRecord,
     Directory,
     segment_checksum,
 )
@@ -88,7 +88,7 @@ def read_range(source: Source, start: int, end: int) -> Array:
     return whole
 
 
-def read_columns(
+def read_memo_columns(
     source: Source, directory: Directory, names: Iterable[str], gap_bytes: int, rows: int | None = None
 ) -> dict[str, pa.Array]:
     """These columns, each verified; no stretch of more than ``gap_bytes`` that they do not need is read.
@@ -131,7 +131,7 @@ class _Decoder:
         #: Encoding and stored bytes by place.
         self.segments: dict[int, tuple[Encoding, Array]] = {}
 
-    def column(self, column: Column) -> pa.Array:
+    def column(self, column: ColumnRecord) -> pa.Array:
         """One column in the layout of its type."""
         kind, element, size, valid, lengths, *_ = column
         stored, arrow, item = arrow_of(kind, element, size)
@@ -150,7 +150,7 @@ class _Decoder:
         return from_buffers(arrow, rows, [present, offsets], -1 if present else 0, 0, [items])
 
     def _elements(
-        self, column: Column, element: DType, arrow: pa.DataType, count: int, present: pa.Buffer | None = None
+        self, column: ColumnRecord, element: DType, arrow: pa.DataType, count: int, present: pa.Buffer | None = None
     ) -> pa.Array:
         if element is not DType.STRING:
             return self._numbers(column.values, element, arrow, count, present)

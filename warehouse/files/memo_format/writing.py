@@ -13,7 +13,15 @@ from transforms.columns.arrays import compact_array
 from transforms.errors import DataError
 from transforms.types import DType
 from warehouse.files.memo_format.column_kinds import ELEMENTS, Kind, stored_type
-from warehouse.files.memo_format.directory import HEAD, MAGIC, Column, Directory, Segment, aligned, segment_checksum
+from warehouse.files.memo_format.directory import (
+    HEAD,
+    MAGIC,
+    ColumnRecord,
+    Directory,
+    Segment,
+    aligned,
+    segment_checksum,
+)
 from warehouse.files.memo_format.encoding import Codec, Encoding, encode_bytes, encode_integers, most_constants
 
 _BITS_OF = {DType.FLOAT32: np.dtype(np.int32), DType.FLOAT64: np.dtype(np.int64)}
@@ -26,7 +34,7 @@ def encode_columns(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> tuple[D
     and for nulls where such a type allows none.
     """
     segments = _Segments()
-    placed = {name: _placed(segments, name, compact_array(column)) for name, column in columns.items()}
+    placed = {name: _add_column(segments, name, compact_array(column)) for name, column in columns.items()}
     rows = len(next(iter(columns.values())))
     return segments.to_file(rows, placed)
 
@@ -63,7 +71,7 @@ class _Segments:
             self._lengths[key] = (offsets, place)  # held, so that no other buffer comes to lie there
         return self._lengths[key][1]
 
-    def to_file(self, rows: int, columns: dict[str, Column]) -> tuple[Directory, list[Any]]:
+    def to_file(self, rows: int, columns: dict[str, ColumnRecord]) -> tuple[Directory, list[Any]]:
         """The directory and the pieces of the file."""
         # The directory's length depends on counts and names only.
         blank = [Segment(0, 0, bytes(16), encoding) for encoding in self._encodings]
@@ -80,7 +88,7 @@ class _Segments:
         return directory, [HEAD.pack(MAGIC, len(stored)), stored, *parts]
 
 
-def _placed(segments: _Segments, name: str, array: pa.Array) -> Column:
+def _add_column(segments: _Segments, name: str, array: pa.Array) -> ColumnRecord:
     stored = stored_type(array.type)
     if stored is None:
         raise DataError("a memo has the type of a transform's column", where=f"column {name}", value=str(array.type),
@@ -105,7 +113,7 @@ def _placed(segments: _Segments, name: str, array: pa.Array) -> Column:
         items, weights = items.flatten()
         parts["weights"] = _add_elements(segments, name, weights, DType.FLOAT32, parts, constants)
     parts["values"] = _add_elements(segments, name, items, stored.element, parts, constants, stored.kind is Kind.DENSE)
-    return Column(stored.kind, ELEMENTS.index(stored.element), stored.size, **parts)
+    return ColumnRecord(stored.kind, ELEMENTS.index(stored.element), stored.size, **parts)
 
 
 _NO_OFFSETS = np.zeros(1, np.int32)
