@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert, select
 from transforms.errors import DataError, InputError
 from warehouse.catalog import schema
 from warehouse.changes.keys import Ints
-from warehouse.changes.outcome import Change, Recompute, Touched, find_recomputes
+from warehouse.changes.outcome import AffectedFragment, Change, Recompute, find_recomputes
 from warehouse.changes.publish import begin_version, require_files
 from warehouse.changes.unique import unseen_rows
 from warehouse.changes.values import GivenRows, Source, plain_column, read_values, source_name, table_type
@@ -64,28 +64,28 @@ def append_rows(
     """
     with warehouse.catalog.read() as connection:
         known = get_table(connection, table)
-        standing = current_fragments(connection, table)
+        current = current_fragments(connection, table)
         paths = set(connection.execute(select(schema.files.c.path).where(schema.files.c.table_name == table)).scalars())
     refuse_half_imports(warehouse.storage, known.root)
     replaced: list[str] = []
     names = ", ".join(map(source_name, files))
     rows = _read(warehouse, known, files, invalid_text_rule(invalid_text, replaced))
-    split = dict(_split(known, rows, standing, partition, create, names))
-    split, repeated = _without_known_keys(warehouse, known, split, standing, unique_by)
+    split = dict(_split(known, rows, current, partition, create, names))
+    split, repeated = _without_known_keys(warehouse, known, split, current, unique_by)
     if not split:
         return _nothing_new(known, dry_run, _repeated_note(repeated, unique_by))
     late = [_Late(known, key, part, warehouse.config.read_threads) for key, part in split.items()]
-    new = _not_there_yet(late, standing, paths)
+    new = _missing_parts(late, current, paths)
     again = _row_count(late) - _row_count(new)
     if not new:
         raise InputError("these rows are in the table already", where=names, value=f"rows: {again:,}",
                          next_step=f"headrace table history {table} says when they came")  # fmt: skip
     placed_files = [] if dry_run else [one.write(warehouse) for one in new]
-    fragments = [one.foreseen() for one in new] if dry_run else [found for _, found in placed_files]
+    fragments = [one.dry_run_fragments() for one in new] if dry_run else [found for _, found in placed_files]
     recompute = _recomputes(warehouse, known, new, fragments)
     version = known.version
     if not dry_run:
-        version = _commit(warehouse, known, standing, new, placed_files, names, why)
+        version = _commit(warehouse, known, current, new, placed_files, names, why)
     return replace(
         _nothing_new(known, dry_run, (*_repeated_note(repeated, unique_by), *_notes(again, replaced))),
         version=version,
@@ -101,7 +101,7 @@ def _without_known_keys(
     warehouse: Warehouse,
     table: Table,
     split: dict[str, pa.Table],
-    standing: Sequence[PlacedFragment],
+    current: Sequence[PlacedFragment],
     unique_by: Sequence[str],
 ) -> tuple[dict[str, pa.Table], int]:
     """The new rows of each partition whose key is new there, and how many rows are left out."""
@@ -111,7 +111,7 @@ def _without_known_keys(
     kept: dict[str, pa.Table] = {}
     for partition, rows in split.items():
         known = []
-        for placed in standing:
+        for placed in current:
             if placed.partition == partition:
                 raw = read_raw(warehouse.storage, placed.fragment, list(types))
                 known.append(_key_columns(raw, types, placed.fragment.path))
@@ -153,9 +153,9 @@ def _nothing_new(table: Table, dry_run: bool, notes: tuple[str, ...]) -> Change:
                   recompute=())  # fmt: skip
 
 
-def _not_there_yet(late: Sequence[_Late], standing: Sequence[PlacedFragment], paths: Set[str]) -> list[_Late]:
+def _missing_parts(late: Sequence[_Late], current: Sequence[PlacedFragment], paths: Set[str]) -> list[_Late]:
     """Those that no file of the table holds."""
-    contents = {(placed.partition, placed.fragment.fragment_id) for placed in standing}
+    contents = {(placed.partition, placed.fragment.fragment_id) for placed in current}
     return [one for one in late if one.path not in paths and (one.partition, one.identity) not in contents]
 
 
@@ -166,13 +166,13 @@ def _row_count(late: Sequence[_Late]) -> int:
 def _recomputes(
     warehouse: Warehouse, table: Table, new: Sequence[_Late], fragments: Sequence[tuple[Fragment, ...]]
 ) -> tuple[Recompute, ...]:
-    touched = [
-        Touched(None, _placed(one, with_absent(fragment, table.added_columns)))
+    affected = [
+        AffectedFragment(None, _placed(one, with_absent(fragment, table.added_columns)))
         for one, found in zip(new, fragments, strict=True)
         for fragment in found
     ]
     with warehouse.catalog.read() as connection:
-        return find_recomputes(connection, warehouse.config, table.name, touched, warehouse.clock())
+        return find_recomputes(connection, warehouse.config, table.name, affected, warehouse.clock())
 
 
 def _notes(again: int, replaced: Sequence[str]) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ class _Late:
         self.identity = fragment_identity(self._digests, rows.num_rows)
         self.path = f"{table.root.rstrip('/')}/{partition}/late-{self.identity[:24]}.parquet"
 
-    def foreseen(self) -> tuple[Fragment, ...]:
+    def dry_run_fragments(self) -> tuple[Fragment, ...]:
         """The rows as one fragment, of a file that is not written."""
         return (Fragment(self.identity, self.path, (), self.rows.num_rows, 0, self._digests),)
 
@@ -214,7 +214,7 @@ def _placed(late: _Late, fragment: Fragment) -> PlacedFragment:
 def _commit(
     warehouse: Warehouse,
     table: Table,
-    standing: Sequence[PlacedFragment],
+    current: Sequence[PlacedFragment],
     new: Sequence[_Late],
     placed_files: Sequence[tuple[ListedFile, tuple[Fragment, ...]]],
     source: str,
@@ -226,7 +226,7 @@ def _commit(
         require_files(warehouse.storage, [file.path for file, _ in placed_files], table.name)
         begin_version(connection, warehouse, table, note)
         partitions: dict[str, list[Entry]] = {one.partition: [] for one in new}
-        for placed in standing:
+        for placed in current:
             if placed.partition in partitions:
                 partitions[placed.partition].append(Entry.of(placed))
         for one, (_, found) in zip(new, placed_files, strict=True):
@@ -276,14 +276,14 @@ def _as_stored(table: Table, rows: pa.Table, where: str) -> pa.Table:
 
 
 def _split(
-    table: Table, rows: pa.Table, standing: Sequence[PlacedFragment], partition: str, create: bool, where: str
+    table: Table, rows: pa.Table, current: Sequence[PlacedFragment], partition: str, create: bool, where: str
 ) -> Iterator[tuple[str, pa.Table]]:
     """The rows of each partition, in time order; within one they keep their order."""
-    known = {placed.partition: (placed.start, placed.end) for placed in standing}
+    known = {placed.partition: (placed.start, placed.end) for placed in current}
     if partition:
         start, end = _range_of(partition)
         if partition not in known:
-            _refuse_new({partition: rows.num_rows}, known, create, where, "")
+            _check_new_partitions({partition: rows.num_rows}, known, create, where, "")
             refuse_overlaps({**known, partition: (start, end)}, table.root)
         yield partition, rows
         return
@@ -299,7 +299,7 @@ def _split(
         picked.setdefault(key, []).append(order[first:last])
     parts = {key: np.sort(np.concatenate(found)) for key, found in picked.items()}
     unknown = {key: len(found) for key, found in parts.items() if key not in known}
-    _refuse_new(unknown, known, create, where, table.time_column or "")
+    _check_new_partitions(unknown, known, create, where, table.time_column or "")
     for key, found in parts.items():
         yield key, rows.take(pa.array(found))
 
@@ -340,7 +340,9 @@ def _partition_of(hour: int, by_start: dict[tuple[datetime, datetime], str], hou
     return f"date={day:%Y-%m-%d}/hour={at.hour:02d}" if hourly else f"date={day:%Y-%m-%d}"
 
 
-def _refuse_new(unknown: dict[str, int], known: dict[str, Any], create: bool, where: str, time_column: str) -> None:
+def _check_new_partitions(
+    unknown: dict[str, int], known: dict[str, Any], create: bool, where: str, time_column: str
+) -> None:
     if not unknown or create:
         return
     some = ", ".join(f"{key} (rows: {rows:,})" for key, rows in list(unknown.items())[:3])

@@ -50,15 +50,15 @@ def delete_rows(
                          allowed="--where COLUMN=VALUE, once or more; or --on KEY --keys FILE")  # fmt: skip
     with warehouse.catalog.read() as connection:
         known = get_table(connection, table)
-        standing = current_fragments(connection, table, start, end)
+        current = current_fragments(connection, table, start, end)
     storage = warehouse.storage
     chooser: _Where | _Keys
     chooser = _Where(storage, known, where) if where else _Keys(storage, known, on, keys)
     writer = OverlayWriter(storage, table)
     replacements, rows, before = [], 0, 0
     try:
-        for placed in standing:
-            found = _retract(storage, placed, chooser.chosen(placed), writer, dry_run)
+        for placed in current:
+            found = _delete(storage, placed, chooser.chosen(placed), writer, dry_run)
             before += found[1]
             if found[0] is not None:
                 replacements.append(found[0])
@@ -69,7 +69,7 @@ def delete_rows(
     version = known.version
     if replacements and not dry_run:
         note = ChangeNote("delete", chooser.columns, rows, len(replacements), chooser.text, why)
-        version = commit_replacements(warehouse, known, standing, replacements, note)
+        version = commit_replacements(warehouse, known, current, replacements, note)
     return Change(
         table=table,
         kind="delete",
@@ -93,7 +93,7 @@ def _notes(before: int, *, none: bool) -> tuple[str, ...]:
     return (f"retracted before: {before:,} of these events",) if before else ()
 
 
-def _retract(
+def _delete(
     storage: Storage, placed: PlacedFragment, chosen: pa.Array, writer: OverlayWriter, dry_run: bool
 ) -> tuple[Replacement | None, int]:
     """The fragment without the chosen events (None: nothing new), and how many of them were retracted before."""
@@ -146,7 +146,7 @@ class _Keys:
     @property
     def unknown_keys(self) -> int:
         """Keys that no event had."""
-        return self._keys.unmet
+        return self._keys.unmatched
 
     def chosen(self, placed: PlacedFragment) -> pa.BooleanArray:
         """True for every event that is chosen."""

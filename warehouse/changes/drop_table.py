@@ -116,7 +116,7 @@ def _in_use(planned: DroppedTable) -> Busy:
 
 
 def _plan(connection: Connection, table: Table, now: float) -> DroppedTable:
-    standing = current_fragments(connection, table.name)
+    current = current_fragments(connection, table.name)
     models, tasks = schema.models.c, schema.tasks.c
     live = select(models.name).where(models.table_name == table.name, models.live.is_(True)).order_by(models.name)
     counted = select(tasks.state, func.count()).where(tasks.table_name == table.name).group_by(tasks.state)
@@ -128,10 +128,10 @@ def _plan(connection: Connection, table: Table, now: float) -> DroppedTable:
         table=table.name,
         version=table.version,
         root=table.root,
-        partitions=len({placed.partition for placed in standing}),
-        fragments=len(standing),
-        rows=sum(placed.fragment.rows for placed in standing),
-        size_bytes=sum(placed.fragment.size_bytes for placed in standing),
+        partitions=len({placed.partition for placed in current}),
+        fragments=len(current),
+        rows=sum(placed.fragment.rows for placed in current),
+        size_bytes=sum(placed.fragment.size_bytes for placed in current),
         memos=len(keys) - shared,
         memo_bytes=_memo_bytes(connection, table.name),
         shared_memos=shared,

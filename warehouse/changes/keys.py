@@ -43,7 +43,7 @@ class KeyIndex:
                             value=f"too many rows: {len(folded) - self.size}; one of them: "
                             + ", ".join(repr(column[row].as_py()) for column in columns.values()),
                             next_step="keep one row for each key")  # fmt: skip
-        self._met = np.zeros(self.size, np.bool_)
+        self._matched = np.zeros(self.size, np.bool_)
 
     def find(self, columns: Mapping[str, pa.Array]) -> pa.Array:
         """For every event the row of the file with its keys, int64; null where there is none, or a key is null."""
@@ -56,14 +56,14 @@ class KeyIndex:
             found = np.minimum(np.searchsorted(level, folded), max(len(level) - 1, 0))
             missing |= level[found] != folded if len(level) else True
             folded = found.astype(np.int64)
-        self._met[folded[~missing]] = True
+        self._matched[folded[~missing]] = True
         rows = self._rows_by_code[folded] if self.size else folded
         return pa.array(rows, pa.int64(), mask=missing)
 
     @property
-    def unmet(self) -> int:
+    def unmatched(self) -> int:
         """Keys of the file that no event that was looked up had."""
-        return int(self.size - self._met.sum())
+        return int(self.size - self._matched.sum())
 
 
 def _codes(column: pa.Array, values: pa.Array) -> Ints:

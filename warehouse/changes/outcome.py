@@ -17,7 +17,7 @@ from warehouse.matching.survey import survey
 from warehouse.models.models import all_models, stored_inputs
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.tables.table import Fragment
-from warehouse.tables.versions import ChangeKind
+from warehouse.tables.versions import TableChangeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Change:
     """
 
     table: str
-    kind: ChangeKind
+    kind: TableChangeKind
     version: int
     changed: bool
     dry_run: bool
@@ -61,7 +61,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class AffectedFragment:
     """A fragment before a change (None: it is new), and after it where it will stand."""
 
     before: Fragment | None
@@ -69,16 +69,16 @@ class Touched:
 
 
 def find_recomputes(
-    connection: Connection, config: WarehouseConfig, table: str, touched: Sequence[Touched], now: float
+    connection: Connection, config: WarehouseConfig, table: str, affected: Sequence[AffectedFragment], now: float
 ) -> tuple[Recompute, ...]:
     """What live models over ``table`` will queue because of a change, by component, most rows first.
 
     Each model is asked under its own policy; what it missed before in columns that did not change is not counted.
     """
-    if not touched:
+    if not affected:
         return ()
-    changed = [_changed_columns(one) for one in touched]
-    placed = tuple(one.after for one in touched)
+    changed = [_changed_columns(one) for one in affected]
+    placed = tuple(one.after for one in affected)
     market = Market(connection, config, get_table(connection, table), current_fragments(connection, table), now)
     memos: dict[str, dict[str, int]] = {}
     models: dict[str, set[str]] = {}
@@ -102,11 +102,11 @@ def find_recomputes(
                         models.setdefault(fingerprint, set()).add(model.name)
                         memos.setdefault(fingerprint, {})[one.wanted.memo_key] = block[position].fragment.rows
             first += len(block)
-    found_ones = (
+    recomputes = (
         _recompute(roots[fingerprint], names.get(fingerprint, set()), models[fingerprint], rows)
         for fingerprint, rows in memos.items()
     )
-    return tuple(sorted(found_ones, key=lambda one: (-one.rows, one.expression)))
+    return tuple(sorted(recomputes, key=lambda one: (-one.rows, one.expression)))
 
 
 def _recompute(root: Node, names: set[str], models: set[str], memos: Mapping[str, int]) -> Recompute:
@@ -115,7 +115,7 @@ def _recompute(root: Node, names: set[str], models: set[str], memos: Mapping[str
                      len(memos), sum(memos.values()))  # fmt: skip
 
 
-def _changed_columns(one: Touched) -> set[str]:
+def _changed_columns(one: AffectedFragment) -> set[str]:
     """The columns whose values differ: of a fragment that is new, all."""
     before, after = {} if one.before is None else one.before.digests, one.after.fragment.digests
     return {column for column in before.keys() | after.keys() if before.get(column) != after.get(column)}

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select
 from transforms.errors import InputError
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
-from warehouse.changes.outcome import Change, Touched, find_recomputes
+from warehouse.changes.outcome import AffectedFragment, Change, find_recomputes
 from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
 from warehouse.changes.sources import AlignedValues, KeyedValues, ValueSource
 from warehouse.changes.values import GivenRows, Source, plain_column, source_name, table_type
@@ -22,7 +22,7 @@ from warehouse.files.digests import column_digest
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.tables.raw import read_raw
 from warehouse.tables.table import ColumnSchema, Overlay, Table, absent_digest
-from warehouse.tables.versions import ChangeKind, ChangeNote
+from warehouse.tables.versions import ChangeNote, TableChangeKind
 from warehouse.warehouse import Warehouse
 
 
@@ -75,7 +75,7 @@ def fix_columns(
 
 def _overlay(
     warehouse: Warehouse,
-    kind: ChangeKind,
+    kind: TableChangeKind,
     name: str,
     values: Source,
     on: Sequence[str],
@@ -86,9 +86,9 @@ def _overlay(
 ) -> Change:
     with warehouse.catalog.read() as connection:
         table = get_table(connection, name)
-        standing = current_fragments(connection, name, *between)
-        stored_digests = _stored_digests(connection, name, standing)
-    if not standing:
+        current = current_fragments(connection, name, *between)
+        stored_digests = _stored_digests(connection, name, current)
+    if not current:
         raise InputError("no partition starts in this range", where=f"table {name}", value=_range_text(between))
     source: ValueSource
     if on:
@@ -97,23 +97,25 @@ def _overlay(
         raise InputError("values of a text file must be joined by a key", where=values.name,
                          next_step="name the key's column: --on COLUMN")  # fmt: skip
     else:
-        source = AlignedValues.read(warehouse.storage, table, values, chosen, standing)
+        source = AlignedValues.read(warehouse.storage, table, values, chosen, current)
     if kind == "fix":
         for column in source.columns:
             table.column(column)
-    worked = _Overlaying(warehouse, table, source, stored_digests, OverlayWriter(warehouse.storage, name), dry_run)
+    run = _OverlayRun(warehouse, table, source, stored_digests, OverlayWriter(warehouse.storage, name), dry_run)
     try:
-        replacements, rows = worked.all(standing)
-        touched = [Touched(one.placed.fragment, replace(one.placed, fragment=one.fragment)) for one in replacements]
+        replacements, rows = run.all(current)
+        affected = [
+            AffectedFragment(one.placed.fragment, replace(one.placed, fragment=one.fragment)) for one in replacements
+        ]
         with warehouse.catalog.read() as connection:
-            recompute = find_recomputes(connection, warehouse.config, name, touched, warehouse.clock())
+            recompute = find_recomputes(connection, warehouse.config, name, affected, warehouse.clock())
     except BaseException:
-        worked.writer.discard()
+        run.writer.discard()
         raise
     version = table.version
     if replacements and not dry_run:
         note = ChangeNote(kind, source.columns, rows, len(replacements), source_name(values), why)
-        version = commit_replacements(warehouse, table, standing, replacements, note, source.added)
+        version = commit_replacements(warehouse, table, current, replacements, note, source.added)
     return Change(
         table=name,
         kind=kind,
@@ -142,11 +144,11 @@ def _range_text(between: tuple[datetime | None, datetime | None]) -> str:
 
 
 def _stored_digests(
-    connection: Connection, table: str, standing: Sequence[PlacedFragment]
+    connection: Connection, table: str, current: Sequence[PlacedFragment]
 ) -> dict[str, Mapping[str, str]]:
     """The digests of the columns as their files hold them, by fragment_id, of fragments that have overlays."""
     of = schema.fragments.c
-    wanted = sorted({placed.fragment.fragment_id for placed in standing if placed.fragment.overlays})
+    wanted = sorted({placed.fragment.fragment_id for placed in current if placed.fragment.overlays})
     found: dict[str, Mapping[str, str]] = {}
     for chunk in chunks(wanted):
         query = select(of.fragment_id, of.digests)
@@ -156,7 +158,7 @@ def _stored_digests(
 
 
 @dataclass(frozen=True)
-class _Overlaying:
+class _OverlayRun:
     """One overlay under way. Fragments are worked on one at a time: memory is that of a fragment's columns."""
 
     warehouse: Warehouse
@@ -166,15 +168,15 @@ class _Overlaying:
     writer: OverlayWriter
     dry_run: bool
 
-    def all(self, standing: Sequence[PlacedFragment]) -> tuple[list[Replacement], int]:
+    def all(self, current: Sequence[PlacedFragment]) -> tuple[list[Replacement], int]:
         """The fragments that come out otherwise, and how many events the values name."""
         replacements, rows = [], 0
-        for placed in standing:
-            brought = self.source.values_for(placed)
-            if brought is None:
+        for placed in current:
+            given = self.source.values_for(placed)
+            if given is None:
                 continue
-            rows += len(brought.rows) - brought.rows.null_count
-            made = self._replacement(placed, self._new_columns(placed, brought.rows, brought.values))
+            rows += len(given.rows) - given.rows.null_count
+            made = self._replacement(placed, self._new_columns(placed, given.rows, given.values))
             if made is not None:
                 replacements.append(made)
         return replacements, rows

@@ -27,7 +27,7 @@ from warehouse.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
-class OverlayFile:
+class WrittenOverlay:
     """A file that is in place, and the types of its columns."""
 
     file: MemoFile
@@ -41,13 +41,15 @@ class OverlayWriter:
         self._storage, self._table = storage, table
         self.written: list[str] = []
 
-    def write(self, placed: PlacedFragment, columns: Mapping[str, pa.Array], digests: Mapping[str, str]) -> OverlayFile:
+    def write(
+        self, placed: PlacedFragment, columns: Mapping[str, pa.Array], digests: Mapping[str, str]
+    ) -> WrittenOverlay:
         """Publish columns of one fragment, whose digests are known, as a file of a name never used before."""
         fragment_id = placed.fragment.fragment_id
         path = f"{OVERLAYS}/{self._table}/{placed.partition}/{fragment_id[:16]}-{uuid.uuid4().hex}.{SUFFIX}"
         self.written.append(path)
         file = write_arrow_file(self._storage, path, columns, digests)
-        return OverlayFile(file, {name: str(array.type) for name, array in columns.items()})
+        return WrittenOverlay(file, {name: str(array.type) for name, array in columns.items()})
 
     def discard(self) -> None:
         """Delete what was written. Only before the transaction that names it has begun."""
@@ -61,7 +63,7 @@ class Replacement:
 
     placed: PlacedFragment
     fragment: Fragment
-    file: OverlayFile | None
+    file: WrittenOverlay | None
 
     @property
     def changes_content(self) -> bool:
@@ -72,14 +74,14 @@ class Replacement:
 def commit_replacements(
     warehouse: Warehouse,
     table: Table,
-    standing: Sequence[PlacedFragment],
+    current: Sequence[PlacedFragment],
     replacements: Sequence[Replacement],
     note: ChangeNote,
     added: Sequence[ColumnSchema] = (),
 ) -> int:
     """The new version of ``table`` in which ``replacements`` stand; returns its number.
 
-    ``standing`` are all fragments of the partitions concerned. Raises :class:`~warehouse.errors.CatalogBusy` when the
+    ``current`` are all fragments of the partitions concerned. Raises :class:`~warehouse.errors.CatalogBusy` when the
     table is not at the version any more that the change was worked out for, and
     :class:`~warehouse.errors.MissingFile` when a file of the change was deleted meanwhile.
     """
@@ -94,7 +96,7 @@ def commit_replacements(
         entries = {one.placed.row: Entry(row_of.get(one.placed.row, one.placed.row), one.fragment.deletions,
                                          one.fragment.deleted_rows) for one in replacements}  # fmt: skip
         partitions: dict[str, list[Entry]] = {one.placed.partition: [] for one in replacements}
-        for placed in standing:
+        for placed in current:
             if placed.partition in partitions:
                 partitions[placed.partition].append(entries.get(placed.row) or Entry.of(placed))
         write_manifests(connection, table.name, table.version + 1, partitions)

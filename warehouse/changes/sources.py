@@ -14,12 +14,12 @@ from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.changes.keys import KeyIndex
 from warehouse.changes.values import (
     Source,
-    brought_columns,
     new_columns,
     plain_column,
     read_values,
     source_name,
     table_type,
+    value_columns,
 )
 from warehouse.storage.storage import Storage
 from warehouse.tables.manifests import PlacedFragment
@@ -29,7 +29,7 @@ from warehouse.tables.table import ColumnSchema, Table
 
 
 @dataclass(frozen=True)
-class Brought:
+class FragmentValues:
     """Values for one fragment: event i takes row ``rows[i]`` of ``values``, or keeps what it had where that is null."""
 
     rows: pa.Array
@@ -37,7 +37,7 @@ class Brought:
 
 
 class ValueSource(Protocol):
-    """``columns``: those that are brought; ``added``: those of them that the table does not have."""
+    """``columns``: those that are given; ``added``: those of them that the table does not have."""
 
     @property
     def where(self) -> str:
@@ -46,7 +46,7 @@ class ValueSource(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are brought, in the file's order."""
+        """The columns that are given, in the file's order."""
         ...
 
     @property
@@ -59,8 +59,8 @@ class ValueSource(Protocol):
         """Keys that no fragment had so far."""
         ...
 
-    def values_for(self, placed: PlacedFragment) -> Brought | None:
-        """What is brought for a fragment; None when it is nothing."""
+    def values_for(self, placed: PlacedFragment) -> FragmentValues | None:
+        """What is given for a fragment; None when it is nothing."""
         ...
 
 
@@ -77,9 +77,9 @@ class EventKeys:
         self._index = KeyIndex(self._columns(values, where), where)
 
     @property
-    def unmet(self) -> int:
+    def unmatched(self) -> int:
         """Keys that no fragment had so far."""
-        return self._index.unmet
+        return self._index.unmatched
 
     def find(self, placed: PlacedFragment) -> pa.Array:
         """For every event of a fragment its row in the file, null where it has none."""
@@ -109,7 +109,7 @@ class KeyedValues:
     ) -> KeyedValues:
         """Read and check the whole file. Errors as for :func:`warehouse.changes.overlay.overlay_columns`."""
         values, path = read_values(storage, source), source_name(source)
-        columns = brought_columns(table, values.schema, on, chosen, path)
+        columns = value_columns(table, values.schema, on, chosen, path)
         added = new_columns(table, columns, values.schema, path)
         _check_types(table, columns, added, values, path)
         return cls(path, tuple(columns), added, values.select(columns), EventKeys(storage, table, values, on, path))
@@ -117,12 +117,12 @@ class KeyedValues:
     @property
     def unknown_keys(self) -> int:
         """Keys that no fragment had so far."""
-        return self.keys.unmet
+        return self.keys.unmatched
 
-    def values_for(self, placed: PlacedFragment) -> Brought | None:
+    def values_for(self, placed: PlacedFragment) -> FragmentValues | None:
         """The rows whose keys are those of the fragment's events."""
         rows = self.keys.find(placed)
-        return Brought(rows, self.values) if rows.null_count < len(rows) else None
+        return FragmentValues(rows, self.values) if rows.null_count < len(rows) else None
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ class AlignedValues:
 
     @classmethod
     def read(
-        cls, storage: Storage, table: Table, folder: str, chosen: Sequence[str], standing: Sequence[PlacedFragment]
+        cls, storage: Storage, table: Table, folder: str, chosen: Sequence[str], current: Sequence[PlacedFragment]
     ) -> AlignedValues:
         """Check every file before any is used: its name, its columns and its rows."""
-        first_rows, counts = _layout(standing)
+        first_rows, counts = _layout(current)
         mirrors = _mirrors(storage, table, folder, counts)
         columns: list[str] = []
         added: tuple[ColumnSchema, ...] = ()
@@ -151,7 +151,7 @@ class AlignedValues:
                 raise DataError("a file has other rows than the file it mirrors", where=mirror, value=found,
                                 allowed=f"{counts[path]}, as {path}", next_step="or join by a key: --on KEY")  # fmt: skip
             values = read_whole(storage, mirror)
-            here = brought_columns(table, values.schema, (), chosen, mirror)
+            here = value_columns(table, values.schema, (), chosen, mirror)
             new = new_columns(table, here, values.schema, mirror)
             if columns and (here, new) != (columns, added):
                 raise TypeMismatch("two files of one change have other columns", where=mirror,
@@ -160,21 +160,21 @@ class AlignedValues:
             _check_types(table, columns, added, values, mirror)
         return cls(folder, tuple(columns), added, storage, mirrors, first_rows)
 
-    def values_for(self, placed: PlacedFragment) -> Brought | None:
+    def values_for(self, placed: PlacedFragment) -> FragmentValues | None:
         """The rows at the fragment's place in its file."""
         mirror = self.mirrors.get(placed.fragment.path)
         if mirror is None:
             return None
         values = read_whole(self.storage, mirror).select(list(self.columns))
         part = values.slice(self.first_rows[placed.row], placed.fragment.rows)
-        return Brought(pa.array(np.arange(placed.fragment.rows)), part)
+        return FragmentValues(pa.array(np.arange(placed.fragment.rows)), part)
 
 
-def _layout(standing: Sequence[PlacedFragment]) -> tuple[dict[int, int], dict[str, int]]:
+def _layout(current: Sequence[PlacedFragment]) -> tuple[dict[int, int], dict[str, int]]:
     """The first row of each fragment in its file, and each file's rows."""
     first_rows: dict[int, int] = {}
     counts: dict[str, int] = {}
-    for placed in sorted(standing, key=lambda one: (one.fragment.path, one.fragment.row_groups)):
+    for placed in sorted(current, key=lambda one: (one.fragment.path, one.fragment.row_groups)):
         path = placed.fragment.path
         first_rows[placed.row] = counts.get(path, 0)
         counts[path] = counts.get(path, 0) + placed.fragment.rows

@@ -118,9 +118,7 @@ def table_type(column: ColumnSchema, found: pa.DataType) -> pa.DataType:
     return plain_type(parse_arrow_type(column.arrow_type) or found)
 
 
-def brought_columns(
-    table: Table, found: pa.Schema, keys: Sequence[str], chosen: Sequence[str], where: str
-) -> list[str]:
+def value_columns(table: Table, found: pa.Schema, keys: Sequence[str], chosen: Sequence[str], where: str) -> list[str]:
     """The columns that a change brings: those chosen, or all that are no keys. Raises
     :class:`~transforms.errors.UnknownColumn`."""
     check_columns((*keys, *chosen), found.names, where)

@@ -17,7 +17,7 @@ from warehouse.memos.pending_aliases import register_aliases
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, write_components
 from warehouse.scheduling.task_states import MemoState, TaskState
-from warehouse.tables.manifests import fragments_by_row, standing_rows
+from warehouse.tables.manifests import current_fragment_rows, fragments_by_row
 from warehouse.tables.table import content_of
 
 
@@ -125,7 +125,7 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[Match
     if not moved:
         return
     pairs = [{"key": item.memo_key, "row": item.placed.row, "part": item.placed.partition} for item in moved]
-    still_there = standing_rows(connection, {one.record.fragment for one in matches if one.record})
+    still_there = current_fragment_rows(connection, {one.record.fragment for one in matches if one.record})
     kept = {one.wanted.memo_key for one in matches if one.record and one.record.fragment in still_there}
     pairs = [pair for pair in pairs if pair["key"] not in kept]
     if pairs:

@@ -173,7 +173,7 @@ def fragments_by_row(connection: Connection, rows: Collection[int]) -> dict[int,
     return {row.id: fragment_of(row, added[row.table_name]) for row in stored}
 
 
-def standing_rows(connection: Connection, rows: Collection[int]) -> set[int]:
+def current_fragment_rows(connection: Connection, rows: Collection[int]) -> set[int]:
     """Which of these fragments are part of some table's current data."""
     members, manifests = schema.manifest_fragments, schema.manifests
     found: set[int] = set()

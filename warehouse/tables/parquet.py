@@ -96,7 +96,7 @@ def read_fragments(
             if table.num_rows != sum(groups[index].num_rows for index in chosen):
                 raise CorruptFile("a Parquet file holds other rows than its footer says", where=path,
                                   value=table.num_rows, next_step="write the file again")  # fmt: skip
-            table = _checked(table, path, first_row, on_invalid_text)
+            table = _validate_text(table, path, first_row, on_invalid_text)
             on_rows(path, first_row, table)
             digests = table_digests(table, threads)
             first_row += table.num_rows
@@ -110,14 +110,14 @@ def _compressed_bytes(group: Any) -> int:
     return sum(group.column(index).total_compressed_size for index in range(group.num_columns))
 
 
-def _checked(table: pa.Table, path: str, first_row: int, on_invalid_text: OnInvalidText) -> pa.Table:
+def _validate_text(table: pa.Table, path: str, first_row: int, on_invalid_text: OnInvalidText) -> pa.Table:
     """The table as kernels may read it; ``first_row`` is its first row's number in the file."""
-    columns = [_checked_column(table.column(name), f"{path}, column {name}", first_row, on_invalid_text)
+    columns = [_validate_column_text(table.column(name), f"{path}, column {name}", first_row, on_invalid_text)
                for name in table.column_names]  # fmt: skip
     return pa.table(columns, names=table.column_names)
 
 
-def _checked_column(
+def _validate_column_text(
     column: pa.ChunkedArray, where: str, first_row: int, on_invalid_text: OnInvalidText
 ) -> pa.ChunkedArray:
     from transforms.kernels.text_validity import check_array, replaced
@@ -140,7 +140,7 @@ def read_whole(storage: Storage, path: str, on_invalid_text: OnInvalidText = ref
         names = file.schema_arrow.names
         if len(set(names)) != len(names):
             raise CorruptFile("a Parquet file names two columns alike", where=path, value=names)
-        return _checked(file.read(use_threads=True), path, 0, on_invalid_text)
+        return _validate_text(file.read(use_threads=True), path, 0, on_invalid_text)
 
 
 def read_arrow_schema(storage: Storage, path: str) -> pa.Schema:
@@ -164,7 +164,7 @@ def row_batches(
     first_row = 0
     with _opened(storage, path) as file:
         for batch in file.iter_batches(batch_size=batch_rows, columns=columns):
-            table = _checked(pa.Table.from_batches([batch]), path, first_row, on_invalid_text)
+            table = _validate_text(pa.Table.from_batches([batch]), path, first_row, on_invalid_text)
             first_row += table.num_rows
             yield table
 
@@ -253,7 +253,7 @@ def _read_stored(
             raise CorruptFile("the file has fewer row groups than were registered", where=fragment.path,
                               value=file.metadata.num_row_groups, next_step="register the table again")  # fmt: skip
         read = file.read_row_groups(list(fragment.row_groups), columns=list(columns)).select(list(columns))
-    return _checked(read, fragment.path, 0, on_invalid_text)
+    return _validate_text(read, fragment.path, 0, on_invalid_text)
 
 
 def check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> None:
@@ -276,7 +276,7 @@ def check_drift(expected: Sequence[ColumnSchema], found: Sequence[ColumnSchema],
             problem, value, allowed = "lacks a column", "absent", f"{name}: {promised[name]}"
         elif name not in promised:
             problem, value, allowed = "has a column the table does not have", here[name], ", ".join(promised)
-        elif not _alike(promised[name], here[name]):
+        elif not _is_same_type(promised[name], here[name]):
             problem, value, allowed = "has a column of another type", here[name], promised[name]
         else:
             continue
@@ -287,7 +287,7 @@ def check_drift(expected: Sequence[ColumnSchema], found: Sequence[ColumnSchema],
 _SPELLINGS = ("large_", "_view")
 
 
-def _alike(one: str, other: str) -> bool:
+def _is_same_type(one: str, other: str) -> bool:
     return _bare(one) == _bare(other)
 
 

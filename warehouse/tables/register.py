@@ -232,10 +232,10 @@ class _Change:
             rows = sum(fragment.rows for fragment in new)
             note = ChangeNote("register", (), rows, len(new), self.root, "")
             record_change(self.connection, self.name, table.version, note, self.now)
-        standing = [
+        current = [
             fragment for files in self.found.values() for file in files for fragment in self._fragments(file.path)
         ]
-        rows, size_bytes = sum(one.rows for one in standing), sum(one.size_bytes for one in standing)
+        rows, size_bytes = sum(one.rows for one in current), sum(one.size_bytes for one in current)
         unchanged = len(self.found) - len(added) - len(changed)
         return Registration(table, added, changed, removed, unchanged, rows, size_bytes, carried.dropped)
 

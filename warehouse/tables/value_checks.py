@@ -14,7 +14,7 @@ from transforms.errors import DataError, InputError
 from warehouse.tables.partitions import partition_range
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_SECONDS_A_DAY = 86_400
+_SECS_PER_DAY = 86_400
 
 
 def times_rule(rule: str) -> bool:
@@ -95,7 +95,7 @@ def _outside(times: pa.ChunkedArray, partition: str) -> np.ndarray[Any, np.dtype
     counts, valid, per_day = counted
     start, end = partition_range(partition)
     # Whole days since 1970 first: seconds of the year 9999 in nanoseconds are beyond int64.
-    low, high = (int(at.timestamp()) * per_day // _SECONDS_A_DAY for at in (start, end))
+    low, high = (int(at.timestamp()) * per_day // _SECS_PER_DAY for at in (start, end))
     return np.flatnonzero(valid & ((counts < low) | (counts >= max(high, low + 1))))
 
 
@@ -103,9 +103,9 @@ def _counts(times: pa.ChunkedArray) -> tuple[Any, Any, int] | None:
     """Units since 1970, which of them are times, and the units of a day; None for a column without a unit."""
     kind = times.type
     if pat.is_timestamp(kind):
-        per_day, width = _PER_SECOND[kind.unit] * _SECONDS_A_DAY, pa.int64()
+        per_day, width = _PER_SECOND[kind.unit] * _SECS_PER_DAY, pa.int64()
     elif pat.is_date(kind):
-        per_day, width = (1, pa.int32()) if pat.is_date32(kind) else (1000 * _SECONDS_A_DAY, pa.int64())
+        per_day, width = (1, pa.int32()) if pat.is_date32(kind) else (1000 * _SECS_PER_DAY, pa.int64())
     else:
         return None
     counts = times.cast(width).fill_null(0).to_numpy().astype(np.int64)

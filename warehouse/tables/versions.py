@@ -15,7 +15,7 @@ from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.partitions import partition_range
 from warehouse.tables.table import Fragment, Overlay
 
-ChangeKind = Literal["register", "append", "overlay", "fix", "delete", "drop"]
+TableChangeKind = Literal["register", "append", "overlay", "fix", "delete", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Entry:
 class ChangeNote:
     """What made a version of a table. ``rows`` and ``fragments`` are those that the change touched."""
 
-    kind: ChangeKind
+    kind: TableChangeKind
     columns: tuple[str, ...]
     rows: int
     fragments: int

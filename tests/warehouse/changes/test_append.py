@@ -129,10 +129,10 @@ def test_only_late_rows_are_computed(warehouse: Warehouse, log: Path, tmp_path: 
     submit_model(warehouse, made)
     work(warehouse)
     path = late(tmp_path, events(1, 3, first=900))
-    foreseen = append_rows(warehouse, "log", [path], dry_run=True)
+    planned = append_rows(warehouse, "log", [path], dry_run=True)
     assert version(warehouse) == 1
     done = append_rows(warehouse, "log", [path])
-    assert foreseen.recompute == done.recompute
+    assert planned.recompute == done.recompute
     assert [(one.memos, one.rows) for one in done.recompute] == [(1, 3)]
     assert (queue_missing(warehouse), work(warehouse)) == (1, 1)
 

@@ -51,8 +51,8 @@ def test_values_are_of_the_columns_type(warehouse: Warehouse, log: Path) -> None
 
 def test_by_keys(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
     path = save(tmp_path / "keys.parquet", {"event_id": [0, 101, 777], "note": ["a", "b", "c"]})
-    foreseen = delete_rows(warehouse, "log", on=["event_id"], keys=path, dry_run=True)
-    assert (foreseen.rows, version(warehouse), overlay_files(warehouse)) == (2, 1, [])
+    planned = delete_rows(warehouse, "log", on=["event_id"], keys=path, dry_run=True)
+    assert (planned.rows, version(warehouse), overlay_files(warehouse)) == (2, 1, [])
     done = delete_rows(warehouse, "log", on=["event_id"], keys=path)
     assert (done.rows, done.unknown_keys) == (2, 1)
     assert len(ids(warehouse)) == 16

@@ -26,7 +26,7 @@ def test_found_is_what_a_dictionary_finds(keys: list[tuple[int, str, bool]], wan
     index = KeyIndex(columns(list(keys)), "file")
     place = {key: i for i, key in enumerate(keys)}
     assert index.find(columns(wanted)).to_pylist() == [place.get(one) for one in wanted]  # type: ignore[arg-type, call-overload]
-    assert index.unmet == len(set(keys) - set(wanted))
+    assert index.unmatched == len(set(keys) - set(wanted))
 
 
 def test_duplicates_are_counted_and_one_is_named() -> None:

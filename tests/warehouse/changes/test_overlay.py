@@ -169,12 +169,12 @@ def test_exactly_the_readers_are_computed_again(warehouse: Warehouse, log: Path,
     submitted(warehouse, price=price, query=query)
     assert work(warehouse) == 12
     path = keyed(tmp_path, [0, 205], price=pa.array([5.0, 6.0], F32), clicked=pa.array([True, True]))
-    foreseen = fix_columns(warehouse, "log", path, on=["event_id"], why="x", dry_run=True)
+    planned = fix_columns(warehouse, "log", path, on=["event_id"], why="x", dry_run=True)
     assert (version(warehouse), overlay_files(warehouse)) == (1, [])
     done = fix_columns(warehouse, "log", path, on=["event_id"], why="x")
-    assert foreseen.recompute == done.recompute
-    assert foreseen.dry_run
-    assert (foreseen.version, foreseen.rows, foreseen.fragments) == (1, done.rows, done.fragments)
+    assert planned.recompute == done.recompute
+    assert planned.dry_run
+    assert (planned.version, planned.rows, planned.fragments) == (1, done.rows, done.fragments)
     (again,) = done.recompute
     assert (again.columns, again.models, again.memos, again.rows) == (("price",), ("m",), 2, 6)
     reasons = [one.reason for one in explain_model(warehouse, "m") if not one.hit]
