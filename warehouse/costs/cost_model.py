@@ -30,7 +30,7 @@ from warehouse.tables.table import ColumnSchema
 
 #: For an operation that this release cannot compute: whatever can be loaded is loaded instead.
 _NOT_OF_THIS_RELEASE_SECS = 1e3
-_ITEMS_A_LIST = 8.0
+_ITEMS_PER_LIST = 8.0
 _OFFSET_BYTES = 4.0
 _WEIGHT_BYTES = 4.0
 _ELEMENT_BYTES = {
@@ -143,9 +143,9 @@ def estimated_bytes(column_type: ColumnType) -> float:
         case Dense():
             return element
         case Ragged():
-            return _OFFSET_BYTES + _ITEMS_A_LIST * element
+            return _OFFSET_BYTES + _ITEMS_PER_LIST * element
         case Weighted():
-            return _OFFSET_BYTES + _ITEMS_A_LIST * (element + _WEIGHT_BYTES)
+            return _OFFSET_BYTES + _ITEMS_PER_LIST * (element + _WEIGHT_BYTES)
         case Vector():
             return column_type.size * element
 
@@ -181,13 +181,13 @@ def load_cost_model(
     )
 
 
-def raw_bytes_a_row(columns: Iterable[ColumnSchema], rows: int, size_bytes: int) -> dict[str, float]:
+def raw_bytes_per_row(columns: Iterable[ColumnSchema], rows: int, size_bytes: int) -> dict[str, float]:
     """Bytes a row of every column of raw files that hold ``rows`` in ``size_bytes``, shared out by the columns' types."""
     guessed = {column.name: _arrow_bytes(parse_arrow_type(column.arrow_type)) for column in columns}
     if not rows or not guessed:
         return {}
     factor = size_bytes / rows / sum(guessed.values())
-    return {name: bytes_a_row * factor for name, bytes_a_row in guessed.items()}
+    return {name: bytes_per_row * factor for name, bytes_per_row in guessed.items()}
 
 
 def _arrow_bytes(stored: pa.DataType | None) -> float:
@@ -198,5 +198,5 @@ def _arrow_bytes(stored: pa.DataType | None) -> float:
     if pa.types.is_fixed_size_list(stored):
         return float(stored.list_size) * _arrow_bytes(stored.value_type)
     if pa.types.is_list(stored) or pa.types.is_large_list(stored):
-        return _OFFSET_BYTES + _ITEMS_A_LIST * _arrow_bytes(stored.value_type)
+        return _OFFSET_BYTES + _ITEMS_PER_LIST * _arrow_bytes(stored.value_type)
     return _ELEMENT_BYTES[DType.STRING]

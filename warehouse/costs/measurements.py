@@ -19,13 +19,13 @@ from warehouse.catalog.catalog import insert_absent
 HALF_LIFE_ROWS = 5_000_000.0
 
 
-def remaining(new_rows: float) -> float:
+def decay_factor(new_rows: float) -> float:
     """The part of an old sum that still counts after ``new_rows`` more rows: 1 for none, a half for each half-life."""
     return float(0.5 ** (new_rows / HALF_LIFE_ROWS))
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMemo:
+class MemoMeasurement:
     """A memo that was computed and written: the component and its root's cost name and version, and what it took.
 
     ``secs``: what the component would have taken by itself. ``size_bytes``: its share of the memo file.
@@ -39,13 +39,17 @@ class StoredMemo:
     size_bytes: int
 
 
-def stored_memo(fingerprint: str, component: Mapping[str, Any], rows: int, secs: float, size_bytes: int) -> StoredMemo:
+def measure_memo(
+    fingerprint: str, component: Mapping[str, Any], rows: int, secs: float, size_bytes: int
+) -> MemoMeasurement:
     """The measurement of a component by its document, whose last node is its root, an operation."""
     root = component["nodes"][-1]
-    return StoredMemo(fingerprint, cost_name(root["op"], root["params"]), root["version"], rows, secs, size_bytes)
+    return MemoMeasurement(fingerprint, cost_name(root["op"], root["params"]), root["version"], rows, secs, size_bytes)
 
 
-def record_measurements(connection: Connection, works: Iterable[OperatorWork], memos: Iterable[StoredMemo]) -> None:
+def record_measurements(
+    connection: Connection, works: Iterable[OperatorWork], memos: Iterable[MemoMeasurement]
+) -> None:
     """Add measurements to the catalog's sums. What is added at once counts alike, whatever its order.
 
     Each sum is one UPDATE that reads what it changes, so that no other writer's addition is lost.
@@ -54,33 +58,33 @@ def record_measurements(connection: Connection, works: Iterable[OperatorWork], m
     components: dict[str, dict[str, float]] = {}
     for work in summed(works):
         if work.rows:
-            operators[work.operator, work.version] = _added({}, rows=work.rows, secs=work.secs)
+            operators[work.operator, work.version] = _add({}, rows=work.rows, secs=work.secs)
     for memo in memos:
         if memo.rows:
             key = (memo.operator, memo.version)
-            operators[key] = _added(operators.get(key, {}), stored_rows=memo.rows, stored_bytes=memo.size_bytes)
-            components[memo.fingerprint] = _added(
+            operators[key] = _add(operators.get(key, {}), stored_rows=memo.rows, stored_bytes=memo.size_bytes)
+            components[memo.fingerprint] = _add(
                 components.get(memo.fingerprint, {}), rows=memo.rows, secs=memo.secs, stored_bytes=memo.size_bytes
             )
     _write(connection, schema.operator_costs, [
-        {"operator": operator, "version": version, **_forgetting(sums, {"rows": "secs", "stored_rows": "stored_bytes"})}
+        {"operator": operator, "version": version, **_with_decay(sums, {"rows": "secs", "stored_rows": "stored_bytes"})}
         for (operator, version), sums in sorted(operators.items())
     ])  # fmt: skip
     _write(connection, schema.component_costs, [
-        {"fingerprint": fingerprint, **_forgetting(sums, {"rows": "secs stored_bytes"})}
+        {"fingerprint": fingerprint, **_with_decay(sums, {"rows": "secs stored_bytes"})}
         for fingerprint, sums in sorted(components.items())
     ])  # fmt: skip
 
 
-def _added(sums: Mapping[str, float], **more: float) -> dict[str, float]:
+def _add(sums: Mapping[str, float], **more: float) -> dict[str, float]:
     return {**sums, **{name: sums.get(name, 0.0) + value for name, value in more.items()}}
 
 
-def _forgetting(sums: Mapping[str, float], measures: Mapping[str, str]) -> dict[str, float]:
+def _with_decay(sums: Mapping[str, float], measures: Mapping[str, str]) -> dict[str, float]:
     """The sums of every measure, each with the factor by which its old value fades; ``measures``: rows to what they measure."""
     values: dict[str, float] = {}
     for rows, measured in measures.items():
-        factor = remaining(sums.get(rows, 0.0))
+        factor = decay_factor(sums.get(rows, 0.0))
         for name in (rows, *measured.split()):
             values[f"new_{name}"] = sums.get(name, 0.0)
             values[f"keep_{name}"] = factor

@@ -47,7 +47,7 @@ class History:
 NO_HISTORY = History(0.0, 0.0)
 
 
-def reads_a_day(history: History, prior: Prior) -> float:
+def reads_per_day(history: History, prior: Prior) -> float:
     """The rate to expect: the mean of a Gamma posterior, whose prior is worth ``prior.days`` of observation."""
     return (prior.reads + history.reads) / (prior.days + history.days)
 
@@ -70,8 +70,8 @@ def expected_requests(
     ``models_of``: the live models, by name, that contain a node, the one that asks now among them. ``histories`` may leave
     out models without one. A node that contains another is never requested more often than it.
     """
-    rates = {name: reads_a_day(history, prior) for name, history in histories.items()}
-    unknown = reads_a_day(NO_HISTORY, prior)
+    rates = {name: reads_per_day(history, prior) for name, history in histories.items()}
+    unknown = reads_per_day(NO_HISTORY, prior)
     to_come = pickup_share(models_of) * unknown
     return {
         node: 1.0 + horizon_days * (to_come + math.fsum(rates.get(name, unknown) for name in sorted(set(models))))
@@ -123,12 +123,12 @@ def read_histories(
     since = now - window_days * _DAY_SECS
     histories: dict[str, History] = {}
     for chunk in chunks(sorted(names)):
-        begun = connection.execute(
+        first_submitted = connection.execute(
             select(models.c.name, func.min(models.c.submitted_at))
             .where(models.c.name.in_(chunk))
             .group_by(models.c.name)
         )
-        days = {name: min(max(now - first, 0.0) / _DAY_SECS, window_days) for name, first in begun}
+        days = {name: min(max(now - first, 0.0) / _DAY_SECS, window_days) for name, first in first_submitted}
         counted = connection.execute(
             select(models.c.name, func.count(), func.sum(reads.c.rows))
             .join(models, models.c.id == reads.c.model)

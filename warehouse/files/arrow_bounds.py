@@ -93,11 +93,11 @@ def _check_message(source: Any, size_bytes: int, block: tuple[int, ...], kind: i
     return rows
 
 
-def _check_buffer(begun: bytes, stored_bytes: int) -> None:
-    (becomes,) = struct.unpack("<q", begun)
-    if becomes != _STORED_AS_IT_IS and not 0 <= becomes <= (stored_bytes - len(begun)) * _LARGEST_RATIO:
+def _check_buffer(prefix: bytes, stored_bytes: int) -> None:
+    (becomes,) = struct.unpack("<q", prefix)
+    if becomes != _STORED_AS_IT_IS and not 0 <= becomes <= (stored_bytes - len(prefix)) * _LARGEST_RATIO:
         raise DataError("a buffer says that it becomes more than it can", value=becomes,
-                        allowed=f"{(stored_bytes - len(begun)) * _LARGEST_RATIO} bytes")  # fmt: skip
+                        allowed=f"{(stored_bytes - len(prefix)) * _LARGEST_RATIO} bytes")  # fmt: skip
 
 
 class _FlatTable:

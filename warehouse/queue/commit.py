@@ -11,7 +11,7 @@ from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.task_rows import change_values
-from warehouse.costs.measurements import record_measurements, stored_memo
+from warehouse.costs.measurements import measure_memo, record_measurements
 from warehouse.costs.work_estimates import TASK_SECS
 from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files
 from warehouse.memos.pending_aliases import pop_aliases
@@ -40,7 +40,7 @@ def commit_memos(
             _commit(connection, ready, now)
             amend_charges(connection, ((task.charge, TASK_SECS + written.secs) for task, written in ready))
             record_measurements(connection, works, [
-                stored_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
+                measure_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
                 for task, written in ready
             ])  # fmt: skip
         return tuple(task.claim in owned or _is_committed(connection, task, written) for task, written in listed)

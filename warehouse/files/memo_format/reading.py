@@ -59,19 +59,19 @@ def read_first(source: Source) -> bytes:
     return bytes(read_range(source, 0, min(_FIRST_BYTES, source.size())))
 
 
-def read_directory(source: Source, begun: bytes) -> bytes:
-    """The stored directory of a file that begins with ``begun``. Raises :class:`DataError`."""
-    if len(begun) < HEAD.size:
-        raise DataError("a memo file is cut off", value=f"{len(begun)} bytes")
-    magic, length = HEAD.unpack_from(begun)
+def read_directory(source: Source, first_bytes: bytes) -> bytes:
+    """The stored directory of a file that begins with ``first_bytes``. Raises :class:`DataError`."""
+    if len(first_bytes) < HEAD.size:
+        raise DataError("a memo file is cut off", value=f"{len(first_bytes)} bytes")
+    magic, length = HEAD.unpack_from(first_bytes)
     if magic != MAGIC:
         raise DataError("not a memo file", value=magic, allowed=MAGIC.decode())
     end = HEAD.size + length
     if end > source.size():
         raise DataError("a memo file is cut off", value=f"{source.size()} bytes", allowed=f"{end} and more")
-    if end > len(begun):
-        begun += bytes(read_range(source, len(begun), end))
-    return begun[HEAD.size : end]
+    if end > len(first_bytes):
+        first_bytes += bytes(read_range(source, len(first_bytes), end))
+    return first_bytes[HEAD.size : end]
 
 
 def read_range(source: Source, start: int, end: int) -> Array:
