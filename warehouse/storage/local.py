@@ -1,7 +1,7 @@
 """Files of a local disk.
 
-A file appears whole or not at all: it is written beside its place under a hidden temporary name, synced, renamed (or
-linked, where it must not replace another), and the folder synced.
+A file appears whole or not at all: it is written under a hidden temporary name in the same folder, synced, renamed (or
+linked, if it must not replace a file), and the folder is synced.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class LocalFiles:
             return _SYSTEM.open_input_file(path)
 
     def exists(self, path: str) -> bool:
-        """Whether a file is there."""
+        """Whether the file exists."""
         return bool(self._type(path) == pafs.FileType.File)
 
     def folder_exists(self, path: str) -> bool:
-        """Whether a folder is there."""
+        """Whether the folder exists."""
         return bool(self._type(path) == pafs.FileType.Directory)
 
     def _type(self, path: str) -> pafs.FileType:
@@ -67,7 +67,7 @@ class LocalFiles:
             return found
 
     def walk(self, root: str, folder: str) -> Walk:
-        """All under a folder. Links are named, never followed; what goes away meanwhile is left out."""
+        """All under a folder. Links are listed but not followed; files that disappear meanwhile are left out."""
         files: list[ListedFile] = []
         others: list[str] = []
         with translated_os_errors(f"{root}/{folder}", "list"), _opened_folder(root, folder.split("/")) as opened:
@@ -89,9 +89,9 @@ class LocalFiles:
         return Walk(tuple(sorted(files, key=lambda file: file.path)), tuple(sorted(others)))
 
     def delete_inner(self, root: str, path: str) -> bool:
-        """Remove an ordinary file; False if there is none, or only by way of a link.
+        """Delete an ordinary file; False if it does not exist, or only through a link.
 
-        Each folder on the way is opened within the one before and may be no link, so none can be put in place meanwhile.
+        Each folder of the path is opened within its parent and must not be a link, so no link can be inserted meanwhile.
         """
         *folders, name = path.split("/")
         with translated_os_errors(f"{root}/{path}", "delete"), _opened_folder(root, folders) as folder:
@@ -106,11 +106,11 @@ class LocalFiles:
         return True
 
     def publish(self, path: str, write: Writer, synced: bool = True) -> int:
-        """Put a file in its place, over another one if need be; its size in bytes."""
+        """Write or replace a file and return its size in bytes."""
         return _publish(path, write, os.replace, synced)
 
     def create(self, path: str, write: Writer) -> bool:
-        """Put a file in its place unless one is there."""
+        """Write a file unless it exists."""
         try:
             with translated_os_errors(path, "look for"):
                 if os.path.lexists(path):
@@ -123,7 +123,7 @@ class LocalFiles:
 
 @contextlib.contextmanager
 def _opened_folder(root: str, folders: Sequence[str]) -> Iterator[int | None]:
-    """A descriptor of the folder, reached through no link below ``root``; None if it is not there, or behind a link."""
+    """A descriptor of the folder; None if it does not exist or a part of its path below ``root`` is a link."""
     opened: list[int] = []
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -155,7 +155,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except (FileNotFoundError, NotADirectoryError):
-        return []  # it went away, or something else took its place
+        return []  # it was removed or replaced meanwhile
 
 
 class _AlreadyExists(Exception):
@@ -163,7 +163,7 @@ class _AlreadyExists(Exception):
 
 
 def _link(temporary: str, path: str) -> None:
-    """Unlike a rename, a link fails where a file is."""
+    """Link, which fails for an existing file, unlike a rename."""
     try:
         os.link(temporary, path)
     except FileExistsError:
