@@ -1,4 +1,4 @@
-"""From Arrow columns to the bytes of a memo file. The same columns give the same bytes, whatever their chunks and slices."""
+"""Writing Arrow columns as a memo file; equal columns give equal bytes in any chunking and slicing."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ _BITS_OF = {DType.FLOAT32: np.dtype(np.int32), DType.FLOAT64: np.dtype(np.int64)
 
 
 def encode_columns(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> tuple[Directory, list[Any]]:
-    """The directory and the bytes, in pieces, of a file of these columns, in this order.
+    """The directory and the bytes, in pieces, of a file of these columns of equal length, in order.
 
-    All have the same rows. Raises :class:`DataError` for a type that no column of a transform has (:mod:`transforms.types`),
-    and for nulls where such a type allows none.
+    Raises :class:`DataError` for a type that no component has (:mod:`transforms.types`), and for nulls that it does not allow.
     """
     segments = _Segments()
     placed = {name: _add_column(segments, name, compact_array(column)) for name, column in columns.items()}
@@ -40,7 +39,7 @@ def encode_columns(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> tuple[D
 
 
 class _Segments:
-    """Segments in the order in which they were first needed; equal ones are stored once."""
+    """Segments in the order of first use; equal ones are stored once."""
 
     def __init__(self) -> None:
         self._contents: list[Any] = []
@@ -50,7 +49,7 @@ class _Segments:
         self._lengths: dict[tuple[int, int], tuple[Any, int]] = {}
 
     def add(self, encoding: Encoding, content: Any) -> int:
-        """The place of these bytes."""
+        """The index of the segment with these bytes."""
         content = memoryview(content).cast("B") if len(content) else b""
         checksum = segment_checksum(content)
         same = self._known.setdefault((encoding, checksum), [])
@@ -64,11 +63,11 @@ class _Segments:
         return same[-1]
 
     def add_lengths(self, offsets: np.ndarray[Any, np.dtype[Any]], constants: int) -> int:
-        """The place of the lengths between offsets. Lists that share one buffer of offsets have it looked at once."""
+        """The index of the segment with the lengths; a buffer of offsets that lists share is encoded once."""
         key = (offsets.ctypes.data, len(offsets))
         if key not in self._lengths:
             place = self.add(*encode_integers(np.diff(offsets), constants))
-            self._lengths[key] = (offsets, place)  # held, so that no other buffer comes to lie there
+            self._lengths[key] = (offsets, place)  # the reference keeps the address from being reused
         return self._lengths[key][1]
 
     def to_file(self, rows: int, columns: dict[str, ColumnRecord]) -> tuple[Directory, list[Any]]:
@@ -91,13 +90,13 @@ class _Segments:
 def _add_column(segments: _Segments, name: str, array: pa.Array) -> ColumnRecord:
     stored = stored_type(array.type)
     if stored is None:
-        raise DataError("a memo has the type of a transform's column", where=f"column {name}", value=str(array.type),
-                        allowed="what transforms.types.arrow_type gives")  # fmt: skip
+        raise DataError("the type of a memo must be that of a component", where=f"column {name}", value=str(array.type),
+                        allowed="the results of transforms.types.arrow_type")  # fmt: skip
     parts: dict[str, int] = {}
     constants = most_constants(len(array))
     if array.null_count:
         if stored.kind is Kind.VECTOR:
-            raise DataError("a vector is never null", where=f"column {name}", value=f"{array.null_count} nulls")
+            raise DataError("a vector must not be null", where=f"column {name}", value=f"{array.null_count} nulls")
         valid = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
         parts["valid"] = segments.add(Encoding(Codec.RAW, len(array)), valid)
     items = array
@@ -128,9 +127,9 @@ def _add_elements(
     constants: int,
     dense: bool = False,
 ) -> int:
-    """The place of the elements; that of text besides goes into ``parts``. ``constants``: see :func:`encode_integers`."""
+    """The index of the elements' segment; that of text goes into ``parts``. ``constants``: see :func:`encode_integers`."""
     if items.null_count and not dense:
-        raise DataError("an item of a list is never null", where=f"column {name}", value=f"{items.null_count} nulls")
+        raise DataError("an item of a list must not be null", where=f"column {name}", value=f"{items.null_count} nulls")
     if element is DType.STRING:
         return _add_text(segments, items, parts, constants)
     if element is DType.BOOL:
