@@ -65,7 +65,7 @@ def refuse_running_import(home: str, table: str) -> None:
         pending = sorted(ledger.folder.glob("*.pending.json"))
     if pending:
         raise Busy("an import into a table must be finished before the table is dropped", where=root,
-                   value=str(pending[0]), next_step="run the same import again: it finishes what was begun")  # fmt: skip
+                   value=str(pending[0]), next_step="run the same import again, which completes it")  # fmt: skip
 
 
 def _folders(home: str, table: str) -> tuple[str, str, str]:

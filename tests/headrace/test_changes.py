@@ -74,7 +74,7 @@ def test_what_a_rewritten_file_loses_is_said(cli, table, tmp_path):
     pq.write_table(rows.slice(1), path)
     again = cli("table", "add", "log", table).out
     assert "no longer applied" in again
-    assert "1 retracted events" in again
+    assert "1 deleted events" in again
 
 
 def test_bad_input(cli, table):

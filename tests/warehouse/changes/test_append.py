@@ -65,7 +65,7 @@ def test_days_and_an_explicit_partition(warehouse: Warehouse, tmp_path: Path) ->
     path = late(tmp_path, events(7, 2, first=90))
     done = append_rows(warehouse, "log", [path], partition="date=2026-01-02", create=True)
     assert done.partitions == ("date=2026-01-02",)
-    with pytest.raises(DataError, match="cover the same time"):
+    with pytest.raises(DataError, match="overlap in time"):
         append_rows(warehouse, "log", [path], partition="date=2026-01-02/hour=03", create=True)
 
 

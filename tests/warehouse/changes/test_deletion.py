@@ -116,7 +116,7 @@ def test_registering_again_keeps_deletions_of_what_stayed(warehouse: Warehouse, 
     (log / "date=2026-01-01/hour=00/part.parquet").unlink()
     done = register_table(warehouse, "log", str(log))
     assert len(done.dropped) == 1
-    assert "overlays of price and 1 retracted events" in done.dropped[0]
+    assert "overlays of price and 1 deleted events" in done.dropped[0]
 
 
 def test_vectors_are_known_by_their_digest(warehouse: Warehouse, log: Path) -> None:

@@ -126,7 +126,7 @@ def wrong_inputs(tmp_path: Path) -> dict[str, tuple[type[HeadraceError], str, st
         "untyped column": (TypeMismatch, "needs a type", write("u", {"event_id": [1], "new": pa.nulls(1)}), ["event_id"]),
         "nothing but keys": (InputError, "no column but", write("o", {"event_id": [1]}), ["event_id"]),
         "list as key": (TypeMismatch, "a key is", write("l", {"query": [["a"]], "price": [1]}), ["query"]),
-        "torn file": (CorruptFile, "not a whole", str(tmp_path / "torn.parquet"), ["event_id"]),
+        "torn file": (CorruptFile, "not a complete", str(tmp_path / "torn.parquet"), ["event_id"]),
         "absent file": (InputError, "no such file", str(tmp_path / "absent.parquet"), ["event_id"]),
         "absent folder": (InputError, "no such folder", str(tmp_path / "absent"), []),
         "other rows": (DataError, "other rows", str(tmp_path / "short"), []),
