@@ -1,9 +1,9 @@
-"""Which ready memos there are over a table, found by sets: one row a file and content, not one a memo.
+"""Coverage: the ready memos over a table as column sets, one row per file and content instead of one per memo.
 
-Workers write the memos of a fragment together, so that a year of hours of 500 inputs, four million memos, is some
-thousand files over a handful of column sets. A *layout* says, for fragments that look alike, which component lies in
-which of a fragment's files; memory is that of the files. The rows are written by the transactions that make memos
-ready or evict them, so that they always say what ``memos`` says.
+Workers write the memos of a fragment together, so a year of hours of 500 inputs, four million memos, is some thousand files
+over a few column sets. A *layout* maps components to a fragment's files, for all fragments with equal sets; memory is that of
+the files. The transactions that make memos ready or evict them write the rows, so coverage is always consistent with
+``memos``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from warehouse.tables.table import content_of
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """For fragments that look alike: the components that are ready, each with the position of its file."""
+    """The ready components of fragments with equal column sets, each with the position of its file."""
 
     slots: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class CoveredFragment:
-    """What is ready over one fragment: a layout, by number, and the files of its slots."""
+    """The ready memos over one fragment: the number of its layout, and the files of the layout's slots."""
 
     layout: int
     files: tuple[MemoRef, ...]
@@ -42,18 +42,18 @@ class CoveredFragment:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What is ready of some components over some fragments, in their order."""
+    """The ready memos of some components over some fragments, in the fragments' order."""
 
     layouts: tuple[SlotLayout, ...]
     fragments: tuple[CoveredFragment, ...]
 
     def part(self, first: int, last: int) -> Coverage:
-        """That of the fragments from position ``first`` to before ``last``."""
+        """The coverage of the fragments at positions ``[first, last)``."""
         return Coverage(self.layouts, self.fragments[first:last])
 
     @property
     def fragments_by_layout(self) -> tuple[int, ...]:
-        """How many fragments look like each layout."""
+        """The number of fragments with each layout."""
         counted = Counter(covered.layout for covered in self.fragments)
         return tuple(counted[number] for number in range(len(self.layouts)))
 
@@ -62,18 +62,18 @@ class Coverage:
         return self.layouts[self.fragments[position].layout].slots
 
 
-#: Below this many fragments the database is asked for them alone.
+#: For at most this many contents the query has them as a condition.
 _FEW_CONTENTS = 500
 
-_File = tuple[int, MemoRef]  # its column set, and where it is
+_File = tuple[int, MemoRef]  # a file's column set, and its reference
 
 
 def find_coverage(
     connection: Connection, components: Mapping[str, Sequence[str]], fragments: Sequence[PlacedFragment]
 ) -> Coverage:
-    """What is ready of ``components`` (fingerprint to the columns it reads) over ``fragments``.
+    """The ready memos of ``components`` (fingerprint to the columns it reads) over ``fragments``.
 
-    Where several files hold a component, the one that holds the most of those that are wanted is taken.
+    If several files hold a component, the one with the most requested components is used.
     """
     members = _sets_of(connection, components)
     grouped = _Grouped(components)
@@ -96,7 +96,7 @@ def find_coverage(
 
 
 class _Grouped:
-    """Components by what they see of a fragment's overlays; nearly always that is nothing, and one group."""
+    """Components grouped by the overlays that they read; usually there are none, and one group."""
 
     def __init__(self, components: Mapping[str, Sequence[str]]) -> None:
         self._components = components
@@ -104,7 +104,7 @@ class _Grouped:
         self._known: dict[frozenset[str], tuple[tuple[int, frozenset[str]], ...]] = {}
 
     def contents(self, placed: PlacedFragment) -> list[tuple[str, int]]:
-        """The distinct contents that the components see of a fragment, each with the number of their group."""
+        """The distinct contents of a fragment for the groups, each with its group's number."""
         overlaid = frozenset(overlay.column for overlay in placed.fragment.overlays)
         if overlaid not in self._known:
             self._known[overlaid] = self._split(overlaid)
@@ -122,7 +122,7 @@ class _Grouped:
 
 
 def _sets_of(connection: Connection, fingerprints: Iterable[str]) -> dict[int, frozenset[str]]:
-    """The column sets that hold any of these components, each with those it holds."""
+    """The column sets with any of these components, each with those components."""
     of = schema.set_members.c
     found: defaultdict[int, set[str]] = defaultdict(set)
     for chunk in chunks(sorted(fingerprints)):
@@ -136,7 +136,7 @@ def _sets_of(connection: Connection, fingerprints: Iterable[str]) -> dict[int, f
 def _files_of(
     connection: Connection, members: Mapping[int, Collection[str]], contents: Collection[str]
 ) -> dict[str, tuple[_File, ...]]:
-    """The files of these sets by content, the most useful first."""
+    """The files of these sets by content, those with the most requested components first."""
     of, files = schema.coverage.c, schema.memo_files.c
     query = select(of.content, of.column_set, files.path, files.checksum).join(schema.memo_files, files.id == of.file)
     few = len(contents) <= _FEW_CONTENTS
@@ -174,7 +174,7 @@ def _slot_layout(
 
 
 def enter_files(connection: Connection, files: Collection[NewFile], now: float) -> dict[str, int]:
-    """Rows of ``memo_files`` by path, made where they are absent; their live bytes are counted by :func:`add_coverage`."""
+    """The ids of files in ``memo_files`` by path; new rows have no live bytes until :func:`count_live_bytes`."""
     of = schema.memo_files.c
     insert_absent(connection, schema.memo_files, (
         {"path": file.path, "checksum": file.checksum, "rows": file.rows, "size_bytes": file.size_bytes,
@@ -190,7 +190,7 @@ def enter_files(connection: Connection, files: Collection[NewFile], now: float) 
 
 
 def add_coverage(connection: Connection, ready: Mapping[tuple[int, str], Collection[str]]) -> None:
-    """Note that files hold, for contents, these components besides what they were known to hold."""
+    """Add components to the coverage of files and contents."""
     of = schema.coverage.c
     before = {(row.file, row.content): row.column_set for row in _rows_of(connection, {file for file, _ in ready})}
     held = members_of(connection, {before[place] for place in ready if place in before})
@@ -210,9 +210,9 @@ def add_coverage(connection: Connection, ready: Mapping[tuple[int, str], Collect
 
 
 def remove_coverage(connection: Connection, gone: Mapping[int, Collection[str]], now: float) -> tuple[int, ...]:
-    """Note that files no longer hold these components; call it once their memos are no longer READY.
+    """Remove components, whose memos must no longer be READY, from the coverage of files.
 
-    Files in which nothing is left are condemned. Returns the rows of those.
+    Returns the ids of files that become unreferenced.
     """
     of = schema.coverage.c
     changes: defaultdict[tuple[int, frozenset[str]], set[int]] = defaultdict(set)
@@ -233,9 +233,9 @@ def remove_coverage(connection: Connection, gone: Mapping[int, Collection[str]],
 
 
 def count_live_bytes(connection: Connection, files: Collection[int], now: float) -> tuple[int, ...]:
-    """Count what ready memos take of these files, and condemn those of which nothing is taken; returns the latter.
+    """Count the bytes of ready memos in these files, and mark files without any as unreferenced; returns the latter.
 
-    A file whose first memos went before its last ones were committed, under one lease, is taken back.
+    An unreferenced file becomes referenced again if further memos in it are committed under the same lease.
     """
     of, memos = schema.memo_files.c, schema.memos.c
     taken = (
@@ -266,7 +266,7 @@ def _rows_of(connection: Connection, files: Collection[int]) -> list[Any]:
 
 
 def members_of(connection: Connection, sets: Collection[int]) -> dict[int, frozenset[str]]:
-    """The components of column sets."""
+    """The components of these column sets."""
     of = schema.set_members.c
     found: dict[int, set[str]] = {number: set() for number in sets}
     for chunk in chunks(sorted(sets)):
@@ -278,7 +278,7 @@ def members_of(connection: Connection, sets: Collection[int]) -> dict[int, froze
 
 
 def get_or_create_column_sets(connection: Connection, sets: Collection[frozenset[str]]) -> dict[frozenset[str], int]:
-    """The rows of ``column_sets`` for these sets of fingerprints, made where they are absent."""
+    """The ids of these sets of fingerprints in ``column_sets``; missing rows are inserted."""
     of = schema.column_sets.c
     by_digest = {digest(sorted(held)): held for held in sets}
     known: dict[str, int] = {}
