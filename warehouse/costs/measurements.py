@@ -1,7 +1,7 @@
-"""What was measured while memos were computed, kept in the catalog: seconds an operator, bytes a component.
+"""Measurements of computed memos in the catalog: seconds by operator, bytes by component.
 
-Sums forget by rows, not by time: rows measured so far count half once :data:`HALF_LIFE_ROWS` more are measured. So a cost
-follows a new release or another machine within some million rows, and what nobody computes for a year keeps its figure.
+Sums decay by rows, not by time: earlier rows count half once :data:`HALF_LIFE_ROWS` more are measured. So a cost follows a new
+release or another machine within some million rows, and an operator that is not used keeps its cost.
 """
 
 from __future__ import annotations
@@ -20,15 +20,21 @@ HALF_LIFE_ROWS = 5_000_000.0
 
 
 def decay_factor(new_rows: float) -> float:
-    """The part of an old sum that still counts after ``new_rows`` more rows: 1 for none, a half for each half-life."""
+    """The weight of an old sum after ``new_rows`` more rows: halved by each half-life."""
     return float(0.5 ** (new_rows / HALF_LIFE_ROWS))
 
 
 @dataclass(frozen=True, slots=True)
 class MemoMeasurement:
-    """A memo that was computed and written: the component and its root's cost name and version, and what it took.
+    """The measurement of a memo that was computed and written.
 
-    ``secs``: what the component would have taken by itself. ``size_bytes``: its share of the memo file.
+    Attributes:
+        fingerprint: its component.
+        operator: the cost name of the component's root.
+        version: the version of that operator.
+        rows: its rows.
+        secs: the seconds of the component by itself.
+        size_bytes: its part of the memo file.
     """
 
     fingerprint: str
@@ -42,7 +48,7 @@ class MemoMeasurement:
 def measure_memo(
     fingerprint: str, component: Mapping[str, Any], rows: int, secs: float, size_bytes: int
 ) -> MemoMeasurement:
-    """The measurement of a component by its document, whose last node is its root, an operation."""
+    """The measurement of a component, given by its document, whose last node is its root, an operation."""
     root = component["nodes"][-1]
     return MemoMeasurement(fingerprint, cost_name(root["op"], root["params"]), root["version"], rows, secs, size_bytes)
 
@@ -50,9 +56,9 @@ def measure_memo(
 def record_measurements(
     connection: Connection, works: Iterable[OperatorWork], memos: Iterable[MemoMeasurement]
 ) -> None:
-    """Add measurements to the catalog's sums. What is added at once counts alike, whatever its order.
+    """Add measurements to the catalog's sums; their order does not matter.
 
-    Each sum is one UPDATE that reads what it changes, so that no other writer's addition is lost.
+    Each sum is changed by one UPDATE that reads it, so no other writer's addition is lost.
     """
     operators: dict[tuple[str, int], dict[str, float]] = {}
     components: dict[str, dict[str, float]] = {}
@@ -81,7 +87,7 @@ def _add(sums: Mapping[str, float], **more: float) -> dict[str, float]:
 
 
 def _with_decay(sums: Mapping[str, float], measures: Mapping[str, str]) -> dict[str, float]:
-    """The sums of every measure, each with the factor by which its old value fades; ``measures``: rows to what they measure."""
+    """The sums with the decay factors of their old values; ``measures``: names of rows to names of what they measure."""
     values: dict[str, float] = {}
     for rows, measured in measures.items():
         factor = decay_factor(sums.get(rows, 0.0))
