@@ -273,9 +273,9 @@ class Year:
         with self.warehouse.catalog.read() as connection:
             coverage = find_coverage(connection, graph.columns(graph.components), fragments)
         inputs = [{item.fingerprint for item in one.inputs.values()} for one in models.values()]
-        for pattern, times in zip(coverage.patterns, coverage.fragments_of_patterns, strict=True):
+        for layout, times in zip(coverage.layouts, coverage.fragments_by_layout, strict=True):
             week.requests += times * sum(map(len, inputs))
-            week.hits += times * sum(len(asked & pattern.slots.keys()) for asked in inputs)
+            week.hits += times * sum(len(asked & layout.slots.keys()) for asked in inputs)
         week.hits -= sum(times for fingerprint, times in computed.items() if fingerprint in wanted)
 
     def _price(self, names: Iterable[str], days: int, begin: datetime | None) -> None:

@@ -1,7 +1,7 @@
-"""What is stored and what is known: tables, memos, the catalog, matching, client queues.
+"""Tables, memos, the catalog, matching and client queues.
 
-This is the room's whole public surface. Names are loaded when they are first used, so that a process that only reads
-columns (``read_fragment``) does not load the database toolkit.
+These are all public names of the package. They are loaded on first use, so a process that only reads columns
+(``read_fragment``) does not load the database toolkit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The warehouse's configuration: one frozen value, validated once, passed in."""
+"""The warehouse's configuration."""
 
 from __future__ import annotations
 
@@ -14,19 +14,26 @@ from warehouse.scheduling.task_states import AttemptLimits
 
 @dataclass(frozen=True, slots=True)
 class WarehouseConfig:
-    """Where the warehouse lives and how it behaves.
+    """The settings of a warehouse.
 
-    ``home``: folder (or ``scheme://`` location) of the memo files, and of the catalog unless ``catalog_url`` names
-    another: ``sqlite:///path`` or ``postgresql://user@host/database`` (psycopg 3). ``fragment_rows``: row groups of one file are gathered into fragments of up to this many rows.
-    ``lease_secs``: how long a worker owns a task without a heartbeat. ``max_attempts``: failed attempts after which a task
-    is quarantined, ``max_losses``: lost workers, ``max_untried``: failed attempts in which nothing was tried. ``retry_backoff_secs``: wait at most this long before the second attempt, doubled for
-    each further one; ``untried_backoff_secs``: the same after an attempt in which nothing was tried, since the raw data could
-    not be read, or the worker is of another release. ``client_floor_share``: the part of the workers that a waiting client gets whatever the others weigh.
-    ``deadline_secs``: how long a task may wait before it is computed, of clients that have no deadline of their own.
-    ``busy_timeout_secs``: how long to wait for another process's write lock on the catalog, and for a connection.
-    ``pin_ttl_secs``: how long a job's pin on what it reads holds without a heartbeat.
-    ``read_threads``: columns digested at the same time; 0 means one per CPU core. ``rates`` and ``prices``: what reading,
-    writing and storing a byte costs, for matching to weigh against computing.
+    Attributes:
+        home: the folder, or ``scheme://`` location, of memo files and, by default, of the catalog.
+        catalog_url: ``sqlite:///path`` or ``postgresql://user@host/database`` (psycopg 3).
+        fragment_rows: the most rows of a fragment of several row groups.
+        lease_secs: how long a lease lasts without a heartbeat.
+        max_attempts: failed attempts after which a task is quarantined.
+        max_losses: lost workers after which a task is quarantined.
+        max_untried: failed attempts that did not run the component after which a task is quarantined.
+        retry_backoff_secs: the longest wait before the second attempt; doubled for each further one.
+        untried_backoff_secs: the same after an attempt that did not run the component, since the raw data could not be
+            read or the worker is of another release.
+        client_floor_share: the minimum share of the workers for every waiting client.
+        deadline_secs: the longest time that a task may wait, for clients without a deadline.
+        busy_timeout_secs: how long to wait for the catalog's write lock, and for a connection.
+        read_threads: columns whose digests are computed at the same time; 0: one per CPU core.
+        rates: CPU seconds of reading and writing, which matching compares with computing.
+        prices: the prices of storage and computing.
+        pin_ttl_secs: how long a pin lasts without a heartbeat.
     """
 
     home: str
@@ -48,13 +55,13 @@ class WarehouseConfig:
 
     def __post_init__(self) -> None:
         if not self.home:
-            raise InputError("the warehouse needs a home folder", where="WarehouseConfig.home", value=self.home)
+            raise InputError("home must be a folder or a location", where="WarehouseConfig.home", value=self.home)
         if "://" in self.home and not self.home.startswith("file://") and not self.catalog_url:
-            raise InputError("a warehouse whose home is not a local folder needs a catalog URL", value=self.home,
+            raise InputError("a warehouse whose home is not a local folder must have a catalog URL", value=self.home,
                              next_step="set catalog_url, or $HEADRACE_CATALOG_URL for commands, for example "
                              "sqlite:////var/lib/headrace/catalog.db")  # fmt: skip
         if not self.url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:", "postgres:")):
-            raise InputError("the catalog stands in SQLite or in PostgreSQL", where="WarehouseConfig.catalog_url",
+            raise InputError("catalog_url must be one of SQLite or PostgreSQL", where="WarehouseConfig.catalog_url",
                              value=outline(self.catalog_url),
                              allowed="sqlite:///path/catalog.db, postgresql://user@host/database")  # fmt: skip
         for name, least in (
@@ -72,27 +79,25 @@ class WarehouseConfig:
         ):
             self._check(name, 0, value, integral=False)
         if not 0 <= self.client_floor_share <= 1:
-            raise InputError("a share lies between 0 and 1", where="WarehouseConfig.client_floor_share",
+            raise InputError("client_floor_share must be in [0, 1]", where="WarehouseConfig.client_floor_share",
                              value=self.client_floor_share)  # fmt: skip
-        for name, what, secs in (
-            ("lease_secs", "a lease", self.lease_secs),
-            ("pin_ttl_secs", "a pin", self.pin_ttl_secs),
-            ("deadline_secs", "a deadline", self.deadline_secs),
+        for name, secs in (
+            ("lease_secs", self.lease_secs),
+            ("pin_ttl_secs", self.pin_ttl_secs),
+            ("deadline_secs", self.deadline_secs),
         ):
             if not (math.isfinite(secs) and secs > 0):
-                raise InputError(f"{what} lasts longer than nothing", where=f"WarehouseConfig.{name}", value=secs,
-                                 allowed="seconds > 0")  # fmt: skip
+                raise InputError(f"{name} must be > 0 seconds", where=f"WarehouseConfig.{name}", value=secs)
 
     def _check(self, name: str, least: int, value: float, *, integral: bool) -> None:
         kind = int if integral else (int, float)
         if not isinstance(value, kind) or isinstance(value, bool) or not value >= least or math.isinf(value):
             noun = "an integer" if integral else "a number"
-            raise InputError("a setting is out of range", where=f"WarehouseConfig.{name}", value=value,
-                             allowed=f"{noun} >= {least}")  # fmt: skip
+            raise InputError(f"{name} must be {noun} >= {least}", where=f"WarehouseConfig.{name}", value=value)
 
     @property
     def limits(self) -> AttemptLimits:
-        """How often a task is tried."""
+        """The limits of a task's attempts."""
         return AttemptLimits(self.max_attempts, self.max_losses, self.max_untried)
 
     @property

@@ -1,4 +1,4 @@
-"""What the warehouse refuses, each a leaf under one branch of :mod:`transforms.errors`."""
+"""The errors of the warehouse, each under one branch of :mod:`transforms.errors`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class UnknownTable(NotFound):
 
 
 class UnknownModel(NotFound):
-    """No model of this name (or this version of it) was submitted."""
+    """No model of this name, or no such version of it, was submitted."""
 
 
 class UnknownClient(NotFound):
@@ -18,15 +18,15 @@ class UnknownClient(NotFound):
 
 
 class UnknownComponent(NotFound):
-    """No component's fingerprint is, or starts with, what was given."""
+    """No component has this fingerprint or prefix."""
 
 
 class UnknownTask(NotFound):
-    """No task has this number, or is of this component and over this partition."""
+    """No task has this number, or this component and partition."""
 
 
 class PlanChanged(Busy):
-    """An eviction would not do what its dry run said: memos came, went or were pinned since. Nothing was changed."""
+    """An eviction differs from its dry run: memos were added, evicted or pinned since. Nothing was changed."""
 
 
 class NameTaken(InputError):
@@ -38,11 +38,11 @@ class CatalogBusy(Busy):
 
 
 class CatalogConflict(CatalogBusy):
-    """The database undid the transaction because of another one: a deadlock, or a serialization failure."""
+    """The database rolled the transaction back: a deadlock or a serialization failure."""
 
 
 class CatalogLost(Busy):
-    """No connection to the catalog, or it broke before the commit was sent. Nothing was changed."""
+    """The catalog cannot be reached, or the connection broke before the commit was sent. Nothing was changed."""
 
 
 class CatalogFull(CatalogLost):
@@ -50,48 +50,48 @@ class CatalogFull(CatalogLost):
 
 
 class CommitInDoubt(StorageError):
-    """The connection to the catalog broke while a commit was under way: it was made, or it was not."""
+    """The connection to the catalog broke during a commit, which may have succeeded."""
 
 
 class CatalogVersionError(DataError):
-    """The catalog was written by a version of Headrace that this one does not know."""
+    """The catalog was written by an incompatible version of Headrace."""
 
 
 class EmptyPartition(DataError):
-    """A partition folder that holds no Parquet file."""
+    """A partition folder has no Parquet file."""
 
 
 class SchemaDrift(DataError):
-    """A file whose columns differ from those of the table's other files."""
+    """A file has other columns than the table."""
 
 
 class MissingFile(DataError):
-    """A file that is not there: it was removed, or this machine does not see the storage it lies on."""
+    """A file does not exist, or its storage cannot be reached from this machine."""
 
 
 class CorruptFile(DataError):
-    """A file that is truncated or is not what its name says."""
+    """A file is truncated or of another format."""
 
 
 class ChangedData(DataError):
-    """A raw file no longer holds the values that were registered."""
+    """A raw file does not have the values that were registered."""
 
 
 class MemoDamaged(DataError):
-    """A memo's bytes are missing or are not the bytes that were committed. Computing it again is always possible."""
+    """A memo's bytes are missing or differ from those that were committed. It can always be computed again."""
 
 
 class OverlayDamaged(DataError):
-    """The bytes of an overlay or of a deletion vector are missing or are not those that were registered."""
+    """The bytes of an overlay or a deletion vector are missing or differ from those that were registered."""
 
 
 class ArtifactDamaged(DataError):
-    """An artifact's bytes are missing or are not those it is named by. Analyzing again brings them back."""
+    """An artifact's bytes are missing or differ from its digest. Analyzing again restores it."""
 
 
 class NotAnalyzed(InputError):
-    """A model has full-pass operators whose analysis nobody made over the data that is there now."""
+    """A model has full-pass operators that are not analyzed over the current data."""
 
 
 class IllegalTransition(InputError):
-    """A task was asked to do what its state does not allow."""
+    """The state of a task does not allow the action."""

@@ -15,7 +15,7 @@ Clock = Callable[[], float]
 
 
 class Warehouse:
-    """What every function of this room takes first. Close it, or use it in a ``with`` statement."""
+    """The first argument of most functions of the package. Close it, or use it in a ``with`` statement."""
 
     def __init__(self, config: WarehouseConfig, catalog: Catalog, storage: Storage, clock: Clock) -> None:
         self.config = config
@@ -25,11 +25,10 @@ class Warehouse:
 
     @classmethod
     def open(cls, config: WarehouseConfig, clock: Clock | None = None) -> Warehouse:
-        """Open the warehouse, creating its home and its catalog where they are absent.
+        """Open the warehouse, creating its home and its catalog if they do not exist.
 
-        Without a ``clock`` it goes by the one that all processes of the catalog share (:mod:`warehouse.catalog.clock`).
-
-        Errors are those of :meth:`warehouse.catalog.catalog.Catalog.open`.
+        The default ``clock`` is the one that all processes of the catalog share (:mod:`warehouse.catalog.clock`). Raises the
+        errors of :meth:`warehouse.catalog.catalog.Catalog.open`.
         """
         storage = Storage(config.home)
         catalog = Catalog.open(config.url, config.busy_timeout_secs)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipelines.outputs.publication import ImportLedger
 from transforms.errors import Busy, InputError
-from warehouse.storage.errors import explained
+from warehouse.storage.errors import translated_os_errors
 
 _TRASH = ".dropped-"
 
@@ -45,7 +45,7 @@ def remove_imported(home: str, table: str) -> None:
         raise InputError("a removed folder must not be a symbolic link", where=str(root),
                          next_step="remove the link and its target by hand")  # fmt: skip
     ledger = ImportLedger(str(root))
-    with explained(str(root), "delete"):
+    with translated_os_errors(str(root), "delete"):
         if root.is_dir():
             with ledger.locked():
                 os.replace(root, root.parent / f"{_TRASH}{uuid.uuid4().hex}")

@@ -15,7 +15,7 @@ from pipelines.errors import TooManyRejects
 from pipelines.outputs.publication import make_folder, write_atomic
 from pipelines.parsing.sources import LogSource
 from pipelines.parsing.text import escape_bytes
-from warehouse.storage.errors import explained
+from warehouse.storage.errors import translated_os_errors
 
 _SPOOL_BYTES = 1 << 20
 _RAW_CHARACTERS = 4000
@@ -82,7 +82,7 @@ class RejectFile:
 
     def add(self, rejects: Sequence[Reject]) -> None:
         """Add rejects of later lines."""
-        with explained(self._path, "write"):
+        with translated_os_errors(self._path, "write"):
             self._spool.write(rejects_document(rejects, self._log))
         self.reasons.update(count_reasons(rejects))
         if rejects and not self.example:
@@ -144,7 +144,7 @@ def reject_file_paths(sources: Sequence[LogSource], folder: Path) -> list[str]:
 def _belongs_to_another(path: Path, source: LogSource) -> bool:
     if not path.exists():
         return False
-    with explained(str(path), "read"), path.open("rb") as file:
+    with translated_os_errors(str(path), "read"), path.open("rb") as file:
         first = file.readline()
     try:
         return bool(json.loads(first)["file"] != source.path) if first else False

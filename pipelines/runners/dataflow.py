@@ -136,13 +136,13 @@ def _plain(text: str, instead: str) -> str:
 
 def check_buckets(options: DataflowOptions, home: str) -> None:
     """Raise :class:`StorageError`, with the option, if a bucket that the client writes to does not exist."""
-    from warehouse.storage.gcs_client import explained_by_google, open_client, status_of
+    from warehouse.storage.gcs_client import open_client, status_of, translated_gcs_errors
     from warehouse.storage.locations import parse_gcs
 
     client = open_client(parse_gcs(home).settings)
     for option, place in options.folders.items():
         bucket = parse_gcs(place).bucket
-        with explained_by_google(place, "look for the bucket of"):
+        with translated_gcs_errors(place, "look for the bucket of"):
             try:
                 found = client.lookup_bucket(bucket)
             except Exception as error:

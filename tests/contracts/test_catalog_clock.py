@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 
 from warehouse.catalog.catalog import Catalog
 from warehouse.catalog.clock import ServerClock, catalog_clock, elapsed_secs
-from warehouse.catalog.urls import parsed_url
+from warehouse.catalog.urls import parse_url
 
 
 def test_processes_of_one_machine_go_by_its_clock(tmp_path: object) -> None:
@@ -33,7 +33,7 @@ def test_a_server_has_the_clock_of_all(url: str) -> None:
     elapsed = [5.0]
     catalog = Catalog.open(url)
     clock = ServerClock(catalog, lambda: elapsed[0])
-    engine = create_engine(parsed_url(url))
+    engine = create_engine(parse_url(url))
     with engine.connect() as connection:
         before = float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
         first = clock()
@@ -52,7 +52,7 @@ def test_a_server_that_is_gone_leaves_its_last_answer(url: str) -> None:
     catalog = Catalog.open(url, sleep=lambda secs: None)
     clock = ServerClock(catalog, lambda: elapsed[0])
     first = clock()
-    place = parsed_url(url)
+    place = parse_url(url)
     database = place.database
     engine = create_engine(place.set(database="postgres"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:

@@ -19,7 +19,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import Catalog
 from warehouse.catalog.migrate import FOLDER, current_revision
 from warehouse.catalog.migrations import HEAD
-from warehouse.catalog.urls import parsed_url
+from warehouse.catalog.urls import parse_url
 from warehouse.errors import CatalogVersionError
 
 
@@ -71,7 +71,7 @@ def structure(connection: Connection) -> dict[str, Any]:
 @contextmanager
 def connected(url: str) -> Iterator[Connection]:
     """A connection past the catalog, committed at the end."""
-    engine = create_engine(parsed_url(url))
+    engine = create_engine(parse_url(url))
     try:
         with engine.begin() as connection:
             yield connection

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import Catalog
 from warehouse.scheduling.task_states import MemoState, TaskState
-from warehouse.tables.versions import ChangeKind
+from warehouse.tables.versions import TableChangeKind
 
 _A, _B = "a" * 64, "b" * 64
 
@@ -160,7 +160,7 @@ def test_the_values_are_those_of_the_code() -> None:
     stated = {
         "ck_tasks_state": list(TaskState),
         "ck_memos_state": list(MemoState),
-        "ck_changes_kind": list(get_args(ChangeKind)),
+        "ck_changes_kind": list(get_args(TableChangeKind)),
     }
     for table in schema.metadata.tables.values():
         for one in table.constraints:

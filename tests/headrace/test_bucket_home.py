@@ -66,7 +66,7 @@ def test_what_needs_a_local_home_says_so(bucket: str, tmp_path: Path, capsys: py
     assert "--run-dir" in call(capsys, "train", "ctr", status=2)
     assert "local folder" in call(capsys, "demo", status=2)
     said = call(capsys, "table", "add", "third", f"gs://{bucket}/log?scheme=https", status=2)
-    assert "belong to the home" in said
+    assert "must be those of the home" in said
 
 
 def test_a_bucket_without_a_catalog_url_says_what_to_set(

@@ -135,7 +135,7 @@ def test_a_worker_outlives_a_server_that_stumbles(gcs_server: GcsServer, bucket:
 def test_settings_of_another_store_than_the_homes_are_refused(
     gcs_server: GcsServer, bucket: str, tmp_path: Path
 ) -> None:
-    with open_home(tmp_path / "home") as warehouse, pytest.raises(InputError, match="belong to the home"):
+    with open_home(tmp_path / "home") as warehouse, pytest.raises(InputError, match="must be those of the home"):
         register_table(warehouse, "log", gcs_server.home(bucket, "log"))
 
 
@@ -160,7 +160,7 @@ def test_a_log_that_changes_under_a_reader_is_an_error_that_names_it(
     with open_bucket(gcs_server, bucket, tmp_path) as warehouse:
         fill(warehouse, f"gs://{bucket}/log", model())
         path = next(iter(warehouse.storage.list(f"gs://{bucket}/log"))).path
-        with pytest.raises(StorageError, match="only files of the home"):
+        with pytest.raises(StorageError, match="must be in the home"):
             warehouse.storage.delete(path)
         Storage(gcs_server.home(bucket, "log")).delete(path)
         report = run_worker(warehouse, WorkerConfig("worker", runner_workers=1), until_idle=True)

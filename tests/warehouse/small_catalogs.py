@@ -16,7 +16,7 @@ from transforms.graphs.subgraphs import subgraphs
 from warehouse import ComponentQuery, Warehouse
 from warehouse.catalog import schema
 from warehouse.files.column_files import NewFile
-from warehouse.memos.coverage import count_live_bytes, cover, enter_files
+from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files
 from warehouse.models.models import write_components
 from warehouse.scheduling.task_states import MemoState
 
@@ -255,5 +255,5 @@ def _write_memos(connection: Connection, small: SmallCatalog, fragments: dict[tu
         place = (files[file_of(memo)], f"{memo.table}{memo.hour}")
         places.setdefault(place, set()).add(FINGERPRINTS[memo.component])
     if places:
-        cover(connection, places)
+        add_coverage(connection, places)
         count_live_bytes(connection, set(files.values()), 0.0)

@@ -13,7 +13,7 @@ from headrace.cli.main import run
 from transforms.errors import InputError
 from warehouse import WarehouseConfig
 from warehouse.catalog.catalog import Catalog
-from warehouse.catalog.urls import outline, parsed_url, secrets_of, shown_url, without_secrets
+from warehouse.catalog.urls import outline, parse_url, secrets_of, shown_url, without_secrets
 
 
 def test_catalog_stands_in_the_home_by_default() -> None:
@@ -57,7 +57,7 @@ def test_a_remote_home_needs_a_catalog_url() -> None:
 def test_a_catalog_may_stand_in_postgresql(scheme: str) -> None:
     config = WarehouseConfig("home", f"{scheme}://me:secret@host/catalog")
     assert config.url == f"{scheme}://me:secret@host/catalog"
-    parsed = parsed_url(config.url)
+    parsed = parse_url(config.url)
     assert parsed.render_as_string(hide_password=False) == "postgresql+psycopg://me:secret@host/catalog"
     assert "secret" not in repr(config)
 
@@ -143,7 +143,7 @@ def check_hidden(spelled: str, trials: int) -> None:
 
 
 def test_what_is_no_secret_is_shown() -> None:
-    url = parsed_url("postgresql://me:secret@host:5433/db?sslmode=require&password=secret&host=other")
+    url = parse_url("postgresql://me:secret@host:5433/db?sslmode=require&password=secret&host=other")
     assert shown_url(url) == "postgresql://me:***@host:5433/db?sslmode=require&password=***&host=other"
     assert "".join(sorted(secrets_of(url))) == "secret"
     assert outline("sqlite:/x/catalog.db") == "sqlite:/x/catalog.db"

@@ -1,7 +1,7 @@
 """Many rows in one statement: membership in a long list, and inserts.
 
-A list is bound as one value, so that a statement's text does not depend on its length: it is compiled and parsed once, and
-both databases look each item up in the column's index.
+A list is bound as one value, so a statement's text does not depend on its length. It is compiled and parsed once, and both
+databases look each item up in the column's index.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 def one_of(
     connection: Connection, column: ColumnElement[Any], items: Collection[str] | Collection[int]
 ) -> ColumnElement[bool]:
-    """The condition that ``column``, of texts or of integers, is one of ``items``; of none, it is false."""
+    """The condition that ``column`` (texts or integers) is one of ``items``; false for no items."""
     listed = list(items)
     if connection.dialect.name == "postgresql":
         kind = BigInteger() if isinstance(column.type, Integer) else Text()
@@ -44,15 +44,12 @@ def one_of(
 
 
 def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert the rows; all have the same columns."""
+    """Insert rows with the same columns."""
     _insert(connection, table, list(rows), absent=False)
 
 
 def insert_absent(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert the rows whose primary or unique key is not there yet; leave the others as they are.
-
-    All have the same columns.
-    """
+    """Insert the rows, all with the same columns, whose primary or unique key is new; keep existing rows."""
     _insert(connection, table, list(rows), absent=True)
 
 
@@ -68,7 +65,7 @@ def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, An
 
 
 def _array(column: Column[Any], values: Iterable[Any]) -> str:
-    """The values as PostgreSQL writes an array: in one pass, since the driver's own writer takes longer than the insert."""
+    """The values as PostgreSQL writes an array, in one pass: the driver's own writer takes longer than the insert."""
     if isinstance(column.type, JSON):
         values = (None if value is None else json.dumps(value) for value in values)
     return "{" + ",".join(["NULL" if value is None else _item(value) for value in values]) + "}"
@@ -76,7 +73,7 @@ def _array(column: Column[Any], values: Iterable[Any]) -> str:
 
 def _item(value: Any) -> str:
     if isinstance(value, str):
-        text = str(value)  # of a StrEnum, its text
+        text = str(value)  # the text of a StrEnum
         return f'"{text}"' if text.isalnum() else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return repr(value)
 
@@ -91,7 +88,7 @@ _KINDS: tuple[tuple[type[Any], str], ...] = (
 
 @lru_cache(maxsize=256)
 def _unnested(table: Table, columns: tuple[str, ...], *, absent: bool) -> str:
-    """An INSERT of arrays, one a column: PostgreSQL takes them an order of magnitude faster than a statement a row."""
+    """An INSERT of one array per column; on PostgreSQL ten times as fast as one statement per row."""
     kinds = [
         next((name for kind, name in _KINDS if isinstance(table.c[column].type, kind)), "text") for column in columns
     ]

@@ -1,7 +1,7 @@
 """The SQL catalog: transactions on SQLite and PostgreSQL.
 
-A write transaction takes the one write lock at its start, so that what it decides cannot have changed when it commits.
-A process killed at any instruction leaves the last committed state.
+A write transaction takes the catalog's write lock at its start, so the rows that it reads cannot change before it commits.
+A process that is killed at any instruction leaves the last committed state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from warehouse.catalog.bulk import insert_absent, one_of
 from warehouse.catalog.driver_errors import explain
 from warehouse.catalog.migrate import current_revision, migrate
 from warehouse.catalog.migrations import HEAD
-from warehouse.catalog.urls import parsed_url, secrets_of, shown_url
+from warehouse.catalog.urls import parse_url, secrets_of, shown_url
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
 from warehouse.scheduling.backoff import TRANSACTION_BACKOFF, Backoff, Retry
 
@@ -34,23 +34,23 @@ __all__ = ["CHUNK_KEYS", "LOCK_KEY", "Catalog", "chunks", "insert_absent", "inse
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 
-#: Bound values a statement may carry at most; SQLite's own limit is 32,766, PostgreSQL's 65,535.
+#: The most bound values of a statement; the limit of SQLite is 32,766, of PostgreSQL 65,535.
 CHUNK_KEYS = 10_000
 
-#: Pages that a connection keeps. A submission that changes more of them than fit writes and reads them several times.
+#: The page cache of a connection. A submission that changes more pages than fit writes and reads them several times.
 SQLITE_CACHE_KIB = 65_536
 
-#: A transaction of PostgreSQL in which nothing is asked for so long is ended, and what it did is undone.
+#: PostgreSQL rolls back a transaction that is idle for this long.
 IDLE_TRANSACTION_SECS = 300
 
-#: The advisory lock of every write transaction on PostgreSQL. Such locks are of one database, so this needs no name.
+#: The advisory lock of every write transaction on PostgreSQL. An advisory lock belongs to one database.
 LOCK_KEY = int.from_bytes(b"headrace")
 
 
 class Catalog:
-    """A migrated catalog. :meth:`read` and :meth:`write` are context managers, :meth:`run` tries a write again.
+    """A migrated catalog: :meth:`read` and :meth:`write` open one transaction, :meth:`run` also retries it.
 
-    Each is one transaction. ``sleep`` and ``draw`` (a random number in ``[0, 1)``) are those of the waits in between.
+    Retries wait with ``sleep``, for times that ``draw`` (a random number in ``[0, 1)``) varies.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class Catalog:
         self._engine = engine
         self._reader, self._writer = _transactions(engine)
         self.where = where
-        self._retry = Retry(backoff, _is_undone, sleep, draw, on_retry=_log_attempt)
-        self._idempotent_retry = replace(self._retry, is_transient=_is_undone_or_in_doubt)
+        self._retry = Retry(backoff, _is_rolled_back, sleep, draw, on_retry=_log_attempt)
+        self._idempotent_retry = replace(self._retry, is_transient=_is_rolled_back_or_in_doubt)
         self._connect_backoff = replace(backoff, attempts=None, limit_secs=connect_secs)
 
     @classmethod
@@ -79,14 +79,18 @@ class Catalog:
         sleep: Callable[[float], None] = time.sleep,
         draw: Callable[[], float] = random.random,
     ) -> Catalog:
-        """Open the catalog at a URL, create it if it is not there, and bring its schema up to date.
+        """Open the catalog at a URL, creating it or upgrading its schema where needed.
 
-        A catalog whose schema is up to date is only read. A database of PostgreSQL has to be there; its tables need not.
-        A server that does not answer, as while it is restarted, is asked again for some seconds. Raises :class:`InputError` for a URL that means
-        nothing, a missing driver, and a user or database that the server does not know; :class:`CatalogBusy` when
-        another process holds the catalog, :class:`CatalogLost` when no server answers, :class:`StorageError` when the
-        disk refuses, :class:`CorruptFile` when the file is no database and
-        :class:`~warehouse.errors.CatalogVersionError` when a newer Headrace wrote it.
+        A catalog with the newest schema is only read. A PostgreSQL database must exist; its tables need not. Connecting is
+        retried for ``busy_timeout_secs``, so that a restart of the server does no harm.
+
+        Raises:
+            InputError: the URL is invalid, its driver is missing, or the server has no such user or database.
+            CatalogBusy: another process holds the catalog.
+            CatalogLost: no server answers.
+            StorageError: the disk is full or read-only.
+            CorruptFile: the file is not a database.
+            CatalogVersionError: a newer Headrace wrote the catalog.
         """
         engine, where = _engine(url, busy_timeout_secs)
         catalog = cls(engine, where, sleep=sleep, draw=draw, connect_secs=busy_timeout_secs)
@@ -99,20 +103,20 @@ class Catalog:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
-        """One read transaction: everything it sees is of one moment."""
+        """One read transaction: a consistent snapshot."""
         try:
             with self._connected(self._reader) as connection, connection.begin():
                 yield connection
         except DBAPIError as error:
             self._raise_explained(error, committing=False)
         except UnicodeEncodeError as error:
-            raise self._unspelled(error) from error
+            raise self._not_utf8(error) from error
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
-        """One write transaction: all of it is committed at the end, or nothing when the block raises.
+        """One write transaction: committed at the end of the block, rolled back when the block raises.
 
-        Raises :class:`CommitInDoubt` when the connection broke during the commit itself.
+        Raises :class:`CommitInDoubt` when the connection breaks during the commit.
         """
         committing = False
         try:
@@ -122,15 +126,15 @@ class Catalog:
         except DBAPIError as error:
             self._raise_explained(error, committing=committing)
         except UnicodeEncodeError as error:
-            raise self._unspelled(error) from error
+            raise self._not_utf8(error) from error
 
     def run(self, action: Callable[[Connection], _T], *, idempotent: bool = False) -> _T:
-        """What ``action`` returns, in one write transaction.
+        """Run ``action`` in one write transaction and return its result.
 
-        It is begun anew, after a wait that doubles, when the database undid it (:class:`CatalogConflict`) or the
-        connection was lost before the commit was sent (:class:`CatalogLost`), so ``action`` changes nothing but the
-        catalog. A commit in doubt is made again only if ``idempotent``: when doing it twice is doing it once.
-        Raises what the last attempt raised; :class:`CommitInDoubt` if any of them may have been committed.
+        A transaction that the database rolled back (:class:`CatalogConflict`) or whose connection broke before the commit
+        (:class:`CatalogLost`) is retried with exponential backoff, so ``action`` must change nothing but the catalog. A
+        commit in doubt is retried only if the action is ``idempotent``. Raises the error of the last attempt, or
+        :class:`CommitInDoubt` if any attempt may have been committed.
         """
         doubts: list[CommitInDoubt] = []
 
@@ -159,7 +163,7 @@ class Catalog:
         self._engine.dispose()
 
     def _connected(self, engine: Engine) -> Connection:
-        """A connection. While the server has none left it is asked again, for up to ``connect_secs`` of waiting."""
+        """A connection; retried for ``connect_secs`` while the server has none left."""
         retry = replace(self._retry, backoff=self._connect_backoff, is_transient=self._is_full, on_retry=self._log_full)
         return retry.call(engine.connect)
 
@@ -167,11 +171,11 @@ class Catalog:
         return isinstance(error, DBAPIError) and isinstance(self._explain(error), CatalogFull)
 
     def _log_full(self, _failed: int, _passed_secs: float, error: Exception) -> None:
-        if isinstance(error, DBAPIError):  # what the driver says may hold a password
+        if isinstance(error, DBAPIError):  # the driver's text may hold a password
             _LOG.info("the server has no connection left; trying again: %s", self._explain(error))
 
     def _bring_up_to_date(self, patience_secs: float) -> None:
-        """See that the schema is the newest. Where it is, nothing is written and no writer is waited for."""
+        """Upgrade the schema. A catalog with the newest one is neither locked nor written."""
         waits = replace(self._retry.backoff, limit_secs=patience_secs)
         retry = replace(self._idempotent_retry, backoff=waits, on_retry=_log_opening)
         retry.call(lambda: self._migrate(patience_secs))
@@ -181,7 +185,7 @@ class Catalog:
             if current_revision(connection) == HEAD:
                 return
         if self.dialect == "sqlite":
-            # SQLite does not wait for a lock while it changes the journal mode, so two first openings may collide.
+            # SQLite does not wait for a lock when it changes the journal mode, so two first openings may collide.
             waits = Backoff(first_secs=0.02, most_secs=0.02, jitter=0.0, limit_secs=patience_secs)
             Retry(waits, _is_busy, time.sleep, random.random, time.monotonic).call(self._use_write_ahead_log)
         with self.write() as connection:
@@ -195,9 +199,9 @@ class Catalog:
         except DBAPIError as error:
             self._raise_explained(error, committing=False)
 
-    def _unspelled(self, error: UnicodeEncodeError) -> InputError:
-        return InputError("a text in the catalog must be one that UTF-8 can spell", where=self.where, value=error.object,
-                          next_step="leave out bytes that are no text")  # fmt: skip
+    def _not_utf8(self, error: UnicodeEncodeError) -> InputError:
+        return InputError("a text in the catalog must be valid Unicode", where=self.where, value=error.object,
+                          next_step="remove bytes that are not text")  # fmt: skip
 
     def _explain(self, error: DBAPIError, *, committing: bool = False) -> HeadraceError | None:
         secrets = secrets_of(self._engine.url)
@@ -214,11 +218,11 @@ def _is_busy(error: Exception) -> bool:
     return isinstance(error, CatalogBusy)
 
 
-def _is_undone(error: Exception) -> bool:
+def _is_rolled_back(error: Exception) -> bool:
     return isinstance(error, (CatalogConflict, CatalogLost))
 
 
-def _is_undone_or_in_doubt(error: Exception) -> bool:
+def _is_rolled_back_or_in_doubt(error: Exception) -> bool:
     return isinstance(error, (CatalogConflict, CatalogLost, CommitInDoubt))
 
 
@@ -231,7 +235,7 @@ def _log_opening(_failed: int, _passed_secs: float, error: Exception) -> None:
 
 
 def _engine(url: str, busy_timeout_secs: float) -> tuple[Engine, str]:
-    parsed = parsed_url(url)
+    parsed = parse_url(url)
     if parsed.get_backend_name() == "postgresql":
         return _postgresql(parsed, busy_timeout_secs)
     return _sqlite(parsed, busy_timeout_secs)
@@ -248,7 +252,7 @@ def _sqlite(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
 
 
 class _HintingCompiler(SQLiteCompiler):
-    """SQLAlchemy writes no hints for SQLite, which has one: INDEXED BY."""
+    """Writes INDEXED BY, the one hint of SQLite, which SQLAlchemy leaves out."""
 
     def get_from_hint_text(self, table: FromClause, text: str | None) -> str | None:
         return text
@@ -262,7 +266,7 @@ def _make_home(folder: str) -> None:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
+    connection.isolation_level = None  # transactions begin with an explicit BEGIN, not when the driver guesses
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute(f"PRAGMA cache_size=-{SQLITE_CACHE_KIB}")
@@ -279,13 +283,13 @@ def _postgresql(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
     arguments = {name: value for name, value in defaults.items() if name not in url.query}
     where = shown_url(url)
     try:
-        # A connection that the server closed meanwhile is noticed before it is used, and made anew.
+        # A connection that the server closed is detected before use, and replaced.
         engine = create_engine(url, connect_args=arguments, pool_pre_ping=True)
     except ImportError as error:
         raise InputError("a catalog in PostgreSQL needs a package that is not installed", where=where,
                          value=str(error), next_step="pip install 'headrace[postgres]'") from error  # fmt: skip
     event.listen(engine, "connect", _prepare_postgresql)
-    # lock_timeout is of milliseconds, and 0 would mean for ever.
+    # lock_timeout is in milliseconds; 0 means no timeout.
     patience_ms = max(1, math.ceil(busy_timeout_secs * 1000))
     take_lock = f"SET LOCAL lock_timeout = {patience_ms}; SELECT pg_advisory_xact_lock({LOCK_KEY})"
 
@@ -298,9 +302,9 @@ def _postgresql(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
 
 
 def _prepare_postgresql(connection: Any, _record: object) -> None:
-    # A machine that vanishes in the middle of a write would hold the lock until the server's own keepalives end: hours.
+    # Without keepalives the lock of a machine that disappears during a write is held for hours.
     connection.execute("SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3")
-    # Nor may a process that stands still do so; unless the server, the role or the URL say how long it may.
+    # The same for a process that stops, unless the server, the role or the URL set a timeout.
     connection.execute(
         "SELECT set_config(name, %s, false) FROM pg_settings "
         "WHERE name = 'idle_in_transaction_session_timeout' AND setting = '0'",
@@ -310,28 +314,28 @@ def _prepare_postgresql(connection: Any, _record: object) -> None:
 
 
 def _transactions(engine: Engine) -> tuple[Engine, Engine]:
-    """The same connections, begun for reading and for writing."""
+    """Engines for read and for write transactions over the same connections."""
     if engine.dialect.name == "sqlite":
         return engine, engine.execution_options(headrace_write=True)
-    # Said for each transaction, whatever the database's or the role's defaults are. Writers are READ COMMITTED because
-    # under REPEATABLE READ the statement that waits for the lock would take the snapshot before it waits, and all that
-    # follows would see the catalog as it was before the last writer. Under the lock nothing changes between statements.
+    # Set for each transaction, whatever the defaults of the database or the role are. Writers are READ COMMITTED: under
+    # REPEATABLE READ the statement that waits for the lock takes the snapshot before it waits, so the transaction does not
+    # see the last writer's changes. Under the lock nothing changes between statements.
     return (
         engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True),
         engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=False, headrace_write=True),
     )
 
 
-def undone(action: Callable[[Connection], _T]) -> Callable[[Connection], _T]:
-    """``action`` without its changes: what it returns is what it would have done."""
+def as_dry_run(action: Callable[[Connection], _T]) -> Callable[[Connection], _T]:
+    """``action``, rolled back: it returns its result and changes nothing."""
 
-    def looked_at(connection: Connection) -> _T:
+    def dry_run(connection: Connection) -> _T:
         with connection.begin_nested() as attempt:
             answer = action(connection)
             attempt.rollback()
         return answer
 
-    return looked_at
+    return dry_run
 
 
 def chunks(items: Sequence[_T], size: int = CHUNK_KEYS) -> Iterator[Sequence[_T]]:
@@ -341,12 +345,12 @@ def chunks(items: Sequence[_T], size: int = CHUNK_KEYS) -> Iterator[Sequence[_T]
 
 
 def storable(text: str) -> str:
-    """``text`` from elsewhere (an error, say) without what a database cannot keep: NULs and lone surrogates."""
+    """``text`` with NULs and lone surrogates escaped, which a database cannot store."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
 
 
 def insert_numbered(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """Insert the rows; the ids that the database gave them, in the same order."""
+    """Insert the rows and return their new ids, in the same order."""
     if not rows:
         return ()
     statement = insert(table).returning(table.c.id, sort_by_parameter_order=True)

@@ -1,8 +1,8 @@
 """One clock for all processes that share a catalog.
 
-Leases are moments that one worker writes and another one compares with. Workers of a PostgreSQL catalog may run on many machines,
-whose clocks differ and jump; so they take the server's, carried on by a counter that nobody sets. Processes of a SQLite
-catalog share a machine, and its clock.
+One worker writes the end of a lease, another compares it with the time now. Workers of a PostgreSQL catalog may run on many
+machines, whose clocks differ and jump, so they use the server's time, advanced by a monotonic counter. Processes of a SQLite
+catalog share a machine and its clock.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from warehouse.catalog.catalog import Catalog
 
 _LOG = logging.getLogger(__name__)
 
-#: How long the counter is trusted: two clocks drift apart by far less than a lease in this time.
+#: Seconds after which the server is asked again. In this time two clocks drift apart by far less than a lease.
 _TRUSTED_SECS = 30.0
 
 
 def elapsed_secs() -> float:
-    """Seconds since some moment, never set back; where the system can say so, those it slept through too."""
+    """Monotonic seconds, including the time that the system slept where it counts it."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
@@ -32,7 +32,7 @@ def elapsed_secs() -> float:
 class ServerClock:
     """The time of the catalog's server, seconds since the epoch. Thread-safe.
 
-    It is asked now and then; a server that does not answer leaves the last answer in force, for the counter goes on.
+    The server is asked every :data:`_TRUSTED_SECS`. While it does not answer, the counter advances its last answer.
     """
 
     def __init__(self, catalog: Catalog, elapsed: Callable[[], float] = elapsed_secs) -> None:
@@ -42,12 +42,12 @@ class ServerClock:
         self._asked_at = 0.0
 
     def __call__(self) -> float:
-        """The time now. Raises what the catalog raises, if it never answered."""
+        """The time now. Raises the catalog's error if the server never answered."""
         with self._lock:
             now = self._elapsed()
             if self._offset_secs is None or now - self._asked_at > _TRUSTED_SECS:
                 self._ask(now)
-            assert self._offset_secs is not None, "the first question was answered, or it raised"
+            assert self._offset_secs is not None, "the first request succeeds or raises"
             return self._elapsed() + self._offset_secs
 
     def _ask(self, before: float) -> None:
@@ -57,13 +57,13 @@ class ServerClock:
         except HeadraceError as error:
             if self._offset_secs is None:
                 raise
-            _LOG.warning("the catalog's clock cannot be read; going on without: %s", error)
+            _LOG.warning("the clock of the catalog's server cannot be read; its last answer is used: %s", error)
         else:
-            # The answer was true between the question and now.
+            # The server's time is that of the middle between request and answer.
             self._offset_secs = float(found) - (before + self._elapsed()) / 2
         self._asked_at = self._elapsed()
 
 
 def catalog_clock(catalog: Catalog) -> Callable[[], float]:
-    """The clock that everybody who shares this catalog should go by."""
+    """The clock that all processes of this catalog must use."""
     return ServerClock(catalog) if catalog.dialect == "postgresql" else time.time

@@ -10,14 +10,15 @@ from warehouse.catalog.migrations import HEAD
 from warehouse.errors import CatalogVersionError
 
 FOLDER = Path(__file__).with_name("migrations")
-#: The revisions of before the first release. No step leads on from them.
+#: The revisions before the first release; no migration starts from them.
 _UNRELEASED = frozenset(f"{number:04}" for number in range(1, 16))
 
 
 def migrate(connection: Connection, where: str) -> None:
-    """Upgrade to :data:`warehouse.catalog.migrations.HEAD`. Raises :class:`CatalogVersionError` for one without a way there.
+    """Upgrade the schema to :data:`warehouse.catalog.migrations.HEAD`.
 
-    The common case, a schema that is up to date, costs one query and does not load Alembic.
+    A schema that is up to date costs one query and does not load Alembic. Raises :class:`CatalogVersionError` for a revision
+    that cannot be upgraded.
     """
     revision = current_revision(connection)
     if revision == HEAD:
@@ -43,7 +44,7 @@ def migrate(connection: Connection, where: str) -> None:
 
 
 def current_revision(connection: Connection) -> str | None:
-    """The revision the catalog says it is at; None for a catalog without tables."""
+    """The catalog's revision; None for a catalog without tables."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()

@@ -1,8 +1,8 @@
-"""The catalog's tables in SQLAlchemy Core. Dialect-neutral: SQLite by default, PostgreSQL at scale.
+"""The catalog's tables in SQLAlchemy Core, for SQLite and PostgreSQL.
 
-Moments are float seconds since the epoch (column names end in ``_at``); sizes are bytes. Strings of a given length are
-compared byte by byte on both, so that order and prefixes mean the same and use the indexes. A change here needs a new
-migration under ``warehouse/catalog/migrations/versions``; a test compares the two.
+Times are float seconds since the epoch (columns ``*_at``); sizes are bytes. Strings of a given length are compared byte by
+byte in both databases, so that order and prefixes are the same and use the indexes. A change here needs a new migration
+under ``warehouse/catalog/migrations/versions``; a test compares the two.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ metadata = MetaData(
     }
 )
 
-#: SQLite counts rows by itself only in a column of type INTEGER.
+#: SQLite assigns ids only to a column of type INTEGER.
 _ROW_ID = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -74,10 +74,10 @@ tables = Table(
     Column("columns", JSON, nullable=False),  # [[name, arrow type], ...] in file order; [.., .., true] for overlay-only
     Column("version", Integer, nullable=False),
     Column("registered_at", Float, nullable=False),
-    Column("dropped_at", Float),  # null for a table that is there; the row of a dropped one keeps its version
+    Column("dropped_at", Float),  # null for a live table; the row of a dropped one keeps its version
 )
 
-#: The files a table is made of now, as they were when they were read.
+#: The current files of a table, with size and modification time as of when they were read.
 files = Table(
     "files",
     metadata,
@@ -89,9 +89,9 @@ files = Table(
     _not_negative("size_bytes"),
 )
 
-#: Fragments of every version, never changed. Two rows may share a fragment_id: the same content in two places, or one
-#: place before and after a column was overlaid. ``digests`` are of the columns as the row says they are, overlays
-#: included; a memo's row refers to the fragment with the very overlays that it is computed from.
+#: Fragments of every version; rows are immutable. Two rows may share a fragment_id: equal content in two files, or one
+#: file before and after an overlay. ``digests`` include the overlays of the row. A memo refers to the row with the overlays
+#: that it is computed from.
 fragments = Table(
     "fragments",
     metadata,
@@ -131,7 +131,7 @@ manifest_fragments = Table(
     Column("manifest", ForeignKey("manifests.id"), primary_key=True),
     Column("position", Integer, primary_key=True),
     Column("fragment", ForeignKey("fragments.id"), nullable=False, index=True),
-    Column("deletions", Text),  # path of the file whose column "deleted" says which events are retracted
+    Column("deletions", Text),  # path of the file with the deletion vector, its column "deleted"
     Column("deletions_checksum", _HASH),
     Column("deleted_rows", BigInteger),
     _check("deletions", "(deletions IS NULL) = (deletions_checksum IS NULL)"
@@ -139,7 +139,7 @@ manifest_fragments = Table(
     _not_negative("position", "deleted_rows"),
 )  # fmt: skip
 
-#: What made each version of a table.
+#: The change that made each version of a table.
 changes = Table(
     "changes",
     metadata,
@@ -158,7 +158,7 @@ changes = Table(
     _not_negative("rows", "fragments"),
 )
 
-#: The columns that files under ``overlays`` of the home hold: what no row names there is an orphan.
+#: The columns in files under ``overlays`` of the home; a file there without a row is unreferenced.
 overlays = Table(
     "overlays",
     metadata,
@@ -176,11 +176,11 @@ clients = Table(
     "clients",
     metadata,
     Column("name", _NAME, primary_key=True),
-    Column("served", BigInteger, nullable=False),  # turn number of its last lease: least recently served goes first
+    Column("served", BigInteger, nullable=False),  # number of its last lease; the least recently served goes first
     Column("leased_tasks", BigInteger, nullable=False),
     Column("weight", Float, nullable=False, server_default="1"),
-    Column("virtual_secs", Float),  # see warehouse.scheduling.fair_shares; null: it never had a turn
-    Column("deadline_secs", Float),  # how long its tasks may wait, for the sizing of the fleet; null: the default
+    Column("virtual_secs", Float),  # virtual time, see warehouse.scheduling.fair_shares; null: never served
+    Column("deadline_secs", Float),  # the longest time its tasks may wait, which sizes the fleet; null: the default
     _not_negative("served", "leased_tasks"),
     _check("shares", "weight > 0 AND deadline_secs > 0"),
 )
@@ -195,7 +195,7 @@ models = Table(
     Column("priority", Integer, nullable=False),
     Column("label", Text, nullable=False),  # a raw column's name, or the expression in one line
     Column("table_name", ForeignKey("tables.name"), nullable=False),
-    Column("table_version", Integer, nullable=False),  # what it misses was queued up to this version of the table
+    Column("table_version", Integer, nullable=False),  # its missing memos are queued up to this version of the table
     Column("digest", _HASH, nullable=False),
     Column("live", Boolean, nullable=False),  # the newest version of its name
     Column("policy", _string(16), nullable=False, server_default="all"),
@@ -246,7 +246,7 @@ model_inputs = Table(
     Index("ix_model_inputs_fingerprint_model", "fingerprint", "model"),
 )
 
-#: Which operations stand in a component: the identity of every subgraph of it, its root included.
+#: The identity of every subgraph of a component, its root included.
 component_subgraphs = Table(
     "component_subgraphs",
     metadata,
@@ -255,14 +255,14 @@ component_subgraphs = Table(
     Index("ix_component_subgraphs_subgraph_fingerprint", "subgraph", "fingerprint"),
 )
 
-#: Memo files that are in place. A path is never used twice. ``live_bytes``: what the columns that are ready take of it.
-#: A condemned file is named by no memo any more; ``gc`` deletes it.
+#: Memo files. A path is never used twice. ``live_bytes``: the bytes of its ready memos. ``condemned_at``: since when the file
+#: is unreferenced (has no ready memo); ``gc`` deletes it.
 memo_files = Table(
     "memo_files",
     metadata,
     Column("id", _ROW_ID, primary_key=True),
     Column("path", Text, nullable=False, unique=True),
-    Column("checksum", _HASH, nullable=False),  # of the checksums of its columns
+    Column("checksum", _HASH, nullable=False),  # digest of the checksums of its columns
     Column("rows", BigInteger, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("live_bytes", BigInteger, nullable=False),
@@ -272,7 +272,7 @@ memo_files = Table(
     sqlite_autoincrement=True,
 )
 
-#: Sets of components that lie together in files, each kept once.
+#: Sets of components that are stored together in files; each set is stored once.
 column_sets = Table(
     "column_sets",
     metadata,
@@ -287,7 +287,7 @@ set_members = Table(
     Column("fingerprint", _HASH, primary_key=True, index=True),
 )
 
-#: Which ready memos there are, a row a file and content instead of a row a memo. Always says what ``memos`` says.
+#: The ready memos, one row per file and content instead of one per memo. Always consistent with ``memos``.
 coverage = Table(
     "coverage",
     metadata,
@@ -300,7 +300,7 @@ coverage = Table(
 _UNREADY = text("state <> 'READY'")
 _OPEN = text("state IN ('QUEUED', 'LEASED')")
 
-#: A memo is READY exactly while it lies in a file; its size is known then. One that was evicted says when and why.
+#: A memo is READY exactly while it has a file; its size is known then. An evicted memo records when and why.
 memos = Table(
     "memos",
     metadata,
@@ -315,15 +315,15 @@ memos = Table(
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
     Column("queued_by", ForeignKey("models.id"), nullable=False),
-    Column("cause_code", _string(32), nullable=False),  # why it was missing when it was queued
+    Column("cause_code", _string(32), nullable=False),  # cause of the miss that queued it
     Column("cause", Text, nullable=False),
     Column("evicted_at", Float),
     Column("evicted_why", Text),
-    # All that sums over the memos of a component, and of a file, need: they read the index alone.
+    # Covering indexes for sums over the memos of a component and of a file.
     Index("ix_memos_fingerprint_state", "fingerprint", "state", "size_bytes", "secs", "rows"),
     Index("ix_memos_file_state", "file", "state", "size_bytes"),
     Index("ix_memos_unready", "state", "fragment", sqlite_where=_UNREADY, postgresql_where=_UNREADY),
-    # For warehouse.queue.waiting, which goes along it.
+    # For warehouse.queue.waiting, which scans it in order.
     Index("ix_memos_unready_memo_key", "memo_key", "fingerprint", "fragment",
           sqlite_where=_UNREADY, postgresql_where=_UNREADY),
     _one_of("state", "PENDING", "RUNNING", "READY", "FAILED", "DROPPED", "EVICTED"),
@@ -333,7 +333,7 @@ memos = Table(
     _not_negative("rows", "size_bytes"),
 )  # fmt: skip
 
-#: The states and counts are those that :mod:`warehouse.scheduling.task_states` allows. There is at most one task a memo.
+#: Tasks, at most one per memo, with the states and counts of :mod:`warehouse.scheduling.task_states`.
 tasks = Table(
     "tasks",
     metadata,
@@ -343,11 +343,11 @@ tasks = Table(
     Column("partition", _NAME, nullable=False),
     Column("state", _string(16), nullable=False),
     Column("worker", Text),
-    Column("lease", _string(32), index=True),  # the lease's name: files that its worker writes carry it
+    Column("lease", _string(32), index=True),  # the lease's name, part of the names of files that its worker writes
     Column("lease_until", Float),
     Column("fence", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
-    Column("losses", Integer, nullable=False, server_default="0"),  # attempts whose worker let the lease run out
+    Column("losses", Integer, nullable=False, server_default="0"),  # attempts whose lease expired
     Column("not_before", Float, nullable=False),
     Column("error", Text),
     Column("created_at", Float, nullable=False),
@@ -360,21 +360,21 @@ tasks = Table(
     _check("error", "state <> 'FAILED' OR error IS NOT NULL"),
     _check("losses", "losses <= attempts"),
     _not_negative("fence", "attempts", "losses", "not_before"),
-    sqlite_autoincrement=True,  # a fence is of one task: an id is never given to a second one
+    sqlite_autoincrement=True,  # a fencing token belongs to one task: an id is never reused
 )
 
 
 def is_open() -> ColumnElement[bool]:
-    """The condition that a task is queued or leased, word for word as ``ix_tasks_open`` has it."""
+    """The condition that a task is queued or leased, written as in ``ix_tasks_open``."""
     return tasks.c.state.in_((literal_column("'QUEUED'"), literal_column("'LEASED'")))
 
 
 def is_unready() -> ColumnElement[bool]:
-    """The condition that a memo is not ready, word for word as ``ix_memos_unready`` has it."""
+    """The condition that a memo is not ready, written as in ``ix_memos_unready``."""
     return memos.c.state != literal_column("'READY'")
 
 
-#: The last failed attempt of a task that is not done. Every task that is FAILED has one.
+#: The last failed attempt of a task that is not done. Every FAILED task has one.
 failures = Table(
     "failures",
     metadata,
@@ -386,11 +386,11 @@ failures = Table(
     Column("operator", _NAME, nullable=False),
     Column("exception", _NAME, nullable=False),
     Column("error", Text, nullable=False),
-    Column("document", JSON, nullable=False),  # the whole warehouse.queue.failures.Failure; last, for it may be long
+    Column("document", JSON, nullable=False),  # the whole warehouse.queue.failures.Failure; last, since it may be long
     _check("attempt", "attempt > 0"),
 )
 
-#: Which models wait for a memo. Rows go when the memo is ready.
+#: Models that wait for a memo; deleted when the memo is ready.
 waits = Table(
     "waits",
     metadata,
@@ -398,7 +398,7 @@ waits = Table(
     Column("model", ForeignKey("models.id"), primary_key=True, index=True),
 )
 
-#: Contents for which a memo that is not ready will be found, besides the one that it is computed from.
+#: Pending aliases: further contents for which a memo will be found once it is ready.
 awaited_contents = Table(
     "awaited_contents",
     metadata,
@@ -420,7 +420,7 @@ submissions = Table(
     _not_negative("hits", "shared", "queued", "failed"),
 )
 
-#: Read solutions in use. What a pin names is not evicted before ``expires_at``, which its holder moves on.
+#: Pins: leases on read solutions in use. Their memos are not evicted before ``expires_at``, which a heartbeat extends.
 pins = Table(
     "pins",
     metadata,
@@ -441,8 +441,8 @@ pin_components = Table(
     Column("fingerprint", _HASH, primary_key=True, index=True),
 )
 
-#: What operators took and what memos they end weigh: sums that forget (:mod:`warehouse.costs.measurements`). ``operator`` is
-#: named as :func:`transforms.execution.operator_costs.cost_name` does.
+#: Decaying sums of measurements by operator (:mod:`warehouse.costs.measurements`); ``operator`` is a
+#: :func:`transforms.execution.operator_costs.cost_name`.
 operator_costs = Table(
     "operator_costs",
     metadata,
@@ -464,7 +464,7 @@ component_costs = Table(
     Column("stored_bytes", Float, nullable=False),
 )
 
-#: Every read solution that was asked for training. ``start_at`` and ``end_at`` bound the partitions, null: no bound.
+#: Read solutions that were requested for training. ``start_at`` and ``end_at`` bound the partitions; null: no bound.
 reads = Table(
     "reads",
     metadata,
@@ -478,7 +478,7 @@ reads = Table(
     Index("ix_reads_model_read_at", "model", "read_at"),
 )
 
-#: What full passes found. ``key`` covers what is sought and the data of every partition.
+#: Results of full passes. ``key`` covers the operator, its expression and the data of every partition.
 analyses = Table(
     "analyses",
     metadata,
@@ -489,22 +489,22 @@ analyses = Table(
     Column("table_name", ForeignKey("tables.name"), nullable=False),
     Column("start_at", Float, nullable=False),
     Column("end_at", Float, nullable=False),
-    Column("partitions", JSON, nullable=False),  # [[partition, digest of what it contributed], ...] in time order
+    Column("partitions", JSON, nullable=False),  # [[partition, digest of its contribution], ...] in time order
     Column("rows", BigInteger, nullable=False),
     Column("artifact", _HASH, nullable=False, index=True),
     Column("secs", Float, nullable=False),
     Column("created_at", Float, nullable=False),
 )
 
-#: The analyses that each version of a model was resolved with. ``analysis`` is what is sought, where and over which range,
-#: whatever data that holds. A version that is not submitted yet is what ``headrace analyze`` made for the next one.
+#: The analyses that each version of a model was resolved with. ``analysis`` identifies operator, expression, table and range,
+#: without the data. Rows of a version that is not submitted yet are those that ``headrace analyze`` prepared for it.
 model_analyses = Table(
     "model_analyses",
     metadata,
     Column("model_name", _NAME, primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("analysis", _HASH, primary_key=True),
-    Column("key", _HASH, nullable=False),  # that of ``analyses`` when it was made
+    Column("key", _HASH, nullable=False),  # the key in ``analyses`` at that time
     Column("artifact", _HASH, nullable=False, index=True),
     Column("operator", _NAME, nullable=False),
     Column("expression", Text, nullable=False),

@@ -1,4 +1,4 @@
-"""Tasks as rows of the catalog: what :mod:`warehouse.scheduling.task_states` decides, written to many rows at once."""
+"""Task states as SQL: the rules of :mod:`warehouse.scheduling.task_states` as conditions and column values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF = schema.tasks.c
 
 
 def change_values(change: TaskChange, now: float) -> dict[str, Any]:
-    """The columns that a change sets, for an UPDATE of the tasks it happens to."""
+    """The columns that a change sets, for an UPDATE of its tasks."""
     values: dict[str, Any] = {"state": change.state, "lease_until": change.lease_until}
     if change.event is not TaskEvent.HEARTBEAT:
         values["changed_at"] = now
@@ -34,14 +34,14 @@ def change_values(change: TaskChange, now: float) -> dict[str, Any]:
 
 
 def task_status(row: Any) -> TaskStatus:
-    """The status that a row with the task's columns stands for."""
+    """The status in a row with the task's columns."""
     return TaskStatus(
         TaskState(row.state), row.fence, row.attempts, row.losses, row.not_before, row.lease, row.lease_until
     )
 
 
 def allows(event: TaskEvent) -> ColumnElement[bool]:
-    """The compare of a compare-and-swap: the task is in a state in which ``event`` may happen."""
+    """The condition that a task's state allows ``event``, the compare of a compare-and-swap."""
     return _OF.state.in_(sources(event))
 
 
@@ -58,6 +58,6 @@ def lost(now: float, lease_secs: float) -> ColumnElement[bool]:
 
 
 def wanted() -> ColumnElement[bool]:
-    """Whether a live model waits for the task."""
+    """The condition that a live model waits for the task."""
     waits, models = schema.waits.c, schema.models.c
     return exists().where(waits.memo_key == _OF.memo_key, models.id == waits.model, models.live.is_(True))

@@ -1,7 +1,7 @@
-"""Catalog URLs: which database and driver one means, and how it is shown without its secrets.
+"""Catalog URLs: parsing them, and showing them without their secrets.
 
-A URL that is written wrong may hold its password anywhere. So nothing of such a one is shown but its scheme, and of one that is
-written well only what cannot be a secret.
+An invalid URL may hold its password anywhere, so only its scheme is shown; of a valid one, only the parts that cannot be
+secret.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from transforms.errors import InputError
 
 ALLOWED = "sqlite:///path/catalog.db, postgresql://user:password@host:port/database"
 _HIDDEN = "***"
-#: A shorter secret is not looked for in what a driver says: too much else would be hidden.
+#: Shorter secrets are not replaced in a driver's text: too much else would be hidden.
 _SHORTEST = 4
 _WHERE = "the catalog's URL"
 
 _SECRET_OPTIONS = re.compile(r"\b((?:ssl)?password|passfile)(\s*=\s*)[^&\s]*", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#@\s]*:[^\s]*@")
-#: ``postgresql://user:password@host:port/database?options``, each part written as URLs ask.
+#: ``postgresql://user:password@host:port/database?options``, each part percent-encoded.
 _POSTGRESQL = re.compile(
     r"postgres(?:ql)?(?P<driver>\+\w+)?://"
     r"(?:(?P<user>[^\s:/?#@\[\]]*)(?::[^\s:/?#@\[\]]*)?@)?"
     r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]]*)(?::[0-9]+)?"
     r"(?:/[^\s?#@&=]*)?(?:\?[^\s#@]*)?"
 )
-#: Of databases only: in a URL without a scheme the first colon may stand within the password.
+#: Schemes of databases only: in a URL without a scheme the first colon may be part of the password.
 _SCHEME = re.compile(r"(?:postgres|sqlite|mysql|mariadb|oracle|mssql)[a-z0-9+]*(?=:)", re.IGNORECASE)
-#: Options of libpq that hold no secret; the values of others are not shown.
+#: Options of libpq whose values are not secret; other values are hidden.
 _SHOWN_OPTIONS = frozenset(
     [
         "host",
@@ -51,29 +51,29 @@ _SHOWN_OPTIONS = frozenset(
 )
 
 
-def parsed_url(url: str) -> URL:
-    """The URL of a catalog in SQLite or in PostgreSQL by psycopg 3, which ``postgres://`` and ``postgresql://`` mean.
+def parse_url(url: str) -> URL:
+    """The URL of a catalog in SQLite, or in PostgreSQL through psycopg 3.
 
-    Raises :class:`InputError`, which shows no password, for any other text.
+    Raises :class:`InputError`, without secrets, for any other text.
     """
     if url.startswith("postgres"):
         found = _POSTGRESQL.fullmatch(url)
         if found is None:
-            raise _refused(url, "a user or a password in a URL is percent-encoded, a port is a number",
+            raise _refused(url, "the user and password of a catalog URL must be percent-encoded, its port a number",
                            next_step="write @ as %40, / as %2F, : as %3A, ? as %3F, # as %23")  # fmt: skip
         if found["driver"] not in (None, "+psycopg"):
-            raise _refused(url, "PostgreSQL is reached through psycopg 3",
+            raise _refused(url, "the driver of a PostgreSQL catalog must be psycopg 3",
                            allowed="postgresql://user:password@host:port/database")  # fmt: skip
         url = f"postgresql+psycopg{url[url.index('://') :]}"
     try:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
     except (ArgumentError, ValueError):
-        raise _refused(url, "not a catalog URL") from None
+        raise _refused(url, "the catalog URL must be one of SQLite or PostgreSQL") from None
     if backend not in ("sqlite", "postgresql"):
-        raise _refused(url, "not a catalog URL")
+        raise _refused(url, "the catalog URL must be one of SQLite or PostgreSQL")
     if backend == "sqlite" and (parsed.host or parsed.username or parsed.password or parsed.port or parsed.query):
-        raise _refused(url, "not a catalog URL: a file has no host, no user and no options",
+        raise _refused(url, "a SQLite catalog URL must have no host, user or options",
                        next_step="write three slashes and a path")  # fmt: skip
     return parsed
 
@@ -83,7 +83,7 @@ def _refused(url: str, what: str, *, allowed: str = ALLOWED, next_step: str = ""
 
 
 def outline(url: str) -> str:
-    """What may be shown of a URL that is not understood: the scheme, and all of it only where it names a plain file."""
+    """An invalid URL without secrets: its scheme; the whole URL only if it is a plain SQLite path."""
     if url.startswith("sqlite") and not set(url) & set("@?#"):
         return url
     scheme = _SCHEME.match(url)
@@ -91,7 +91,7 @@ def outline(url: str) -> str:
 
 
 def shown_url(url: URL) -> str:
-    """A URL that was understood, without its password and without the values of options that may be secret."""
+    """A valid URL without its password and the values of options that may be secret."""
     query = "&".join(
         f"{quote_plus(name)}={value if name in _SHOWN_OPTIONS and isinstance(value, str) else _HIDDEN}"
         for name, value in url.query.items()
@@ -101,7 +101,7 @@ def shown_url(url: URL) -> str:
 
 
 def secrets_of(url: URL) -> frozenset[str]:
-    """The texts in which the secrets of a URL may appear: as they are, and as URLs spell them."""
+    """The secrets of a URL as they may appear in a text: plain and percent-encoded."""
     found = [url.password or "", *_hidden_values(url.query)]
     return frozenset(
         spelled
@@ -118,7 +118,7 @@ def _hidden_values(query: Mapping[str, tuple[str, ...] | str]) -> Iterable[str]:
 
 
 def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
-    """``text``, such as what a driver said about a URL, with ``secrets`` and all that looks like one replaced by ``***``."""
+    """``text``, such as a driver's error, with ``secrets`` and all that looks like one replaced by ``***``."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     return _SECRET_OPTIONS.sub(rf"\1\2{_HIDDEN}", _CREDENTIALS.sub(f"{_HIDDEN}@", text))

@@ -1,1 +1,1 @@
-"""Data that changes: late rows, overlaid and corrected columns, retracted events."""
+"""Data that changes: late rows, overlaid and corrected columns, deleted events, dropped tables."""

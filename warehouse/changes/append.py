@@ -1,4 +1,4 @@
-"""Late rows: new immutable files in the table's folder, and only those are ever computed for them."""
+"""Append late rows as new immutable files, so that only the new rows are computed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sqlalchemy import Connection, insert, select
 from transforms.errors import DataError, InputError
 from warehouse.catalog import schema
 from warehouse.changes.keys import Ints
-from warehouse.changes.outcome import Change, Recompute, Touched, find_recomputes
+from warehouse.changes.outcome import AffectedFragment, Change, Recompute, find_recomputes
 from warehouse.changes.publish import begin_version, require_files
 from warehouse.changes.unique import unseen_rows
 from warehouse.changes.values import GivenRows, Source, plain_column, read_values, source_name, table_type
 from warehouse.files.digests import table_digests
-from warehouse.storage.stored_file import StoredFile
+from warehouse.storage.stored_file import ListedFile
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table, with_absent
 from warehouse.tables.parquet import OnInvalidText, check_drift, invalid_text_rule, read_fragments
 from warehouse.tables.partitions import partition_range, refuse_overlaps
@@ -48,44 +48,51 @@ def append_rows(
     invalid_text: str = "refuse",
     unique_by: Sequence[str] = (),
 ) -> Change:
-    """Add the rows of Parquet ``files``, or rows that were read already, to a table, as fragments of their own.
+    """Append rows to a table as fragments of their own.
 
-    They go to ``partition``, or each to the partition that its time falls in. A new file is named after what it holds,
-    so rows that were appended before, or a file that is registered already, are left out and said; if nothing is left
-    it is an error. With ``create`` partitions that are not there yet are made. Text that is not UTF-8 is refused, or with
-    ``invalid_text="replace"`` written with U+FFFD for what is invalid. With ``unique_by`` a row is left out, and counted,
-    if its partition, retracted events included, has a row with the same values in those columns, or a row before it
-    does; a row with a null among them equals no other.
+    The name of a new file depends on its content, so rows that were appended before are left out and reported; if no row
+    remains, that is an error.
 
-    Raises :class:`~transforms.errors.InvalidText`, :class:`InputError` for rows that are there already,
-    :class:`DataError` for times without a partition,
-    :class:`~warehouse.errors.SchemaDrift`, :class:`~warehouse.errors.UnknownTable`,
+    Args:
+        warehouse: the warehouse.
+        table: the table.
+        files: Parquet files, or rows in memory.
+        partition: the partition of all rows; by default each row goes to the partition of its time.
+        create: create missing partitions.
+        why: the reason for the table's history.
+        dry_run: change nothing.
+        invalid_text: ``refuse`` text that is not UTF-8, or ``replace`` invalid bytes by U+FFFD.
+        unique_by: key columns; a row is left out if its key is in its partition, deleted events included, or in an
+            earlier row. A key with a null equals no other.
+
+    Raises :class:`~transforms.errors.InvalidText`, :class:`InputError` for rows that the table has, :class:`DataError` for times
+    without a partition, :class:`~warehouse.errors.SchemaDrift`, :class:`~warehouse.errors.UnknownTable`,
     :class:`~warehouse.errors.MissingFile` and :class:`~warehouse.errors.CatalogBusy`. Nothing is registered then.
     """
     with warehouse.catalog.read() as connection:
         known = get_table(connection, table)
-        standing = current_fragments(connection, table)
+        current = current_fragments(connection, table)
         paths = set(connection.execute(select(schema.files.c.path).where(schema.files.c.table_name == table)).scalars())
     refuse_half_imports(warehouse.storage, known.root)
     replaced: list[str] = []
     names = ", ".join(map(source_name, files))
     rows = _read(warehouse, known, files, invalid_text_rule(invalid_text, replaced))
-    split = dict(_split(known, rows, standing, partition, create, names))
-    split, repeated = _without_known_keys(warehouse, known, split, standing, unique_by)
+    split = dict(_split(known, rows, current, partition, create, names))
+    split, repeated = _without_known_keys(warehouse, known, split, current, unique_by)
     if not split:
         return _nothing_new(known, dry_run, _repeated_note(repeated, unique_by))
     late = [_Late(known, key, part, warehouse.config.read_threads) for key, part in split.items()]
-    new = _not_there_yet(late, standing, paths)
+    new = _missing_parts(late, current, paths)
     again = _row_count(late) - _row_count(new)
     if not new:
-        raise InputError("these rows are in the table already", where=names, value=f"rows: {again:,}",
-                         next_step=f"headrace table history {table} says when they came")  # fmt: skip
+        raise InputError("the rows must not be in the table yet", where=names, value=f"rows: {again:,}",
+                         next_step=f"headrace table history {table} shows when they were appended")  # fmt: skip
     placed_files = [] if dry_run else [one.write(warehouse) for one in new]
-    fragments = [one.foreseen() for one in new] if dry_run else [found for _, found in placed_files]
+    fragments = [one.dry_run_fragments() for one in new] if dry_run else [found for _, found in placed_files]
     recompute = _recomputes(warehouse, known, new, fragments)
     version = known.version
     if not dry_run:
-        version = _commit(warehouse, known, standing, new, placed_files, names, why)
+        version = _commit(warehouse, known, current, new, placed_files, names, why)
     return replace(
         _nothing_new(known, dry_run, (*_repeated_note(repeated, unique_by), *_notes(again, replaced))),
         version=version,
@@ -101,17 +108,17 @@ def _without_known_keys(
     warehouse: Warehouse,
     table: Table,
     split: dict[str, pa.Table],
-    standing: Sequence[PlacedFragment],
+    current: Sequence[PlacedFragment],
     unique_by: Sequence[str],
 ) -> tuple[dict[str, pa.Table], int]:
-    """The new rows of each partition whose key is new there, and how many rows are left out."""
+    """The rows of each partition whose key is new in it, and the number of rows that are left out."""
     if not unique_by:
         return split, 0
     types = {name: _key_type(table, name, next(iter(split.values()))) for name in unique_by}
     kept: dict[str, pa.Table] = {}
     for partition, rows in split.items():
         known = []
-        for placed in standing:
+        for placed in current:
             if placed.partition == partition:
                 raw = read_raw(warehouse.storage, placed.fragment, list(types))
                 known.append(_key_columns(raw, types, placed.fragment.path))
@@ -153,9 +160,9 @@ def _nothing_new(table: Table, dry_run: bool, notes: tuple[str, ...]) -> Change:
                   recompute=())  # fmt: skip
 
 
-def _not_there_yet(late: Sequence[_Late], standing: Sequence[PlacedFragment], paths: Set[str]) -> list[_Late]:
-    """Those that no file of the table holds."""
-    contents = {(placed.partition, placed.fragment.fragment_id) for placed in standing}
+def _missing_parts(late: Sequence[_Late], current: Sequence[PlacedFragment], paths: Set[str]) -> list[_Late]:
+    """The parts that no file of the table holds."""
+    contents = {(placed.partition, placed.fragment.fragment_id) for placed in current}
     return [one for one in late if one.path not in paths and (one.partition, one.identity) not in contents]
 
 
@@ -166,13 +173,13 @@ def _row_count(late: Sequence[_Late]) -> int:
 def _recomputes(
     warehouse: Warehouse, table: Table, new: Sequence[_Late], fragments: Sequence[tuple[Fragment, ...]]
 ) -> tuple[Recompute, ...]:
-    touched = [
-        Touched(None, _placed(one, with_absent(fragment, table.added_columns)))
+    affected = [
+        AffectedFragment(None, _placed(one, with_absent(fragment, table.added_columns)))
         for one, found in zip(new, fragments, strict=True)
         for fragment in found
     ]
     with warehouse.catalog.read() as connection:
-        return find_recomputes(connection, warehouse.config, table.name, touched, warehouse.clock())
+        return find_recomputes(connection, warehouse.config, table.name, affected, warehouse.clock())
 
 
 def _notes(again: int, replaced: Sequence[str]) -> tuple[str, ...]:
@@ -181,7 +188,7 @@ def _notes(again: int, replaced: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Late:
-    """The late rows of one partition, and the file that they go to: a function of what they are."""
+    """The late rows of one partition, and their file, whose name depends on their content."""
 
     def __init__(self, table: Table, partition: str, rows: pa.Table, threads: int) -> None:
         self.partition, self.rows = partition, rows
@@ -189,12 +196,12 @@ class _Late:
         self.identity = fragment_identity(self._digests, rows.num_rows)
         self.path = f"{table.root.rstrip('/')}/{partition}/late-{self.identity[:24]}.parquet"
 
-    def foreseen(self) -> tuple[Fragment, ...]:
-        """The rows as one fragment, of a file that is not written."""
+    def dry_run_fragments(self) -> tuple[Fragment, ...]:
+        """The rows as one fragment of a file that is not written."""
         return (Fragment(self.identity, self.path, (), self.rows.num_rows, 0, self._digests),)
 
-    def write(self, warehouse: Warehouse) -> tuple[StoredFile, tuple[Fragment, ...]]:
-        """Publish the file, and read what was published."""
+    def write(self, warehouse: Warehouse) -> tuple[ListedFile, tuple[Fragment, ...]]:
+        """Write the file and read its fragments."""
         storage, config = warehouse.storage, warehouse.config
 
         def write(file: Any) -> None:
@@ -207,16 +214,16 @@ class _Late:
 
 
 def _placed(late: _Late, fragment: Fragment) -> PlacedFragment:
-    """A fragment that is in no manifest yet, where it will be."""
+    """A fragment in its partition, before it is in a manifest."""
     return PlacedFragment(0, late.partition, 0, *partition_range(late.partition), 0, fragment)
 
 
 def _commit(
     warehouse: Warehouse,
     table: Table,
-    standing: Sequence[PlacedFragment],
+    current: Sequence[PlacedFragment],
     new: Sequence[_Late],
-    placed_files: Sequence[tuple[StoredFile, tuple[Fragment, ...]]],
+    placed_files: Sequence[tuple[ListedFile, tuple[Fragment, ...]]],
     source: str,
     why: str,
 ) -> int:
@@ -226,7 +233,7 @@ def _commit(
         require_files(warehouse.storage, [file.path for file, _ in placed_files], table.name)
         begin_version(connection, warehouse, table, note)
         partitions: dict[str, list[Entry]] = {one.partition: [] for one in new}
-        for placed in standing:
+        for placed in current:
             if placed.partition in partitions:
                 partitions[placed.partition].append(Entry.of(placed))
         for one, (_, found) in zip(new, placed_files, strict=True):
@@ -246,7 +253,7 @@ def _commit(
 
 
 def _read(warehouse: Warehouse, table: Table, files: Sequence[Source], on_invalid_text: OnInvalidText) -> pa.Table:
-    """The rows of all files with the table's columns, in their order."""
+    """The rows of all files with the table's columns, in the table's order."""
     names = [column.name for column in table.file_columns]
     parts = []
     for file in files:
@@ -258,13 +265,13 @@ def _read(warehouse: Warehouse, table: Table, files: Sequence[Source], on_invali
         parts.append(rows.select(names))
     whole = pa.concat_tables([part.cast(parts[0].schema) for part in parts]).combine_chunks()
     if not whole.num_rows:
-        raise InputError("there are no rows to append", where=", ".join(map(source_name, files)), value="0 rows",
-                         next_step="check what wrote these files")  # fmt: skip
+        raise InputError("the files must have rows to append", where=", ".join(map(source_name, files)), value="0 rows",
+                         next_step="check the program that wrote the files")  # fmt: skip
     return whole
 
 
 def _as_stored(table: Table, rows: pa.Table, where: str) -> pa.Table:
-    """Rows of another format with the types that the table's files have, where that loses nothing."""
+    """Rows of another format, cast to the types of the table's files."""
     columns = {}
     for name in rows.column_names:
         stored = next((one for one in table.file_columns if one.name == name), None)
@@ -276,14 +283,14 @@ def _as_stored(table: Table, rows: pa.Table, where: str) -> pa.Table:
 
 
 def _split(
-    table: Table, rows: pa.Table, standing: Sequence[PlacedFragment], partition: str, create: bool, where: str
+    table: Table, rows: pa.Table, current: Sequence[PlacedFragment], partition: str, create: bool, where: str
 ) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each partition, in time order; within one they keep their order."""
-    known = {placed.partition: (placed.start, placed.end) for placed in standing}
+    """The rows of each partition, in time order; the order within a partition is kept."""
+    known = {placed.partition: (placed.start, placed.end) for placed in current}
     if partition:
         start, end = _range_of(partition)
         if partition not in known:
-            _refuse_new({partition: rows.num_rows}, known, create, where, "")
+            _check_new_partitions({partition: rows.num_rows}, known, create, where, "")
             refuse_overlaps({**known, partition: (start, end)}, table.root)
         yield partition, rows
         return
@@ -299,7 +306,7 @@ def _split(
         picked.setdefault(key, []).append(order[first:last])
     parts = {key: np.sort(np.concatenate(found)) for key, found in picked.items()}
     unknown = {key: len(found) for key, found in parts.items() if key not in known}
-    _refuse_new(unknown, known, create, where, table.time_column or "")
+    _check_new_partitions(unknown, known, create, where, table.time_column or "")
     for key, found in parts.items():
         yield key, rows.take(pa.array(found))
 
@@ -308,21 +315,21 @@ def _range_of(partition: str) -> tuple[datetime, datetime]:
     try:
         return partition_range(partition)
     except DataError as error:
-        raise InputError("not a time partition", where="partition", value=partition, allowed=error.allowed) from None
+        raise InputError("--partition must be a time partition", value=partition, allowed=error.allowed) from None
 
 
 def _hours(table: Table, rows: pa.Table, where: str) -> Ints:
-    """Whole hours since 1970 of every row's time."""
+    """The hours since 1970 of every row's time."""
     name = table.time_column
     if name is None:
-        raise InputError("the table has no time column, so rows cannot find their partition", where=f"table {table.name}",
+        raise InputError("the table has no time column, so --partition is needed", where=f"table {table.name}",
                          next_step="--partition date=YYYY-MM-DD/hour=HH")  # fmt: skip
     times = rows.column(name)
     if not (pat.is_timestamp(times.type) or pat.is_date(times.type)):
-        raise InputError("the time column is a number of no known unit", where=f"table {table.name}, column {name}",
+        raise InputError("a time column of numbers has no unit, so --partition is needed", where=f"table {table.name}, column {name}",
                          value=str(times.type), next_step="--partition date=YYYY-MM-DD/hour=HH")  # fmt: skip
     if times.null_count:
-        raise DataError("a time is null", where=f"{where}, column {name}", value=f"null in {times.null_count} of {len(times)}",
+        raise DataError("a time must not be null", where=f"{where}, column {name}", value=f"null in {times.null_count} of {len(times)}",
                         next_step="--partition puts all rows into one partition")  # fmt: skip
     unit = pa.timestamp("us", tz=times.type.tz if pat.is_timestamp(times.type) else None)
     microseconds = np.asarray(times.cast(unit, safe=False).cast(pa.int64()))
@@ -331,7 +338,7 @@ def _hours(table: Table, rows: pa.Table, where: str) -> Ints:
 
 
 def _partition_of(hour: int, by_start: dict[tuple[datetime, datetime], str], hourly: bool) -> str:
-    """The partition that an hour falls in: one that is there, or the name of a new one in the table's layout."""
+    """The partition of an hour: an existing one, or the name of a new one in the table's layout."""
     at = _EPOCH + timedelta(hours=hour)
     day = at.replace(hour=0)
     found = by_start.get((at, at + timedelta(hours=1))) or by_start.get((day, day + timedelta(days=1)))
@@ -340,7 +347,9 @@ def _partition_of(hour: int, by_start: dict[tuple[datetime, datetime], str], hou
     return f"date={day:%Y-%m-%d}/hour={at.hour:02d}" if hourly else f"date={day:%Y-%m-%d}"
 
 
-def _refuse_new(unknown: dict[str, int], known: dict[str, Any], create: bool, where: str, time_column: str) -> None:
+def _check_new_partitions(
+    unknown: dict[str, int], known: dict[str, Any], create: bool, where: str, time_column: str
+) -> None:
     if not unknown or create:
         return
     some = ", ".join(f"{key} (rows: {rows:,})" for key, rows in list(unknown.items())[:3])

@@ -1,4 +1,4 @@
-"""Retracted events: a deletion vector a fragment, applied when the fragment is read for training."""
+"""Delete events by deletion vectors of fragments, which reading for training applies."""
 
 from __future__ import annotations
 
@@ -37,28 +37,37 @@ def delete_rows(
     why: str = "",
     dry_run: bool = False,
 ) -> Change:
-    """Retract events from the next version on: those for which every ``(column, value)`` of ``where`` holds, or those
-    whose key columns ``on`` stand in the Parquet file ``keys``.
+    """Delete events from the next version of a table on; files and memos do not change.
 
-    Values are parsed by the column's type; an event that was retracted before stays so. The bytes stay where they are,
-    and no memo is invalidated. Raises :class:`InputError` for neither or both ways of choosing and for a value that is
-    none of its column, :class:`~transforms.errors.DataError` for null or repeated keys, :class:`UnknownColumn`,
+    Args:
+        warehouse: the warehouse.
+        table: the table.
+        where: ``(column, value)`` conditions, all of which must hold; values are parsed by the column's type.
+        on: key columns, instead of ``where``.
+        keys: the file, or rows, with the keys of the events.
+        start: the start of the first partition to search.
+        end: the end of the range of partitions to search.
+        why: the reason for the table's history.
+        dry_run: change nothing.
+
+    Raises :class:`InputError` unless exactly one of ``where`` and ``on`` with ``keys`` is given, and for an invalid value;
+    :class:`~transforms.errors.DataError` for null or repeated keys, :class:`UnknownColumn`,
     :class:`~warehouse.errors.UnknownTable` and :class:`~warehouse.errors.CatalogBusy`.
     """
     if bool(where) == bool(on and keys) or bool(on) != bool(keys):
-        raise InputError("events to retract are chosen in one way", where=f"table {table}",
+        raise InputError("events to delete must be chosen by conditions or by keys", where=f"table {table}",
                          allowed="--where COLUMN=VALUE, once or more; or --on KEY --keys FILE")  # fmt: skip
     with warehouse.catalog.read() as connection:
         known = get_table(connection, table)
-        standing = current_fragments(connection, table, start, end)
+        current = current_fragments(connection, table, start, end)
     storage = warehouse.storage
     chooser: _Where | _Keys
     chooser = _Where(storage, known, where) if where else _Keys(storage, known, on, keys)
     writer = OverlayWriter(storage, table)
     replacements, rows, before = [], 0, 0
     try:
-        for placed in standing:
-            found = _retract(storage, placed, chooser.chosen(placed), writer, dry_run)
+        for placed in current:
+            found = _delete(storage, placed, chooser.chosen(placed), writer, dry_run)
             before += found[1]
             if found[0] is not None:
                 replacements.append(found[0])
@@ -69,7 +78,7 @@ def delete_rows(
     version = known.version
     if replacements and not dry_run:
         note = ChangeNote("delete", chooser.columns, rows, len(replacements), chooser.text, why)
-        version = commit_replacements(warehouse, known, standing, replacements, note)
+        version = commit_replacements(warehouse, known, current, replacements, note)
     return Change(
         table=table,
         kind="delete",
@@ -89,14 +98,14 @@ def delete_rows(
 
 def _notes(before: int, *, none: bool) -> tuple[str, ...]:
     if none:
-        return ("no event is chosen by this",)
-    return (f"retracted before: {before:,} of these events",) if before else ()
+        return ("no event matches",)
+    return (f"deleted before: {before:,} of these events",) if before else ()
 
 
-def _retract(
+def _delete(
     storage: Storage, placed: PlacedFragment, chosen: pa.Array, writer: OverlayWriter, dry_run: bool
 ) -> tuple[Replacement | None, int]:
-    """The fragment without the chosen events (None: nothing new), and how many of them were retracted before."""
+    """The fragment without the chosen events (None: unchanged), and how many of them were deleted before."""
     deleted, again = chosen, 0
     before = read_deletions(storage, placed.fragment) if chosen.true_count else None
     if before is not None:
@@ -112,7 +121,7 @@ def _retract(
 
 
 class _Where:
-    """Events for which all conditions hold. A null is equal to nothing."""
+    """Chooses events for which all conditions hold; a null equals no value."""
 
     unknown_keys = 0
 
@@ -133,7 +142,7 @@ class _Where:
 
 
 class _Keys:
-    """Events whose keys stand in a file."""
+    """Chooses events whose keys are in a file."""
 
     def __init__(self, storage: Storage, table: Table, on: Sequence[str], source: Source) -> None:
         values, path = read_values(storage, source), source_name(source)
@@ -145,8 +154,8 @@ class _Keys:
 
     @property
     def unknown_keys(self) -> int:
-        """Keys that no event had."""
-        return self._keys.unmet
+        """Keys without an event."""
+        return self._keys.unmatched
 
     def chosen(self, placed: PlacedFragment) -> pa.BooleanArray:
         """True for every event that is chosen."""

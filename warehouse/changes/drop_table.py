@@ -1,7 +1,6 @@
-"""Drop a table: its data is no longer known, its memos are evicted, and its row keeps the history of its versions.
+"""Drop a table: remove its data from the catalog, evict its memos, keep its history.
 
-All of it is one transaction. Files are not touched here: those of the table stay where they are, memo files that hold
-nothing else and files of overlays are deleted by ``gc``.
+It is one transaction. The table's own files are kept; ``gc`` deletes memo files and overlays that become unreferenced.
 """
 
 from __future__ import annotations
@@ -29,24 +28,24 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class DroppedTable:
-    """What dropping a table does or, once ``done``, did.
+    """The effect of dropping a table, planned or ``done``.
 
     Attributes:
         table: its name.
         version: its last version.
-        root: the folder of its files, which stay.
+        root: the folder of its files, which are kept.
         partitions: its partitions.
         fragments: its fragments.
         rows: its rows.
         size_bytes: the compressed bytes of its files.
         memos: ready memos of its data that are evicted.
-        memo_bytes: the bytes of these, shared ones included.
-        shared_memos: ready memos that stay, since another table holds equal data.
+        memo_bytes: their bytes, shared ones included.
+        shared_memos: ready memos that are kept, since another table holds equal data.
         models: live models that read it, which are retired.
-        running_tasks: tasks over its data that workers have.
-        queued_tasks: tasks over its data that wait.
+        running_tasks: leased tasks over its data.
+        queued_tasks: queued tasks over its data.
         readers: jobs that read it now.
-        done: whether it was done.
+        done: whether the table was dropped.
     """
 
     table: str
@@ -67,22 +66,22 @@ class DroppedTable:
 
     @property
     def in_use(self) -> bool:
-        """Whether something would miss the table."""
+        """Whether models, tasks or jobs need the table."""
         return bool(self.models or self.running_tasks or self.readers)
 
 
 def plan_drop(warehouse: Warehouse, name: str) -> DroppedTable:
-    """What :func:`drop_table` would do now. Raises :class:`~warehouse.errors.UnknownTable`."""
+    """The effect that :func:`drop_table` would have. Raises :class:`~warehouse.errors.UnknownTable`."""
     with warehouse.catalog.read() as connection:
         return _plan(connection, get_table(connection, name), warehouse.clock())
 
 
 def drop_table(warehouse: Warehouse, name: str, *, why: str = "", force: bool = False) -> DroppedTable:
-    """Forget a table's data and evict the memos of it; with ``force`` also where models, tasks or jobs need it.
+    """Remove a table's data and evict its memos; with ``force`` also if models, tasks or jobs need it.
 
-    Live models that read it are retired. Memos of data that another table holds too stay. The name can be registered
-    again; its versions go on. Raises :class:`Busy` where the table is in use, and
-    :class:`~warehouse.errors.UnknownTable`. Nothing is changed then.
+    Live models that read it are retired. Memos of data that another table also holds are kept. The name can be registered
+    again; its versions continue. Raises :class:`Busy` if the table is in use, and :class:`~warehouse.errors.UnknownTable`;
+    nothing is changed then.
     """
 
     def drop(connection: Connection) -> DroppedTable:
@@ -110,13 +109,13 @@ def _in_use(planned: DroppedTable) -> Busy:
     needs += [f"{len(planned.models) - 3} more models"] if len(planned.models) > 3 else []
     needs += [f"running tasks: {planned.running_tasks}"] if planned.running_tasks else []
     needs += [f"a job that reads it: {holder}" for holder in planned.readers[:3]]
-    return Busy("a table that is dropped must be needed by nothing", where=f"table {planned.table}",
+    return Busy("a table to drop must not be in use", where=f"table {planned.table}",
                 value=", ".join(needs), next_step="retire the models (headrace model retire MODEL --yes) and let tasks "
-                "and jobs end, or drop it all the same, which retires them: --force")  # fmt: skip
+                "and jobs end, or drop it anyway, which retires them: --force")  # fmt: skip
 
 
 def _plan(connection: Connection, table: Table, now: float) -> DroppedTable:
-    standing = current_fragments(connection, table.name)
+    current = current_fragments(connection, table.name)
     models, tasks = schema.models.c, schema.tasks.c
     live = select(models.name).where(models.table_name == table.name, models.live.is_(True)).order_by(models.name)
     counted = select(tasks.state, func.count()).where(tasks.table_name == table.name).group_by(tasks.state)
@@ -128,10 +127,10 @@ def _plan(connection: Connection, table: Table, now: float) -> DroppedTable:
         table=table.name,
         version=table.version,
         root=table.root,
-        partitions=len({placed.partition for placed in standing}),
-        fragments=len(standing),
-        rows=sum(placed.fragment.rows for placed in standing),
-        size_bytes=sum(placed.fragment.size_bytes for placed in standing),
+        partitions=len({placed.partition for placed in current}),
+        fragments=len(current),
+        rows=sum(placed.fragment.rows for placed in current),
+        size_bytes=sum(placed.fragment.size_bytes for placed in current),
         memos=len(keys) - shared,
         memo_bytes=_memo_bytes(connection, table.name),
         shared_memos=shared,
@@ -144,7 +143,7 @@ def _plan(connection: Connection, table: Table, now: float) -> DroppedTable:
 
 
 def _ready_memos(connection: Connection, table: str) -> list[str]:
-    """The keys of the ready memos that lie over fragments of the table, of any version."""
+    """The keys of the ready memos over fragments of any version of the table."""
     memos, fragments = schema.memos.c, schema.fragments.c
     query = select(memos.memo_key).join(schema.fragments, fragments.id == memos.fragment)
     query = query.where(fragments.table_name == table, memos.state == MemoState.READY).order_by(memos.memo_key)
@@ -160,7 +159,7 @@ def _memo_bytes(connection: Connection, table: str) -> int:
 
 
 def _copies(connection: Connection, keys: Sequence[str], table: str) -> dict[str, object]:
-    """For each memo of which another table holds equal data, the first such fragment."""
+    """For each memo whose data another table also holds, the first such fragment."""
     found: dict[str, object] = {}
     for key, copies in current_copies(connection, keys).items():
         elsewhere = [copy for copy in copies if copy.table_name != table]
@@ -193,7 +192,7 @@ def _retire_models(connection: Connection, table: str) -> None:
 
 
 def _forget_data(connection: Connection, table: str) -> None:
-    """Remove every version of the table's data, and what names files. Fragments stay, since memos refer to them."""
+    """Remove all versions of the table's data and its references to files. Fragments are kept, since memos refer to them."""
     changes, manifests, members = schema.changes.c, schema.manifests.c, schema.manifest_fragments
     mine = select(manifests.id).where(manifests.table_name == table)
     connection.execute(delete(members).where(members.c.manifest.in_(mine)))
@@ -204,5 +203,5 @@ def _forget_data(connection: Connection, table: str) -> None:
     of = schema.fragments
     overlaid = select(of.c.id, of.c.overlays).where(of.c.table_name == table, of.c.overlays.is_not(None))
     for row in connection.execute(overlaid).all():
-        without = dict.fromkeys(row.overlays, "")  # not null: its digests are not those of its file
+        without = dict.fromkeys(row.overlays, "")  # not null: the digests are not those of the file
         connection.execute(update(of).where(of.c.id == row.id).values(overlays=without))

@@ -1,4 +1,4 @@
-"""What a change did, or with ``dry_run`` would do, and what has to be computed again because of it."""
+"""The result of a change or of its dry run, and the components that it makes models compute again."""
 
 from __future__ import annotations
 
@@ -18,14 +18,21 @@ from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import all_models, stored_inputs
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.tables.table import Fragment
-from warehouse.tables.versions import ChangeKind
+from warehouse.tables.versions import TableChangeKind
 
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """A component of live models whose memos do not hold for the new version: ``memos`` of them, ``rows`` rows.
+    """A component of live models with memos that the new version invalidates.
 
-    ``inputs``: the names that ``models`` give it as an input; none where it is only a part of inputs.
+    Attributes:
+        fingerprint: its fingerprint.
+        expression: its expression.
+        inputs: its names as an input of ``models``; empty if it is only part of inputs.
+        columns: the raw columns that it reads.
+        models: the live models.
+        memos: the number of memos to compute.
+        rows: their rows.
     """
 
     fingerprint: str
@@ -39,15 +46,26 @@ class Recompute:
 
 @dataclass(frozen=True)
 class Change:
-    """``rows``: events that came (append), were named (overlay, fix) or are retracted now and were not before (delete).
+    """The result of a change of a table, or of its dry run.
 
-    ``fragments`` and ``partitions`` are those that the new version sees otherwise. ``version`` is the table's, after
-    the change; nothing changed where ``changed`` is false. ``unknown_keys``: keys that no event has. ``notes``: what
-    else a person should know.
+    Attributes:
+        table: the table.
+        kind: the kind of the change.
+        version: the table's version after the change.
+        changed: whether anything changed.
+        dry_run: whether it is a dry run.
+        rows: events that were appended, given values (overlay, fix), or newly deleted.
+        fragments: the number of new or changed fragments.
+        partitions: the changed partitions.
+        columns: the columns that the change affects.
+        added_columns: the columns that are new in the table.
+        unknown_keys: the number of keys without an event.
+        notes: remarks for the user.
+        recompute: the components to compute again.
     """
 
     table: str
-    kind: ChangeKind
+    kind: TableChangeKind
     version: int
     changed: bool
     dry_run: bool
@@ -62,24 +80,24 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
-    """A fragment before a change (None: it is new), and after it where it will stand."""
+class AffectedFragment:
+    """A fragment before a change (None: it is new) and after it."""
 
     before: Fragment | None
     after: PlacedFragment
 
 
 def find_recomputes(
-    connection: Connection, config: WarehouseConfig, table: str, touched: Sequence[Touched], now: float
+    connection: Connection, config: WarehouseConfig, table: str, affected: Sequence[AffectedFragment], now: float
 ) -> tuple[Recompute, ...]:
-    """What live models over ``table`` will queue because of a change, by component, most rows first.
+    """The memos that live models over ``table`` will queue after a change, by component, most rows first.
 
-    Each model is asked under its own policy; what it missed before in columns that did not change is not counted.
+    Each model is matched under its own admission policy; misses over unchanged columns are not counted.
     """
-    if not touched:
+    if not affected:
         return ()
-    changed = [_changed_columns(one) for one in touched]
-    placed = tuple(one.after for one in touched)
+    changed = [_changed_columns(one) for one in affected]
+    placed = tuple(one.after for one in affected)
     context = PlanContext(connection, config, get_table(connection, table), current_fragments(connection, table), now)
     memos: dict[str, dict[str, int]] = {}
     models: dict[str, set[str]] = {}
@@ -106,11 +124,11 @@ def find_recomputes(
                         models.setdefault(fingerprint, set()).add(model.name)
                         memos.setdefault(fingerprint, {})[one.request.memo_key] = block[position].fragment.rows
             first += len(block)
-    found_ones = (
+    recomputes = (
         _recompute(roots[fingerprint], names.get(fingerprint, set()), models[fingerprint], rows)
         for fingerprint, rows in memos.items()
     )
-    return tuple(sorted(found_ones, key=lambda one: (-one.rows, one.expression)))
+    return tuple(sorted(recomputes, key=lambda one: (-one.rows, one.expression)))
 
 
 def _recompute(root: Node, names: set[str], models: set[str], memos: Mapping[str, int]) -> Recompute:
@@ -119,7 +137,7 @@ def _recompute(root: Node, names: set[str], models: set[str], memos: Mapping[str
                      len(memos), sum(memos.values()))  # fmt: skip
 
 
-def _changed_columns(one: Touched) -> set[str]:
-    """The columns whose values differ: of a fragment that is new, all."""
+def _changed_columns(one: AffectedFragment) -> set[str]:
+    """The columns whose values differ; all columns of a new fragment."""
     before, after = {} if one.before is None else one.before.digests, one.after.fragment.digests
     return {column for column in before.keys() | after.keys() if before.get(column) != after.get(column)}

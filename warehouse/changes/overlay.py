@@ -1,4 +1,4 @@
-"""Columns whose values arrive or change after their events: overlays and corrections."""
+"""Overlay columns: values that arrive after their events, and corrections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select
 from transforms.errors import InputError
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
-from warehouse.changes.outcome import Change, Touched, find_recomputes
+from warehouse.changes.outcome import AffectedFragment, Change, find_recomputes
 from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
 from warehouse.changes.sources import AlignedValues, KeyedValues, ValueSource
 from warehouse.changes.values import GivenRows, Source, plain_column, source_name, table_type
@@ -22,7 +22,7 @@ from warehouse.files.digests import column_digest
 from warehouse.tables.manifests import PlacedFragment, current_fragments, get_table
 from warehouse.tables.raw import read_raw
 from warehouse.tables.table import ColumnSchema, Overlay, Table, absent_digest
-from warehouse.tables.versions import ChangeKind, ChangeNote
+from warehouse.tables.versions import ChangeNote, TableChangeKind
 from warehouse.warehouse import Warehouse
 
 
@@ -38,16 +38,23 @@ def overlay_columns(
     why: str = "",
     dry_run: bool = False,
 ) -> Change:
-    """Take column values that came later, from the Parquet file, or the rows, ``values``, as they are from the next version on.
+    """Give columns new values from the next version of a table on.
 
-    With ``on`` the file's rows are joined to events by those key columns; events that it does not name keep what they
-    had. Without, ``values`` is a folder that mirrors the table's partitions and files, row by row. ``columns`` picks
-    some of the file's columns; a column that the table does not have is added, null where no value is given.
-    ``start`` and ``end``: only partitions that start in that range are looked through.
+    Args:
+        warehouse: the warehouse.
+        table: the table.
+        values: a file, or rows, to join by keys; without ``on`` a folder that mirrors the table's files, row by row.
+        on: key columns; events without a row keep their values.
+        columns: the columns to take, by default all but the keys; a column that the table does not have is added, null
+            for events without a value.
+        start: the start of the first partition to search.
+        end: the end of the range of partitions to search.
+        why: the reason for the table's history.
+        dry_run: change nothing.
 
-    Raises :class:`DataError` for null or repeated keys and other row counts, :class:`TypeMismatch`,
-    :class:`UnknownColumn`, :class:`~warehouse.errors.UnknownTable`, and :class:`~warehouse.errors.CatalogBusy` when the
-    table changed meanwhile. Nothing is changed then.
+    Raises :class:`DataError` for null or repeated keys and other row counts, :class:`TypeMismatch`, :class:`UnknownColumn`,
+    :class:`~warehouse.errors.UnknownTable`, and :class:`~warehouse.errors.CatalogBusy` if the table changed meanwhile. Nothing is
+    changed then.
     """
     return _overlay(warehouse, "overlay", table, values, on, columns, (start, end), why, dry_run)
 
@@ -64,18 +71,18 @@ def fix_columns(
     end: datetime | None = None,
     dry_run: bool = False,
 ) -> Change:
-    """Correct columns that the table has; otherwise as :func:`overlay_columns`. ``why`` is kept in the table's history.
+    """Correct existing columns, as :func:`overlay_columns` does, with a reason for the table's history.
 
     Raises :class:`InputError` without a reason, and :class:`UnknownColumn` for a column that the table does not have.
     """
     if not why.strip():
-        raise InputError("a correction says why", where=f"table {table}", value=why, next_step="--why TEXT")
+        raise InputError("--why must be a reason", where=f"table {table}", value=why, next_step="--why TEXT")
     return _overlay(warehouse, "fix", table, values, on, columns, (start, end), why, dry_run)
 
 
 def _overlay(
     warehouse: Warehouse,
-    kind: ChangeKind,
+    kind: TableChangeKind,
     name: str,
     values: Source,
     on: Sequence[str],
@@ -86,34 +93,36 @@ def _overlay(
 ) -> Change:
     with warehouse.catalog.read() as connection:
         table = get_table(connection, name)
-        standing = current_fragments(connection, name, *between)
-        stored_digests = _stored_digests(connection, name, standing)
-    if not standing:
+        current = current_fragments(connection, name, *between)
+        stored_digests = _stored_digests(connection, name, current)
+    if not current:
         raise InputError("no partition starts in this range", where=f"table {name}", value=_range_text(between))
     source: ValueSource
     if on:
         source = KeyedValues.read(warehouse.storage, table, values, on, chosen)
     elif isinstance(values, GivenRows):
         raise InputError("values of a text file must be joined by a key", where=values.name,
-                         next_step="name the key's column: --on COLUMN")  # fmt: skip
+                         next_step="--on KEY")  # fmt: skip
     else:
-        source = AlignedValues.read(warehouse.storage, table, values, chosen, standing)
+        source = AlignedValues.read(warehouse.storage, table, values, chosen, current)
     if kind == "fix":
         for column in source.columns:
             table.column(column)
-    worked = _Overlaying(warehouse, table, source, stored_digests, OverlayWriter(warehouse.storage, name), dry_run)
+    run = _OverlayRun(warehouse, table, source, stored_digests, OverlayWriter(warehouse.storage, name), dry_run)
     try:
-        replacements, rows = worked.all(standing)
-        touched = [Touched(one.placed.fragment, replace(one.placed, fragment=one.fragment)) for one in replacements]
+        replacements, rows = run.all(current)
+        affected = [
+            AffectedFragment(one.placed.fragment, replace(one.placed, fragment=one.fragment)) for one in replacements
+        ]
         with warehouse.catalog.read() as connection:
-            recompute = find_recomputes(connection, warehouse.config, name, touched, warehouse.clock())
+            recompute = find_recomputes(connection, warehouse.config, name, affected, warehouse.clock())
     except BaseException:
-        worked.writer.discard()
+        run.writer.discard()
         raise
     version = table.version
     if replacements and not dry_run:
         note = ChangeNote(kind, source.columns, rows, len(replacements), source_name(values), why)
-        version = commit_replacements(warehouse, table, standing, replacements, note, source.added)
+        version = commit_replacements(warehouse, table, current, replacements, note, source.added)
     return Change(
         table=name,
         kind=kind,
@@ -142,11 +151,11 @@ def _range_text(between: tuple[datetime | None, datetime | None]) -> str:
 
 
 def _stored_digests(
-    connection: Connection, table: str, standing: Sequence[PlacedFragment]
+    connection: Connection, table: str, current: Sequence[PlacedFragment]
 ) -> dict[str, Mapping[str, str]]:
-    """The digests of the columns as their files hold them, by fragment_id, of fragments that have overlays."""
+    """The digests of the columns in the files of fragments with overlays, by fragment_id."""
     of = schema.fragments.c
-    wanted = sorted({placed.fragment.fragment_id for placed in standing if placed.fragment.overlays})
+    wanted = sorted({placed.fragment.fragment_id for placed in current if placed.fragment.overlays})
     found: dict[str, Mapping[str, str]] = {}
     for chunk in chunks(wanted):
         query = select(of.fragment_id, of.digests)
@@ -156,8 +165,8 @@ def _stored_digests(
 
 
 @dataclass(frozen=True)
-class _Overlaying:
-    """One overlay under way. Fragments are worked on one at a time: memory is that of a fragment's columns."""
+class _OverlayRun:
+    """One overlay. Fragments are processed one at a time, so memory is that of a fragment's columns."""
 
     warehouse: Warehouse
     table: Table
@@ -166,21 +175,21 @@ class _Overlaying:
     writer: OverlayWriter
     dry_run: bool
 
-    def all(self, standing: Sequence[PlacedFragment]) -> tuple[list[Replacement], int]:
-        """The fragments that come out otherwise, and how many events the values name."""
+    def all(self, current: Sequence[PlacedFragment]) -> tuple[list[Replacement], int]:
+        """The fragments that change, and the number of events with a value."""
         replacements, rows = [], 0
-        for placed in standing:
-            brought = self.source.values_for(placed)
-            if brought is None:
+        for placed in current:
+            given = self.source.values_for(placed)
+            if given is None:
                 continue
-            rows += len(brought.rows) - brought.rows.null_count
-            made = self._replacement(placed, self._new_columns(placed, brought.rows, brought.values))
+            rows += len(given.rows) - given.rows.null_count
+            made = self._replacement(placed, self._new_columns(placed, given.rows, given.values))
             if made is not None:
                 replacements.append(made)
         return replacements, rows
 
     def _new_columns(self, placed: PlacedFragment, rows: pa.Array, values: pa.Table) -> dict[str, pa.Array]:
-        """The columns as they will be: ``values`` at ``rows``, and where a row is null what was there before."""
+        """The new columns: ``values`` at ``rows``, and the previous value if a row is null."""
         known = [name for name in self.source.columns if name not in {column.name for column in self.source.added}]
         before = read_raw(self.warehouse.storage, placed.fragment, known) if known and rows.null_count else None
         made = {}
@@ -209,7 +218,7 @@ class _Overlaying:
             if _is_absent(column, columns[name]):
                 overlays[name] = Overlay(name, "", checksums[name], column.arrow_type)
             elif checksums[name] == stored.get(name):
-                overlays.pop(name, None)  # what the file holds is true again
+                overlays.pop(name, None)  # the file holds these values
             else:
                 new[name] = columns[name]
         known = {name: checksums[name] for name in new}
@@ -224,7 +233,7 @@ class _Overlaying:
 
 
 def _is_absent(column: ColumnSchema, array: pa.Array) -> bool:
-    """Nulls alone in a column that no file holds are the same as no values: one content, one digest."""
+    """Whether an overlay-only column has no values: all nulls are the same content, with one digest."""
     return column.overlay_only and array.null_count == len(array)
 
 
@@ -233,6 +242,6 @@ def _checksum(column: ColumnSchema, array: pa.Array) -> str:
 
 
 def _choose(named: pa.Array, new: pa.Array, old: pa.Array) -> pa.Array:
-    """``new`` where ``named``, else ``old``; for every type."""
+    """``new`` where ``named``, else ``old``, for any type."""
     positions = pa.array(np.arange(len(new)))
     return pa.concat_arrays([new, old]).take(pc.if_else(named, positions, pc.add(positions, len(new))))

@@ -1,8 +1,7 @@
-"""Making a change known: bytes first, then one transaction. A process killed anywhere leaves the old version.
+"""Publishing a change: files first, then one transaction.
 
-What it had written by then is in files that no row names; ``overlays/`` of the home holds nothing else but what rows
-name, and no path is ever used twice. ``gc`` deletes such files once they are old, under the catalog's write lock; so the
-transaction that names files first looks, under the same lock, whether they are still there.
+A process that is killed leaves the old version and perhaps unreferenced files; no path is ever used twice. ``gc`` deletes old
+unreferenced files under the catalog's write lock, so the transaction checks under the same lock that its files exist.
 """
 
 from __future__ import annotations
@@ -27,61 +26,62 @@ from warehouse.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
-class OverlayFile:
-    """A file that is in place, and the types of its columns."""
+class WrittenOverlay:
+    """A written file and the types of its columns."""
 
     file: MemoFile
     types: Mapping[str, str]
 
 
 class OverlayWriter:
-    """Writes the files of one change, and takes them away again if the change comes to nothing."""
+    """Writes the files of one change, and deletes them if the change fails."""
 
     def __init__(self, storage: Storage, table: str) -> None:
         self._storage, self._table = storage, table
         self.written: list[str] = []
 
-    def write(self, placed: PlacedFragment, columns: Mapping[str, pa.Array], digests: Mapping[str, str]) -> OverlayFile:
-        """Publish columns of one fragment, whose digests are known, as a file of a name never used before."""
+    def write(
+        self, placed: PlacedFragment, columns: Mapping[str, pa.Array], digests: Mapping[str, str]
+    ) -> WrittenOverlay:
+        """Write columns of one fragment, with their digests, as a file with a new name."""
         fragment_id = placed.fragment.fragment_id
         path = f"{OVERLAYS}/{self._table}/{placed.partition}/{fragment_id[:16]}-{uuid.uuid4().hex}.{SUFFIX}"
         self.written.append(path)
         file = write_arrow_file(self._storage, path, columns, digests)
-        return OverlayFile(file, {name: str(array.type) for name, array in columns.items()})
+        return WrittenOverlay(file, {name: str(array.type) for name, array in columns.items()})
 
     def discard(self) -> None:
-        """Delete what was written. Only before the transaction that names it has begun."""
+        """Delete the written files; must not be called once the transaction has begun."""
         for path in self.written:
             self._storage.delete(path)
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """A fragment as it will stand in the place of ``placed``. ``file`` holds what is new in it, if anything is."""
+    """``fragment``, which replaces ``placed``; ``file`` holds its new columns, if any."""
 
     placed: PlacedFragment
     fragment: Fragment
-    file: OverlayFile | None
+    file: WrittenOverlay | None
 
     @property
     def changes_content(self) -> bool:
-        """Whether columns changed, so that the catalog needs a fragment of its own; deletions alone do not."""
+        """Whether columns changed, which needs a new row of the fragment; deletions alone do not."""
         return self.fragment.overlays != self.placed.fragment.overlays
 
 
 def commit_replacements(
     warehouse: Warehouse,
     table: Table,
-    standing: Sequence[PlacedFragment],
+    current: Sequence[PlacedFragment],
     replacements: Sequence[Replacement],
     note: ChangeNote,
     added: Sequence[ColumnSchema] = (),
 ) -> int:
-    """The new version of ``table`` in which ``replacements`` stand; returns its number.
+    """Write the version of ``table`` with ``replacements`` and return its number.
 
-    ``standing`` are all fragments of the partitions concerned. Raises :class:`~warehouse.errors.CatalogBusy` when the
-    table is not at the version any more that the change was worked out for, and
-    :class:`~warehouse.errors.MissingFile` when a file of the change was deleted meanwhile.
+    ``current``: all fragments of the affected partitions. Raises :class:`~warehouse.errors.CatalogBusy` if the table changed
+    meanwhile, and :class:`~warehouse.errors.MissingFile` if a file of the change was deleted.
     """
     written = [one.file.file.path for one in replacements if one.file is not None]
 
@@ -94,7 +94,7 @@ def commit_replacements(
         entries = {one.placed.row: Entry(row_of.get(one.placed.row, one.placed.row), one.fragment.deletions,
                                          one.fragment.deleted_rows) for one in replacements}  # fmt: skip
         partitions: dict[str, list[Entry]] = {one.placed.partition: [] for one in replacements}
-        for placed in standing:
+        for placed in current:
             if placed.partition in partitions:
                 partitions[placed.partition].append(entries.get(placed.row) or Entry.of(placed))
         write_manifests(connection, table.name, table.version + 1, partitions)
@@ -105,18 +105,18 @@ def commit_replacements(
 
 
 def require_files(storage: Storage, paths: Sequence[str], table: str) -> None:
-    """Raise :class:`MissingFile` unless every file of a change is there; the write lock is held."""
+    """Raise :class:`MissingFile` unless every file of a change exists. The caller holds the write lock."""
     for path in storage.missing(paths)[:1]:
-        raise MissingFile("a file of a change must be there until the change is committed, and it was deleted",
-                          where=f"table {table}", value=path, allowed="a file that is there",
-                          next_step="make the change again; give headrace gc --leftover-hours that are longer than a "
+        raise MissingFile("a file of a change must exist until the change is committed, and it was deleted",
+                          where=f"table {table}", value=path,
+                          next_step="make the change again; --leftover-hours of headrace gc must be longer than a "
                           "change takes")  # fmt: skip
 
 
 def begin_version(
     connection: Connection, warehouse: Warehouse, table: Table, note: ChangeNote, added: Sequence[ColumnSchema] = ()
 ) -> int:
-    """Move the table to its next version, inside the caller's transaction; returns the row of the change."""
+    """Set the table's next version in the caller's transaction and return the row of the change."""
     check_version(connection, table.name, table.version, warehouse.catalog.where)
     of = schema.tables
     values = {"version": table.version + 1, "columns": columns_document((*table.columns, *added))}

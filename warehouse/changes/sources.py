@@ -1,4 +1,4 @@
-"""Where the values of a change come from: joined by keys, or aligned row by row."""
+"""Values of a change, joined to events by keys or aligned row by row."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.changes.keys import KeyIndex
 from warehouse.changes.values import (
     Source,
-    brought_columns,
     new_columns,
     plain_column,
     read_values,
     source_name,
     table_type,
+    value_columns,
 )
 from warehouse.storage.storage import Storage
 from warehouse.tables.manifests import PlacedFragment
@@ -29,38 +29,38 @@ from warehouse.tables.table import ColumnSchema, Table
 
 
 @dataclass(frozen=True)
-class Brought:
-    """Values for one fragment: event i takes row ``rows[i]`` of ``values``, or keeps what it had where that is null."""
+class FragmentValues:
+    """Values for one fragment: event i gets row ``rows[i]`` of ``values``, or keeps its value if that is null."""
 
     rows: pa.Array
     values: pa.Table
 
 
 class ValueSource(Protocol):
-    """``columns``: those that are brought; ``added``: those of them that the table does not have."""
+    """The values of a change, by fragment."""
 
     @property
     def where(self) -> str:
-        """The file or folder, as given."""
+        """The file or folder."""
         ...
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are brought, in the file's order."""
+        """The columns of the change, in the file's order."""
         ...
 
     @property
     def added(self) -> tuple[ColumnSchema, ...]:
-        """Those of them that the table does not have."""
+        """The columns that the table does not have."""
         ...
 
     @property
     def unknown_keys(self) -> int:
-        """Keys that no fragment had so far."""
+        """Keys that no event had so far."""
         ...
 
-    def values_for(self, placed: PlacedFragment) -> Brought | None:
-        """What is brought for a fragment; None when it is nothing."""
+    def values_for(self, placed: PlacedFragment) -> FragmentValues | None:
+        """The values for a fragment; None if there are none."""
         ...
 
 
@@ -72,17 +72,17 @@ class EventKeys:
         self._types = {name: table_type(table.column(name), values.column(name).type) for name in on}
         for name, kind in self._types.items():
             if pat.is_nested(kind) or pat.is_null(kind):
-                raise TypeMismatch("a key is a number, a text or a time", where=f"{where}, column {name}",
+                raise TypeMismatch("a key must be a number, a text or a time", where=f"{where}, column {name}",
                                    value=str(kind))  # fmt: skip
         self._index = KeyIndex(self._columns(values, where), where)
 
     @property
-    def unmet(self) -> int:
+    def unmatched(self) -> int:
         """Keys that no fragment had so far."""
-        return self._index.unmet
+        return self._index.unmatched
 
     def find(self, placed: PlacedFragment) -> pa.Array:
-        """For every event of a fragment its row in the file, null where it has none."""
+        """The row in the file for every event of a fragment; null if there is none."""
         raw = read_raw(self._storage, placed.fragment, list(self._types))
         return self._index.find(self._columns(raw, placed.fragment.path))
 
@@ -95,7 +95,7 @@ class EventKeys:
 
 @dataclass(frozen=True)
 class KeyedValues:
-    """Values of a file that is joined to events by key columns."""
+    """Values of a file, joined to events by key columns."""
 
     where: str
     columns: tuple[str, ...]
@@ -109,7 +109,7 @@ class KeyedValues:
     ) -> KeyedValues:
         """Read and check the whole file. Errors as for :func:`warehouse.changes.overlay.overlay_columns`."""
         values, path = read_values(storage, source), source_name(source)
-        columns = brought_columns(table, values.schema, on, chosen, path)
+        columns = value_columns(table, values.schema, on, chosen, path)
         added = new_columns(table, columns, values.schema, path)
         _check_types(table, columns, added, values, path)
         return cls(path, tuple(columns), added, values.select(columns), EventKeys(storage, table, values, on, path))
@@ -117,17 +117,17 @@ class KeyedValues:
     @property
     def unknown_keys(self) -> int:
         """Keys that no fragment had so far."""
-        return self.keys.unmet
+        return self.keys.unmatched
 
-    def values_for(self, placed: PlacedFragment) -> Brought | None:
-        """The rows whose keys are those of the fragment's events."""
+    def values_for(self, placed: PlacedFragment) -> FragmentValues | None:
+        """The rows with the keys of the fragment's events."""
         rows = self.keys.find(placed)
-        return Brought(rows, self.values) if rows.null_count < len(rows) else None
+        return FragmentValues(rows, self.values) if rows.null_count < len(rows) else None
 
 
 @dataclass(frozen=True)
 class AlignedValues:
-    """Values of a folder that mirrors the table's files: row i of a file is event i of the file it mirrors."""
+    """Values of a folder that mirrors the table's files: row i of a file belongs to event i of the mirrored file."""
 
     where: str
     columns: tuple[str, ...]
@@ -139,42 +139,42 @@ class AlignedValues:
 
     @classmethod
     def read(
-        cls, storage: Storage, table: Table, folder: str, chosen: Sequence[str], standing: Sequence[PlacedFragment]
+        cls, storage: Storage, table: Table, folder: str, chosen: Sequence[str], current: Sequence[PlacedFragment]
     ) -> AlignedValues:
-        """Check every file before any is used: its name, its columns and its rows."""
-        first_rows, counts = _layout(standing)
+        """Check name, columns and rows of every file before any is used."""
+        first_rows, counts = _layout(current)
         mirrors = _mirrors(storage, table, folder, counts)
         columns: list[str] = []
         added: tuple[ColumnSchema, ...] = ()
         for path, mirror in mirrors.items():
             if (found := row_count(storage, mirror)) != counts[path]:
-                raise DataError("a file has other rows than the file it mirrors", where=mirror, value=found,
+                raise DataError("a file must have the rows of the file that it mirrors", where=mirror, value=found,
                                 allowed=f"{counts[path]}, as {path}", next_step="or join by a key: --on KEY")  # fmt: skip
             values = read_whole(storage, mirror)
-            here = brought_columns(table, values.schema, (), chosen, mirror)
+            here = value_columns(table, values.schema, (), chosen, mirror)
             new = new_columns(table, here, values.schema, mirror)
             if columns and (here, new) != (columns, added):
-                raise TypeMismatch("two files of one change have other columns", where=mirror,
+                raise TypeMismatch("the files of a change must have equal columns", where=mirror,
                                    value=", ".join(here), allowed=", ".join(columns))  # fmt: skip
             columns, added = here, new
             _check_types(table, columns, added, values, mirror)
         return cls(folder, tuple(columns), added, storage, mirrors, first_rows)
 
-    def values_for(self, placed: PlacedFragment) -> Brought | None:
-        """The rows at the fragment's place in its file."""
+    def values_for(self, placed: PlacedFragment) -> FragmentValues | None:
+        """The rows at the fragment's position in its file."""
         mirror = self.mirrors.get(placed.fragment.path)
         if mirror is None:
             return None
         values = read_whole(self.storage, mirror).select(list(self.columns))
         part = values.slice(self.first_rows[placed.row], placed.fragment.rows)
-        return Brought(pa.array(np.arange(placed.fragment.rows)), part)
+        return FragmentValues(pa.array(np.arange(placed.fragment.rows)), part)
 
 
-def _layout(standing: Sequence[PlacedFragment]) -> tuple[dict[int, int], dict[str, int]]:
+def _layout(current: Sequence[PlacedFragment]) -> tuple[dict[int, int], dict[str, int]]:
     """The first row of each fragment in its file, and each file's rows."""
     first_rows: dict[int, int] = {}
     counts: dict[str, int] = {}
-    for placed in sorted(standing, key=lambda one: (one.fragment.path, one.fragment.row_groups)):
+    for placed in sorted(current, key=lambda one: (one.fragment.path, one.fragment.row_groups)):
         path = placed.fragment.path
         first_rows[placed.row] = counts.get(path, 0)
         counts[path] = counts.get(path, 0) + placed.fragment.rows
@@ -185,7 +185,7 @@ def _mirrors(storage: Storage, table: Table, folder: str, counts: Mapping[str, i
     root, here = table.root.rstrip("/"), storage.absolute(folder).rstrip("/")
     if not storage.folder_exists(here):
         step = "join a single file by a key: --on KEY" if storage.exists(here) else "check the path"
-        raise InputError("no such folder of values", where=folder, value=here, next_step=step)
+        raise InputError("the folder of values does not exist", where=folder, value=here, next_step=step)
     found = {}
     for file in storage.list(here):
         relative = file.path.removeprefix(here).lstrip("/")
@@ -193,12 +193,12 @@ def _mirrors(storage: Storage, table: Table, folder: str, counts: Mapping[str, i
             continue
         path = f"{root}/{relative}"
         if path not in counts:
-            raise DataError("a file mirrors no file of the table", where=f"{folder}, table {table.name}", value=relative,
+            raise DataError("a file of values must have the path of a file of the table", where=f"{folder}, table {table.name}", value=relative,
                             allowed="<partition>/<name of the table's file>",
                             next_step=f"headrace table show {table.name} lists the partitions")  # fmt: skip
         found[path] = file.path
     if not found:
-        raise DataError("no Parquet file here", where=folder, allowed="<partition>/<name of the table's file>",
+        raise DataError("the folder has no Parquet file", where=folder, allowed="<partition>/<name of the table's file>",
                         next_step=f"headrace table show {table.name} lists the partitions")  # fmt: skip
     return found
 
@@ -206,7 +206,7 @@ def _mirrors(storage: Storage, table: Table, folder: str, counts: Mapping[str, i
 def _check_types(
     table: Table, columns: Sequence[str], added: Sequence[ColumnSchema], values: pa.Table, where: str
 ) -> None:
-    """Cast once, for the error only: a value that does not fit is said before anything is written."""
+    """Cast the columns, so that a value that does not fit raises before anything is written."""
     new = {column.name for column in added}
     for name in columns:
         if name not in new:

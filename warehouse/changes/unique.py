@@ -1,4 +1,4 @@
-"""Rows whose key is already there, or twice among the new ones: which of the new rows are kept."""
+"""Removal of new rows whose key is known or repeated."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def unseen_rows(new: Mapping[str, pa.Array], known: Sequence[Mapping[str, pa.Array]]) -> Mask:
-    """True for every new row whose combination of key values no known row and no new row before it has.
+    """True for every new row whose key no known row and no earlier new row has.
 
-    ``new`` and each part of ``known`` hold the same key columns, of the same types. A row with a null in its key equals
-    no other row, and is kept.
+    ``new`` and each part of ``known`` have the same key columns and types. A key with a null equals no other, so its row is
+    kept.
     """
     rows = len(next(iter(new.values())))
     parts = [*known, new]
@@ -35,7 +35,7 @@ def unseen_rows(new: Mapping[str, pa.Array], known: Sequence[Mapping[str, pa.Arr
 
 
 def _codes(column: pa.ChunkedArray) -> Ints:
-    """A small integer for each distinct value, the same for equal ones; nulls share one."""
+    """A small integer for each distinct value, with one for all nulls."""
     if column.null_count == len(column):
         return np.zeros(len(column), np.int64)
     values = pc.unique(column.drop_null())
@@ -44,7 +44,7 @@ def _codes(column: pa.ChunkedArray) -> Ints:
 
 
 def _fold(folded: Ints, codes: Ints) -> Ints:
-    """One integer for each pair of integers, small again."""
+    """A small integer for each distinct pair."""
     pairs = folded * (int(codes.max(initial=0)) + 1) + codes
     small: Ints = np.unique(pairs, return_inverse=True)[1].astype(np.int64)
     return small

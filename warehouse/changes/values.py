@@ -1,4 +1,4 @@
-"""Columns that a change brings: reading their files, and giving them the types that the table has."""
+"""The columns of a change: reading their files and casting them to the table's types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
 
 @dataclass(frozen=True)
 class GivenRows:
-    """Rows that a caller has read from a file of another format; ``name`` says which."""
+    """Rows that the caller read from a file of another format, ``name``."""
 
     name: str
     rows: pa.Table
@@ -41,15 +41,15 @@ Source = str | GivenRows
 
 
 def source_name(source: Source) -> str:
-    """What errors and the history call a source."""
+    """The name of a source in errors and in the history."""
     return source if isinstance(source, str) else source.name
 
 
 def read_values(storage: Storage, source: Source, on_invalid_text: OnInvalidText = refuse_invalid_text) -> pa.Table:
-    """All rows of a Parquet file, or of every Parquet file in a folder, in the order of their names.
+    """All rows of a Parquet file, or of every Parquet file in a folder by name.
 
-    Raises :class:`InputError` for a path that is not there, :class:`DataError` for a folder without a file,
-    :class:`~warehouse.errors.CorruptFile` and what ``on_invalid_text`` raises.
+    Raises :class:`InputError` for a missing path, :class:`DataError` for a folder without a file,
+    :class:`~warehouse.errors.CorruptFile` and the errors of ``on_invalid_text``.
     """
     if isinstance(source, GivenRows):
         return source.rows
@@ -60,11 +60,11 @@ def read_values(storage: Storage, source: Source, on_invalid_text: OnInvalidText
         return read_whole(storage, where, on_invalid_text)
     found = [file.path for file in storage.list(where) if file.path.endswith((".parquet", ".pq"))]
     if not found:
-        raise DataError("no Parquet file here", where=path, allowed="*.parquet")
+        raise DataError("the folder has no Parquet file", where=path, allowed="*.parquet")
     parts = [read_whole(storage, one, on_invalid_text) for one in found]
     for one, part in zip(found, parts, strict=True):
         if part.schema != parts[0].schema:
-            raise TypeMismatch("two files of one change have other columns", where=one, value=_spelled(part.schema),
+            raise TypeMismatch("the files of a change must have equal columns", where=one, value=_spelled(part.schema),
                                allowed=_spelled(parts[0].schema))  # fmt: skip
     return pa.concat_tables(parts)
 
@@ -74,13 +74,16 @@ def _spelled(schema: pa.Schema) -> str:
 
 
 def plain_type(stored: pa.DataType) -> pa.DataType:
-    """The type of the values: a dictionary's are those it stands for."""
+    """The type of the values; of a dictionary, its value type."""
     return stored.value_type if pat.is_dictionary(stored) else stored
 
 
 def plain_column(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType, where: str) -> pa.Array:
-    """``column`` as one array of type ``wanted``. Raises :class:`TypeMismatch` when values do not fit or are of
-    another kind: text is not read as numbers, nor numbers as booleans."""
+    """``column`` as one array of type ``wanted``.
+
+    Raises :class:`TypeMismatch` if a value does not fit or is of another kind: text is not read as numbers, nor numbers as
+    booleans.
+    """
     array = one_array(column)
     if pat.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -91,12 +94,12 @@ def plain_column(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType, where:
     try:
         return array.cast(wanted)
     except pa.ArrowException as error:
-        raise TypeMismatch("a value does not fit the column's type", where=where, value=str(error).splitlines()[0][:200],
+        raise TypeMismatch("a value must fit the column's type", where=where, value=str(error).splitlines()[0][:200],
                            allowed=str(wanted)) from error  # fmt: skip
 
 
 def _mismatch(where: str, found: pa.DataType, wanted: pa.DataType) -> TypeMismatch:
-    return TypeMismatch("a column is of another type than the table's", where=where, value=str(found),
+    return TypeMismatch("a column must have the table's type", where=where, value=str(found),
                         allowed=str(wanted), next_step="write the file with the table's type")  # fmt: skip
 
 
@@ -114,29 +117,28 @@ def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def table_type(column: ColumnSchema, found: pa.DataType) -> pa.DataType:
-    """The type that new values of a column take; ``found`` where the table's spelling names no type of a model."""
+    """The type of new values of a column: the table's, or ``found`` if no model can read the table's."""
     return plain_type(parse_arrow_type(column.arrow_type) or found)
 
 
-def brought_columns(
-    table: Table, found: pa.Schema, keys: Sequence[str], chosen: Sequence[str], where: str
-) -> list[str]:
-    """The columns that a change brings: those chosen, or all that are no keys. Raises
-    :class:`~transforms.errors.UnknownColumn`."""
+def value_columns(table: Table, found: pa.Schema, keys: Sequence[str], chosen: Sequence[str], where: str) -> list[str]:
+    """The columns of a change: the chosen ones, or all but the keys. Raises :class:`~transforms.errors.UnknownColumn`."""
     check_columns((*keys, *chosen), found.names, where)
     for key in keys:
         table.column(key)
     if both := sorted(set(keys) & set(chosen)):
-        raise InputError("a key cannot be changed by the same file", where=where, value=", ".join(both))
+        raise InputError("a key must not be a column to change", where=where, value=", ".join(both))
     columns = [name for name in found.names if name not in keys and (not chosen or name in chosen)]
     if not columns:
-        raise InputError("the file brings no column but its keys", where=where, value=", ".join(found.names))
+        raise InputError("the file must have a column other than its keys", where=where, value=", ".join(found.names))
     return columns
 
 
 def new_columns(table: Table, columns: Sequence[str], found: pa.Schema, where: str) -> tuple[ColumnSchema, ...]:
-    """Those of ``columns`` that the table does not have, typed from the file. Raises :class:`TypeMismatch` for a type
-    that no model could read."""
+    """The columns that the table does not have, with the file's types.
+
+    Raises :class:`TypeMismatch` for a type that no model can read.
+    """
     known = {column.name for column in table.columns}
     added = []
     for name in columns:
@@ -144,17 +146,17 @@ def new_columns(table: Table, columns: Sequence[str], found: pa.Schema, where: s
             continue
         kind = plain_type(found.field(name).type)
         if pat.is_null(kind) or parse_arrow_type(str(kind)) != kind:
-            raise TypeMismatch("a new column needs a type that a model can read", where=f"{where}, column {name}",
+            raise TypeMismatch("the type of a new column must be one that a model can read", where=f"{where}, column {name}",
                                value=str(kind), allowed="bool, integers, floats, text, timestamps, lists of them")  # fmt: skip
         added.append(ColumnSchema(name, str(kind), overlay_only=True))
     return tuple(added)
 
 
 def parse_literal(text: str, column: ColumnSchema) -> Any:
-    """What ``text`` means as a value of a column: an Arrow scalar of its type. Raises :class:`InputError`."""
+    """``text`` as a value of a column: an Arrow scalar of its type. Raises :class:`InputError`."""
     kind = plain_type(parse_arrow_type(column.arrow_type) or pa.null())
     if pat.is_null(kind) or pat.is_nested(kind) or pat.is_binary(kind) or pat.is_large_binary(kind):
-        raise InputError("events cannot be chosen by a column of this type", where=f"column {column.name}",
+        raise InputError("the type of a column in --where must be comparable", where=f"column {column.name}",
                          value=column.arrow_type, allowed="bool, integers, floats, text, timestamps",
                          next_step="choose them by a key: --on KEY --keys FILE")  # fmt: skip
     if pat.is_boolean(kind) and text.lower() not in ("true", "false"):
@@ -168,7 +170,7 @@ def parse_literal(text: str, column: ColumnSchema) -> Any:
 
 
 def _moment(text: str, kind: pa.DataType, column: ColumnSchema) -> Any:
-    """A time is in UTC unless it says otherwise, as in every option."""
+    """The value of a time, in UTC unless it has a zone."""
     for spelled, read_as in ((text, kind), (text, pa.timestamp(kind.unit))):
         try:
             return pa.scalar(spelled, pa.string()).cast(read_as).cast(kind)
@@ -178,4 +180,6 @@ def _moment(text: str, kind: pa.DataType, column: ColumnSchema) -> Any:
 
 
 def _not_a_value(text: str, column: ColumnSchema, allowed: str) -> InputError:
-    return InputError("not a value of this column", where=f"--where, column {column.name}", value=text, allowed=allowed)
+    return InputError(
+        "a value must have its column's type", where=f"--where, column {column.name}", value=text, allowed=allowed
+    )

@@ -1,1 +1,1 @@
-"""Measured costs of computing and loading, and expected reuse."""
+"""Measured costs of computing and storing columns, and their expected requests."""

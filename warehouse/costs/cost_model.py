@@ -1,9 +1,9 @@
-"""What it costs to compute, read, write and keep a column: CPU seconds a row.
+"""The cost of computing, reading, writing and storing a column, in CPU seconds per row.
 
-Operators are measured while memos are computed (:mod:`warehouse.costs.measurements`). One that never was is taken to cost what it declares
-times the median ratio of measured to declared seconds. A memo's bytes a row are its component's if it was ever written, else the
-average of components that end in the same operator, else a guess from the type. Everything else is a constant that
-``benchmarks/cost_model.py`` measures, and prices, which are the owner's.
+Operators are measured while memos are computed (:mod:`warehouse.costs.measurements`). An unmeasured one costs its declared
+seconds times the median ratio of measured to declared seconds. A memo's bytes per row are those of its component if it was ever
+written, else the average of components with the same last operator, else an estimate from the type. Other rates are constants
+that ``benchmarks/cost_model.py`` measures; prices are settings.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from warehouse.planning.rates import LIST_PRICES, MEASURED_RATES, Prices, Rates
 from warehouse.tables.arrow_types import parse_arrow_type
 from warehouse.tables.table import ColumnSchema
 
-#: For an operation that this release cannot compute: whatever can be loaded is loaded instead.
+#: The cost of an operation that this release cannot compute, so high that a memo is loaded instead.
 _NOT_OF_THIS_RELEASE_SECS = 1e3
-_ITEMS_A_LIST = 8.0
+_ITEMS_PER_LIST = 8.0
 _OFFSET_BYTES = 4.0
 _WEIGHT_BYTES = 4.0
 _ELEMENT_BYTES = {
@@ -45,10 +45,17 @@ _ELEMENT_BYTES = {
 
 @dataclass(frozen=True)
 class CostModel:
-    """Costs by node, a row. ``operator_secs`` and ``operator_bytes`` are by cost name and version; the latter, and
-    ``component_bytes`` by fingerprint, are bytes a row of memos. ``raw_bytes``: bytes a row of raw columns, by name.
+    """Costs of nodes per row.
 
-    ``horizon_days``: over how long what is kept is paid for. ``fragment_rows``: the rows that share a column's fixed seconds.
+    Attributes:
+        operator_secs: seconds per row of operators, by cost name and version.
+        operator_bytes: bytes per row of memos of components that end in an operator, by its cost name and version.
+        component_bytes: bytes per row of memos, by fingerprint.
+        raw_bytes: bytes per row of raw columns, by name.
+        rates: seconds per byte and per column of reading and writing.
+        prices: the prices of storage and computing.
+        horizon_days: the time for which stored memos are paid.
+        fragment_rows: the rows that share a column's fixed seconds.
     """
 
     operator_secs: Mapping[tuple[str, int], float] = field(default_factory=dict)
@@ -63,17 +70,18 @@ class CostModel:
     def __post_init__(self) -> None:
         for name, value in (("horizon_days", self.horizon_days), ("fragment_rows", self.fragment_rows)):
             if not (value > 0 and math.isfinite(value)):
-                raise InputError("a cost model's setting is out of range", where=f"CostModel.{name}", value=value,
-                                 allowed="> 0")  # fmt: skip
+                raise InputError(f"{name} must be > 0", where=f"CostModel.{name}", value=value)
 
     @cached_property
     def declared_factor(self) -> float:
-        """What declared costs are multiplied by."""
+        """The factor from declared to measured costs."""
         return declared_factor(self.operator_secs)
 
     def compute_secs(self, node: Node) -> float:
-        """The operator alone, arguments in hand. Infinite for a raw column, nothing for a constant, and beyond any other
-        price for what only another release can compute: a plan does so only where there is no memo, and reading says why.
+        """Seconds per row of the operator alone: infinite for a raw column, 0 for a constant.
+
+        An operation of another release costs more than any other, so a plan has it only without a memo, and reading fails with
+        the reason.
         """
         if isinstance(node, RawColumn):
             return math.inf
@@ -88,7 +96,7 @@ class CostModel:
         return self.declared_factor * (declared_secs(name) or 0.0)
 
     def stored_bytes(self, node: Node) -> float:
-        """Bytes a row on disk: of a raw column in its file, of anything else in a memo."""
+        """Bytes per row of a raw column in its file, or of another node in a memo."""
         if isinstance(node, RawColumn):
             found = self.raw_bytes.get(node.name)
         else:
@@ -98,7 +106,7 @@ class CostModel:
         return estimated_bytes(node.type) if found is None else found
 
     def node_cost(self, node: Node, *, ready: bool, keepable: bool) -> NodeCost:
-        """A node's costs. ``ready``: its memo can be loaded; ``keepable``: a memo may be made of it."""
+        """A node's costs. ``ready``: its memo can be loaded; ``keepable``: it may be stored as a memo."""
         size_bytes, rates = self.stored_bytes(node), self.rates
         if isinstance(node, RawColumn):
             return NodeCost(math.inf, self._secs(size_bytes, rates.raw_read_secs, rates.raw_column_secs))
@@ -125,7 +133,7 @@ class CostModel:
 
 
 def declared_factor(operator_secs: Mapping[tuple[str, int], float]) -> float:
-    """Median of measured to declared seconds over the operators that this release has; 1 where nothing was measured."""
+    """The median ratio of measured to declared seconds of this release's operators; 1 without measurements."""
     ratios = []
     for (operator, _), secs in operator_secs.items():
         declared = declared_secs(operator)
@@ -135,7 +143,7 @@ def declared_factor(operator_secs: Mapping[tuple[str, int], float]) -> float:
 
 
 def estimated_bytes(column_type: ColumnType) -> float:
-    """Bytes a row of a column of this type on disk, where nothing of its kind was ever stored."""
+    """Estimated bytes per row of a stored column of this type."""
     element = _ELEMENT_BYTES[column_type.dtype]
     if column_type.buckets is not None:
         element = float(next(width for width in (1, 2, 4, 8) if column_type.buckets <= 256**width))
@@ -143,9 +151,9 @@ def estimated_bytes(column_type: ColumnType) -> float:
         case Dense():
             return element
         case Ragged():
-            return _OFFSET_BYTES + _ITEMS_A_LIST * element
+            return _OFFSET_BYTES + _ITEMS_PER_LIST * element
         case Weighted():
-            return _OFFSET_BYTES + _ITEMS_A_LIST * (element + _WEIGHT_BYTES)
+            return _OFFSET_BYTES + _ITEMS_PER_LIST * (element + _WEIGHT_BYTES)
         case Vector():
             return column_type.size * element
 
@@ -160,7 +168,7 @@ def load_cost_model(
     horizon_days: float = 30.0,
     fragment_rows: float = 100_000.0,
 ) -> CostModel:
-    """The cost model as the catalog knows it now; bytes are loaded for components among ``nodes`` only."""
+    """The cost model from the catalog; bytes are loaded for components among ``nodes`` only."""
     of = schema.operator_costs.c
     operators = connection.execute(select(of.operator, of.version, of.rows, of.secs, of.stored_rows, of.stored_bytes))
     operator_secs: dict[tuple[str, int], float] = {}
@@ -181,13 +189,13 @@ def load_cost_model(
     )
 
 
-def raw_bytes_a_row(columns: Iterable[ColumnSchema], rows: int, size_bytes: int) -> dict[str, float]:
-    """Bytes a row of every column of raw files that hold ``rows`` in ``size_bytes``, shared out by the columns' types."""
+def raw_bytes_per_row(columns: Iterable[ColumnSchema], rows: int, size_bytes: int) -> dict[str, float]:
+    """Bytes per row of every column of raw files with ``rows`` in ``size_bytes``, divided by the columns' types."""
     guessed = {column.name: _arrow_bytes(parse_arrow_type(column.arrow_type)) for column in columns}
     if not rows or not guessed:
         return {}
     factor = size_bytes / rows / sum(guessed.values())
-    return {name: bytes_a_row * factor for name, bytes_a_row in guessed.items()}
+    return {name: bytes_per_row * factor for name, bytes_per_row in guessed.items()}
 
 
 def _arrow_bytes(stored: pa.DataType | None) -> float:
@@ -198,5 +206,5 @@ def _arrow_bytes(stored: pa.DataType | None) -> float:
     if pa.types.is_fixed_size_list(stored):
         return float(stored.list_size) * _arrow_bytes(stored.value_type)
     if pa.types.is_list(stored) or pa.types.is_large_list(stored):
-        return _OFFSET_BYTES + _ITEMS_A_LIST * _arrow_bytes(stored.value_type)
+        return _OFFSET_BYTES + _ITEMS_PER_LIST * _arrow_bytes(stored.value_type)
     return _ELEMENT_BYTES[DType.STRING]

@@ -1,7 +1,7 @@
-"""What was measured while memos were computed, kept in the catalog: seconds an operator, bytes a component.
+"""Measurements of computed memos in the catalog: seconds by operator, bytes by component.
 
-Sums forget by rows, not by time: rows measured so far count half once :data:`HALF_LIFE_ROWS` more are measured. So a cost
-follows a new release or another machine within some million rows, and what nobody computes for a year keeps its figure.
+Sums decay by rows, not by time: earlier rows count half once :data:`HALF_LIFE_ROWS` more are measured. So a cost follows a new
+release or another machine within some million rows, and an operator that is not used keeps its cost.
 """
 
 from __future__ import annotations
@@ -19,16 +19,22 @@ from warehouse.catalog.catalog import insert_absent
 HALF_LIFE_ROWS = 5_000_000.0
 
 
-def remaining(new_rows: float) -> float:
-    """The part of an old sum that still counts after ``new_rows`` more rows: 1 for none, a half for each half-life."""
+def decay_factor(new_rows: float) -> float:
+    """The weight of an old sum after ``new_rows`` more rows: halved by each half-life."""
     return float(0.5 ** (new_rows / HALF_LIFE_ROWS))
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMemo:
-    """A memo that was computed and written: the component and its root's cost name and version, and what it took.
+class MemoMeasurement:
+    """The measurement of a memo that was computed and written.
 
-    ``secs``: what the component would have taken by itself. ``size_bytes``: its share of the memo file.
+    Attributes:
+        fingerprint: its component.
+        operator: the cost name of the component's root.
+        version: the version of that operator.
+        rows: its rows.
+        secs: the seconds of the component by itself.
+        size_bytes: its part of the memo file.
     """
 
     fingerprint: str
@@ -39,48 +45,52 @@ class StoredMemo:
     size_bytes: int
 
 
-def stored_memo(fingerprint: str, component: Mapping[str, Any], rows: int, secs: float, size_bytes: int) -> StoredMemo:
-    """The measurement of a component by its document, whose last node is its root, an operation."""
+def measure_memo(
+    fingerprint: str, component: Mapping[str, Any], rows: int, secs: float, size_bytes: int
+) -> MemoMeasurement:
+    """The measurement of a component, given by its document, whose last node is its root, an operation."""
     root = component["nodes"][-1]
-    return StoredMemo(fingerprint, cost_name(root["op"], root["params"]), root["version"], rows, secs, size_bytes)
+    return MemoMeasurement(fingerprint, cost_name(root["op"], root["params"]), root["version"], rows, secs, size_bytes)
 
 
-def record_measurements(connection: Connection, works: Iterable[OperatorWork], memos: Iterable[StoredMemo]) -> None:
-    """Add measurements to the catalog's sums. What is added at once counts alike, whatever its order.
+def record_measurements(
+    connection: Connection, works: Iterable[OperatorWork], memos: Iterable[MemoMeasurement]
+) -> None:
+    """Add measurements to the catalog's sums; their order does not matter.
 
-    Each sum is one UPDATE that reads what it changes, so that no other writer's addition is lost.
+    Each sum is changed by one UPDATE that reads it, so no other writer's addition is lost.
     """
     operators: dict[tuple[str, int], dict[str, float]] = {}
     components: dict[str, dict[str, float]] = {}
     for work in sum_operator_work(works):
         if work.rows:
-            operators[work.operator, work.version] = _added({}, rows=work.rows, secs=work.secs)
+            operators[work.operator, work.version] = _add({}, rows=work.rows, secs=work.secs)
     for memo in memos:
         if memo.rows:
             key = (memo.operator, memo.version)
-            operators[key] = _added(operators.get(key, {}), stored_rows=memo.rows, stored_bytes=memo.size_bytes)
-            components[memo.fingerprint] = _added(
+            operators[key] = _add(operators.get(key, {}), stored_rows=memo.rows, stored_bytes=memo.size_bytes)
+            components[memo.fingerprint] = _add(
                 components.get(memo.fingerprint, {}), rows=memo.rows, secs=memo.secs, stored_bytes=memo.size_bytes
             )
     _write(connection, schema.operator_costs, [
-        {"operator": operator, "version": version, **_forgetting(sums, {"rows": "secs", "stored_rows": "stored_bytes"})}
+        {"operator": operator, "version": version, **_with_decay(sums, {"rows": "secs", "stored_rows": "stored_bytes"})}
         for (operator, version), sums in sorted(operators.items())
     ])  # fmt: skip
     _write(connection, schema.component_costs, [
-        {"fingerprint": fingerprint, **_forgetting(sums, {"rows": "secs stored_bytes"})}
+        {"fingerprint": fingerprint, **_with_decay(sums, {"rows": "secs stored_bytes"})}
         for fingerprint, sums in sorted(components.items())
     ])  # fmt: skip
 
 
-def _added(sums: Mapping[str, float], **more: float) -> dict[str, float]:
+def _add(sums: Mapping[str, float], **more: float) -> dict[str, float]:
     return {**sums, **{name: sums.get(name, 0.0) + value for name, value in more.items()}}
 
 
-def _forgetting(sums: Mapping[str, float], measures: Mapping[str, str]) -> dict[str, float]:
-    """The sums of every measure, each with the factor by which its old value fades; ``measures``: rows to what they measure."""
+def _with_decay(sums: Mapping[str, float], measures: Mapping[str, str]) -> dict[str, float]:
+    """The sums with the decay factors of their old values; ``measures``: names of rows to names of what they measure."""
     values: dict[str, float] = {}
     for rows, measured in measures.items():
-        factor = remaining(sums.get(rows, 0.0))
+        factor = decay_factor(sums.get(rows, 0.0))
         for name in (rows, *measured.split()):
             values[f"new_{name}"] = sums.get(name, 0.0)
             values[f"keep_{name}"] = factor

@@ -1,11 +1,9 @@
-"""How often a component will be asked for again: expected requests over a horizon, from what was read so far.
+"""Expected requests of components over a horizon, from the history of reads.
 
-A live model is read at its observed rate: whole-table reads in the window, and the prior's, over the days observed and the
-prior's days. So a model nobody has read yet has the prior's rate, and one that is read daily soon has its own. A node is
-requested by every live model that contains it, as an input or within one, and by models that are still to come: of the nodes at
-hand, some share is in two models or more; as large a part of one more model, of the prior's rate, counts for each node.
-
-One request, the present one, comes on top. All of it is arithmetic over counts: the same history gives the same figures.
+The rate of a live model is its whole-table reads in the window plus the prior's, over the observed days plus the prior's. So a
+model without reads has the prior's rate, and a model that is read daily soon has its own. A node is requested by every live
+model that contains it, and by future models: the share of nodes that are in two models or more, times the prior's rate, counts
+for each node. The present request is added. The same history gives the same numbers.
 """
 
 from __future__ import annotations
@@ -25,20 +23,19 @@ _DAY_SECS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is assumed of a model without history: ``reads`` of the whole table within ``days``. Once a week by default."""
+    """The assumed history of a model that was never read: ``reads`` of the whole table in ``days``."""
 
     reads: float = 2.0
     days: float = 14.0
 
     def __post_init__(self) -> None:
         if not (self.reads >= 0 and self.days > 0 and math.isfinite(self.reads + self.days)):
-            raise InputError("a prior is some reads within some days", where="Prior", value=(self.reads, self.days),
-                             allowed="reads >= 0, days > 0")  # fmt: skip
+            raise InputError("a prior must have reads >= 0 and days > 0", where="Prior", value=(self.reads, self.days))
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A model's reads: how many times the rows of its table were read, and within how many days."""
+    """A model's whole-table ``reads`` in ``days``."""
 
     reads: float
     days: float
@@ -47,13 +44,13 @@ class History:
 NO_HISTORY = History(0.0, 0.0)
 
 
-def reads_a_day(history: History, prior: Prior) -> float:
-    """The rate to expect: the mean of a Gamma posterior, whose prior is worth ``prior.days`` of observation."""
+def reads_per_day(history: History, prior: Prior) -> float:
+    """The expected rate: the mean of a Gamma posterior, whose prior counts as ``prior.days`` of observation."""
     return (prior.reads + history.reads) / (prior.days + history.days)
 
 
 def pickup_share(models_of: Mapping[str, Collection[str]]) -> float:
-    """The share of nodes that are in two models or more; 0 where there are none."""
+    """The share of nodes in two models or more; 0 without nodes."""
     shared = sum(len(models) >= 2 for models in models_of.values())
     return shared / len(models_of) if models_of else 0.0
 
@@ -65,13 +62,13 @@ def expected_requests(
     horizon_days: float,
     prior: Prior = Prior(),
 ) -> dict[str, float]:
-    """Requests of every node over the horizon, the present one included, so at least 1.
+    """The requests of every node over the horizon, including the present one.
 
-    ``models_of``: the live models, by name, that contain a node, the one that asks now among them. ``histories`` may leave
-    out models without one. A node that contains another is never requested more often than it.
+    ``models_of``: the names of the live models that contain a node, including the requesting one. ``histories`` may leave out
+    models without reads. A node is never requested more often than a node that it contains.
     """
-    rates = {name: reads_a_day(history, prior) for name, history in histories.items()}
-    unknown = reads_a_day(NO_HISTORY, prior)
+    rates = {name: reads_per_day(history, prior) for name, history in histories.items()}
+    unknown = reads_per_day(NO_HISTORY, prior)
     to_come = pickup_share(models_of) * unknown
     return {
         node: 1.0 + horizon_days * (to_come + math.fsum(rates.get(name, unknown) for name in sorted(set(models))))
@@ -88,7 +85,7 @@ def record_read(
     rows: int,
     now: float,
 ) -> None:
-    """Note that the read solution of a model's row was asked for training; moments are epoch seconds."""
+    """Record a read of a model's row for training; times are epoch seconds."""
     connection.execute(insert(schema.reads).values(
         model=model, table_name=table, start_at=start_at, end_at=end_at, rows=rows, read_at=now))  # fmt: skip
 
@@ -96,7 +93,7 @@ def record_read(
 def models_containing(
     connection: Connection, table: str, nodes: Collection[str], asking: str
 ) -> dict[str, frozenset[str]]:
-    """The names of the live models of a table that contain each node (by fingerprint), and ``asking`` for all of them."""
+    """The names of the live models of a table that contain each node (by fingerprint), and ``asking`` for every node."""
     found: dict[str, set[str]] = {node: {asking} for node in sorted(nodes)}
     models, inputs, within = schema.models, schema.model_inputs, schema.component_subgraphs
     for chunk in chunks(sorted(found)):
@@ -115,20 +112,20 @@ def models_containing(
 def read_histories(
     connection: Connection, table: str, names: Collection[str], *, table_rows: int, now: float, window_days: float
 ) -> dict[str, History]:
-    """What models, by name and over all their versions, read of a table within the last ``window_days``.
+    """The reads of a table by models, over all their versions, in the last ``window_days``.
 
-    A read of some partitions counts as the part of ``table_rows`` that it covered, and never as more than one.
+    A read of some partitions counts as the part of ``table_rows`` that it covered, at most one.
     """
     models, reads = schema.models, schema.reads
     since = now - window_days * _DAY_SECS
     histories: dict[str, History] = {}
     for chunk in chunks(sorted(names)):
-        begun = connection.execute(
+        first_submitted = connection.execute(
             select(models.c.name, func.min(models.c.submitted_at))
             .where(models.c.name.in_(chunk))
             .group_by(models.c.name)
         )
-        days = {name: min(max(now - first, 0.0) / _DAY_SECS, window_days) for name, first in begun}
+        days = {name: min(max(now - first, 0.0) / _DAY_SECS, window_days) for name, first in first_submitted}
         counted = connection.execute(
             select(models.c.name, func.count(), func.sum(reads.c.rows))
             .join(models, models.c.id == reads.c.model)
@@ -151,10 +148,9 @@ def load_expected_requests(
     horizon_days: float,
     prior: Prior = Prior(),
 ) -> dict[str, float]:
-    """:func:`expected_requests` of nodes (by fingerprint), as the catalog's history has it now.
+    """:func:`expected_requests` of nodes (by fingerprint) from the catalog's history.
 
-    ``asking`` is the model that is submitted or read; it counts whether it is live yet or not. The window looked back on is
-    as long as the horizon.
+    ``asking``: the model that is submitted or read, live or not. The window of history is as long as the horizon.
     """
     models_of = models_containing(connection, table, nodes, asking)
     names = frozenset[str]().union(*models_of.values())

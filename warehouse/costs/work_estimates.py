@@ -1,4 +1,4 @@
-"""What a task will take: seconds of one core and bytes, from what was measured of its component, else of its operators."""
+"""Estimates of a task's CPU seconds and bytes, from measurements of its component or its operators."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.costs.cost_model import load_cost_model
 
-#: What a task costs whatever it computes: its rows in the catalog, its column's head in a file.
+#: The fixed cost of a task: its rows in the catalog, its column's directory entry in a file.
 TASK_SECS = 5e-4
 
 
 @dataclass(frozen=True, slots=True)
 class WorkEstimate:
-    """A component's work: seconds and bytes of memo *a row*, and the raw columns that it reads."""
+    """A component's work: CPU seconds and memo bytes per row, and the raw columns that it reads."""
 
     row_secs: float
     row_bytes: float
@@ -47,7 +47,7 @@ def load_estimates(connection: Connection, components: Mapping[str, Mapping[str,
 
 
 def _is_computed_here(node: Node) -> bool:
-    """What another release alone has fails at once here: it takes no time, whatever solutions reckon so as to avoid it."""
+    """Whether this release has the operator: one of another release fails at once, so it takes no time."""
     return isinstance(node, Operation) and is_of_this_release(node)
 
 

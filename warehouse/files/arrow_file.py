@@ -1,8 +1,8 @@
-"""Files of one fragment's columns of any Arrow type, as changes of tables bring them: overlaid columns, deletion vectors.
+"""Files of overlays and deletion vectors: columns of one fragment, of any Arrow type.
 
-An Arrow IPC file, buffers compressed with ZSTD, integers stored in the fewest bytes that hold the column's values. The original
-types and the columns' checksums are kept in the file's metadata. A checksum is the digest of the column's *logical* values
-(:mod:`warehouse.files.digests`), since it becomes the column's digest in memo keys. The same columns always give the same bytes.
+An Arrow IPC file with ZSTD compression; integers are stored in the fewest bytes that hold the column's values. The file's
+metadata holds the original types and the columns' checksums. A checksum is the digest of the column's *logical* values
+(:mod:`warehouse.files.digests`), since memo keys contain it. The same columns always give the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from warehouse.files.damaged_files import damaged_if_unreadable
 from warehouse.files.digests import column_digest, table_digests
 from warehouse.storage.storage import Storage
 
-#: What is in the metadata of every such file; the name is of the format that memos had first.
+#: The format in the metadata of every such file; memo files once had the same format, hence its name.
 FORMAT = b"headrace.memo/2"
 _NARROW = (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32())
 
@@ -34,14 +34,14 @@ _NARROW = (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32
 def write_arrow_file(
     storage: Storage, path: str, columns: Mapping[str, pa.Array], digests: Mapping[str, str] | None = None
 ) -> MemoFile:
-    """Publish the columns, in the order given, as one file; all have the same rows.
+    """Write the columns, in order and of equal length, as one file.
 
-    ``digests``: those of the columns (:mod:`warehouse.files.digests`) where the caller has them. Raises :class:`InputError` for no columns or unequal rows and :class:`~transforms.errors.StorageError` when the
-    disk refuses; nothing is left behind then.
+    ``digests``: those of the columns (:mod:`warehouse.files.digests`), if the caller has them. Raises :class:`InputError` for no
+    columns or unequal lengths, and :class:`~transforms.errors.StorageError`; no partial file is left.
     """
     whole = {name: compact_array(column) for name, column in columns.items()}
     if len({len(array) for array in whole.values()}) != 1:
-        raise InputError("the columns of a file have the same rows", where=path,
+        raise InputError("the columns of a file must have equal lengths", where=path,
                          value={name: len(array) for name, array in whole.items()})  # fmt: skip
     narrowed = [_narrow(array) for array in whole.values()]
     digests = table_digests(pa.table(whole)) if digests is None else dict(digests)
@@ -68,16 +68,17 @@ def write_arrow_file(
 def read_arrow_columns(
     storage: Storage, path: str, columns: Mapping[str, str], *, rows: int | None = None
 ) -> dict[str, pa.Array]:
-    """The named columns (name to expected checksum) in their original types; only their bytes are read.
+    """The columns (name to expected checksum) in their original types; only their bytes are read.
 
-    ``rows``: how many they must have, if that is known. Raises :class:`MemoDamaged` when the file is missing, is not whole, lacks a column, or holds other values.
+    ``rows``: the rows that they must have, if known. Raises :class:`MemoDamaged` if the file is missing or truncated, lacks a
+    column, or holds other values.
     """
     with damaged_if_unreadable(MemoDamaged, "a memo file cannot be read", path, "it is computed again"):
         read = _read_unverified(storage, path, list(columns), rows)
     for name, array in read.items():
         found = column_digest(array)
         if found != columns[name]:
-            raise MemoDamaged("a memo does not hold the values that were committed", where=f"{path}, column {name}",
+            raise MemoDamaged("the memo does not have the values that were committed", where=f"{path}, column {name}",
                               value=found, allowed=columns[name], next_step="it is computed again")  # fmt: skip
     return read
 
@@ -87,13 +88,15 @@ def _read_unverified(storage: Storage, path: str, names: list[str], rows: int | 
         stored = ipc.open_file(source).schema
         metadata = stored.metadata or {}
         if metadata.get(b"format") != FORMAT:
-            raise MemoDamaged("not a memo file", where=path, value=metadata.get(b"format"), allowed=FORMAT.decode())
+            raise MemoDamaged(
+                "the file is not a memo file", where=path, value=metadata.get(b"format"), allowed=FORMAT.decode()
+            )
         for name in names:
             if name not in stored.names:
-                raise MemoDamaged("a memo file lacks a column", where=path, value=name)
+                raise MemoDamaged("the memo file has no such column", where=path, value=name)
         types = metadata.get(b"schema", b"")
         if hashlib.sha256(types).hexdigest().encode() != metadata.get(b"schema_sha256"):
-            raise MemoDamaged("a memo file's types are damaged", where=path, value=types[:80])
+            raise MemoDamaged("the types of the memo file are damaged", where=path, value=types[:80])
         original = ipc.read_schema(pa.py_buffer(base64.b64decode(types)))
         chosen = ipc.IpcReadOptions(included_fields=[stored.get_field_index(name) for name in names])
         check_arrow_file(source, rows)
@@ -131,7 +134,7 @@ def _narrow(array: pa.Array) -> pa.Array:
 
 
 def _limits(integers: pa.DataType) -> tuple[int, int]:
-    """The least and the greatest value. Arrow's own way there asks for pandas, which nothing here needs."""
+    """The least and the greatest value. (Arrow's own function needs pandas.)"""
     if pa.types.is_unsigned_integer(integers):
         return 0, 2**integers.bit_width - 1
     return -(2 ** (integers.bit_width - 1)), 2 ** (integers.bit_width - 1) - 1

@@ -1,4 +1,4 @@
-"""What differs between what an analysis found before and what it finds now, in words."""
+"""Differences between two artifacts of an analysis, as counts and text."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import pyarrow as pa
 
 from transforms.analysis.full_pass import PREPROCESSING
 
-#: Terms, or outputs, that are named; of the others there is a count.
+#: The terms or outputs that a text lists.
 _NAMED = 3
-#: The values of an artifact that is no list of terms or boundaries.
+#: The names of the values in artifacts that are not lists of terms or boundaries.
 _NUMBERS = {"standardize_over": ("mean", "standard deviation"), "min_max_over": ("least", "greatest")}
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactDifference:
-    """How one artifact became another.
+    """The difference between two artifacts.
 
     Attributes:
-        added: values that are new; of a preprocessing_fn, outputs.
-        removed: values that are gone.
-        moved: terms that have another place, boundaries and numbers that have another value, outputs with another graph.
-        text: all of it, in words.
+        added: new values; of a preprocessing_fn, outputs.
+        removed: removed values.
+        moved: terms with another id, boundaries and numbers with another value, outputs with another graph.
+        text: the difference as text.
     """
 
     added: int
@@ -33,7 +33,7 @@ class ArtifactDifference:
 
 
 def artifact_difference(operator: str, before: pa.Array, after: pa.Array) -> ArtifactDifference:
-    """What differs between two artifacts of ``operator``."""
+    """The difference between two artifacts of ``operator``."""
     if operator == PREPROCESSING:
         return _outputs(before.to_pylist(), after.to_pylist())
     if pa.types.is_floating(before.type):

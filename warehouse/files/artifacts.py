@@ -1,8 +1,8 @@
-"""Artifacts: what full passes found, as small Arrow files under the digest of their values.
+"""Artifacts: results of full passes, as small Arrow files named by the digest of their values.
 
 ``<home>/artifacts/<digest>.arrow`` holds one column, ``values``. The digest is the column's (:mod:`warehouse.files.digests`), so
-that a file proves itself and equal findings are one file. Analyses and components name them by digest; ``headrace gc`` deletes
-those that nothing names.
+a file can be verified by its name, and equal results are one file. Analyses and components refer to artifacts by digest;
+``headrace gc`` deletes unreferenced ones.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from warehouse.storage.layout import ARTIFACTS
 from warehouse.storage.storage import Storage
 
 _COLUMN = "values"
-#: Of each process. A vocabulary of a million terms takes about 20 MB.
+#: Artifacts cached by a process. A vocabulary of a million terms has about 20 MB.
 _KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactSource:
-    """What :func:`transforms.execution.plan.compile_plan` asks for artifacts: those of the warehouse at ``home``. It can be pickled."""
+    """The artifacts of the warehouse at ``home``, for :func:`transforms.execution.plan.compile_plan`. Can be pickled."""
 
     home: str
 
     def __call__(self, digest: str) -> pa.Array:
-        """The values, verified when they are first read in this process. Raises :class:`ArtifactDamaged`."""
+        """The values, verified by the first read in this process. Raises :class:`ArtifactDamaged`."""
         return _kept(self.home, digest)
 
 
@@ -45,17 +45,17 @@ def _kept(home: str, digest: str) -> pa.Array:
 
 
 def artifact_path(digest: str) -> str:
-    """Where an artifact lies, relative to the home."""
+    """The path of an artifact, relative to the home."""
     return f"{ARTIFACTS}/{digest}.arrow"
 
 
 def write_artifact(storage: Storage, values: pa.Array) -> str:
-    """Publish values, whole or not at all, unless they are there already; returns their digest.
+    """Write values unless an intact file holds them, and return their digest.
 
     Raises :class:`InputError` for nulls or no values, and :class:`~transforms.errors.StorageError`.
     """
     if len(values) == 0 or values.null_count:
-        raise InputError("an artifact holds at least one value and no nulls",
+        raise InputError("an artifact must have at least one value and no nulls",
                          value=(len(values), values.null_count))  # fmt: skip
     digest = column_digest(values)
     path = artifact_path(digest)
@@ -72,17 +72,17 @@ def write_artifact(storage: Storage, values: pa.Array) -> str:
 
 
 def read_artifact(storage: Storage, digest: str) -> pa.Array:
-    """The values of an artifact, verified. Raises :class:`ArtifactDamaged` if they are missing or are not those."""
+    """The verified values of an artifact. Raises :class:`ArtifactDamaged` if they are missing or differ."""
     path = artifact_path(digest)
     again = "headrace analyze MODEL_FILE makes it again"
-    unreadable = damaged_if_unreadable(ArtifactDamaged, "an artifact cannot be read", path, again)
+    unreadable = damaged_if_unreadable(ArtifactDamaged, "the artifact cannot be read", path, again)
     with unreadable, storage.open_input(path) as source:
         check_arrow_file(source, None)
         table = ipc.open_file(source).read_all()
         table.validate(full=True)  # damaged offsets must not be followed
         column = table.column(_COLUMN)
     if column_digest(column) != digest:
-        raise ArtifactDamaged("an artifact does not hold the values it is named by", where=path,
+        raise ArtifactDamaged("the artifact does not have the values of its digest", where=path,
                               value=column_digest(column), allowed=digest, next_step=again)  # fmt: skip
     return one_array(column)
 
@@ -91,5 +91,5 @@ def _holds(storage: Storage, digest: str) -> bool:
     try:
         read_artifact(storage, digest)
     except ArtifactDamaged:
-        return False  # it is written anew
+        return False  # the caller writes it again
     return True

@@ -1,4 +1,4 @@
-"""Files of columns: what is known of one that is in place, and of each of its columns."""
+"""Descriptions of written files and of their columns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ColumnBytes:
-    """One column of a file. ``checksum`` vouches for it: of a memo its stored bytes, of a change its logical values.
+    """One column of a file.
 
-    ``size_bytes`` is its share of the file: the whole, split in proportion to the columns' bytes; shared ones count in part.
+    Attributes:
+        checksum: of the stored bytes of a memo, or of the logical values of an overlay.
+        rows: its length.
+        size_bytes: its part of the file's bytes, in proportion to the columns' bytes; shared bytes count in part.
     """
 
     checksum: str
@@ -20,7 +23,7 @@ class ColumnBytes:
 
 @dataclass(frozen=True)
 class MemoFile:
-    """A file that is in place. ``checksum`` vouches for any of its columns."""
+    """A written file and its columns; ``checksum`` verifies any of them."""
 
     path: str
     size_bytes: int
@@ -30,7 +33,7 @@ class MemoFile:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """What the catalog keeps of a memo file: ``rows`` of its fragment, ``checksum`` that vouches for any of its columns."""
+    """A memo file for the catalog: ``rows`` of its fragment, and the ``checksum`` that verifies any of its columns."""
 
     path: str
     checksum: str
@@ -39,7 +42,7 @@ class NewFile:
 
 
 def size_shares(size_bytes: int, parts: Sequence[int]) -> list[int]:
-    """``size_bytes`` split in proportion to the parts, which are at least 1; the first has what is left."""
+    """``size_bytes`` split in proportion to ``parts``, each >= 1; the first also gets the remainder."""
     whole = sum(parts)
     shares = [size_bytes * part // whole for part in parts]
     shares[0] += size_bytes - sum(shares)

@@ -1,4 +1,4 @@
-"""Read errors of the home's own files as what they mean: the file is damaged."""
+"""Read errors of Headrace's own files, translated to errors of damaged files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, DataError)
 
 @contextmanager
 def damaged_if_unreadable(damaged: type[DataError], what: str, path: str, next_step: str) -> Iterator[None]:
-    """Raise ``damaged`` for every error of the body that bytes can cause; one that is ``damaged`` already passes as it is.
+    """Translate every error of the body that damaged bytes can cause to ``damaged``.
 
-    A :class:`~transforms.errors.StorageError` passes too: it says nothing about the bytes.
+    A :class:`~transforms.errors.StorageError` is not translated: it does not depend on the bytes.
     """
     try:
         yield

@@ -1,16 +1,16 @@
-"""A digest per column: SHA-256 over its logical Arrow values.
+"""Digests of columns: SHA-256 over logical Arrow values.
 
-Equal columns have equal digests however they are chunked, sliced, encoded or compressed; a changed value, null or
-type changes the digest. The rules, level by level:
+Equal columns have equal digests in any chunking, slicing, encoding and compression; a changed value, null or type changes
+the digest. The rules, level by level:
 
-* a tag with the type and the row count (big and small offsets, views, dictionaries and extensions of a type are that type;
+* a tag with the type and the row count (large offsets, views, dictionaries and extensions of a type count as that type;
   timestamps keep their unit and zone);
-* validity, one byte a row, if and only if something is null;
-* fixed-width values in little-endian bytes, null slots zeroed; booleans one byte a row;
+* validity, one byte per row, if and only if there are nulls;
+* fixed-width values in little-endian bytes, null slots zeroed; booleans one byte per row;
 * text and bytes: lengths as int64, then the bytes that are not null;
 * lists: lengths as int64, then the items of the non-null lists as a column of their own; structs: their fields.
 
-Each part is hashed by itself as a stream over the chunks, and the digest is the hash of the parts' hashes.
+Each part is hashed as a stream over the chunks, and the digest is the hash of the parts' hashes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LISTS = (pa.types.is_list, pa.types.is_large_list)
 
 
 def table_digests(table: pa.Table, threads: int = 0) -> dict[str, str]:
-    """The digest of every column by name; ``threads`` columns at once (0: one per CPU core)."""
+    """The digest of every column by name, in ``threads`` threads (0: one per CPU core)."""
     workers = threads or os.cpu_count() or 1
     if workers == 1 or table.num_columns == 1:
         return {name: column_digest(table.column(name)) for name in table.column_names}
@@ -46,7 +46,7 @@ def table_digests(table: pa.Table, threads: int = 0) -> dict[str, str]:
 def column_digest(column: pa.Array | pa.ChunkedArray) -> str:
     """The digest of one column, 64 hexadecimal digits.
 
-    Raises :class:`TypeMismatch` for a type whose values have no written rule (unions, run-end encoded).
+    Raises :class:`TypeMismatch` for a type without a rule (unions, run-end encoded).
     """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return _digest(column.type, [chunk for chunk in chunks if len(chunk)]).hex()
@@ -75,7 +75,7 @@ def _digest(stored: pa.DataType, chunks: list[pa.Array]) -> bytes:
 
 
 def logical_type(stored: pa.DataType) -> pa.DataType:
-    """The one type that stands for all physical spellings of ``stored``."""
+    """The type that represents all physical variants of ``stored``."""
     if pa.types.is_dictionary(stored):
         return logical_type(stored.value_type)
     if isinstance(stored, pa.BaseExtensionType):
@@ -98,7 +98,7 @@ def logical_type(stored: pa.DataType) -> pa.DataType:
         return pa.struct([pa.field(field.name, logical_type(field.type)) for field in fields])
     if any(check(stored) for check in _FIXED):
         return stored
-    raise TypeMismatch("no digest is defined over a column of this type", value=str(stored),
+    raise TypeMismatch("the type of a column must be one with a digest", value=str(stored),
                        allowed="numbers, text, binary, time types, decimals, lists, structs, maps")  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def _plain(chunk: pa.Array, logical: pa.DataType) -> pa.Array:
 
 
 def _spell(logical: pa.DataType) -> str:
-    """The type as tagged: nested types spell only their own level, their children carry their own tags."""
+    """The type's tag; a nested type's covers only its own level, since its children have tags."""
     if pa.types.is_struct(logical):
         return "struct:" + repr([logical.field(i).name for i in range(logical.num_fields)])
     if pa.types.is_large_list(logical):

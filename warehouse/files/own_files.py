@@ -1,8 +1,7 @@
-"""Which files of the home are Headrace's own: garbage collection deletes these and no others.
+"""Headrace's own files in the home, the only ones that garbage collection deletes.
 
-A file is known by the exact shape of the name that its writer gives it, in the folder that the writer uses. All else under
-these folders (a person's file, a link, a pipe) is left, and reported. That a path leads nowhere outside the home is checked
-where it is deleted, by :meth:`warehouse.storage.storage.Storage.delete`.
+A file is recognized by its folder and the exact pattern of its name. All else in these folders (a user's file, a link, a pipe)
+is kept and reported. :meth:`warehouse.storage.storage.Storage.delete` checks that a path is inside the home.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from typing import Literal, get_args
 
 from warehouse.storage.layout import ANALYSIS, ARTIFACTS, JOBS, MEMOS, OVERLAYS, SUFFIX
 from warehouse.storage.storage import Storage
-from warehouse.storage.stored_file import StoredFile, is_inside
+from warehouse.storage.stored_file import ListedFile, is_inside
 
 OwnKind = Literal[
     "memos", "job results", "artifacts", "overlays", "analysis files", "contributions", "unfinished writes"
 ]
 
 _FOLDERS = (MEMOS, JOBS, ARTIFACTS, ANALYSIS, OVERLAYS)
-#: A random identity (a lease, a job), and a digest.
+#: A random id (of a lease or a job), and a digest.
 _ID, _DIGEST = "[0-9a-f]{32}", "[0-9a-f]{64}"
-#: Of a memo file: the fragment, the lease or the compaction, the memos. Releases before leases had names left out the lease.
+#: The name of a memo file: fragment, lease or compaction, memos. Older releases left out the lease.
 _MEMO = rf"[0-9a-f]{{16}}-(?:(?:compaction)?{_ID}-[0-9a-f]{{16}}|{_ID})\.{SUFFIX}"
-#: What Beam and tf.Transform wrote of one partition, in releases that ran them.
+#: Files that Beam and tf.Transform wrote for one partition, in releases that ran them.
 _ACCUMULATED = r"(?:beam-temp-[^/]+/.+|(?:\d+|METADATA)-\d{5}-of-\d{5}(?:\.gz)?|MANIFEST)"
 _SHAPES: tuple[tuple[OwnKind, re.Pattern[str]], ...] = (
     ("memos", re.compile(rf"{MEMOS}/(?:[^/]+/)+{_MEMO}")),
@@ -40,14 +39,14 @@ _UNFINISHED = re.compile(r"(?P<folder>.+/)\.(?P<name>[^/]+)\.[0-9a-f-]+\.tmp")
 
 @dataclass(frozen=True, slots=True)
 class HomeFiles:
-    """Files by kind, and paths that are not Headrace's own; all relative to the home."""
+    """Headrace's own files by kind, and the paths of others; all relative to the home."""
 
-    own: Mapping[OwnKind, Sequence[StoredFile]]
+    own: Mapping[OwnKind, Sequence[ListedFile]]
     foreign: tuple[str, ...]
 
 
 def kind_of(path: str) -> OwnKind | None:
-    """The kind of Headrace's files that a path, relative to the home, is the name of; None: it is none of them."""
+    """The kind of the own file at a path relative to the home; None for other files."""
     if not is_inside(path):
         return None
     for kind, shape in _SHAPES:
@@ -60,8 +59,8 @@ def kind_of(path: str) -> OwnKind | None:
 
 
 def list_home(storage: Storage) -> HomeFiles:
-    """Every file in the folders that garbage collection looks through; links are not followed."""
-    own: dict[OwnKind, list[StoredFile]] = {kind: [] for kind in get_args(OwnKind)}
+    """Every file in the folders of Headrace's own files; links are not followed."""
+    own: dict[OwnKind, list[ListedFile]] = {kind: [] for kind in get_args(OwnKind)}
     foreign: list[str] = []
     for folder in _FOLDERS:
         walked = storage.walk(folder)

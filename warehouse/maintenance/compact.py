@@ -24,7 +24,7 @@ from warehouse.files.memo_file import memo_path_of, read_memo_file, write_memo_f
 from warehouse.files.own_files import kind_of
 from warehouse.maintenance.compaction import CompactionPolicy, FileShare, Rewrite, choose_rewrites
 from warehouse.maintenance.progress import Progress, quiet
-from warehouse.memos.coverage import count_live_bytes, cover, enter_files, members_of, uncover
+from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files, members_of, remove_coverage
 from warehouse.memos.memos import mark_damaged
 from warehouse.scheduling.task_states import MemoState
 from warehouse.storage.layout import COMPACTION
@@ -210,11 +210,11 @@ def _swap(warehouse: Warehouse, live: Sequence[_Live], written: MemoFile, rows: 
             update(of).where(of.c.memo_key == bindparam("key")).values(file=new, size_bytes=bindparam("share")),
             [{"key": one.key, "share": written.columns[one.fingerprint].size_bytes} for one in still],
         )  # fmt: skip
-        cover(connection, {(new, content): held for content, held in contents.items()})
+        add_coverage(connection, {(new, content): held for content, held in contents.items()})
         gone: defaultdict[int, set[str]] = defaultdict(set)
         for one in still:
             gone[one.file].add(one.fingerprint)
-        emptied = uncover(connection, gone, now)
+        emptied = remove_coverage(connection, gone, now)
         count_live_bytes(connection, [new], now)
         return len(still), frozenset(emptied)
 

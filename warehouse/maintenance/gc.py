@@ -38,7 +38,7 @@ from warehouse.reading.pins import clear_expired_pins, oldest_live_pin
 from warehouse.scheduling.task_states import TaskState
 from warehouse.storage.layout import COMPACTION, MEMOS
 from warehouse.storage.storage import Storage
-from warehouse.storage.stored_file import StoredFile, is_unfinished
+from warehouse.storage.stored_file import ListedFile, is_unfinished
 from warehouse.warehouse import Warehouse
 
 Kind = Literal["orphan memos", "unreferenced memos"] | CollectedKind
@@ -189,11 +189,11 @@ def _plan_memos(
     return plan
 
 
-def _unfinished_memos(home: HomeFiles) -> list[StoredFile]:
+def _unfinished_memos(home: HomeFiles) -> list[ListedFile]:
     return [file for file in home.own["unfinished writes"] if file.path.startswith(f"{MEMOS}/")]
 
 
-def _add_orphan(plan: _Plan, file: StoredFile, *, is_old: bool) -> None:
+def _add_orphan(plan: _Plan, file: ListedFile, *, is_old: bool) -> None:
     """Add a memo file, finished or not, that no row and no leased task refers to."""
     lease = lease_of(file.path)
     if is_unfinished(file.path):
@@ -206,7 +206,7 @@ def _add_orphan(plan: _Plan, file: StoredFile, *, is_old: bool) -> None:
 
 
 def _unreferenced_files(
-    connection: Connection, storage: Storage, old: Mapping[CollectedKind, Sequence[StoredFile]]
+    connection: Connection, storage: Storage, old: Mapping[CollectedKind, Sequence[ListedFile]]
 ) -> Iterator[Garbage]:
     for files in COLLECTED_FILES:
         listed = old[files.kind]

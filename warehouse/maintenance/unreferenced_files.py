@@ -21,7 +21,7 @@ from warehouse.files.own_files import HomeFiles
 from warehouse.scheduling.task_states import TaskState
 from warehouse.storage.layout import ANALYSIS, MEMOS
 from warehouse.storage.storage import Storage
-from warehouse.storage.stored_file import StoredFile
+from warehouse.storage.stored_file import ListedFile
 
 CollectedKind = Literal["job results", "artifacts", "overlays", "analysis files", "unfinished writes"]
 
@@ -37,19 +37,19 @@ class CollectedFiles:
     """
 
     kind: CollectedKind
-    old: Callable[[HomeFiles, int], Sequence[StoredFile]]
+    old: Callable[[HomeFiles, int], Sequence[ListedFile]]
     referenced: Callable[[Connection, Storage, Sequence[str]], set[str]]
 
 
-def list_relative(storage: Storage, folder: str, *, temporaries: bool = False) -> Iterator[StoredFile]:
+def list_relative(storage: Storage, folder: str, *, temporaries: bool = False) -> Iterator[ListedFile]:
     """The files under a folder of the home, by paths relative to the home."""
     home = f"{storage.root}/"
     for file in storage.list(folder, temporaries=temporaries):
-        yield StoredFile(file.path.removeprefix(home), file.size_bytes, file.mtime_ns)
+        yield ListedFile(file.path.removeprefix(home), file.size_bytes, file.mtime_ns)
 
 
-def _old(kind: CollectedKind) -> Callable[[HomeFiles, int], Sequence[StoredFile]]:
-    def old(home: HomeFiles, before_ns: int) -> Sequence[StoredFile]:
+def _old(kind: CollectedKind) -> Callable[[HomeFiles, int], Sequence[ListedFile]]:
+    def old(home: HomeFiles, before_ns: int) -> Sequence[ListedFile]:
         return [file for file in home.own[kind] if file.mtime_ns <= before_ns]
 
     return old
@@ -99,7 +99,7 @@ def _referenced_overlays(connection: Connection, _storage: Storage, paths: Seque
     return found
 
 
-def _old_analysis_files(home: HomeFiles, before_ns: int) -> Sequence[StoredFile]:
+def _old_analysis_files(home: HomeFiles, before_ns: int) -> Sequence[ListedFile]:
     """Files of jobs whose last write is old: the first files of a long job stay."""
     files = home.own["analysis files"]
     newest: dict[str, int] = {}
@@ -123,7 +123,7 @@ def _referenced_contributions(_connection: Connection, storage: Storage, paths: 
     return named.intersection(paths)
 
 
-def _old_unfinished(home: HomeFiles, before_ns: int) -> Sequence[StoredFile]:
+def _old_unfinished(home: HomeFiles, before_ns: int) -> Sequence[ListedFile]:
     """Unfinished writes, without those of memos, which are collected by their leases."""
     files = home.own["unfinished writes"]
     return [file for file in files if file.mtime_ns <= before_ns and not file.path.startswith(f"{MEMOS}/")]

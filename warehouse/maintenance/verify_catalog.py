@@ -22,7 +22,7 @@ from warehouse.maintenance.findings import (
     FindingKind,
     Problem,
 )
-from warehouse.memos.coverage import count_live_bytes, cover, members_of
+from warehouse.memos.coverage import add_coverage, count_live_bytes, members_of
 from warehouse.memos.memos import evict_memos
 from warehouse.queue.lost_leases import expire_task, find_uncollected
 from warehouse.scheduling.task_states import MemoState
@@ -225,7 +225,7 @@ def rebuild_file(warehouse: Warehouse, file: int) -> None:
         for stored in load_files(connection, [file]):
             right = right_coverage(Contents(connection), stored)
             connection.execute(delete(schema.coverage).where(schema.coverage.c.file == file))
-            cover(connection, {(file, content): held for content, held in right.items()})
+            add_coverage(connection, {(file, content): held for content, held in right.items()})
             count_live_bytes(connection, [file], warehouse.clock())
 
     warehouse.catalog.run(rebuild, idempotent=True)

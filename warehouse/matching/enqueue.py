@@ -11,13 +11,13 @@ from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.matching.causes import Cause, find_causes
 from warehouse.matching.match import AWAITED, MemoAction, MemoMatch
 from warehouse.matching.model_match import Counts, MatchResult
-from warehouse.memos.coverage import cover
+from warehouse.memos.coverage import add_coverage
 from warehouse.memos.memos import requeue_tasks
-from warehouse.memos.pending_aliases import await_contents
+from warehouse.memos.pending_aliases import register_aliases
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, write_components
 from warehouse.scheduling.task_states import MemoState, TaskState
-from warehouse.tables.manifests import fragments_by_row, standing_rows
+from warehouse.tables.manifests import current_fragment_rows, fragments_by_row
 from warehouse.tables.table import content_of
 
 
@@ -30,7 +30,7 @@ def queue_matches(connection: Connection, model: ModelRecord, found: MatchResult
     causes = find_causes(connection, model.table, missing, found.graph.operations, found.rows)
     _write_memos(connection, model, missing, causes, now)
     _cover_again(connection, found.graph, [one for one in matches if one.action is MemoAction.LOAD])
-    _await_elsewhere(connection, found.graph.columns_of, matches)
+    _register_aliases(connection, found.graph.columns_of, matches)
     _move_to_current(connection, model.table, matches, found.rows)
     return {one.request.memo_key for one in matches if one.action in (MemoAction.QUEUE, *AWAITED)}
 
@@ -45,10 +45,10 @@ def _cover_again(connection: Connection, graph: MergedGraph, ready: Sequence[Mem
         place = (one.record.file, content_of(one.request.placed.fragment, columns))
         places.setdefault(place, set()).add(one.request.fingerprint)
     if places:
-        cover(connection, places)
+        add_coverage(connection, places)
 
 
-def _await_elsewhere(
+def _register_aliases(
     connection: Connection, columns: Mapping[str, Sequence[str]], matches: Sequence[MemoMatch]
 ) -> None:
     """Register the contents that wait for a memo of another content; ``columns`` by component."""
@@ -70,7 +70,7 @@ def _await_elsewhere(
             known = content_of(sources[one.record.fragment], columns[one.request.fingerprint])
         if here != known:
             noted.add((key, here))
-    await_contents(connection, noted)
+    register_aliases(connection, noted)
 
 
 def _is_its_own(one: MemoMatch) -> bool:
@@ -127,7 +127,7 @@ def _move_to_current(connection: Connection, table: str, matches: Sequence[MemoM
     if not moved:
         return
     pairs = [{"key": item.memo_key, "row": item.placed.row, "part": item.placed.partition} for item in moved]
-    still_there = standing_rows(connection, {one.record.fragment for one in matches if one.record})
+    still_there = current_fragment_rows(connection, {one.record.fragment for one in matches if one.record})
     kept = {one.request.memo_key for one in matches if one.record and one.record.fragment in still_there}
     pairs = [pair for pair in pairs if pair["key"] not in kept]
     if pairs:

@@ -70,12 +70,12 @@ def match_model(
     """
     graph = decision.graph
     coverage = coverage or find_coverage(connection, graph.columns(graph.operations), fragments)
-    kept = tuple(decision.choose(pattern.slots) for pattern in coverage.patterns)
+    kept = tuple(decision.choose(layout.slots) for layout in coverage.layouts)
     columns = [graph.columns(chosen) for chosen in kept]
     wanted = []
     positions = []
     for position, (placed, covered) in enumerate(zip(fragments, coverage.fragments, strict=True)):
-        here = memo_requests(columns[covered.pattern], (placed,))
+        here = memo_requests(columns[covered.layout], (placed,))
         wanted += here
         positions += [position] * len(here)
     memos = find_memos(connection, (item.memo_key for item in wanted))
@@ -133,8 +133,8 @@ def _count_input(found: MatchResult, item: StoredInput, again: bool) -> Counts:
     actions: dict[MemoAction, int] = dict.fromkeys(MemoAction, 0)
     covered = sum(
         size
-        for size, pattern in zip(found.coverage.fragments_of_patterns, found.coverage.patterns, strict=True)
-        if item.fingerprint in pattern.slots
+        for size, layout in zip(found.coverage.fragments_by_layout, found.coverage.layouts, strict=True)
+        if item.fingerprint in layout.slots
     )
     matches = found.matches.get(item.fingerprint, {}).values()
     actions[MemoAction.LOAD] += covered

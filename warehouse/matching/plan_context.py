@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from transforms.graphs.graph import Node
 from warehouse.config import WarehouseConfig
-from warehouse.costs.cost_model import CostModel, load_cost_model, raw_bytes_a_row
+from warehouse.costs.cost_model import CostModel, load_cost_model, raw_bytes_per_row
 from warehouse.costs.reuse import load_expected_requests
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord
@@ -137,7 +137,7 @@ class PlanContext:
         return load_cost_model(
             self.connection,
             nodes,
-            raw_bytes=raw_bytes_a_row(self.table.file_columns, self.rows, size_bytes),
+            raw_bytes=raw_bytes_per_row(self.table.file_columns, self.rows, size_bytes),
             rates=self.config.rates,
             prices=self.config.prices,
             horizon_days=horizon_days,

@@ -60,11 +60,11 @@ def build_solution(context: PlanContext, model: ModelRecord, inputs: Sequence[St
     costed = CostedGraph(graph, context.costs(graph.nodes))
     decided: dict[frozenset[str], tuple[Mapping[str, Label], float]] = {}
     plans = []
-    for pattern in coverage.patterns:
-        ready = frozenset(pattern.slots)
+    for layout in coverage.layouts:
+        ready = frozenset(layout.slots)
         if ready not in decided:
             decided[ready] = costed.reading(ready)
-        plans.append(_plan(inputs, graph, pattern.slots, *decided[ready]))
+        plans.append(_plan(inputs, graph, layout.slots, *decided[ready]))
     target = model.target
     return ReadSolution(
         model=model.name,
@@ -107,7 +107,6 @@ def _solution_input(item: StoredInput) -> SolutionInput:
 def _partition(group: list[tuple[PlacedFragment, CoveredFragment]]) -> SolutionPartition:
     first = group[0][0]
     fragments = tuple(
-        SolutionFragment(**vars(placed.fragment), plan=covered.pattern, files=covered.files)
-        for placed, covered in group
+        SolutionFragment(**vars(placed.fragment), plan=covered.layout, files=covered.files) for placed, covered in group
     )
     return SolutionPartition(first.partition, first.start, first.end, first.partition_version, fragments)

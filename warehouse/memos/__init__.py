@@ -1,1 +1,1 @@
-"""Rows of memos, coverage by column sets, and aliases of content that is being computed."""
+"""Memos in the catalog: their rows, coverage by column sets, and aliases of pending memos."""

@@ -1,9 +1,9 @@
-"""Which ready memos there are over a table, found by sets: one row a file and content, not one a memo.
+"""Coverage: the ready memos over a table as column sets, one row per file and content instead of one per memo.
 
-Workers write the memos of a fragment together, so that a year of hours of 500 inputs, four million memos, is some
-thousand files over a handful of column sets. A *pattern* says, for fragments that look alike, which component lies in
-which of a fragment's files; memory is that of the files. The rows are written by the transactions that make memos
-ready or evict them, so that they always say what ``memos`` says.
+Workers write the memos of a fragment together, so a year of hours of 500 inputs, four million memos, is some thousand files
+over a few column sets. A *layout* maps components to a fragment's files, for all fragments with equal sets; memory is that of
+the files. The transactions that make memos ready or evict them write the rows, so coverage is always consistent with
+``memos``.
 """
 
 from __future__ import annotations
@@ -26,77 +26,77 @@ from warehouse.tables.table import content_of
 
 
 @dataclass(frozen=True)
-class Pattern:
-    """For fragments that look alike: the components that are ready, each with the position of its file."""
+class SlotLayout:
+    """The ready components of fragments with equal column sets, each with the position of its file."""
 
     slots: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class CoveredFragment:
-    """What is ready over one fragment: a pattern, by number, and the files of its slots."""
+    """The ready memos over one fragment: the number of its layout, and the files of the layout's slots."""
 
-    pattern: int
+    layout: int
     files: tuple[MemoRef, ...]
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What is ready of some components over some fragments, in their order."""
+    """The ready memos of some components over some fragments, in the fragments' order."""
 
-    patterns: tuple[Pattern, ...]
+    layouts: tuple[SlotLayout, ...]
     fragments: tuple[CoveredFragment, ...]
 
     def part(self, first: int, last: int) -> Coverage:
-        """That of the fragments from position ``first`` to before ``last``."""
-        return Coverage(self.patterns, self.fragments[first:last])
+        """The coverage of the fragments at positions ``[first, last)``."""
+        return Coverage(self.layouts, self.fragments[first:last])
 
     @property
-    def fragments_of_patterns(self) -> tuple[int, ...]:
-        """How many fragments look like each pattern."""
-        counted = Counter(covered.pattern for covered in self.fragments)
-        return tuple(counted[number] for number in range(len(self.patterns)))
+    def fragments_by_layout(self) -> tuple[int, ...]:
+        """The number of fragments with each layout."""
+        counted = Counter(covered.layout for covered in self.fragments)
+        return tuple(counted[number] for number in range(len(self.layouts)))
 
     def slots(self, position: int) -> Mapping[str, int]:
         """The ready components of the fragment at ``position``, each with the position of its file."""
-        return self.patterns[self.fragments[position].pattern].slots
+        return self.layouts[self.fragments[position].layout].slots
 
 
-#: Below this many fragments the database is asked for them alone.
+#: For at most this many contents the query has them as a condition.
 _FEW_CONTENTS = 500
 
-_File = tuple[int, MemoRef]  # its column set, and where it is
+_File = tuple[int, MemoRef]  # a file's column set, and its reference
 
 
 def find_coverage(
     connection: Connection, components: Mapping[str, Sequence[str]], fragments: Sequence[PlacedFragment]
 ) -> Coverage:
-    """What is ready of ``components`` (fingerprint to the columns it reads) over ``fragments``.
+    """The ready memos of ``components`` (fingerprint to the columns it reads) over ``fragments``.
 
-    Where several files hold a component, the one that holds the most of those that are wanted is taken.
+    If several files hold a component, the one with the most requested components is used.
     """
     members = _sets_of(connection, components)
     grouped = _Grouped(components)
     contents = {content for placed in fragments for content, _ in grouped.contents(placed)}
     files = _files_of(connection, members, contents)
     numbers: dict[tuple[tuple[int, tuple[int, ...]], ...], int] = {}
-    patterns: list[tuple[Pattern, tuple[tuple[int, int], ...]]] = []
+    layouts: list[tuple[SlotLayout, tuple[tuple[int, int], ...]]] = []
     covered = []
     for placed in fragments:
         here = [(group, files.get(content, ())) for content, group in grouped.contents(placed)]
         signature = tuple((group, tuple(column_set for column_set, _ in held)) for group, held in here)
         number = numbers.get(signature)
         if number is None:
-            number = numbers[signature] = len(patterns)
-            patterns.append(_pattern(signature, grouped.groups, members))
+            number = numbers[signature] = len(layouts)
+            layouts.append(_slot_layout(signature, grouped.groups, members))
         by_group = dict(here)
-        refs = tuple(by_group[group][at][1] for group, at in patterns[number][1])
+        refs = tuple(by_group[group][at][1] for group, at in layouts[number][1])
         covered.append(CoveredFragment(number, refs))
-    return Coverage(tuple(pattern for pattern, _ in patterns), tuple(covered))
+    return Coverage(tuple(layout for layout, _ in layouts), tuple(covered))
 
 
 class _Grouped:
-    """Components by what they see of a fragment's overlays; nearly always that is nothing, and one group."""
+    """Components grouped by the overlays that they read; usually there are none, and one group."""
 
     def __init__(self, components: Mapping[str, Sequence[str]]) -> None:
         self._components = components
@@ -104,7 +104,7 @@ class _Grouped:
         self._known: dict[frozenset[str], tuple[tuple[int, frozenset[str]], ...]] = {}
 
     def contents(self, placed: PlacedFragment) -> list[tuple[str, int]]:
-        """The distinct contents that the components see of a fragment, each with the number of their group."""
+        """The distinct contents of a fragment for the groups, each with its group's number."""
         overlaid = frozenset(overlay.column for overlay in placed.fragment.overlays)
         if overlaid not in self._known:
             self._known[overlaid] = self._split(overlaid)
@@ -122,7 +122,7 @@ class _Grouped:
 
 
 def _sets_of(connection: Connection, fingerprints: Iterable[str]) -> dict[int, frozenset[str]]:
-    """The column sets that hold any of these components, each with those it holds."""
+    """The column sets with any of these components, each with those components."""
     of = schema.set_members.c
     found: defaultdict[int, set[str]] = defaultdict(set)
     for chunk in chunks(sorted(fingerprints)):
@@ -136,7 +136,7 @@ def _sets_of(connection: Connection, fingerprints: Iterable[str]) -> dict[int, f
 def _files_of(
     connection: Connection, members: Mapping[int, Collection[str]], contents: Collection[str]
 ) -> dict[str, tuple[_File, ...]]:
-    """The files of these sets by content, the most useful first."""
+    """The files of these sets by content, those with the most requested components first."""
     of, files = schema.coverage.c, schema.memo_files.c
     query = select(of.content, of.column_set, files.path, files.checksum).join(schema.memo_files, files.id == of.file)
     few = len(contents) <= _FEW_CONTENTS
@@ -154,12 +154,12 @@ def _files_of(
     }
 
 
-def _pattern(
+def _slot_layout(
     signature: tuple[tuple[int, tuple[int, ...]], ...],
     groups: Sequence[Sequence[str]],
     members: Mapping[int, Collection[str]],
-) -> tuple[Pattern, tuple[tuple[int, int], ...]]:
-    """The pattern, and for each of its slots the group and the position among that group's files."""
+) -> tuple[SlotLayout, tuple[tuple[int, int], ...]]:
+    """The layout, and for each of its slots the group and the position among that group's files."""
     slots: dict[str, int] = {}
     used: list[tuple[int, int]] = []
     for group, sets in signature:
@@ -170,11 +170,11 @@ def _pattern(
                 slots.update(dict.fromkeys(sorted(here), len(used)))
                 used.append((group, at))
                 missing -= here
-    return Pattern(slots), tuple(used)
+    return SlotLayout(slots), tuple(used)
 
 
 def enter_files(connection: Connection, files: Collection[NewFile], now: float) -> dict[str, int]:
-    """Rows of ``memo_files`` by path, made where they are absent; their live bytes are counted by :func:`cover`."""
+    """The ids of files in ``memo_files`` by path; new rows have no live bytes until :func:`count_live_bytes`."""
     of = schema.memo_files.c
     insert_absent(connection, schema.memo_files, (
         {"path": file.path, "checksum": file.checksum, "rows": file.rows, "size_bytes": file.size_bytes,
@@ -189,8 +189,8 @@ def enter_files(connection: Connection, files: Collection[NewFile], now: float) 
     return ids
 
 
-def cover(connection: Connection, ready: Mapping[tuple[int, str], Collection[str]]) -> None:
-    """Note that files hold, for contents, these components besides what they were known to hold."""
+def add_coverage(connection: Connection, ready: Mapping[tuple[int, str], Collection[str]]) -> None:
+    """Add components to the coverage of files and contents."""
     of = schema.coverage.c
     before = {(row.file, row.content): row.column_set for row in _rows_of(connection, {file for file, _ in ready})}
     held = members_of(connection, {before[place] for place in ready if place in before})
@@ -198,7 +198,7 @@ def cover(connection: Connection, ready: Mapping[tuple[int, str], Collection[str
         place: frozenset(fingerprints) | (held[before[place]] if place in before else frozenset())
         for place, fingerprints in ready.items()
     }
-    sets = intern_sets(connection, set(after.values()))
+    sets = get_or_create_column_sets(connection, set(after.values()))
     new = []
     for (file, content), fingerprints in after.items():
         if (file, content) not in before:
@@ -209,10 +209,10 @@ def cover(connection: Connection, ready: Mapping[tuple[int, str], Collection[str
     insert_rows(connection, schema.coverage, new)
 
 
-def uncover(connection: Connection, gone: Mapping[int, Collection[str]], now: float) -> tuple[int, ...]:
-    """Note that files no longer hold these components; call it once their memos are no longer READY.
+def remove_coverage(connection: Connection, gone: Mapping[int, Collection[str]], now: float) -> tuple[int, ...]:
+    """Remove components, whose memos must no longer be READY, from the coverage of files.
 
-    Files in which nothing is left are condemned. Returns the rows of those.
+    Returns the ids of files that become unreferenced.
     """
     of = schema.coverage.c
     changes: defaultdict[tuple[int, frozenset[str]], set[int]] = defaultdict(set)
@@ -220,7 +220,7 @@ def uncover(connection: Connection, gone: Mapping[int, Collection[str]], now: fl
         changes[row.column_set, frozenset(gone[row.file])].add(row.file)
     held = members_of(connection, {column_set for column_set, _ in changes})
     left = {change: held[change[0]] - change[1] for change in changes}
-    sets = intern_sets(connection, {fingerprints for fingerprints in left.values() if fingerprints})
+    sets = get_or_create_column_sets(connection, {fingerprints for fingerprints in left.values() if fingerprints})
     for change, files in changes.items():
         for chunk in chunks(sorted(files)):
             rows = (of.column_set == change[0], one_of(connection, of.file, chunk))
@@ -233,9 +233,9 @@ def uncover(connection: Connection, gone: Mapping[int, Collection[str]], now: fl
 
 
 def count_live_bytes(connection: Connection, files: Collection[int], now: float) -> tuple[int, ...]:
-    """Count what ready memos take of these files, and condemn those of which nothing is taken; returns the latter.
+    """Count the bytes of ready memos in these files, and mark files without any as unreferenced; returns the latter.
 
-    A file whose first memos went before its last ones were committed, under one lease, is taken back.
+    An unreferenced file becomes referenced again if further memos in it are committed under the same lease.
     """
     of, memos = schema.memo_files.c, schema.memos.c
     taken = (
@@ -266,7 +266,7 @@ def _rows_of(connection: Connection, files: Collection[int]) -> list[Any]:
 
 
 def members_of(connection: Connection, sets: Collection[int]) -> dict[int, frozenset[str]]:
-    """The components of column sets."""
+    """The components of these column sets."""
     of = schema.set_members.c
     found: dict[int, set[str]] = {number: set() for number in sets}
     for chunk in chunks(sorted(sets)):
@@ -277,8 +277,8 @@ def members_of(connection: Connection, sets: Collection[int]) -> dict[int, froze
     return {number: frozenset(held) for number, held in found.items()}
 
 
-def intern_sets(connection: Connection, sets: Collection[frozenset[str]]) -> dict[frozenset[str], int]:
-    """The rows of ``column_sets`` for these sets of fingerprints, made where they are absent."""
+def get_or_create_column_sets(connection: Connection, sets: Collection[frozenset[str]]) -> dict[frozenset[str], int]:
+    """The ids of these sets of fingerprints in ``column_sets``; missing rows are inserted."""
     of = schema.column_sets.c
     by_digest = {digest(sorted(held)): held for held in sets}
     known: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Memos in the catalog: looking them up, and marking one whose bytes are bad."""
+"""Memos in the catalog: finding, evicting and requeueing them, and recording damage."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.task_rows import allows, change_values
 from warehouse.errors import MemoDamaged
-from warehouse.memos.coverage import uncover
-from warehouse.memos.pending_aliases import await_contents, contents_of_memo
+from warehouse.memos.coverage import remove_coverage
+from warehouse.memos.pending_aliases import contents_of_memo, register_aliases
 from warehouse.planning.policy import Adaptive, KeepNone
 from warehouse.scheduling.task_states import MemoState, TaskEvent, requeue_change
 from warehouse.tables.manifests import added_columns, fragment_of
@@ -24,7 +24,7 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True, slots=True)
 class MemoRecord:
-    """What the catalog knows of a memo. ``fragment`` is the row of the fragment it is, or will be, computed from."""
+    """A memo in the catalog; ``fragment`` is the row of the fragment that it is computed from."""
 
     memo_key: str
     fingerprint: str
@@ -40,7 +40,7 @@ class MemoRecord:
 
 
 def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRecord]:
-    """The records of those keys that the catalog knows."""
+    """The records of the keys in the catalog."""
     of = schema.memos.c
     query = select(of.memo_key, of.fingerprint, of.fragment, of.state, of.file, of.queued_by, of.cause_code, of.cause,
                    of.changed_at, of.evicted_at, of.evicted_why)  # fmt: skip
@@ -64,15 +64,15 @@ def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRec
     return found
 
 
-#: By name. A catalog holds many memos, and the class itself takes its time to find a member.
+#: States by name, since a lookup in the class is slow for many memos.
 _STATES = {str(state): state for state in MemoState}
 
 
 def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
-    """Record that the bytes of a ready memo, in ``file`` as a solution named it, are missing or wrong.
+    """Record that the bytes of a ready memo in ``file`` are missing or wrong.
 
-    If a live model keeps it, it is queued at once; otherwise it is evicted. Returns False, and changes nothing, if
-    the memo is not ready (another reader was first) or stands elsewhere by now: an older solution knows older files.
+    The memo is queued if a live model keeps it, and evicted otherwise. Returns False, without a change, if the memo is not ready
+    (another reader was first) or is in another file now, as after a compaction.
     """
     of, files, now = schema.memos.c, schema.memo_files.c, warehouse.clock()
 
@@ -87,7 +87,7 @@ def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
         contents = contents_of_memo(connection, found.file, found.fingerprint)
         evict_memos(connection, {key: found.fingerprint}, {found.file: {found.fingerprint}}, f"damaged: {why}", now)
         if requeue_for_readers(connection, key, f"its bytes were damaged: {why}", now):
-            await_contents(connection, {(key, content) for content in contents})
+            register_aliases(connection, {(key, content) for content in contents})
         return True
 
     return warehouse.catalog.run(mark, idempotent=True)
@@ -96,16 +96,16 @@ def mark_damaged(warehouse: Warehouse, key: str, file: str, why: str) -> bool:
 def evict_memos(
     connection: Connection, memos: Mapping[str, str], files: Mapping[int, Collection[str]], why: str, now: float
 ) -> tuple[int, ...]:
-    """Make ready memos (key to fingerprint), which lie in these files, tombstones; returns the files that are condemned."""
+    """Turn ready memos (key to fingerprint) of these files into tombstones; returns the files that become unreferenced."""
     of = schema.memos.c
     values = {"state": MemoState.EVICTED, "evicted_at": now, "evicted_why": why, "changed_at": now, "file": None}
     for chunk in chunks(sorted(memos)):
         connection.execute(update(schema.memos).where(one_of(connection, of.memo_key, chunk)).values(**values))
-    return uncover(connection, files, now)
+    return remove_coverage(connection, files, now)
 
 
 def damage_recorder(warehouse: Warehouse) -> Callable[[str, str, MemoDamaged], None]:
-    """What to pass as ``on_damage`` to :func:`warehouse.reading.reader.read_fragment` where the catalog is at hand."""
+    """The ``on_damage`` of :func:`warehouse.reading.reader.read_fragment` that records damage in the catalog."""
 
     def record(key: str, file: str, error: MemoDamaged) -> None:
         mark_damaged(warehouse, key, file, error.what)
@@ -114,10 +114,10 @@ def damage_recorder(warehouse: Warehouse) -> Callable[[str, str, MemoDamaged], N
 
 
 def requeue_for_readers(connection: Connection, key: str, cause: str, now: float) -> bool:
-    """Queue an evicted memo again for the live models that keep it, if there are any; returns whether there are.
+    """Queue an evicted memo again for the live models that keep it; returns whether there are any.
 
-    They are those over a table that holds the memo's content today, of which it is an input, or, where policies keep
-    parts of inputs, a part of one.
+    These are models over a table that now has the memo's content, with the memo as an input or, if their admission policy keeps
+    parts of inputs, as a part of one.
     """
     memos, models, inputs = schema.memos, schema.models.c, schema.model_inputs.c
     within = schema.component_subgraphs.c
@@ -143,12 +143,12 @@ def requeue_for_readers(connection: Connection, key: str, cause: str, now: float
 
 
 def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> None:
-    """Put finished tasks of these memos back into the queue with all their attempts, each over data that is there."""
+    """Queue finished tasks of these memos again with all their attempts, over current data where there is any."""
     of = schema.tasks.c
     for chunk in chunks(sorted(set(keys))):
         _move_to_current_copies(connection, chunk)
         requeued = (one_of(connection, of.memo_key, chunk), allows(TaskEvent.REQUEUE))
-        # What a worker has is left as it is, and so is what is known of why it failed before.
+        # Leased tasks and their failures do not change.
         connection.execute(delete(schema.failures).where(schema.failures.c.task.in_(select(of.id).where(*requeued))))
         connection.execute(
             update(schema.tasks).where(*requeued).values(change_values(requeue_change(), now) | {"error": None})
@@ -156,10 +156,10 @@ def requeue_tasks(connection: Connection, keys: Iterable[str], now: float) -> No
 
 
 def _move_to_current_copies(connection: Connection, keys: Sequence[str]) -> None:
-    """Point memos whose fragment is no part of a table any more at a current fragment of equal content, if there is one.
+    """Move memos of fragments that are in no current table to a current fragment with equal content, if there is one.
 
-    A file that was renamed, or registered in a second table, keeps its fragment's identity under another row; one that
-    was written again may hold the same in the columns that a memo reads.
+    A file that was renamed, or registered in a second table, has the same fragment_id in another row; a rewritten file may have
+    equal values in the columns that a memo reads.
     """
     memos, members, manifests = schema.memos.c, schema.manifest_fragments.c, schema.manifests.c
     standing = (
@@ -173,9 +173,9 @@ def _move_to_current_copies(connection: Connection, keys: Sequence[str]) -> None
 
 
 def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]:
-    """The fragments of tables' current data over which memos have these very keys, as rows with their partitions.
+    """Current fragments over which memos have these keys, as rows with their partitions.
 
-    They are looked for by the identity of the memo's fragment, in all tables, and where the memo was queued for.
+    Candidates are the fragments with the memo's fragment_id in all tables, and those of the task's table and partition.
     """
     memos, fragments, tasks = schema.memos.c, schema.fragments.c, schema.tasks.c
     query = select(memos.memo_key, memos.fingerprint, fragments.fragment_id, tasks.table_name, tasks.partition)
@@ -210,14 +210,14 @@ def current_copies(connection: Connection, keys: Sequence[str]) -> dict[str, lis
         near = {row.id: row for row in (*by_identity[memo.fragment_id], *by_place[memo.table_name, memo.partition])}
         for number, row in near.items():
             held = digests[number]
-            # One file with and without overlays has one fragment_id: what this memo reads must be the same in both.
+            # A file with and without overlays has one fragment_id, so the columns that the memo reads are compared.
             if held.keys() >= read and memo_key(memo.fingerprint, held, read) == memo.memo_key:
                 copies[memo.memo_key].append(row)
     return dict(copies)
 
 
 def move_to_copy(connection: Connection, key: str, copy: Any) -> None:
-    """Let a memo and its task be those of a fragment that :func:`current_copies` found for it."""
+    """Move a memo and its task to a fragment that :func:`current_copies` found."""
     memos, tasks = schema.memos, schema.tasks
     connection.execute(update(memos).where(memos.c.memo_key == key).values(fragment=copy.id))
     place = {"table_name": copy.table_name, "partition": copy.partition}

@@ -1,8 +1,8 @@
-"""Memos that several contents wait for: where, besides, one will be found once it is ready.
+"""Pending aliases: further contents for which a memo will be found once it is ready.
 
-A memo's key is of the columns that its component reads; coverage is of a fragment's content. Fragments that differ only in
-other columns (in two tables, or in two hours of a column that is constant) share memos. A memo that is ready is noted for a
-content when a survey meets it there; one that is queued or being computed is noted by whoever commits it.
+A memo's key depends on the columns that its component reads, coverage on a fragment's content. Fragments that differ only in
+other columns share memos. Matching adds a ready memo to the coverage of such a content; for a pending memo it registers an alias,
+which the commit of the memo adds to the coverage.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
 
 
-def await_contents(connection: Connection, noted: Iterable[tuple[str, str]]) -> None:
-    """Note contents, by the key of a memo that is not ready."""
+def register_aliases(connection: Connection, noted: Iterable[tuple[str, str]]) -> None:
+    """Register contents as aliases of pending memos, as pairs of memo key and content."""
     rows = ({"memo_key": key, "content": content} for key, content in sorted(noted))
     insert_absent(connection, schema.awaited_contents, rows)
 
 
-def take_awaited(connection: Connection, keys: Iterable[str]) -> dict[str, set[str]]:
-    """The contents noted for memos that become ready now, by key; they are noted no more."""
+def pop_aliases(connection: Connection, keys: Iterable[str]) -> dict[str, set[str]]:
+    """Remove and return the aliases of memos that become ready, by key."""
     of = schema.awaited_contents.c
     found: defaultdict[str, set[str]] = defaultdict(set)
     for chunk in chunks(sorted(keys)):
@@ -37,7 +37,7 @@ def take_awaited(connection: Connection, keys: Iterable[str]) -> dict[str, set[s
 
 
 def contents_of_memo(connection: Connection, file: int, fingerprint: str) -> set[str]:
-    """The contents for which the memo of a component in a file is found."""
+    """The contents for which the coverage has the memo of a component in a file."""
     of, members = schema.coverage.c, schema.set_members.c
     query = select(of.content).join(schema.set_members, members.column_set == of.column_set)
     return set(connection.execute(query.where(of.file == file, members.fingerprint == fingerprint)).scalars())

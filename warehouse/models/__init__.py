@@ -1,1 +1,1 @@
-"""Submitted models, their components and their pinned analyses."""
+"""Submitted models in the catalog, with their components and pinned analyses."""

@@ -1,7 +1,7 @@
-"""Which analyses are known, and models resolved by what they found.
+"""Analyses in the catalog, and models whose full-pass operators they resolve.
 
-An analysis is known by what is sought, the analysed expressions, and the digests of the columns they read, partition by
-partition. So it is asked again exactly when its range got other data.
+The key of an analysis covers the operator, its expressions, and the digests of the columns that they read, by partition. So an
+analysis is repeated exactly when the data of its range changes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PartitionData:
 
 @dataclass(frozen=True)
 class PlacedAnalysis:
-    """An analysis over the data its range has now. ``key`` is its identity, data included."""
+    """An analysis over the current data of its range; ``key`` is its identity with the data."""
 
     analysis: Analysis
     table: str
@@ -64,11 +64,11 @@ class PlacedAnalysis:
         return _columns(self.analysis)
 
     def describe(self) -> str:
-        """The operator, its expression and its range, as an error lists them."""
+        """The operator, its expression and its range, for errors."""
         return f"{_shown(self.analysis)} over {self.analysis.over}"
 
     def used(self, artifact: str) -> UsedAnalysis:
-        """The analysis with what it found in the data that its range has now."""
+        """The analysis with its artifact over the current data."""
         over = self.analysis.over
         return UsedAnalysis(analysis_identity(self.analysis, self.table), self.key, artifact, self.analysis.operator,
                             self.analysis.text, moment_text(over.start), moment_text(over.end), self.rows,
@@ -80,14 +80,14 @@ def _shown(analysis: Analysis) -> str:
     return f"{analysis.operator}({text})"
 
 
-#: The fragments of ranges that were looked up already.
+#: The fragments of ranges, cached.
 _Ranges = dict[TimeRange, tuple[PlacedFragment, ...]]
 
 
 def place(connection: Connection, table: str, analysis: Analysis, ranges: _Ranges | None = None) -> PlacedAnalysis:
     """An analysis over the partitions of ``table`` that start in its range. Raises :class:`InputError` if none does.
 
-    ``ranges``: analyses of one range share its fragments.
+    ``ranges``: a cache of the fragments of ranges.
     """
     ranges = {} if ranges is None else ranges
     if analysis.over not in ranges:
@@ -120,7 +120,7 @@ def _partition(
 
 
 def record_analysis(connection: Connection, placed: PlacedAnalysis, artifact: str, secs: float, now: float) -> None:
-    """Make known what an analysis found. The artifact is on storage already: see :func:`record_written`."""
+    """Record the artifact of an analysis, which must be written already: see :func:`record_written`."""
     analysis = placed.analysis
     over = analysis.over
     connection.execute(schema.analyses.delete().where(schema.analyses.c.key == placed.key))
@@ -136,10 +136,10 @@ def record_analysis(connection: Connection, placed: PlacedAnalysis, artifact: st
 def record_written(
     connection: Connection, storage: Storage, placed: PlacedAnalysis, artifact: str, secs: float, now: float
 ) -> bool:
-    """:func:`record_analysis`, unless the artifact is not there; whether it was there.
+    """Call :func:`record_analysis` if the artifact exists; returns whether it does.
 
-    An artifact that no row names is deleted by ``gc`` once it is old, and one that is found again is not written again. So it
-    is looked for under the write lock, which ``gc`` holds while it deletes.
+    ``gc`` deletes old unreferenced artifacts, and an artifact that exists is not written again. So its existence is checked under
+    the write lock, which ``gc`` holds while it deletes.
     """
     if not storage.exists(artifact_path(artifact)):
         return False
@@ -148,7 +148,7 @@ def record_written(
 
 
 def find_analysis(connection: Connection, storage: Storage, key: str) -> AnalysisResult | None:
-    """What an analysis found; None if nobody made it, or its artifact is damaged, so that it must be made again."""
+    """The result of an analysis; None if it is unknown or its artifact is damaged."""
     row: Any = connection.execute(
         select(schema.analyses.c.artifact, schema.analyses.c.operator).where(schema.analyses.c.key == key)
     ).first()
@@ -165,7 +165,7 @@ def _read_finding(storage: Storage, artifact: str, operator: str) -> AnalysisRes
 
 
 def finding_of(artifact: str, values: pa.Array, operator: str = "") -> AnalysisResult:
-    """An artifact of ``operator`` as :func:`transforms.analysis.full_pass.resolve` takes it."""
+    """An artifact of ``operator`` as an argument of :func:`transforms.analysis.full_pass.resolve`."""
     numbers = tuple(values.to_pylist()) if pa.types.is_floating(values.type) else ()
     graphs = tuple(values.to_pylist()) if operator == PREPROCESSING else ()
     return AnalysisResult(artifact, len(values), numbers, graphs)
@@ -173,12 +173,12 @@ def finding_of(artifact: str, values: pa.Array, operator: str = "") -> AnalysisR
 
 @dataclass(frozen=True)
 class Resolution:
-    """Components as far as known analyses resolve them.
+    """Components, resolved by known analyses.
 
     Attributes:
-        components: by name, with ordinary operators in the place of what is known.
-        missing: the analyses that are missing next.
-        used: those that were put in place, in the order in which they were needed.
+        components: the components by name, with ordinary operators in place of known full-pass operators.
+        missing: the analyses that are needed next.
+        used: the analyses that were used, in order of use.
     """
 
     components: Mapping[str, Node]
@@ -189,9 +189,9 @@ class Resolution:
 def resolve_components(
     warehouse: Warehouse, components: Mapping[str, Node], table: str, pinned: Mapping[str, UsedAnalysis] | None = None
 ) -> Resolution:
-    """Put in place what is ``pinned``, by identity, and what else is known for the data that there is now.
+    """Resolve components by ``pinned`` analyses (by identity), and by known analyses of the current data.
 
-    An analysis over another one's outcome is asked for once that one is known.
+    An analysis that reads another one's result is needed once that one is known.
     """
     current = dict(components)
     used: dict[str, UsedAnalysis] = {}
@@ -225,7 +225,7 @@ def _known(
     pin: UsedAnalysis | None,
     ranges: _Ranges,
 ) -> tuple[UsedAnalysis, AnalysisResult] | PlacedAnalysis:
-    """What an analysis is resolved with, the pinned finding first; the analysis itself if it has to be made."""
+    """The result of an analysis, the pinned one first; the analysis over current data if it is unknown."""
     if pin is not None and (finding := _read_finding(storage, pin.artifact, pin.operator)) is not None:
         return _compared(connection, analysis, table, pin, ranges), finding
     placed = place(connection, table, analysis, ranges)
@@ -236,10 +236,10 @@ def _known(
 def _compared(
     connection: Connection, analysis: Analysis, table: str, pin: UsedAnalysis, ranges: _Ranges
 ) -> UsedAnalysis:
-    """A pinned analysis, and whether its range holds the same data still."""
+    """A pinned analysis, compared with the current data of its range."""
     try:
         placed = place(connection, table, analysis, ranges)
-    except InputError:  # no partition of the range is left, which changes nothing for a pinned analysis
+    except InputError:  # no partition is left in the range; a pinned analysis is kept
         return replace(pin, rows_now=0, is_current=False)
     return replace(pin, rows_now=placed.rows, partitions=len(placed.partitions), is_current=placed.key == pin.key)
 
@@ -247,6 +247,6 @@ def _compared(
 def refuse_missing(model: str, missing: Sequence[PlacedAnalysis]) -> None:
     """Raise :class:`NotAnalyzed`, naming each operator, if an analysis of the model is missing."""
     if missing:
-        raise NotAnalyzed("a model has full-pass operators that nobody analyzed yet", where=f"model {model}",
+        raise NotAnalyzed("the full-pass operators of a model must be analyzed first", where=f"model {model}",
                           value=listed([one.describe() for one in missing]),
                           next_step="headrace analyze MODEL_FILE, or submit it with --analyze")  # fmt: skip

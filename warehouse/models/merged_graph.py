@@ -1,4 +1,4 @@
-"""The merged graph of a model's inputs: what matching decides about, node by node."""
+"""The merged graph of a model's inputs, whose nodes matching decides about."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from transforms.graphs.graph import Node, Operation, RawColumn, topological
 
 @dataclass(frozen=True)
 class MergedGraph:
-    """Every node under some components, each once, arguments before what reads them.
-
-    ``roots``: the components. An operation's identity is the fingerprint of the subgraph under it.
-    """
+    """The nodes of some components (``roots``), each once; an operation's identity is its subgraph's fingerprint."""
 
     roots: tuple[Node, ...]
 
@@ -25,14 +22,14 @@ class MergedGraph:
 
     @cached_property
     def operations(self) -> Mapping[str, Node]:
-        """What can be memoized, by fingerprint: the operations that read any column."""
+        """The nodes that can have memos, by fingerprint: operations that read a column."""
         return {
             node.identity: node for node in self.nodes if isinstance(node, Operation) and self.columns_of[node.identity]
         }
 
     @cached_property
     def columns_of(self) -> Mapping[str, tuple[str, ...]]:
-        """The raw columns under every node, by its identity; sorted names."""
+        """The sorted raw columns of every node, by its identity."""
         found: dict[str, frozenset[str]] = {}
         for node in self.nodes:
             own = frozenset((node.name,)) if isinstance(node, RawColumn) else frozenset[str]()
@@ -41,7 +38,7 @@ class MergedGraph:
 
     @cached_property
     def components(self) -> Mapping[str, Node]:
-        """The roots that can be memoized, by fingerprint, in order: raw columns are read as they stand."""
+        """The roots that can have memos, by fingerprint, in order; raw columns cannot."""
         return {root.identity: root for root in self.roots if root.identity in self.operations}
 
     def columns(self, fingerprints: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -31,7 +31,7 @@ from warehouse.errors import UnknownModel
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """A submitted version of a model. ``live``: it is the newest of its name. ``submitted_at``: epoch seconds."""
+    """A submitted version of a model; ``live``: the newest of its name. ``submitted_at``: epoch seconds."""
 
     id: int
     name: str
@@ -50,7 +50,7 @@ class ModelRecord:
 
 @dataclass(frozen=True)
 class StoredInput:
-    """An input of a submitted model, by the component that feeds it."""
+    """An input of a submitted model and its component."""
 
     name: str
     fingerprint: str
@@ -63,7 +63,7 @@ class StoredInput:
 
     @property
     def is_raw(self) -> bool:
-        """Whether the input is a column as it stands, which is never memoized."""
+        """Whether the input is a raw column, which has no memos."""
         return isinstance(self.component, RawColumn)
 
 
@@ -77,7 +77,7 @@ def find_model(connection: Connection, name: str, version: int | None = None) ->
 
 
 def get_model(connection: Connection, name: str, version: int | None = None) -> ModelRecord:
-    """The model's version, the newest by default. Raises :class:`UnknownModel` with what there is."""
+    """The model's version, the newest by default. Raises :class:`UnknownModel` with the nearest names or all versions."""
     record = find_model(connection, name, version)
     if record is not None:
         return record
@@ -104,7 +104,7 @@ def _record(row: Any) -> ModelRecord:
 
 
 def stored_inputs(connection: Connection, model: int) -> tuple[StoredInput, ...]:
-    """The inputs of a model's row, in the order in which they were given."""
+    """The inputs of a model's row, in order."""
     inputs = schema.model_inputs.c
     query = select(inputs.name, inputs.fingerprint).where(inputs.model == model).order_by(inputs.position)
     named = connection.execute(query).all()
@@ -124,15 +124,14 @@ def load_documents(connection: Connection, fingerprints: Iterable[str]) -> dict[
     }
 
 
-#: Components by fingerprint, which says all of what they are, whatever catalog they were found in. A worker that matches many
-#: models again and again reads each of them once.
+#: A cache of components by fingerprint, shared by all catalogs: a worker that matches many models reads each component once.
 _KNOWN: OrderedDict[str, Node] = OrderedDict()
 _MOST_KNOWN = 10_000
 _KNOWN_LOCK = threading.Lock()
 
 
 def _components(connection: Connection, fingerprints: Collection[str]) -> dict[str, Node]:
-    """The components of these fingerprints, from the catalog where this process does not know them."""
+    """The components of these fingerprints, from the cache or the catalog."""
     with _KNOWN_LOCK:
         found = {one: _KNOWN[one] for one in fingerprints if one in _KNOWN}
     unknown = load_documents(connection, set(fingerprints) - found.keys())
@@ -147,7 +146,7 @@ def _components(connection: Connection, fingerprints: Collection[str]) -> dict[s
 
 
 def write_components(connection: Connection, components: Mapping[str, Node], now: float) -> None:
-    """Make components known by fingerprint; those that are known already stay as they are."""
+    """Insert components that are new, by fingerprint."""
     of = schema.components.c.fingerprint
     known: set[str] = set()
     for chunk in chunks(sorted(components)):

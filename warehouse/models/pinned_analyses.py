@@ -1,7 +1,7 @@
-"""Pinned analyses: what each version of a model was resolved with, so that late rows change nothing until it is asked for.
+"""Pinned analyses: those that resolve a version of a model, which late rows do not change.
 
-An analysis is pinned by what is sought, in which table and over which range, whatever data the range holds. A submission
-resolves a model with the pinned ones of its newest version; ``headrace analyze`` makes new ones for the next version.
+A pin identifies operator, expression, table and range, without the data. A submission resolves a model by the pinned analyses
+of its newest version; ``headrace analyze`` prepares new ones for the next version.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ class UsedAnalysis:
     """An analysis that a model is resolved with.
 
     Attributes:
-        analysis: its identity without the data: what is sought, where, and over which range.
-        key: its identity with the data that was analyzed.
-        artifact: the digest of what was found.
+        analysis: its identity without the data: operator, expression, table and range.
+        key: its identity with the analyzed data.
+        artifact: the digest of the artifact.
         operator: the full-pass operator.
-        expression: what is analyzed, as text.
-        start: the first moment of the range, as text; ``end`` the moment that it ends before.
-        rows: events of the range when it was analyzed.
-        rows_now: events that it has now; None if no partition starts in it any more, or it was not looked at.
-        partitions: of the range, as far as they were looked at.
-        is_current: the range holds the very data that was analyzed.
+        expression: the analyzed expression, as text.
+        start: the start of the range, as text.
+        end: the exclusive end of the range, as text.
+        rows: the analyzed events.
+        rows_now: the events in the range now; None if unknown or without partitions.
+        partitions: the number of partitions in the range now; 0 if unknown.
+        is_current: whether the range still has the analyzed data.
     """
 
     analysis: str
@@ -55,13 +56,13 @@ class UsedAnalysis:
 
 
 def analysis_identity(analysis: Analysis, table: str) -> str:
-    """What a pin is found by: what is sought, the table and the range."""
+    """The identity of an analysis without the data: operator, expression, table and range."""
     over = analysis.over
     return digest([analysis.fingerprint, table, moment_text(over.start), moment_text(over.end)])
 
 
 def pinned_analyses(connection: Connection, model: str, version: int | None = None) -> dict[str, UsedAnalysis]:
-    """What a model's next submission is resolved with, by identity; of a stated ``version``, what that was resolved with."""
+    """The analyses that resolve a model's next submission, by identity; with ``version`` those that resolved it."""
     of = schema.model_analyses.c
     query = select(schema.model_analyses).where(of.model_name == model)
     query = query.where(of.version >= _newest(connection, model) if version is None else of.version == version)
@@ -69,12 +70,12 @@ def pinned_analyses(connection: Connection, model: str, version: int | None = No
 
 
 def prepare_analyses(connection: Connection, model: str, used: Collection[UsedAnalysis]) -> None:
-    """Pin analyses for the next version of ``model``; the versions that there are keep theirs."""
+    """Pin analyses for the next version of ``model``; existing versions keep theirs."""
     _replace(connection, model, _newest(connection, model) + 1, used)
 
 
 def pin_analyses(connection: Connection, model: str, version: int, used: Collection[UsedAnalysis]) -> None:
-    """Pin what a version of ``model`` was resolved with; what was prepared for it is done."""
+    """Pin the analyses of a new version of ``model``, replacing prepared ones."""
     _replace(connection, model, version, used)
 
 

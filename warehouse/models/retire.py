@@ -1,4 +1,4 @@
-"""Retire a model: nothing is computed for it any more, and what it read stays for the others."""
+"""Retire a model: nothing is computed for it any more; its memos are kept."""
 
 from __future__ import annotations
 
@@ -14,11 +14,21 @@ from warehouse.warehouse import Warehouse
 
 @dataclass(frozen=True, slots=True)
 class Retirement:
-    """What retiring a model does or, once ``done``, did. ``live``: it was live before; else there is nothing to do.
+    """The effect of retiring a model, planned or ``done``.
 
-    ``queued_tasks`` wait in the queue for this model alone, and are not leased any more; ``shared_tasks`` of the queue other models
-    wait for too. Of its inputs ``memos`` are ready, ``bytes`` long together; ``own_memos`` of them, ``own_bytes``, no
-    other live model has as an input. All of them stay.
+    Attributes:
+        model: its name.
+        version: its newest version.
+        client: its client.
+        table: its table.
+        live: whether it was live; otherwise there is nothing to do.
+        done: whether it was retired.
+        queued_tasks: queued tasks for this model alone, which are not leased any more.
+        shared_tasks: queued tasks for which other models also wait.
+        memos: ready memos of its inputs, which are kept.
+        bytes: their bytes.
+        own_memos: those that are inputs of no other live model.
+        own_bytes: their bytes.
     """
 
     model: str
@@ -36,10 +46,10 @@ class Retirement:
 
 
 def retire_model(warehouse: Warehouse, name: str, *, dry_run: bool = False) -> Retirement:
-    """No version of the model is live from now on, and it waits for nothing.
+    """Make no version of the model live and remove its waits.
 
-    Its memos stay until something evicts them; tasks that only it waited for are not leased. To submit it again makes it
-    live again. Raises :class:`~warehouse.errors.UnknownModel`.
+    Its memos are kept until they are evicted; tasks for this model alone are not leased. Submitting the model again makes it live.
+    Raises :class:`~warehouse.errors.UnknownModel`.
     """
     if dry_run:
         with warehouse.catalog.read() as connection:
@@ -65,7 +75,7 @@ def _plan(connection: Connection, name: str) -> Retirement:
 
 
 def _queued(connection: Connection, record: ModelRecord) -> tuple[int, int]:
-    """Queued tasks that the model waits for: alone, and with others."""
+    """Queued tasks for this model: alone, and shared with others."""
     tasks, waits, others = schema.tasks.c, schema.waits.c, schema.waits.alias().c
     shared = exists().where(others.memo_key == waits.memo_key, others.model != record.id)
     joined = schema.waits.join(schema.tasks, tasks.memo_key == waits.memo_key)
@@ -79,7 +89,7 @@ def _queued(connection: Connection, record: ModelRecord) -> tuple[int, int]:
 
 
 def _memos(connection: Connection, record: ModelRecord) -> tuple[int, int, int, int]:
-    """Ready memos of the model's inputs and their bytes: all of them, then those that no other live model has."""
+    """Ready memos of the model's inputs and their bytes: all, then those of no other live model."""
     memos, inputs = schema.memos.c, schema.model_inputs.c
     mine = select(inputs.fingerprint).where(inputs.model == record.id)
     of, models = schema.model_inputs.alias().c, schema.models.c

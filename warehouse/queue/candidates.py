@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from warehouse.costs.cost_model import raw_bytes_a_row
+from warehouse.costs.cost_model import raw_bytes_per_row
 from warehouse.costs.work_estimates import WorkEstimate, load_estimates
 from warehouse.models.models import load_documents
 from warehouse.scheduling.batching import BatchBudget, BatchCandidate, batch_limit_after_losses
@@ -46,7 +46,7 @@ class CandidateLoader:
     def _candidate(self, row: Any) -> BatchCandidate:
         estimate = self._estimates[row.fingerprint]
         if row.id not in self._column_bytes:
-            a_row = raw_bytes_a_row(self._columns(row.table_name), row.rows, row.size_bytes)
+            a_row = raw_bytes_per_row(self._columns(row.table_name), row.rows, row.size_bytes)
             self._column_bytes[row.id] = {name: size * row.rows for name, size in a_row.items()}
         raw = self._column_bytes[row.id]
         losses = row.losses + (row.state == TaskState.LEASED)

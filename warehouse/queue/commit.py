@@ -11,10 +11,10 @@ from transforms.graphs.graph import component_from_document, raw_columns
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.task_rows import change_values
-from warehouse.costs.measurements import record_measurements, stored_memo
+from warehouse.costs.measurements import measure_memo, record_measurements
 from warehouse.costs.work_estimates import TASK_SECS
-from warehouse.memos.coverage import count_live_bytes, cover, enter_files
-from warehouse.memos.pending_aliases import take_awaited
+from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files
+from warehouse.memos.pending_aliases import pop_aliases
 from warehouse.queue.fair_queue import correct_charges
 from warehouse.queue.tasks import LeasedTask, MemoWritten, held_claims
 from warehouse.scheduling.task_states import MEMO_OF_TASK, MemoState, TaskEvent, commit_change, target
@@ -39,7 +39,7 @@ def commit_memos(
             _commit(connection, ready, now)
             correct_charges(connection, ((task.charge, TASK_SECS + written.secs) for task, written in ready))
             record_measurements(connection, works, [
-                stored_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
+                measure_memo(task.fingerprint, task.component, written.rows, written.secs, written.size_bytes)
                 for task, written in ready
             ])  # fmt: skip
         return tuple(task.claim in owned or _is_committed(connection, task, written) for task, written in listed)
@@ -67,12 +67,12 @@ def _commit(connection: Connection, ready: Sequence[tuple[LeasedTask, MemoWritte
           "held_bytes": written.size_bytes, "took_secs": written.secs} for task, written in ready],
     )  # fmt: skip
     places: dict[tuple[int, str], set[str]] = {}
-    awaited = take_awaited(connection, [task.memo_key for task, _ in ready])
+    aliases = pop_aliases(connection, [task.memo_key for task, _ in ready])
     for task, written in ready:
         own = content_of(task.fragment, _columns_of(task))
-        for content in {own, *awaited.get(task.memo_key, ())}:
+        for content in {own, *aliases.get(task.memo_key, ())}:
             places.setdefault((files[written.file.path], content), set()).add(task.fingerprint)
-    cover(connection, places)
+    add_coverage(connection, places)
     count_live_bytes(connection, set(files.values()), now)
 
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, and_, case, func, select, update
 
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, one_of, undone
+from warehouse.catalog.catalog import as_dry_run, chunks, one_of
 from warehouse.catalog.task_rows import allows, change_values, leasable
 from warehouse.queue.candidates import CandidateLoader
 from warehouse.queue.fair_queue import charge_selection, correct_charges, select_client
@@ -35,7 +35,7 @@ from warehouse.scheduling.task_states import (
     release_change,
     target,
 )
-from warehouse.tables.manifests import added_columns, fragment_of, standing_rows
+from warehouse.tables.manifests import added_columns, current_fragment_rows, fragment_of
 from warehouse.tables.table import Fragment
 from warehouse.warehouse import Warehouse
 
@@ -90,7 +90,7 @@ def lease_tasks(
         )  # fmt: skip
 
     # Repeated if the commit is in doubt: a lease that no worker holds expires.
-    return warehouse.catalog.run(take if keep else undone(take), idempotent=True)
+    return warehouse.catalog.run(take if keep else as_dry_run(take), idempotent=True)
 
 
 def _leasable_in(client: str, table: str, partition: str, now: float, lease_secs: float) -> Any:
@@ -130,11 +130,11 @@ def _with_current_data(connection: Connection, query: Any, most: int) -> list[An
     while True:
         others = query.where(~one_of(connection, schema.tasks.c.id, replaced.keys())) if replaced else query
         rows = connection.execute(others.limit(most)).all()
-        standing = standing_rows(connection, {row.id for row in rows})
-        taken = [row for row in rows if row.id in standing]
+        current = current_fragment_rows(connection, {row.id for row in rows})
+        taken = [row for row in rows if row.id in current]
         if len(taken) == len(rows):
             break
-        replaced |= {row.task_id: row.memo_key for row in rows if row.id not in standing}
+        replaced |= {row.task_id: row.memo_key for row in rows if row.id not in current}
     waits, models = schema.waits.c, schema.models
     for chunk in chunks(list(replaced.values())):
         waiting = select(waits.model).where(one_of(connection, waits.memo_key, chunk))
@@ -209,7 +209,7 @@ def reads_current_data(warehouse: Warehouse, tasks: Sequence[LeasedTask]) -> boo
         for chunk in chunks([task.memo_key for task in tasks]):
             mine = query.where(one_of(connection, memos.c.memo_key, chunk), fragments.c.path == tasks[0].fragment.path)
             rows.update(connection.execute(mine).scalars())
-        return bool(standing_rows(connection, rows))
+        return bool(current_fragment_rows(connection, rows))
 
 
 def release_tasks(warehouse: Warehouse, tasks: Iterable[LeasedTask]) -> int:

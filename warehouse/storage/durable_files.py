@@ -1,4 +1,4 @@
-"""Files and folders of a local disk that survive a loss of power once the call returns. Errors are :class:`OSError`."""
+"""Local files and folders that survive a power failure once the call returns. Errors are :class:`OSError`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AnyPath = str | Path
 
 
 def sync_path(path: AnyPath) -> None:
-    """Wait until the disk has a file's content, or a folder's names."""
+    """Flush a file's content, or a folder's entries, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -38,10 +38,10 @@ def make_folders(folder: AnyPath) -> None:
 def write_new_file(
     path: AnyPath, write: Callable[[IO[bytes]], object], *, synced: bool = True, permissions: int = 0o666
 ) -> int:
-    """Write a file where none is; its size in bytes. Its name is durable once its folder is synced too.
+    """Write a file that does not exist yet and return its size in bytes.
 
-    ``synced``: whether its content has reached the disk when this returns. ``permissions``: of the file, less what the
-    umask takes. An error leaves a part of the file.
+    ``synced``: whether the content is on disk on return; the name is durable once the folder is synced. ``permissions``
+    are reduced by the umask. An error leaves a partial file.
     """
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags, permissions)) as file:
         write(file)

@@ -1,4 +1,4 @@
-"""What a disk or an object store said, turned into errors of ours that name the path and the next step."""
+"""Errors of disks and object stores, translated to Headrace errors with the path and the next step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
-def explained(path: str, verb: str) -> Iterator[None]:
-    """Turn what the file system says into an error of ours that names the path.
-
-    Raises :class:`MissingFile` for a file that is not there, else :class:`StorageError`.
-    """
+def translated_os_errors(path: str, verb: str) -> Iterator[None]:
+    """Translate an :class:`OSError` of the block to :class:`MissingFile` or :class:`StorageError`, with the path."""
     try:
         yield
     except FileNotFoundError as error:
@@ -27,30 +24,30 @@ def explained(path: str, verb: str) -> Iterator[None]:
 
 
 def missing_file(path: str, verb: str) -> MissingFile:
-    """The file is not there."""
+    """The error for a file that does not exist."""
     return MissingFile(f"cannot {verb} a file that is not there", where=path,
                        next_step="restore it, or register the table again if it was moved")  # fmt: skip
 
 
 def storage_error(error: Exception, path: str, verb: str) -> StorageError:
-    """What the operating system or the object store refused, with the path; a full disk says so."""
+    """The error for a request that the operating system or the object store rejected."""
     said = str(error)
     if getattr(error, "errno", None) in _FULL or "No space left" in said:
         return StorageError(f"cannot {verb}: the disk is full", where=path, value=said,
-                            next_step="free space or move the warehouse; nothing was left half written")  # fmt: skip
+                            next_step="free space or move the warehouse; no partial file was left")  # fmt: skip
     return StorageError(f"cannot {verb} the file", where=path, value=said,
                         next_step="check the path, its permissions and the device")  # fmt: skip
 
 
 def credentials_error(said: str, path: str, verb: str) -> StorageError:
-    """The object store answered 401 or 403, or there are no credentials to show it."""
+    """The error for missing credentials, and for the answers 401 and 403."""
     return StorageError(f"cannot {verb}: the credentials do not allow it", where=path, value=said[:500],
                         next_step="grant this account roles/storage.objectUser on the bucket, or log in: "
                         "gcloud auth application-default login")  # fmt: skip
 
 
 def unreachable(said: str, path: str, verb: str) -> StorageError:
-    """The object store did not do it, however often it was asked."""
-    return StorageError(f"cannot {verb}: the object store refused", where=path, value=said[:500],
+    """The error for a request that failed after all retries."""
+    return StorageError(f"cannot {verb}: the object store failed or rejected the request", where=path, value=said[:500],
                         next_step="check the network and the bucket's quota, then run it again; "
-                        "nothing was left half written")  # fmt: skip
+                        "no partial file was left")  # fmt: skip

@@ -1,9 +1,9 @@
 """Objects of Google Cloud Storage.
 
-An object becomes visible when the server has all of it and its CRC32C is what was announced; until then readers see the one
-before, or none. Every upload names the generation it replaces (0: none) and carries a token. So an upload that is made again,
-because the answer to the first was lost, either finds its own object, and is done, or loses to another writer: it never
-replaces what it did not see. Random reads keep to the generation they began with.
+An object becomes visible when the server has all of it and its CRC32C matches; until then readers see the previous one, or
+none. Every upload names the generation that it replaces (0: none) and carries a token. A repeated upload, after the answer to
+the first was lost, either finds its own object or fails: it never replaces another writer's object. Random reads stay with the
+generation that they began with.
 """
 
 from __future__ import annotations
@@ -26,58 +26,60 @@ from google.api_core import exceptions as google_errors
 
 from transforms.errors import DataError, HeadraceError, StorageError
 from warehouse.scheduling.backoff import Backoff, Retry
-from warehouse.storage.errors import explained, missing_file
+from warehouse.storage.errors import missing_file, translated_os_errors
 from warehouse.storage.gcs_client import (
     RetryDecorator,
-    explained_by_google,
-    may_pass,
+    is_transient_error,
     no_bucket,
     open_client,
     status_of,
+    translated_gcs_errors,
 )
 from warehouse.storage.gcs_reader import ObjectReader
 from warehouse.storage.locations import GCS, GcsSettings
-from warehouse.storage.stored_file import StoredFile, Walk, Writer
+from warehouse.storage.stored_file import ListedFile, Walk, Writer
 
-#: What is larger is sent in pieces of this size, each of which is sent again by itself.
+#: Larger objects are sent in pieces of this size, each retried by itself.
 CHUNK_BYTES = 8 << 20
 _IN_MEMORY_BYTES = 8 << 20
 _READ_BYTES = 1 << 20
 _TIMEOUT_SECS = (10.0, 60.0)
 _TOKEN = "headrace-write"
-# Each turn lost is another writer's success.
-_TURNS = 32
-#: An upload that was spoilt is rare, and begun anew a few times.
-_FEW = Backoff(first_secs=0.1, most_secs=1.0, jitter=1.0, attempts=4, limit_secs=120.0, shortens_last=False)
+#: Attempts to replace an object; each that fails is a success of another writer.
+_MOST_REPLACEMENTS = 32
+#: Corrupted uploads are rare and repeated a few times.
+_UPLOAD_BACKOFF = Backoff(first_secs=0.1, most_secs=1.0, jitter=1.0, attempts=4, limit_secs=120.0, shortens_last=False)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GONE = 410
 
 
-class _Spoilt(Exception):
-    """An upload has to begin anew: its bytes changed on the way, or its session was lost."""
+class _UploadCorrupted(Exception):
+    """An upload must be repeated: its bytes changed on the way, or its session was lost."""
 
 
 class GcsObjects:
     """Objects by ``bucket/name``. Thread-safe."""
 
     def __init__(self, client: Any, retry: Retry) -> None:
-        """``retry`` tries again what :func:`warehouse.storage.gcs_client.may_pass` says may pass."""
+        """``retry`` repeats requests that :func:`warehouse.storage.gcs_client.is_transient_error` accepts."""
         self._client = client
         self._retrying = RetryDecorator(retry)
-        self._anew = RetryDecorator(replace(retry, backoff=_FEW, is_transient=lambda error: isinstance(error, _Spoilt)))
+        self._retrying_upload = RetryDecorator(
+            replace(retry, backoff=_UPLOAD_BACKOFF, is_transient=lambda error: isinstance(error, _UploadCorrupted))
+        )
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole object, of one generation, its checksum verified."""
+        """The whole object of one generation, verified by its checksum."""
         blob = self._blob(path)
-        with explained_by_google(GCS + path, "read"):
+        with translated_gcs_errors(GCS + path, "read"):
             content: bytes = self._retrying(
                 lambda: blob.download_as_bytes(raw_download=True, checksum="crc32c", retry=None, timeout=_TIMEOUT_SECS)
             )()
             return content
 
     def open_input(self, path: str) -> Any:
-        """The object, opened for random reads of the generation that is there now."""
-        with explained_by_google(GCS + path, "read"):
+        """The object's current generation, opened for random reads."""
+        with translated_gcs_errors(GCS + path, "read"):
             found = self._find(path)
         if found is None:
             raise missing_file(GCS + path, "read")
@@ -89,33 +91,33 @@ class GcsObjects:
                     start=start, end=end - 1, raw_download=True, checksum=None, retry=None, timeout=_TIMEOUT_SECS
                 )
                 if len(content) != end - start:
-                    raise ConnectionError(f"{len(content)} bytes arrived of {end - start}")
+                    raise ConnectionError(f"{len(content)} of {end - start} bytes arrived")
                 return content
 
-            with explained_by_google(GCS + path, "read"):
+            with translated_gcs_errors(GCS + path, "read"):
                 return self._retrying(attempt)()
 
         return pa.PythonFile(ObjectReader(fetch, int(found.size)), mode="r")
 
     def exists(self, path: str) -> bool:
-        """Whether an object is there."""
-        with explained_by_google(GCS + path, "look for"):
+        """Whether the object exists."""
+        with translated_gcs_errors(GCS + path, "look for"):
             return self._find(path) is not None
 
     def folder_exists(self, path: str) -> bool:
-        """Whether an object is under this name. Raises :class:`StorageError` for a bucket that is not there."""
+        """Whether an object has this name as a prefix. Raises :class:`StorageError` for a missing bucket."""
         return any(True for _ in self._listed(path, most=1))
 
-    def files(self, folder: str) -> Iterator[StoredFile]:
+    def files(self, folder: str) -> Iterator[ListedFile]:
         """Every object under a name, at any depth."""
         bucket = folder.partition("/")[0]
         for blob in self._listed(folder):
-            if not blob.name.endswith("/"):  # what consoles put in a bucket to show a folder
+            if not blob.name.endswith("/"):  # an empty object by which consoles show a folder
                 written_ns = (blob.time_created - _EPOCH) // timedelta(microseconds=1) * 1000
-                yield StoredFile(f"{bucket}/{blob.name}", int(blob.size), written_ns)
+                yield ListedFile(f"{bucket}/{blob.name}", int(blob.size), written_ns)
 
     def folders(self, folder: str) -> Iterator[str]:
-        """Every name that ends with a slash somewhere under ``folder``, without that slash."""
+        """Every prefix under ``folder`` that a slash ends, without that slash."""
         bucket, _, name = folder.partition("/")
         above = len(name.rstrip("/").split("/")) if name.strip("/") else 0
         found: set[str] = set()
@@ -125,17 +127,17 @@ class GcsObjects:
         return (f"{bucket}/{one}" for one in found)
 
     def walk(self, root: str, folder: str) -> Walk:
-        """All under a name. A bucket has no links."""
+        """All objects under a name. A bucket has no links."""
         start = len(root) + 1
         files = [replace(file, path=file.path[start:]) for file in self.files(f"{root}/{folder}")]
         return Walk(tuple(sorted(files, key=lambda file: file.path)), ())
 
     def delete_inner(self, root: str, path: str) -> bool:
-        """Remove an object under a name; False if it was not there."""
+        """Delete an object under a name; False if it does not exist."""
         return self.delete(f"{root}/{path}")
 
     def delete(self, path: str) -> bool:
-        """Remove an object; False if it was not there. True as well if an earlier attempt of this call may have done it."""
+        """Delete an object; False if it does not exist. True if an earlier attempt of this call may have deleted it."""
         blob = self._blob(path)
         attempts = 0
 
@@ -144,7 +146,7 @@ class GcsObjects:
             attempts += 1
             blob.delete(retry=None, timeout=_TIMEOUT_SECS)
 
-        with explained_by_google(GCS + path, "delete"):
+        with translated_gcs_errors(GCS + path, "delete"):
             try:
                 self._retrying(attempt)()
             except google_errors.NotFound:
@@ -152,31 +154,31 @@ class GcsObjects:
             return True
 
     def publish(self, path: str, write: Writer, synced: bool = True) -> int:
-        """Put an object in its place, over another one if need be; its size in bytes."""
-        with _Content(path, write) as content, explained_by_google(GCS + path, "write"):
+        """Write or replace an object and return its size in bytes."""
+        with _Content(path, write) as content, translated_gcs_errors(GCS + path, "write"):
             generation = 0
-            for _ in range(_TURNS):
+            for _ in range(_MOST_REPLACEMENTS):
                 if self._upload(path, content, generation):
                     return content.size_bytes
                 found = self._find(path)
                 generation = int(found.generation) if found is not None else 0
-            raise StorageError("cannot write: other writers replaced the file again and again", where=GCS + path,
-                               value=f"{_TURNS} attempts", next_step="give every writer a name of its own")  # fmt: skip
+            raise StorageError("cannot write: other writers replaced the file during every attempt", where=GCS + path,
+                               value=f"{_MOST_REPLACEMENTS} attempts", next_step="use a name of its own for every writer")  # fmt: skip
 
     def create(self, path: str, write: Writer) -> bool:
-        """Put an object in its place unless one is there."""
-        with _Content(path, write) as content, explained_by_google(GCS + path, "write"):
+        """Write an object unless it exists."""
+        with _Content(path, write) as content, translated_gcs_errors(GCS + path, "write"):
             return self._upload(path, content, 0)
 
     def _upload(self, path: str, content: _Content, generation: int) -> bool:
-        """Replace this generation; False if another one is there now."""
+        """Replace this generation; False if another one is current."""
         token = uuid.uuid4().hex
-        return self._anew(lambda: self._upload_once(path, content, generation, token))()
+        return self._retrying_upload(lambda: self._upload_once(path, content, generation, token))()
 
     def _upload_once(self, path: str, content: _Content, generation: int, token: str) -> bool:
         blob = self._blob(path)
         blob.chunk_size = CHUNK_BYTES
-        blob.crc32c = content.crc32c  # the server refuses an object that has another one
+        blob.crc32c = content.crc32c  # the server rejects an object with another one
         blob.metadata = {_TOKEN: token}
         try:
             blob.upload_from_file(
@@ -187,11 +189,11 @@ class GcsObjects:
             return self._settle(path, token, error)
         if blob.crc32c != content.crc32c:
             self._remove(blob)
-            raise _Spoilt("the object store kept other bytes than were sent")
+            raise _UploadCorrupted("the object store has other bytes than were sent")
         return True
 
     def _settle(self, path: str, token: str, error: google_errors.GoogleAPICallError) -> bool:
-        """What an upload came to that was answered like this: an earlier attempt may have been it."""
+        """Whether an upload with this answer succeeded: an earlier attempt of it may have."""
         status = status_of(error)
         if status not in (400, 404, _GONE, 412):
             raise error
@@ -204,13 +206,13 @@ class GcsObjects:
             raise no_bucket(path.partition("/")[0], GCS + path) from error
         if status == 400 and "crc32c" not in str(error).lower():
             raise error
-        raise _Spoilt(str(error)) from error
+        raise _UploadCorrupted(str(error)) from error
 
     def _remove(self, blob: Any) -> None:
         try:
             blob.delete(if_generation_match=blob.generation, retry=self._retrying, timeout=_TIMEOUT_SECS)
         except (google_errors.NotFound, google_errors.PreconditionFailed):
-            return  # replaced or removed by somebody else
+            return  # another writer replaced or removed it
 
     def _find(self, path: str) -> Any:
         """The object's metadata, or None."""
@@ -227,7 +229,7 @@ class GcsObjects:
     def _listed(self, folder: str, most: int | None = None) -> Iterator[Any]:
         bucket, _, name = folder.partition("/")
         name = name.rstrip("/")
-        with explained_by_google(GCS + folder, "list"):
+        with translated_gcs_errors(GCS + folder, "list"):
             try:
                 yield from self._client.list_blobs(
                     bucket, prefix=f"{name}/" if name else None, max_results=most, retry=self._retrying,
@@ -239,17 +241,17 @@ class GcsObjects:
     def _blob(self, path: str, generation: int | None = None) -> Any:
         bucket, _, name = path.partition("/")
         if not name:
-            raise DataError("this names a bucket, not a file", where=GCS + path)
+            raise DataError("the location of a file must name an object, not only a bucket", where=GCS + path)
         return self._client.bucket(bucket).blob(name, generation=generation)
 
 
 class _Content:
-    """What is to be sent, gathered once: in memory while it is small, else in a temporary file that has no name."""
+    """The bytes of an upload: in memory while they are few, else in an unnamed temporary file."""
 
     def __init__(self, path: str, write: Writer) -> None:
         self.file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by __exit__
         try:
-            with explained(GCS + path, "gather what is to be written"):
+            with translated_os_errors(GCS + path, "buffer the file"):
                 write(self.file)
                 self.size_bytes = self.file.seek(0, os.SEEK_END)
                 self.crc32c = self._crc32c()
@@ -272,18 +274,18 @@ class _Content:
 
 
 def gcs_objects(settings: GcsSettings) -> GcsObjects:
-    """The objects that these settings reach; connections are shared by all who ask in this process."""
+    """The objects for these settings; all callers in a process share connections."""
     return _shared(settings, os.getpid())  # connections do not survive a fork
 
 
 @lru_cache(maxsize=16)
 def _shared(settings: GcsSettings, _process: int) -> GcsObjects:
     return GcsObjects(
-        open_client(settings), Retry(_waits(settings), may_pass, time.sleep, random.random, time.monotonic)
+        open_client(settings), Retry(_waits(settings), is_transient_error, time.sleep, random.random, time.monotonic)
     )
 
 
 def _waits(settings: GcsSettings) -> Backoff:
-    """Waits of up to half a second, doubled up to half a minute, any part of which is drawn."""
+    """Exponential backoff with full jitter, from half a second to half a minute."""
     return Backoff(first_secs=0.5, most_secs=30.0, jitter=1.0, attempts=10, limit_secs=settings.retry_limit_secs,
                    shortens_last=False)  # fmt: skip

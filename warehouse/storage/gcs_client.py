@@ -1,4 +1,4 @@
-"""The client of Google Cloud Storage: how it is opened, what of its errors may pass, and what they are called here."""
+"""The client of Google Cloud Storage: opening it, its transient errors, and their translation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_PROJECT = "unnamed"
 
 def open_client(settings: GcsSettings) -> Any:
     """A client for these settings. Raises :class:`StorageError` when no credentials are found."""
-    # Always named: the client would else follow variables of the environment that pyarrow does not know.
+    # Always explicit: the client would otherwise read environment variables that pyarrow ignores.
     endpoint = f"{settings.scheme}://{settings.endpoint}" if settings.endpoint else _GOOGLES
     try:
         client = google_storage.Client(
@@ -46,7 +46,7 @@ def open_client(settings: GcsSettings) -> Any:
 
 
 def status_of(error: BaseException) -> int:
-    """The HTTP status an error stands for, or 0."""
+    """The HTTP status of an error, or 0."""
     if isinstance(error, google_errors.GoogleAPICallError):
         return int(error.code or 0)
     if isinstance(error, InvalidResponse):
@@ -54,8 +54,8 @@ def status_of(error: BaseException) -> int:
     return 0
 
 
-def may_pass(error: Exception) -> bool:
-    """Whether the same request may be answered a little later."""
+def is_transient_error(error: Exception) -> bool:
+    """Whether the same request may succeed later."""
     if isinstance(error, auth_errors.GoogleAuthError):
         return isinstance(error, auth_errors.TransportError) or bool(getattr(error, "retryable", False))
     passing = (
@@ -71,8 +71,8 @@ def may_pass(error: Exception) -> bool:
     return isinstance(error, passing) or status_of(error) in _PASSING_STATUS
 
 
-class GaveUp(Exception):
-    """Every attempt failed for a passing reason; ``__cause__`` is the last one's error."""
+class RetriesExhausted(Exception):
+    """Every attempt failed with a transient error; ``__cause__`` is the last one."""
 
     def __init__(self, attempts: int, last: Exception) -> None:
         super().__init__(f"{attempts} attempts, the last one: {last}")
@@ -80,7 +80,7 @@ class GaveUp(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RetryDecorator:
-    """``retry`` as the client takes it: a decorator, whose calls raise :class:`GaveUp` when no attempt is left."""
+    """``retry`` as a decorator for the client; its calls raise :class:`RetriesExhausted` after the last attempt."""
 
     retry: Retry
 
@@ -100,23 +100,23 @@ class RetryDecorator:
                 return self.retry.call(attempt)
             except Exception as error:
                 if self.retry.is_transient(error):
-                    raise GaveUp(attempts, error) from error
+                    raise RetriesExhausted(attempts, error) from error
                 raise
 
         return repeat
 
 
 @contextlib.contextmanager
-def explained_by_google(path: str, verb: str) -> Iterator[None]:
-    """Turn what the client says into an error of ours that names the path.
+def translated_gcs_errors(path: str, verb: str) -> Iterator[None]:
+    """Translate the client's errors to Headrace errors with the path.
 
-    Raises :class:`DataError` for 404, else :class:`StorageError`; 401 and 403 name the credentials.
+    Raises :class:`~warehouse.errors.MissingFile` for 404, else :class:`StorageError`; 401 and 403 name the credentials.
     """
     try:
         yield
     except HeadraceError:
         raise
-    except GaveUp as error:
+    except RetriesExhausted as error:
         raise unreachable(str(error), path, verb) from error
     except auth_errors.GoogleAuthError as error:
         raise credentials_error(str(error), path, verb) from error
@@ -129,11 +129,11 @@ def explained_by_google(path: str, verb: str) -> Iterator[None]:
         raise unreachable(str(error), path, verb) from error
     except (requests.RequestException, urllib3.exceptions.HTTPError, DataCorruption) as error:
         raise unreachable(str(error), path, verb) from error
-    except OSError as error:  # of the folder where a large file is gathered before it is sent
+    except OSError as error:  # of the temporary folder that buffers a large file
         raise storage_error(error, path, verb) from error
 
 
 def no_bucket(bucket: str, path: str) -> StorageError:
-    """The bucket itself is not there."""
+    """The error for a bucket that does not exist."""
     return StorageError("there is no such bucket", where=path, value=bucket,
                         next_step="create it, or check the name in the location")  # fmt: skip

@@ -1,7 +1,7 @@
 """Random reads of one object, each a request for a range of bytes.
 
-Not through ``pyarrow.fs``: on opening, its reader asks for the whole object beside the ranges that are wanted, and some
-megabytes of that arrive before it is broken off. Files of that size, as memo files often are, would come twice.
+``pyarrow.fs`` is not used: its reader also requests the whole object on opening, and some megabytes of it arrive before the
+request is cancelled. Files of that size, as memo files often are, would be transferred twice.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
-#: What is near what is asked for comes with it: footers and headers are read in small steps.
+#: The least bytes of a request: footers and headers are read in small steps.
 WINDOW_BYTES = 128 << 10
 
 #: Called as ``fetch(start, end)``; returns exactly the bytes of the range ``[start, end)``.
@@ -17,7 +17,7 @@ Fetch = Callable[[int, int], bytes]
 
 
 class ObjectReader(io.RawIOBase):
-    """An object of ``size_bytes`` as a seekable file; keeps the range it fetched last. For one thread at a time."""
+    """An object of ``size_bytes`` as a seekable file that caches the last range. Not thread-safe."""
 
     def __init__(self, fetch: Fetch, size_bytes: int) -> None:
         super().__init__()
@@ -26,25 +26,25 @@ class ObjectReader(io.RawIOBase):
         self._kept, self._kept_from = b"", 0
 
     def readable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """The position of the next read."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to where the next read begins."""
+        """Set the position of the next read."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
         self._position = max(0, base + offset)
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to ``size`` bytes; all that is left when it is negative. Raises what ``fetch`` raises."""
+        """Up to ``size`` bytes; all the rest for a negative size. Raises the errors of ``fetch``."""
         start = min(self._position, self._size_bytes)
         end = self._size_bytes if size is None or size < 0 else min(start + size, self._size_bytes)
         if start == end:

@@ -1,18 +1,18 @@
-"""The folders of a home, and the names in them. Constants only: who writes a file and who deletes it agree here."""
+"""The folders of a home and the parts of file names, as constants for writers and garbage collection."""
 
 from __future__ import annotations
 
 #: Memo files.
 MEMOS = "memos"
-#: What full passes found, under the digest of their values.
+#: Artifacts of full passes, named by the digest of their values.
 ARTIFACTS = "artifacts"
-#: The files of changes of tables.
+#: Overlays and deletion vectors.
 OVERLAYS = "overlays"
-#: Where Beam workers leave results for the worker that started them.
+#: Results that Beam workers write for the worker that started them.
 JOBS = "jobs"
-#: Contributions to analyses; in its ``jobs`` workers say what they have done.
+#: Contributions to analyses; ``jobs`` in it holds the progress of workers.
 ANALYSIS = "analysis"
-#: How the names of memo files and of files of changes end.
+#: The suffix of memo files, overlays and deletion vectors.
 SUFFIX = "memo"
-#: How the names of leases begin that are not a worker's: no task ever carries them.
+#: The prefix of lease names of compactions, which no task has.
 COMPACTION = "compaction"

@@ -1,7 +1,7 @@
 """Files of a local disk.
 
-A file appears whole or not at all: it is written beside its place under a hidden temporary name, synced, renamed (or
-linked, where it must not replace another), and the folder synced.
+A file appears whole or not at all: it is written under a hidden temporary name in the same folder, synced, renamed (or
+linked, if it must not replace a file), and the folder is synced.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from warehouse.storage.durable_files import make_folders, sync_path, write_new_file
-from warehouse.storage.errors import explained
-from warehouse.storage.stored_file import StoredFile, Walk, Writer, temporary_name
+from warehouse.storage.errors import translated_os_errors
+from warehouse.storage.stored_file import ListedFile, Walk, Writer, temporary_name
 
 _SYSTEM = pafs.LocalFileSystem()
 
@@ -28,49 +28,49 @@ class LocalFiles:
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file."""
-        with self.open_input(path) as file, explained(path, "read"):
+        with self.open_input(path) as file, translated_os_errors(path, "read"):
             content: bytes = file.read()
             return content
 
     def open_input(self, path: str) -> Any:
         """The file, opened for random reads."""
-        with explained(path, "read"):
+        with translated_os_errors(path, "read"):
             return _SYSTEM.open_input_file(path)
 
     def exists(self, path: str) -> bool:
-        """Whether a file is there."""
+        """Whether the file exists."""
         return bool(self._type(path) == pafs.FileType.File)
 
     def folder_exists(self, path: str) -> bool:
-        """Whether a folder is there."""
+        """Whether the folder exists."""
         return bool(self._type(path) == pafs.FileType.Directory)
 
     def _type(self, path: str) -> pafs.FileType:
-        with explained(path, "look for"):
+        with translated_os_errors(path, "look for"):
             return _SYSTEM.get_file_info(path).type
 
-    def files(self, folder: str) -> Iterator[StoredFile]:
+    def files(self, folder: str) -> Iterator[ListedFile]:
         """Every file under a folder, at any depth."""
         for info in self._infos(folder):
             if info.type == pafs.FileType.File:
-                yield StoredFile(info.path, info.size, info.mtime_ns or 0)
+                yield ListedFile(info.path, info.size, info.mtime_ns or 0)
 
     def folders(self, folder: str) -> Iterator[str]:
         """Every folder under a folder, at any depth."""
         return (info.path for info in self._infos(folder) if info.type == pafs.FileType.Directory)
 
     def _infos(self, folder: str) -> list[pafs.FileInfo]:
-        with explained(folder, "list"):
+        with translated_os_errors(folder, "list"):
             found: list[pafs.FileInfo] = _SYSTEM.get_file_info(
                 pafs.FileSelector(folder, allow_not_found=True, recursive=True)
             )
             return found
 
     def walk(self, root: str, folder: str) -> Walk:
-        """All under a folder. Links are named, never followed; what goes away meanwhile is left out."""
-        files: list[StoredFile] = []
+        """All under a folder. Links are listed but not followed; files that disappear meanwhile are left out."""
+        files: list[ListedFile] = []
         others: list[str] = []
-        with explained(f"{root}/{folder}", "list"), _opened_folder(root, folder.split("/")) as opened:
+        with translated_os_errors(f"{root}/{folder}", "list"), _opened_folder(root, folder.split("/")) as opened:
             if opened is None:
                 return Walk((), (folder,) if os.path.lexists(f"{root}/{folder}") else ())
             waiting = [folder]
@@ -83,18 +83,18 @@ class LocalFiles:
                     elif entry.is_file(follow_symlinks=False):
                         with contextlib.suppress(FileNotFoundError):
                             found = entry.stat(follow_symlinks=False)
-                            files.append(StoredFile(path, found.st_size, found.st_mtime_ns))
+                            files.append(ListedFile(path, found.st_size, found.st_mtime_ns))
                     else:
                         others.append(path)
         return Walk(tuple(sorted(files, key=lambda file: file.path)), tuple(sorted(others)))
 
     def delete_inner(self, root: str, path: str) -> bool:
-        """Remove an ordinary file; False if there is none, or only by way of a link.
+        """Delete an ordinary file; False if it does not exist, or only through a link.
 
-        Each folder on the way is opened within the one before and may be no link, so none can be put in place meanwhile.
+        Each folder of the path is opened within its parent and must not be a link, so no link can be inserted meanwhile.
         """
         *folders, name = path.split("/")
-        with explained(f"{root}/{path}", "delete"), _opened_folder(root, folders) as folder:
+        with translated_os_errors(f"{root}/{path}", "delete"), _opened_folder(root, folders) as folder:
             if folder is None:
                 return False
             try:
@@ -106,24 +106,24 @@ class LocalFiles:
         return True
 
     def publish(self, path: str, write: Writer, synced: bool = True) -> int:
-        """Put a file in its place, over another one if need be; its size in bytes."""
+        """Write or replace a file and return its size in bytes."""
         return _publish(path, write, os.replace, synced)
 
     def create(self, path: str, write: Writer) -> bool:
-        """Put a file in its place unless one is there."""
+        """Write a file unless it exists."""
         try:
-            with explained(path, "look for"):
+            with translated_os_errors(path, "look for"):
                 if os.path.lexists(path):
                     return False
             _publish(path, write, _link)
-        except _TakenMeanwhile:
+        except _AlreadyExists:
             return False
         return True
 
 
 @contextlib.contextmanager
 def _opened_folder(root: str, folders: Sequence[str]) -> Iterator[int | None]:
-    """A descriptor of the folder, reached through no link below ``root``; None if it is not there, or behind a link."""
+    """A descriptor of the folder; None if it does not exist or a part of its path below ``root`` is a link."""
     opened: list[int] = []
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -155,19 +155,19 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except (FileNotFoundError, NotADirectoryError):
-        return []  # it went away, or something else took its place
+        return []  # it was removed or replaced meanwhile
 
 
-class _TakenMeanwhile(Exception):
+class _AlreadyExists(Exception):
     pass
 
 
 def _link(temporary: str, path: str) -> None:
-    """Unlike a rename, a link fails where a file is."""
+    """Link, which fails for an existing file, unlike a rename."""
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise _TakenMeanwhile from None
+        raise _AlreadyExists from None
     os.unlink(temporary)
 
 
@@ -175,7 +175,7 @@ def _publish(path: str, write: Writer, put: Callable[[str, str], None], synced: 
     folder, name = os.path.split(path)
     unique = f"{os.getpid()}-{threading.get_ident()}-{uuid.uuid4().hex[:8]}"
     temporary = os.path.join(folder, temporary_name(name, unique))
-    with explained(path, "write"):
+    with translated_os_errors(path, "write"):
         make_folders(folder)
         try:
             size_bytes = write_new_file(temporary, write, synced=synced)

@@ -1,8 +1,8 @@
 """Locations: a folder, ``file:///folder``, or ``gs://bucket/path`` with settings of the object store in its query.
 
-A home carries its settings with it, into every process that is given its name:
-``gs://anonymous@bucket/path?endpoint_override=localhost:4443&scheme=http``. The keys are those of ``pyarrow.fs``. All
-other paths are plain: what stands behind ``gs://bucket/`` is the object's name, letter for letter.
+The location of a home includes its settings, so every process opens it alike:
+``gs://anonymous@bucket/path?endpoint_override=localhost:4443&scheme=http``. The keys are those of ``pyarrow.fs``. All other
+paths are plain: the text after ``gs://bucket/`` is the object's name.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ _KEYS = ("endpoint_override", "scheme", "project_id", "retry_limit_seconds")
 
 @dataclass(frozen=True, slots=True)
 class GcsSettings:
-    """How to speak to Google Cloud Storage.
+    """How to reach Google Cloud Storage.
 
-    ``endpoint``: ``host[:port]`` of an emulator or a private endpoint; empty for Google's own. ``anonymous``: show no
-    credentials; else those of the environment are found (application default credentials). ``project``: of the client,
-    where the credentials name none. ``retry_limit_secs``: how long to try again what fails in passing.
+    Attributes:
+        endpoint: ``host[:port]`` of an emulator or a private endpoint; empty for Google's.
+        scheme: ``http`` or ``https``.
+        anonymous: use no credentials; otherwise application default credentials.
+        project: the client's project if the credentials have none.
+        retry_limit_secs: how long transient errors are retried.
     """
 
     endpoint: str = ""
@@ -36,14 +39,14 @@ class GcsSettings:
 
     def __post_init__(self) -> None:
         if self.scheme not in ("http", "https"):
-            raise InputError("an object store is spoken to by http or https", where="scheme", value=self.scheme)
+            raise InputError("the scheme of an object store must be http or https", where="scheme", value=self.scheme)
         if not (math.isfinite(self.retry_limit_secs) and self.retry_limit_secs > 0):
-            raise InputError("a setting of the object store is out of range", where="retry_limit_seconds",
-                             value=self.retry_limit_secs, allowed="seconds > 0")  # fmt: skip
+            raise InputError("retry_limit_seconds must be > 0", where="settings of the object store",
+                             value=self.retry_limit_secs)  # fmt: skip
 
     @property
     def query(self) -> str:
-        """What differs from the defaults, as the query of a URI; ``anonymous`` is not part of it."""
+        """The settings that differ from the defaults, as the query of a URI, without ``anonymous``."""
         values = (self.endpoint, self.scheme, self.project, f"{self.retry_limit_secs:g}")
         usual = GcsSettings()
         default = (usual.endpoint, usual.scheme, usual.project, f"{usual.retry_limit_secs:g}")
@@ -53,7 +56,7 @@ class GcsSettings:
 
 @dataclass(frozen=True, slots=True)
 class GcsLocation:
-    """``name`` in ``bucket``; the bucket itself has an empty name."""
+    """An object or prefix ``name`` in ``bucket``; the name of the bucket itself is empty."""
 
     bucket: str
     name: str
@@ -66,19 +69,19 @@ class GcsLocation:
 
     @property
     def uri(self) -> str:
-        """The location with everything a process needs to open it."""
+        """The location with its settings."""
         query = self.settings.query
         user = _ANONYMOUS if self.settings.anonymous else ""
         return f"{GCS}{user}{self.plain.removeprefix(GCS)}" + (f"?{query}" if query else "")
 
 
 def is_uri(path: str) -> bool:
-    """Whether a path names its scheme."""
+    """Whether a path has a scheme."""
     return "://" in path
 
 
 def is_gcs(path: str) -> bool:
-    """Whether a path is an object's."""
+    """Whether a path is a ``gs://`` location."""
     return path.startswith(GCS)
 
 
@@ -88,29 +91,31 @@ def without_file_scheme(path: str) -> str:
 
 
 def split_object(path: str) -> tuple[str, str, bool]:
-    """Bucket, name and whether ``anonymous@`` stands before them. Raises :class:`InputError` without a bucket."""
+    """Bucket, name, and whether ``anonymous@`` precedes them. Raises :class:`InputError` without a bucket."""
     rest = path.removeprefix(GCS)
     anonymous = rest.startswith(_ANONYMOUS)
     bucket, _, name = rest.removeprefix(_ANONYMOUS).partition("/")
     if not bucket or "@" in bucket:
-        raise InputError("this names no bucket", value=path, allowed="gs://bucket/path or gs://anonymous@bucket/path")
+        raise InputError(
+            "a gs:// location must have a bucket", value=path, allowed="gs://bucket/path or gs://anonymous@bucket/path"
+        )
     return bucket, name, anonymous
 
 
 def parse_gcs(uri: str) -> GcsLocation:
-    """A location as a person writes it, settings included. Raises :class:`InputError`, naming what is not understood."""
+    """The location in a URI with settings. Raises :class:`InputError` for an invalid part."""
     path, _, query = uri.partition("?")
     bucket, name, anonymous = split_object(path)
     given: dict[str, str] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in _KEYS or key in given:
-            raise InputError("not a setting of an object store, or given twice", where=uri, value=key,
+            raise InputError("a setting of an object store must be known and given once", where=uri, value=key,
                              allowed=", ".join(_KEYS))  # fmt: skip
         given[key] = value
     try:
         limit_secs = float(given.get("retry_limit_seconds", GcsSettings().retry_limit_secs))
     except ValueError:
-        raise InputError("not a number of seconds", where=f"{uri}, retry_limit_seconds",
+        raise InputError("retry_limit_seconds must be a number", where=uri,
                          value=given["retry_limit_seconds"]) from None  # fmt: skip
     settings = GcsSettings(given.get("endpoint_override", ""), given.get("scheme", "https"), anonymous,
                            given.get("project_id", ""), limit_secs)  # fmt: skip
@@ -118,7 +123,7 @@ def parse_gcs(uri: str) -> GcsLocation:
 
 
 def at_emulator(uri: str, host: str) -> str:
-    """A ``gs://`` home served by the emulator at ``host`` (``http://localhost:4443``), unless it names an endpoint itself."""
+    """A ``gs://`` home at the emulator ``host`` (``http://localhost:4443``), unless the home has an endpoint."""
     location = parse_gcs(uri)
     if not host or location.settings.endpoint:
         return uri

@@ -1,7 +1,6 @@
 """Bytes under names: on a local disk, or in a bucket of Google Cloud Storage.
 
-A file appears whole or not at all, and is read as one moment left it. How each kind keeps that promise is in
-:mod:`warehouse.storage.local` and :mod:`warehouse.storage.gcs`.
+Writes are atomic and reads see one version of a file; :mod:`warehouse.storage.local` and :mod:`warehouse.storage.gcs` say how.
 """
 
 from __future__ import annotations
@@ -15,18 +14,19 @@ from typing import IO, Any
 from transforms.errors import InputError, StorageError
 from warehouse.storage.local import LocalFiles
 from warehouse.storage.locations import GCS, GcsSettings, is_gcs, is_uri, parse_gcs, split_object, without_file_scheme
-from warehouse.storage.stored_file import Files, StoredFile, Walk, Writer, is_inside, is_unfinished
+from warehouse.storage.stored_file import Files, ListedFile, Walk, Writer, is_inside, is_unfinished
 
 _LOCAL = LocalFiles()
-#: Objects of a bucket that are looked for at the same time.
+#: Concurrent existence checks in a bucket.
 _LOOKS_AT_ONCE = 32
 
 
 class Storage:
-    """Files under ``home``. A relative path is taken from ``home``; an absolute path or a URI is used as it is.
+    """Files under ``home``; relative paths are relative to it, absolute paths and URIs are used as they are.
 
-    ``home`` is all that another process needs to open the same storage; ``root`` is how listings spell it. Settings of an
-    object store stand in the home's query (:mod:`warehouse.storage.locations`) and serve every ``gs://`` path.
+    Attributes:
+        home: the location with its settings (:mod:`warehouse.storage.locations`), which apply to every ``gs://`` path.
+        root: the home without settings, as in listed paths.
     """
 
     def __init__(self, home: str) -> None:
@@ -45,33 +45,33 @@ class Storage:
         return not is_gcs(self.home)
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole file. Raises :class:`DataError` when it is missing, :class:`StorageError` when it cannot be read."""
-        files, full, _ = self._place(path)
+        """The whole file. Raises :class:`~warehouse.errors.MissingFile` or :class:`StorageError`."""
+        files, full, _ = self._resolve(path)
         return files.read_bytes(full)
 
     def open_input(self, path: str) -> Any:
         """The file opened for random reads (a ``pyarrow.NativeFile``). Errors as for :meth:`read_bytes`."""
-        files, full, _ = self._place(path)
+        files, full, _ = self._resolve(path)
         return files.open_input(full)
 
     def exists(self, path: str) -> bool:
-        """Whether a file of this name is there, whole."""
-        files, full, _ = self._place(path)
+        """Whether the file exists."""
+        files, full, _ = self._resolve(path)
         return files.exists(full)
 
     def missing(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Those of the paths at which there is no file, in their order; a bucket is asked for many at a time."""
+        """The paths without a file, in order; a bucket is checked for many at a time."""
         if self.is_local:
             return tuple(path for path in paths if not self.exists(path))
         with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
             return tuple(path for path, found in zip(paths, pool.map(self.exists, paths), strict=True) if not found)
 
-    def list(self, path: str, *, temporaries: bool = False) -> tuple[StoredFile, ...]:
-        """Every file under ``path``, at any depth, by path; an absent folder is empty.
+    def list(self, path: str, *, temporaries: bool = False) -> tuple[ListedFile, ...]:
+        """Every file under ``path``, at any depth, by path; a missing folder is empty.
 
-        Unfinished writes are left out, or, with ``temporaries``, are all that is listed.
+        Unfinished writes are left out; with ``temporaries`` only they are listed.
         """
-        files, full, prefix = self._place(path)
+        files, full, prefix = self._resolve(path)
         listed = [
             replace(file, path=prefix + file.path)
             for file in files.files(full)
@@ -80,17 +80,17 @@ class Storage:
         return tuple(sorted(listed, key=lambda file: file.path))
 
     def folders(self, path: str) -> tuple[str, ...]:
-        """Every folder under ``path``, at any depth, by path. In a bucket a folder is there while an object is in it."""
-        files, full, prefix = self._place(path)
+        """Every folder under ``path``, at any depth, by path. In a bucket a folder exists while it holds an object."""
+        files, full, prefix = self._resolve(path)
         return tuple(sorted(prefix + folder for folder in files.folders(full)))
 
     def folder_exists(self, path: str) -> bool:
-        """Whether there is a folder of this name."""
-        files, full, _ = self._place(self.absolute(path))
+        """Whether the folder exists."""
+        files, full, _ = self._resolve(self.absolute(path))
         return files.folder_exists(full)
 
     def absolute(self, path: str) -> str:
-        """A path given by a person, from the working folder, in the spelling of listings.
+        """A path relative to the working folder, as listings write it.
 
         Raises :class:`InputError` for a bucket with other settings than the home's.
         """
@@ -101,56 +101,56 @@ class Storage:
         location = parse_gcs(path)
         named = "?" in path
         if named and replace(location.settings, anonymous=self._settings.anonymous) != self._settings:
-            raise InputError("the settings of an object store belong to the home", value=path, allowed=self.home,
-                             next_step="give them with the home, and this location without them")  # fmt: skip
+            raise InputError("the settings of a location must be those of the home", value=path, allowed=self.home,
+                             next_step="give settings with the home only")  # fmt: skip
         return self._prefix(location.settings.anonymous) + location.plain.removeprefix(GCS)
 
     def walk(self, folder: str) -> Walk:
-        """All that lies under a folder of the home, by paths relative to the home; no link is followed."""
-        files, root, _ = self._place("")
+        """All under a folder of the home, by paths relative to the home; links are not followed."""
+        files, root, _ = self._resolve("")
         return files.walk(root.rstrip("/"), folder)
 
     def delete(self, path: str) -> bool:
-        """Remove a file of the home; False if it was not there, or if a link stands in its place or on the way to it.
+        """Delete a file of the home; False if it does not exist, or if it or a folder of its path is a link.
 
-        Raises :class:`StorageError` for a path outside the home, and when the disk refuses.
+        Raises :class:`StorageError` for a path outside the home, and when deleting fails.
         """
         inner = path.removeprefix(f"{self.root}/")
         if is_uri(inner) or not is_inside(inner):
-            raise StorageError("only files of the home are deleted", where=path, value=path,
-                               allowed=f"a path under {self.root}", next_step="delete it by hand, if it has to go")  # fmt: skip
-        files, root, _ = self._place("")
+            raise StorageError("a file to delete must be in the home", where=path, value=path,
+                               allowed=f"a path under {self.root}", next_step="delete it by hand if it is not needed")  # fmt: skip
+        files, root, _ = self._resolve("")
         return files.delete_inner(root.rstrip("/"), inner)
 
     def write_atomic(self, path: str, content: bytes | Writer, *, synced: bool = True) -> int:
-        """Publish a file: all of it, or nothing. Replaces a file of the same name. Returns its size in bytes.
+        """Write or replace a file atomically and return its size in bytes.
 
-        ``content`` is the bytes, or a function that writes them to the file it is given. Without ``synced`` a local file
-        is not forced to disk: a power cut may tear it, so its reader verifies it and can do without it. Raises
-        :class:`StorageError`, with the path, when the disk is full or refuses; nothing is left behind then.
+        ``content`` is the bytes, or a function that writes them to a file. Without ``synced`` a local file is not flushed to
+        disk: a power failure may tear it, so its reader must verify it and work without it. Raises :class:`StorageError` when
+        writing fails; no partial file is left.
         """
-        files, full, _ = self._place(path)
+        files, full, _ = self._resolve(path)
         return files.publish(full, content if callable(content) else _writer_of(content), synced)
 
     def create(self, path: str, content: bytes | Writer) -> bool:
-        """Publish a file where none is: of several writers exactly one gets True, and its file stays. Errors as above."""
-        files, full, _ = self._place(path)
+        """Write a file unless it exists: exactly one of several writers gets True. Errors as for :meth:`write_atomic`."""
+        files, full, _ = self._resolve(path)
         return files.create(full, content if callable(content) else _writer_of(content))
 
-    def _place(self, path: str) -> tuple[Files, str, str]:
-        """Who serves a path, how he spells it, and what stands before his spelling in ours."""
+    def _resolve(self, path: str) -> tuple[Files, str, str]:
+        """The files that serve a path, their spelling of it, and the prefix of that spelling in listed paths."""
         full = path if is_uri(path) or os.path.isabs(path) else f"{self.root}/{path}".rstrip("/") or "/"
         if not is_uri(full):
             return _LOCAL, full, ""
         if is_gcs(full):
-            from warehouse.storage.gcs import gcs_objects  # only who has a bucket pays for its client
+            from warehouse.storage.gcs import gcs_objects  # the client is loaded only for buckets
 
             bucket, name, anonymous = split_object(full)
             settings = replace(self._settings, anonymous=True) if anonymous else self._settings
             return gcs_objects(settings), f"{bucket}/{name}", self._prefix(anonymous)
         local = without_file_scheme(full)
         if local == full:
-            raise StorageError("no file system serves this location", value=full,
+            raise StorageError("the scheme of a location must be file or gs", value=full,
                                allowed="a folder, file:///folder or gs://bucket/path")  # fmt: skip
         return _LOCAL, local, full.removesuffix(local)
 

@@ -1,4 +1,4 @@
-"""What every kind of storage says about files, and how unfinished ones are named."""
+"""The interface of local disks and buckets, and the names of unfinished files."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import IO, Any, Protocol
 
 _TEMPORARY = ".tmp"
 
-#: Writes a file's content to the file it is given.
+#: Writes content to a file.
 Writer = Callable[[IO[bytes]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file as a listing shows it: path, size in bytes, when it was written in nanoseconds since the epoch."""
+class ListedFile:
+    """A file in a listing; ``mtime_ns`` in nanoseconds since the epoch."""
 
     path: str
     size_bytes: int
@@ -23,22 +23,19 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What lies under a folder of the home, by paths relative to the home.
+    """The files under a folder of the home, by paths relative to the home.
 
     Attributes:
-        files: Ordinary files, unfinished writes too, by path.
-        others: Links, none of which was followed, and what is neither a file nor a folder.
+        files: ordinary files, including unfinished writes, by path.
+        others: links, which are not followed, and all that is neither file nor folder.
     """
 
-    files: tuple[StoredFile, ...]
+    files: tuple[ListedFile, ...]
     others: tuple[str, ...]
 
 
 class Files(Protocol):
-    """What a disk and an object store have in common; :class:`warehouse.storage.storage.Storage` says what each promises.
-
-    Paths are absolute and in the kind's own spelling.
-    """
+    """Files of a disk or an object store, by absolute paths; see :class:`warehouse.storage.storage.Storage`."""
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file."""
@@ -47,41 +44,41 @@ class Files(Protocol):
         """The file, opened for random reads."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file is there."""
+        """Whether the file exists."""
 
     def folder_exists(self, path: str) -> bool:
-        """Whether a folder is there."""
+        """Whether the folder exists."""
 
-    def files(self, folder: str) -> Iterator[StoredFile]:
-        """Every file under a folder, at any depth, unfinished ones too."""
+    def files(self, folder: str) -> Iterator[ListedFile]:
+        """Every file under a folder, at any depth, including unfinished ones."""
 
     def folders(self, folder: str) -> Iterator[str]:
         """Every folder under a folder, at any depth."""
 
     def walk(self, root: str, folder: str) -> Walk:
-        """All under ``folder`` of ``root``, at any depth, by paths relative to ``root``; no link is followed."""
+        """All under ``folder`` of ``root``, at any depth, by paths relative to ``root``; links are not followed."""
 
     def delete_inner(self, root: str, path: str) -> bool:
-        """Remove the ordinary file at ``path`` of ``root``, through no link; False if there is none."""
+        """Delete the ordinary file ``path`` of ``root``, through no link; False if it does not exist."""
 
     def publish(self, path: str, write: Writer, synced: bool = True) -> int:
-        """Put a file in its place, over another one if need be; its size in bytes. See :meth:`Storage.write_atomic`."""
+        """Write or replace a file and return its size in bytes; see :meth:`Storage.write_atomic`."""
 
     def create(self, path: str, write: Writer) -> bool:
-        """Put a file in its place unless one is there."""
+        """Write a file unless it exists."""
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path is relative, in its plainest spelling, and leads to a place under the folder it is relative to."""
+    """Whether a path is relative and normalized, without ``..`` and NUL."""
     return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
 
 
 def temporary_name(name: str, unique: str) -> str:
-    """How a file is called while it is written."""
+    """The name of a file while it is written."""
     return f".{name}.{unique}{_TEMPORARY}"
 
 
 def is_unfinished(path: str) -> bool:
-    """Whether a path is that of a file that was not finished."""
+    """Whether a path is that of an unfinished file."""
     name = path.rsplit("/", 1)[-1]
     return name.startswith(".") and name.endswith(_TEMPORARY)

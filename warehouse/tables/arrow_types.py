@@ -1,4 +1,4 @@
-"""Arrow types from how Arrow spells them, as far as a model's column can be read from them."""
+"""Parsing the text form of Arrow types that a model can read."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 
 
 def parse_arrow_type(spelled: str) -> pa.DataType | None:
-    """The type that prints as ``spelled``, or None for a type that no model column is read from.
+    """The type with this text form, or None for a type that no model can read.
 
-    Of structs there are only the pairs of ``id`` and ``weight`` in weighted lists.
+    The only structs are the pairs of ``id`` and ``weight`` in weighted lists.
     """
     if match := _NESTED.fullmatch(spelled):
         item = parse_arrow_type(match.group(2))

@@ -1,4 +1,4 @@
-"""What becomes of overlays and deletions when files are registered again. Pure."""
+"""Carrying overlays and deletions over to re-registered files. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from warehouse.tables.table import Fragment
 
 @dataclass(frozen=True)
 class CarriedOver:
-    """The fragments of files that were read again, by path, with what still holds of them.
+    """The fragments of files that were read again, by path, with the overlays and deletions that still apply.
 
-    ``dropped``: what no longer does, one text a fragment: file, columns and retracted events.
+    ``dropped``: those that no longer apply, one text per fragment: file, columns and deleted events.
     """
 
     fragments: Mapping[str, tuple[Fragment, ...]]
@@ -22,10 +22,10 @@ class CarriedOver:
 
 
 def carry_over(before: Iterable[PlacedFragment], read: Mapping[str, tuple[str, tuple[Fragment, ...]]]) -> CarriedOver:
-    """Give each fragment of ``read`` (path to partition and fragments) the changes of what stood there ``before``.
+    """Give each fragment of ``read`` (path to partition and fragments) the overlays and deletions it had ``before``.
 
-    An overlay belongs to the events of a fragment, in their order. So it is kept exactly where the same content stands
-    in the same partition, be it under another file name; where content changed it is dropped.
+    An overlay belongs to the events of a fragment, in their order. So it is kept if the partition holds a fragment with the same
+    content, also in another file, and dropped otherwise.
     """
     left: defaultdict[tuple[str, str], list[PlacedFragment]] = defaultdict(list)
     for placed in before:
@@ -52,5 +52,5 @@ def _lost_text(placed: PlacedFragment) -> str:
     columns = [overlay.column for overlay in placed.fragment.overlays if not overlay.is_absent]
     parts = [f"overlays of {', '.join(columns)}"] if columns else []
     if placed.fragment.deletions is not None:
-        parts.append(f"{placed.fragment.deleted_rows} retracted events")
+        parts.append(f"{placed.fragment.deleted_rows} deleted events")
     return f"{placed.fragment.path}: {' and '.join(parts)}" if parts else ""

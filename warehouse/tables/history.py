@@ -1,4 +1,4 @@
-"""The versions of a table: when each was made, by what, and why."""
+"""The history of a table: its versions with time, change and reason."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ from warehouse.tables.manifests import get_table
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """One version of a table. ``at`` and ``source`` are unknown of versions that older releases registered.
+    """One version of a table.
 
-    ``rows`` and ``fragments``: those that the change touched. ``partitions``: those that got a new manifest.
+    Attributes:
+        version: its number.
+        at: its time; None for versions that older releases registered.
+        kind: the kind of the change.
+        columns: the columns that the change affected.
+        rows: the rows that it affected.
+        fragments: the fragments that it affected.
+        partitions: the number of partitions with a new manifest.
+        source: the file or folder of the new data.
+        why: the reason that was given.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""Tables, manifests and fragments in the catalog: reading them as values."""
+"""Reading tables, manifests and fragments from the catalog."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DELETED = "deleted"
 
 @dataclass(frozen=True, slots=True)
 class PlacedFragment:
-    """A fragment where it stands: its row in the catalog, partition, that partition's version, and position."""
+    """A fragment with its row in the catalog, its partition, that partition's version, and its position."""
 
     row: int
     partition: str
@@ -33,7 +33,7 @@ class PlacedFragment:
 
 
 def find_table(connection: Connection, name: str) -> Table | None:
-    """The table of this name, or None, also where it was dropped."""
+    """The table of this name, or None if it is unknown or dropped."""
     of = schema.tables.c
     row = connection.execute(select(schema.tables).where(of.name == name, of.dropped_at.is_(None))).first()
     return None if row is None else _table(row)
@@ -51,7 +51,7 @@ def get_table(connection: Connection, name: str) -> Table:
 
 
 def all_tables(connection: Connection) -> tuple[Table, ...]:
-    """Every table that is there, by name."""
+    """Every table that is not dropped, by name."""
     of = schema.tables.c
     query = select(schema.tables).where(of.dropped_at.is_(None)).order_by(of.name)
     return tuple(_table(row) for row in connection.execute(query))
@@ -63,7 +63,7 @@ def _table(row: Any) -> Table:
 
 
 def columns_document(columns: Iterable[ColumnSchema]) -> list[list[object]]:
-    """Columns as a row of ``tables`` keeps them."""
+    """Columns as stored in a row of ``tables``."""
     return [[one.name, one.arrow_type, *([True] if one.overlay_only else [])] for one in columns]
 
 
@@ -72,7 +72,7 @@ AddedColumns = Mapping[str, str]
 
 
 def added_columns(connection: Connection, table: str) -> AddedColumns:
-    """The columns of ``table`` that its files do not hold."""
+    """The overlay-only columns of ``table``."""
     columns = connection.execute(select(schema.tables.c.columns).where(schema.tables.c.name == table)).scalar() or []
     return {one.name: one.arrow_type for one in (ColumnSchema(*column) for column in columns) if one.overlay_only}
 
@@ -87,7 +87,7 @@ def current_fragments(
 ) -> tuple[PlacedFragment, ...]:
     """The fragments of every partition that starts in ``[start, end)``, in time order.
 
-    ``at_version``: as they were at that version of the table; columns that were added later are null in them.
+    ``at_version``: time travel to that version of the table; columns that were added later are null.
     """
     manifests = schema.manifests
     query = _placed_query().where(manifests.c.table_name == table)
@@ -149,9 +149,9 @@ def _placed(row: Any, added: AddedColumns) -> PlacedFragment:
 
 
 def fragment_of(row: Any, added: AddedColumns) -> Fragment:
-    """The value of a row of ``fragments``, with every column in ``added`` that it has no values of as null.
+    """The fragment in a row of ``fragments``; columns in ``added`` without values are null.
 
-    Deletions belong to a manifest, not to this row: the fragment has none.
+    It has no deletions, since these belong to a manifest.
     """
     overlays = tuple(
         Overlay(column, path, row.digests[column]) for column, path in sorted((row.overlays or {}).items())
@@ -162,7 +162,7 @@ def fragment_of(row: Any, added: AddedColumns) -> Fragment:
 
 
 def fragments_by_row(connection: Connection, rows: Collection[int]) -> dict[int, Fragment]:
-    """The fragments in these rows of the catalog, with today's overlay-only columns of their tables; without deletions."""
+    """The fragments in these rows of the catalog, with the tables' current overlay-only columns, without deletions."""
     of = schema.fragments.c
     stored = [
         row
@@ -173,8 +173,8 @@ def fragments_by_row(connection: Connection, rows: Collection[int]) -> dict[int,
     return {row.id: fragment_of(row, added[row.table_name]) for row in stored}
 
 
-def standing_rows(connection: Connection, rows: Collection[int]) -> set[int]:
-    """Which of these fragments are part of some table's current data."""
+def current_fragment_rows(connection: Connection, rows: Collection[int]) -> set[int]:
+    """The rows among these whose fragment is in the current version of a table."""
     members, manifests = schema.manifest_fragments, schema.manifests
     found: set[int] = set()
     for chunk in chunks(sorted(rows)):
@@ -185,7 +185,7 @@ def standing_rows(connection: Connection, rows: Collection[int]) -> set[int]:
 
 
 def with_absent(fragment: Fragment, added: AddedColumns) -> Fragment:
-    """``fragment`` with every column in ``added`` that it has no values of as null."""
+    """``fragment`` with the columns in ``added`` that it has no values of, as nulls."""
     absent = [
         Overlay(column, "", absent_digest(arrow_type, fragment.rows), arrow_type)
         for column, arrow_type in added.items() if column not in fragment.digests

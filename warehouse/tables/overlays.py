@@ -1,4 +1,4 @@
-"""Reading what changed since a fragment's file was written: overlaid columns and deletion vectors."""
+"""Reading a fragment's overlays and its deletion vector."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from warehouse.tables.table import Fragment, Overlay
 
 
 def read_overlays(storage: Storage, fragment: Fragment, columns: Collection[str]) -> dict[str, pa.Array]:
-    """The values of those of ``columns`` that are overlaid, by name; value i is of event i.
+    """The verified values of the overlaid ones of ``columns``, by name; value i belongs to event i.
 
-    They are verified by their checksums. Raises :class:`OverlayDamaged`.
+    Raises :class:`OverlayDamaged`.
     """
     chosen = [overlay for overlay in fragment.overlays if overlay.column in columns]
     found = {one.column: pa.nulls(fragment.rows, _type_of(one)) for one in chosen if one.is_absent}
@@ -31,13 +31,13 @@ def read_overlays(storage: Storage, fragment: Fragment, columns: Collection[str]
 
 
 def live_mask(storage: Storage, fragment: Fragment) -> pa.BooleanArray | None:
-    """True for every event that was not retracted; None when nothing was. Raises :class:`OverlayDamaged`."""
+    """True for every live event; None if no event is deleted. Raises :class:`OverlayDamaged`."""
     deleted = read_deletions(storage, fragment)
     return None if deleted is None else pc.invert(deleted)
 
 
 def read_deletions(storage: Storage, fragment: Fragment) -> pa.BooleanArray | None:
-    """True for every event that was retracted; None when nothing was. Raises :class:`OverlayDamaged`."""
+    """True for every deleted event; None if no event is deleted. Raises :class:`OverlayDamaged`."""
     vector = fragment.deletions
     if vector is None:
         return None
@@ -47,7 +47,7 @@ def read_deletions(storage: Storage, fragment: Fragment) -> pa.BooleanArray | No
 def _type_of(overlay: Overlay) -> pa.DataType:
     found = parse_arrow_type(overlay.arrow_type)
     if found is None:
-        raise OverlayDamaged("a column that came by overlay has no known type", where=overlay.column,
+        raise OverlayDamaged("the type of an overlay-only column is unknown", where=overlay.column,
                              value=overlay.arrow_type)  # fmt: skip
     return found
 
@@ -56,11 +56,11 @@ def _read(storage: Storage, path: str, checksums: dict[str, str], rows: int) -> 
     try:
         read = read_arrow_columns(storage, path, checksums, rows=rows)
     except MemoDamaged as error:
-        raise OverlayDamaged("the bytes of a change are not those that were registered", where=path,
+        raise OverlayDamaged("the file of a change does not have the bytes that were registered", where=path,
                              value=f"{error.what}: {error.value}",
                              next_step="restore the file from a backup, or make the change again") from error  # fmt: skip
     for column, array in read.items():
         if len(array) != rows:
-            raise OverlayDamaged("a change has other rows than its fragment", where=f"{path}, column {column}",
+            raise OverlayDamaged("a change must have the rows of its fragment", where=f"{path}, column {column}",
                                  value=len(array), allowed=str(rows))  # fmt: skip
     return read

@@ -1,4 +1,4 @@
-"""Raw Parquet files: their schema, how row groups are gathered into fragments, and reading a fragment."""
+"""Raw Parquet files: reading their schema, their fragments and columns."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from warehouse.storage.storage import Storage
 from warehouse.tables.overlays import read_overlays
 from warehouse.tables.table import ColumnSchema, Fragment, fragment_identity
 
-#: Called with the first text of a column that is not UTF-8. It raises, or returns to have U+FFFD put for what is invalid.
+#: Called with the first invalid text of a column. It raises, or returns to have invalid bytes replaced by U+FFFD.
 OnInvalidText = Callable[[InvalidText], None]
 
 
-#: Called with the file, the number of the first row in it, and the rows of a fragment, once they are known to be sound.
+#: Called with the file, the number of the first row in it, and the validated rows of a fragment.
 OnRows = Callable[[str, int, pa.Table], None]
 
 
 def ignore_rows(path: str, first_row: int, rows: pa.Table) -> None:
-    """Look at nothing."""
+    """Check nothing."""
 
 
 def refuse_invalid_text(error: InvalidText) -> None:
-    """Raise the error: text that is not UTF-8 is refused."""
+    """Raise the error."""
     raise error
 
 
 def invalid_text_rule(rule: str, replaced: list[str]) -> OnInvalidText:
-    """What ``refuse`` or ``replace`` does; where text is replaced is added to ``replaced``.
+    """The callback for the rule ``refuse`` or ``replace``, which appends replaced columns to ``replaced``.
 
     Raises :class:`InputError` for another rule.
     """
 
     def refuse(error: InvalidText) -> None:
-        error.next_step += ", or have U+FFFD read for what is invalid: --invalid-text replace"
+        error.next_step += ", or replace invalid bytes by U+FFFD: --invalid-text replace"
         raise error
 
     def replace(error: InvalidText) -> None:
@@ -57,14 +57,14 @@ def invalid_text_rule(rule: str, replaced: list[str]) -> OnInvalidText:
 def read_schema(storage: Storage, path: str) -> tuple[ColumnSchema, ...]:
     """The columns of one file, in file order. Reads the footer only.
 
-    Raises :class:`CorruptFile` for a truncated file, another format or a name that is not UTF-8 and :class:`TypeMismatch`, naming the column,
-    for a type without a digest.
+    Raises :class:`CorruptFile` for a truncated file, another format, repeated names or names that are not UTF-8, and
+    :class:`TypeMismatch` for a type without a digest.
     """
     with _opened(storage, path) as file:
         schema = file.schema_arrow
         columns = tuple(ColumnSchema(field.name, str(field.type)) for field in schema)
     if len(set(schema.names)) != len(schema.names):
-        raise CorruptFile("a Parquet file names two columns alike", where=path, value=schema.names)
+        raise CorruptFile("the column names of a Parquet file must be unique", where=path, value=schema.names)
     for field in schema:
         try:
             logical_type(field.type)
@@ -84,8 +84,8 @@ def read_fragments(
 ) -> tuple[Fragment, ...]:
     """Read a file once and digest every column of every fragment; an empty file has no fragments.
 
-    Raises :class:`CorruptFile` and what ``on_invalid_text`` and ``on_rows`` raise. Where that returns, digests are those of the text
-    with U+FFFD in it, which is what :func:`read_columns` gives.
+    Digests of replaced text are those of the text with U+FFFD, as :func:`read_columns` returns it. Raises :class:`CorruptFile` and
+    the errors of ``on_invalid_text`` and ``on_rows``.
     """
     fragments = []
     first_row = 0
@@ -94,9 +94,9 @@ def read_fragments(
         for chosen in gather_row_groups([group.num_rows for group in groups], fragment_rows):
             table = file.read_row_groups(list(chosen), use_threads=True)
             if table.num_rows != sum(groups[index].num_rows for index in chosen):
-                raise CorruptFile("a Parquet file holds other rows than its footer says", where=path,
+                raise CorruptFile("a Parquet file must have the rows of its footer", where=path,
                                   value=table.num_rows, next_step="write the file again")  # fmt: skip
-            table = _checked(table, path, first_row, on_invalid_text)
+            table = _validate_text(table, path, first_row, on_invalid_text)
             on_rows(path, first_row, table)
             digests = table_digests(table, threads)
             first_row += table.num_rows
@@ -110,14 +110,14 @@ def _compressed_bytes(group: Any) -> int:
     return sum(group.column(index).total_compressed_size for index in range(group.num_columns))
 
 
-def _checked(table: pa.Table, path: str, first_row: int, on_invalid_text: OnInvalidText) -> pa.Table:
-    """The table as kernels may read it; ``first_row`` is its first row's number in the file."""
-    columns = [_checked_column(table.column(name), f"{path}, column {name}", first_row, on_invalid_text)
+def _validate_text(table: pa.Table, path: str, first_row: int, on_invalid_text: OnInvalidText) -> pa.Table:
+    """The table with valid text, as kernels need it; ``first_row`` is the number of its first row in the file."""
+    columns = [_validate_column_text(table.column(name), f"{path}, column {name}", first_row, on_invalid_text)
                for name in table.column_names]  # fmt: skip
     return pa.table(columns, names=table.column_names)
 
 
-def _checked_column(
+def _validate_column_text(
     column: pa.ChunkedArray, where: str, first_row: int, on_invalid_text: OnInvalidText
 ) -> pa.ChunkedArray:
     from transforms.kernels.text_validity import check_array, replaced
@@ -134,20 +134,16 @@ def _checked_column(
 
 
 def read_whole(storage: Storage, path: str, on_invalid_text: OnInvalidText = refuse_invalid_text) -> pa.Table:
-    """Every row and column of a file. Raises :class:`CorruptFile`, also for two columns of one name, and
-    what ``on_invalid_text`` raises."""
+    """Every row and column of a file. Raises :class:`CorruptFile` and the errors of ``on_invalid_text``."""
     with _opened(storage, path) as file:
         names = file.schema_arrow.names
         if len(set(names)) != len(names):
-            raise CorruptFile("a Parquet file names two columns alike", where=path, value=names)
-        return _checked(file.read(use_threads=True), path, 0, on_invalid_text)
+            raise CorruptFile("the column names of a Parquet file must be unique", where=path, value=names)
+        return _validate_text(file.read(use_threads=True), path, 0, on_invalid_text)
 
 
 def read_arrow_schema(storage: Storage, path: str) -> pa.Schema:
-    """The names and types of a file's columns, without what else its writer noted. Reads the footer only.
-
-    Raises :class:`CorruptFile`.
-    """
+    """The names and types of a file's columns, without metadata. Reads the footer only. Raises :class:`CorruptFile`."""
     with _opened(storage, path) as file:
         schema = file.schema_arrow
         return pa.schema([pa.field(field.name, field.type) for field in schema])
@@ -160,11 +156,11 @@ def row_batches(
     on_invalid_text: OnInvalidText = refuse_invalid_text,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.Table]:
-    """Every row of a file in order, at most ``batch_rows`` at a time, of all columns or some. Raises as :func:`read_whole` does."""
+    """The rows of a file in batches of at most ``batch_rows``, of all columns or some. Raises as :func:`read_whole` does."""
     first_row = 0
     with _opened(storage, path) as file:
         for batch in file.iter_batches(batch_size=batch_rows, columns=columns):
-            table = _checked(pa.Table.from_batches([batch]), path, first_row, on_invalid_text)
+            table = _validate_text(pa.Table.from_batches([batch]), path, first_row, on_invalid_text)
             first_row += table.num_rows
             yield table
 
@@ -176,7 +172,7 @@ def row_count(storage: Storage, path: str) -> int:
 
 
 def gather_row_groups(rows: Sequence[int], most_rows: int) -> list[tuple[int, ...]]:
-    """Neighbouring row groups gathered into ranges of at most ``most_rows`` rows; a larger one stands alone."""
+    """Ranges of consecutive row groups with at most ``most_rows`` rows; a larger row group is a range by itself."""
     ranges: list[tuple[int, ...]] = []
     gathered: list[int] = []
     total = 0
@@ -192,14 +188,12 @@ def gather_row_groups(rows: Sequence[int], most_rows: int) -> list[tuple[int, ..
 
 
 def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str], coded: Sequence[str] = ()) -> pa.Table:
-    """The named columns of a fragment as they are now: overlaid ones from their overlays, the others as stored.
+    """The current values of a fragment's columns: overlaid ones from their overlays, the others from the file.
 
-    Text that is not UTF-8 has U+FFFD in it: the table was registered so, or its digest says that the file changed.
+    Invalid text is replaced by U+FFFD; its digest shows whether it was registered so. Text columns in ``coded`` that the file
+    stores as codes of a small dictionary are returned as Arrow dictionaries, which are cheaper to read and to compute with.
 
-    Raises :class:`UnknownColumn`, :class:`CorruptFile`, :class:`ChangedData` and
-    :class:`~warehouse.errors.OverlayDamaged`. Text columns named
-    in ``coded`` that take so few bytes a value that they must be stored as codes of a small dictionary come as Arrow
-    dictionaries: reading them and computing with them is cheaper.
+    Raises :class:`UnknownColumn`, :class:`CorruptFile`, :class:`ChangedData` and :class:`~warehouse.errors.OverlayDamaged`.
     """
     if fragment.rows > _ROWS_UNCHECKED and any(one.is_absent and one.column in columns for one in fragment.overlays):
         _check_rows(storage, fragment)
@@ -211,13 +205,13 @@ def read_columns(storage: Storage, fragment: Fragment, columns: Sequence[str], c
     if not changed:
         return table
     if table.num_rows != fragment.rows:
-        raise ChangedData("the file has other rows than were registered", where=fragment.path, value=table.num_rows,
+        raise ChangedData("the file must have the rows that were registered", where=fragment.path, value=table.num_rows,
                           allowed=str(fragment.rows), next_step="register the table again: headrace table add")  # fmt: skip
     arrays = [changed[column] if column in changed else table.column(column) for column in columns]
     return pa.table(arrays, names=list(columns))
 
 
-#: A column of nulls of more rows than this is made only for a file that has them: a solution may state any number.
+#: A longer column of nulls is created only after a check of the file's rows: a solution may state any number.
 _ROWS_UNCHECKED = 1 << 22
 
 
@@ -226,17 +220,17 @@ def _check_rows(storage: Storage, fragment: Fragment) -> None:
         groups = range(file.metadata.num_row_groups)
         rows = sum(file.metadata.row_group(index).num_rows for index in fragment.row_groups if index in groups)
     if rows != fragment.rows:
-        raise ChangedData("the file has other rows than were registered", where=fragment.path, value=rows,
+        raise ChangedData("the file must have the rows that were registered", where=fragment.path, value=rows,
                           allowed=str(fragment.rows), next_step="register the table again: headrace table add")  # fmt: skip
 
 
 def check_text(storage: Storage, fragment: Fragment, column: str) -> None:
-    """Raise :class:`InvalidText` if a column of a fragment's file holds text that is not UTF-8; the row is the fragment's."""
+    """Raise :class:`InvalidText`, with the row in the fragment, if a column of its file holds invalid text."""
     _read_stored(storage, fragment, [column], (), refuse_invalid_text)
 
 
 def _replace_invalid_text(error: InvalidText) -> None:
-    """Have it replaced: what the column is then, its digest tells."""
+    """Replace it; the column's digest shows whether it was registered so."""
 
 
 def _read_stored(
@@ -250,10 +244,10 @@ def _read_stored(
         names = file.schema_arrow.names
         check_columns(columns, names, fragment.path)
         if any(index >= file.metadata.num_row_groups for index in fragment.row_groups):
-            raise CorruptFile("the file has fewer row groups than were registered", where=fragment.path,
+            raise CorruptFile("the file must have the row groups that were registered", where=fragment.path,
                               value=file.metadata.num_row_groups, next_step="register the table again")  # fmt: skip
         read = file.read_row_groups(list(fragment.row_groups), columns=list(columns)).select(list(columns))
-    return _checked(read, fragment.path, 0, on_invalid_text)
+    return _validate_text(read, fragment.path, 0, on_invalid_text)
 
 
 def check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> None:
@@ -265,9 +259,9 @@ def check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> N
 
 
 def check_drift(expected: Sequence[ColumnSchema], found: Sequence[ColumnSchema], path: str, table: str) -> None:
-    """Raise :class:`SchemaDrift`, naming file, column and both types, unless the two say the same.
+    """Raise :class:`SchemaDrift`, with file, column and both types, unless both schemas have equal columns and types.
 
-    Order and physical spelling (``string``, ``large_string``, a dictionary of strings) do not matter.
+    Order and physical variants (``string``, ``large_string``, a dictionary of strings) do not matter.
     """
     here = {column.name: column.arrow_type for column in found}
     promised = {column.name: column.arrow_type for column in expected}
@@ -276,7 +270,7 @@ def check_drift(expected: Sequence[ColumnSchema], found: Sequence[ColumnSchema],
             problem, value, allowed = "lacks a column", "absent", f"{name}: {promised[name]}"
         elif name not in promised:
             problem, value, allowed = "has a column the table does not have", here[name], ", ".join(promised)
-        elif not _alike(promised[name], here[name]):
+        elif not _is_same_type(promised[name], here[name]):
             problem, value, allowed = "has a column of another type", here[name], promised[name]
         else:
             continue
@@ -287,7 +281,7 @@ def check_drift(expected: Sequence[ColumnSchema], found: Sequence[ColumnSchema],
 _SPELLINGS = ("large_", "_view")
 
 
-def _alike(one: str, other: str) -> bool:
+def _is_same_type(one: str, other: str) -> bool:
     return _bare(one) == _bare(other)
 
 
@@ -320,7 +314,7 @@ def _opened(storage: Storage, path: str, coded: Sequence[str] = (), groups: Sequ
             raise storage_error(error, path, "read") from error
 
 
-#: Bytes a value below which a text column must be stored as codes; text by itself takes 4 and its own.
+#: Text columns with fewer bytes per value are stored as codes: plain text takes 4 bytes and its own.
 _CODED_BYTES = 6
 
 
@@ -339,10 +333,10 @@ def _stored_as_codes(metadata: Any, coded: Sequence[str], groups: Sequence[int])
 
 
 def _sound_columns(metadata: Any, group: int, names: Sequence[str]) -> list[str]:
-    """The columns of which a row group's footer can be read.
+    """The columns whose metadata in a row group can be read.
 
-    Asking ``RowGroupMetaData.column`` for another one ends the process: its C++ exception is not caught. Reading the
-    column catches it, before it asks for the first byte; a file without bytes tells the two apart.
+    For another column ``RowGroupMetaData.column`` ends the process: its C++ exception is not caught. Reading the column catches
+    it before the first byte is requested, so a file without bytes distinguishes the two.
     """
     if not names:
         return []
@@ -354,16 +348,16 @@ def _sound_columns(metadata: Any, group: int, names: Sequence[str]) -> list[str]
         except _ByteAsked:
             sound.append(name)
         except (pa.ArrowException, OSError, UnicodeDecodeError):
-            continue  # the read that follows says what is wrong with it
+            continue  # the read that follows raises the error
     return sound
 
 
 class _ByteAsked(Exception):
-    """A byte of a :class:`_NoBytes` was asked for."""
+    """A byte of a :class:`_NoBytes` was requested."""
 
 
 class _NoBytes(io.RawIOBase):
-    """A file of any size of which no byte can be read."""
+    """A file of any size without readable bytes."""
 
     def readable(self) -> bool:
         return True
@@ -388,5 +382,5 @@ _ANY_BYTES = 1 << 62
 
 
 def _corrupt(path: str, error: Exception) -> CorruptFile:
-    return CorruptFile("not a whole Parquet file", where=path, value=str(error).splitlines()[0][:200],
+    return CorruptFile("the file is not a complete Parquet file", where=path, value=str(error).splitlines()[0][:200],
                        next_step="write the file again; nothing was changed")  # fmt: skip

@@ -15,7 +15,7 @@ _ALLOWED = "date=YYYY-MM-DD or date=YYYY-MM-DD/hour=HH"
 
 
 def partition_range(key: str, where: str = "") -> tuple[datetime, datetime]:
-    """The half-open time range a partition key stands for. Raises :class:`DataError` for anything else."""
+    """The half-open time range of a partition key. Raises :class:`DataError` for another text."""
     parts = key.split("/")
     day = _DAY.fullmatch(parts[0])
     hour = _HOUR.fullmatch(parts[1]) if len(parts) == 2 else None
@@ -30,7 +30,7 @@ def partition_range(key: str, where: str = "") -> tuple[datetime, datetime]:
     except OverflowError as error:
         raise DataError("a partition must end before the year 10000", where=where, value=key,
                         allowed="date=0001-01-01 to date=9999-12-30",
-                        next_step="remove the folder: its times stand for no time, as 9999-12-31 does") from error  # fmt: skip
+                        next_step="remove the folder: such a date often means that the time is unknown") from error  # fmt: skip
 
 
 def is_partition_folder(name: str) -> bool:
@@ -39,15 +39,15 @@ def is_partition_folder(name: str) -> bool:
 
 
 def refuse_overlaps(ranges: Mapping[str, tuple[datetime, datetime]], root: str) -> None:
-    """Raise :class:`DataError` for two partitions over the same time: a trainer would get their events twice."""
+    """Raise :class:`DataError` for two partitions over the same time, whose events would be trained twice."""
     ordered = sorted(ranges.items(), key=lambda item: (item[1], item[0]))
     for (earlier, (_, end)), (later, (start, _)) in pairwise(ordered):
         if start < end:
-            raise DataError("two partitions cover the same time", where=root, value=f"{earlier} and {later}",
+            raise DataError("partitions must not overlap in time", where=root, value=f"{earlier} and {later}",
                             allowed="each hour, or each day, in one folder",
                             next_step="move the files of one into the other")  # fmt: skip
 
 
 def _not_a_partition(key: str, where: str) -> DataError:
-    return DataError("this folder is not a time partition", where=where, value=key, allowed=_ALLOWED,
+    return DataError("the folder of a file must be a time partition", where=where, value=key, allowed=_ALLOWED,
                      next_step="lay the files out as <root>/date=2026-01-01/hour=03/part.parquet")  # fmt: skip

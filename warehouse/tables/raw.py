@@ -1,4 +1,4 @@
-"""Read the raw columns of a fragment, verified against the digests that were registered."""
+"""Reading raw columns of a fragment, verified by their registered digests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from warehouse.tables.table import Fragment
 def read_raw(
     storage: Storage, fragment: Fragment, columns: Sequence[str], verify: bool = True, *, coded: Sequence[str] = ()
 ) -> pa.Table:
-    """The named raw columns of a fragment, overlays applied, of all its events, retracted ones too; text named in
-    ``coded`` may come as a dictionary, which a plan computes faster from, to the same result.
+    """Raw columns of a fragment with overlays applied, for all events, including deleted ones.
 
-    With ``verify`` their digests are compared with the manifest's; overlays are always verified. Raises
-    :class:`ChangedData` for a file that no longer holds what was registered, :class:`~transforms.errors.InvalidText`
-    where that is text which was not registered to be replaced, :class:`~warehouse.errors.CorruptFile`,
+    With ``verify`` their digests are compared with the manifest's; overlays are always verified. Text in ``coded`` may be
+    returned as a dictionary, from which a plan computes the same result faster. Raises :class:`ChangedData` for a file that was
+    changed, :class:`~transforms.errors.InvalidText` if the change is invalid text, :class:`~warehouse.errors.CorruptFile`,
     :class:`~warehouse.errors.OverlayDamaged` and :class:`~transforms.errors.UnknownColumn`.
     """
     table = read_columns(storage, fragment, columns, coded)

@@ -1,4 +1,4 @@
-"""Which stored columns a model can read, and for every other one the sentence that says which cast makes it readable."""
+"""The stored types that a model can read, and the cast that makes another one readable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transforms.types import ColumnType, Dense, DType, Ragged, Weighted
 from warehouse.tables.arrow_types import parse_arrow_type
 from warehouse.tables.table import ColumnSchema
 
-#: What a stored type may be declared as, the widest first.
+#: The types that a column may be declared as.
 _DECLARED: tuple[ColumnType, ...] = (
     *(kind(dtype) for kind in (Dense, Ragged) for dtype in (DType.BOOL, DType.INT64, DType.FLOAT32, DType.FLOAT64,
                                                            DType.STRING, DType.TIMESTAMP)),
@@ -29,9 +29,9 @@ class UnreadableColumn:
 
     Attributes:
         name: the column.
-        arrow_type: its stored type, as Arrow spells it.
-        why: why there is no declared type for it.
-        cast: what to store instead, with the expression that makes it.
+        arrow_type: its stored type in Arrow's text form.
+        why: why no declared type reads it.
+        cast: what to store instead, with the expression.
     """
 
     name: str
@@ -47,7 +47,7 @@ def declared_types(arrow_type: str) -> tuple[ColumnType, ...]:
 
 
 def unreadable_columns(columns: Iterable[ColumnSchema]) -> tuple[UnreadableColumn, ...]:
-    """Those of ``columns`` that no model can read, in order."""
+    """The columns that no model can read, in order."""
     return tuple(found for found in map(unreadable_column, columns) if found is not None)
 
 

@@ -1,7 +1,7 @@
 """Register a folder of hive-partitioned Parquet as a table, in place.
 
-Everything is read and checked before anything is written, and what is written is one transaction: a registration
-that fails, or is killed, leaves the catalog as it was.
+All files are read and checked before one transaction writes the result, so a registration that fails or is killed changes
+nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
-from warehouse.storage.stored_file import StoredFile
+from warehouse.storage.stored_file import ListedFile
 from warehouse.tables.carry_over import carry_over
 from warehouse.tables.manifests import PlacedFragment, columns_document, current_fragments, find_table
 from warehouse.tables.parquet import OnInvalidText, OnRows, check_drift, invalid_text_rule, read_fragments, read_schema
@@ -31,14 +31,22 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a registration found: partitions that are new, changed and gone, and how many stayed as they were.
+    """The result of a registration.
 
-    ``rows`` and ``bytes`` (compressed, on disk) are those of the whole table as it stands now. ``dropped``: what is no
-    longer overlaid or retracted because the file it belonged to holds other events now, or is gone; one text a file.
-    ``replaced``: where text that is not UTF-8 was found, one text a column of a fragment, and is read with U+FFFD in it.
-    ``unreadable``: columns of types that no model reads. ``unfit``: columns that hold values in the new files which the
-    declared type cannot hold, one text a column; a model that reads one fails. ``outside``: how many events of new files
-    have a time outside of their partition, and the first of them.
+    Attributes:
+        table: the table, at its new version.
+        added: new partitions.
+        changed: changed partitions.
+        removed: removed partitions.
+        unchanged: the number of unchanged partitions.
+        rows: the rows of the whole table.
+        bytes: its compressed bytes on disk.
+        dropped: overlays and deletions of files that changed or were removed, one text per file.
+        replaced: columns of fragments in which invalid text is replaced by U+FFFD, one text each.
+        unreadable: columns of types that no model reads.
+        unfit: columns of new files with values that their declared type cannot hold, one text each; a model that reads
+            them fails.
+        outside: the number of events of new files with a time outside their partition, and the first of them.
     """
 
     table: Table
@@ -57,7 +65,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the catalog knows of the table before the registration."""
+    """The table in the catalog before the registration."""
 
     table: Table | None
     files: Mapping[str, tuple[str, int, int]]  # path -> partition, size, mtime
@@ -74,16 +82,24 @@ def register_table(
     invalid_text: str = "refuse",
     outside_times: str = "keep",
 ) -> Registration:
-    """Register ``<root>/date=YYYY-MM-DD[/hour=HH]/*.parquet`` as table ``name``, or bring it up to date.
+    """Register ``<root>/date=YYYY-MM-DD[/hour=HH]/*.parquet`` as table ``name``, or update it.
 
-    A file that is known by path, size and modification time is not read again. Names that start with ``.`` or ``_``
-    are ignored. A table keeps the columns it was first registered with. Text that is not UTF-8 is refused, or with
-    ``invalid_text="replace"`` is read with U+FFFD for what is invalid. A row of a new file whose time lies outside of
-    its partition stays there, or with ``outside_times="refuse"`` is an error; a time column without a unit is not
-    looked at. Columns that no model can read are taken and said. Raises :class:`~transforms.errors.InvalidText`,
-    :class:`~warehouse.errors.EmptyPartition`, :class:`~warehouse.errors.SchemaDrift`,
-    :class:`~warehouse.errors.CorruptFile`, :class:`DataError` for a folder that is no time partition, and
-    :class:`~warehouse.errors.CatalogBusy` when another process registered the same table meanwhile.
+    A file with known path, size and modification time is not read again. Names that start with ``.`` or ``_`` are ignored. A
+    table keeps the columns of its first registration. Columns that no model can read are registered and reported.
+
+    Args:
+        warehouse: the warehouse.
+        name: the name of the table.
+        root: its folder.
+        time_column: the column with the events' times.
+        progress: called before each file and at the end.
+        invalid_text: ``refuse`` text that is not UTF-8, or ``replace`` invalid bytes by U+FFFD.
+        outside_times: ``keep`` events of new files whose time is outside their partition, or ``refuse`` the file; a time
+            column without a unit is not checked.
+
+    Raises :class:`~transforms.errors.InvalidText`, :class:`~warehouse.errors.EmptyPartition`,
+    :class:`~warehouse.errors.SchemaDrift`, :class:`~warehouse.errors.CorruptFile`, :class:`DataError` for a folder that is not a
+    time partition, and :class:`~warehouse.errors.CatalogBusy` if another process registered the table meanwhile.
     """
     root = _check_name_and_root(warehouse, name, root)
     refuse_half_imports(warehouse.storage, root)
@@ -116,10 +132,10 @@ def register_table(
 
 
 def check_table_name(name: str) -> None:
-    """Raise :class:`InputError` unless ``name`` can name a table, and so a folder."""
+    """Raise :class:`InputError` unless ``name`` can be the name of a table and of a folder."""
     sound = all(letter.isalnum() or letter in "_.-" for letter in name) and not name.startswith(".")
     if not name or len(name) > 128 or not sound:
-        raise InputError("not a name for a table", value=name,
+        raise InputError("a table name must consist of allowed characters", value=name,
                          allowed="letters, digits, '_', '.', '-', at most 128, no '.' first")  # fmt: skip
 
 
@@ -143,7 +159,7 @@ def _load_known(connection: Connection, name: str) -> _Known:
     return _Known(find_table(connection, name), known_files, fragments)
 
 
-def _is_known(file: StoredFile, known: _Known) -> bool:
+def _is_known(file: ListedFile, known: _Known) -> bool:
     before = known.files.get(file.path)
     return before is not None and before[1:] == (file.size_bytes, file.mtime_ns)
 
@@ -152,28 +168,28 @@ def _checked_columns(
     warehouse: Warehouse,
     name: str,
     known: _Known,
-    fresh: Iterable[StoredFile],
+    fresh: Iterable[ListedFile],
     time_column: str | None,
 ) -> tuple[ColumnSchema, ...]:
-    """The table's columns: those it was registered with, or at first those of the first file; no file may differ."""
+    """The table's columns: those of its first registration, or of the first file; no file may differ."""
     columns = known.table.file_columns if known.table is not None else None
     for file in fresh:
         here = read_schema(warehouse.storage, file.path)
         columns = columns or here
         check_drift(columns, here, file.path, name)
     if not columns:
-        raise DataError("the files of this table have no columns", where=name)
+        raise DataError("the files of a table must have a column", where=name)
     if time_column is not None:
         stored = Table(name, "", columns, None, 0).column(time_column)
         if not stored.arrow_type.startswith(("timestamp", "int", "date")):
-            raise TypeMismatch("the time column holds no time", where=f"table {name!r}, column {time_column}",
+            raise TypeMismatch("the time column must be of a time type", where=f"table {name!r}, column {time_column}",
                                value=stored.arrow_type, allowed="a timestamp, a date or an integer")  # fmt: skip
     return known.table.columns if known.table is not None else columns
 
 
 def _read_all(
     warehouse: Warehouse,
-    fresh: list[StoredFile],
+    fresh: list[ListedFile],
     progress: Progress | None,
     on_invalid_text: OnInvalidText,
     on_rows: OnRows,
@@ -196,7 +212,7 @@ def _read_all(
 
 @dataclass(frozen=True)
 class _Change:
-    """The writing half: everything here is inside one transaction."""
+    """The changes of a registration, inside one transaction."""
 
     connection: Connection
     now: float
@@ -205,11 +221,11 @@ class _Change:
     columns: tuple[ColumnSchema, ...]
     time_column: str | None
     known: _Known
-    found: Mapping[str, tuple[StoredFile, ...]]
+    found: Mapping[str, tuple[ListedFile, ...]]
     read: Mapping[str, tuple[Fragment, ...]]
 
     def apply(self) -> Registration:
-        """Write what differs and say what did."""
+        """Write the differences and return the result."""
         before: dict[str, set[str]] = {}
         for path, (partition, _, _) in self.known.files.items():
             before.setdefault(partition, set()).add(path)
@@ -232,10 +248,10 @@ class _Change:
             rows = sum(fragment.rows for fragment in new)
             note = ChangeNote("register", (), rows, len(new), self.root, "")
             record_change(self.connection, self.name, table.version, note, self.now)
-        standing = [
+        current = [
             fragment for files in self.found.values() for file in files for fragment in self._fragments(file.path)
         ]
-        rows, size_bytes = sum(one.rows for one in standing), sum(one.size_bytes for one in standing)
+        rows, size_bytes = sum(one.rows for one in current), sum(one.size_bytes for one in current)
         unchanged = len(self.found) - len(added) - len(changed)
         return Registration(table, added, changed, removed, unchanged, rows, size_bytes, carried.dropped)
 
@@ -259,7 +275,7 @@ class _Change:
 
     def _write_table(self, differs: bool) -> Table:
         of = schema.tables
-        # Of a dropped table the row is left: its versions go on.
+        # The row of a dropped table remains, so its versions continue.
         before = self.connection.execute(select(of.c.version).where(of.c.name == self.name)).scalar()
         table = Table(self.name, self.root, self.columns, self.time_column, (before or 0) + differs)
         values = {
@@ -277,7 +293,7 @@ class _Change:
         return table
 
     def _write_fragments(self, carried: Mapping[str, tuple[Fragment, ...]]) -> dict[str, tuple[Entry, ...]]:
-        """What goes into manifests, by path: files that were read now, and files that stayed."""
+        """The entries for manifests, by path: files that were read now, and unchanged files."""
         entries = {path: tuple(map(Entry.of, placed)) for path, placed in self.known.fragments.items()}
         new = [fragment for fragments in carried.values() for fragment in fragments]
         rows = iter(write_fragments(self.connection, self.name, new))

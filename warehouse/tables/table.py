@@ -22,9 +22,9 @@ from transforms.graphs.encoding import digest, encode, encode_list
 
 @dataclass(frozen=True, slots=True)
 class ColumnSchema:
-    """A column as stored: its name and its Arrow type, spelled as Arrow spells it (``list<element: string>``).
+    """A column: its name and the text form of its Arrow type (``list<element: string>``).
 
-    ``overlay_only``: the files do not hold it; its values came by ``headrace table overlay``.
+    ``overlay_only``: no file holds it; its values are in overlays.
     """
 
     name: str
@@ -34,7 +34,7 @@ class ColumnSchema:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A registered table. ``version`` grows by one with every registration or change that found something new."""
+    """A registered table; ``version`` increases by one with every registration or change of data."""
 
     name: str
     root: str
@@ -57,17 +57,19 @@ class Table:
 
     @property
     def file_columns(self) -> tuple[ColumnSchema, ...]:
-        """The columns that every file of the table holds."""
+        """The columns in the table's files."""
         return tuple(column for column in self.columns if not column.overlay_only)
 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """One column of a fragment whose values arrived or changed after its file was written; value i is of event i.
+    """New values of a column for a fragment; value i belongs to event i.
 
-    ``path``: the file that holds it as the column ``column``, in the format of memo files, relative to the
-    warehouse's home; empty for a column that this fragment has no values of: all of them are null, of ``arrow_type``.
-    ``checksum``: the column's digest (:mod:`warehouse.files.digests`); of an absent one, what :func:`absent_digest` says.
+    Attributes:
+        column: the column, also in the file.
+        path: the file, relative to the home; empty for a column without values, which is null for every event.
+        checksum: the column's digest (:mod:`warehouse.files.digests`); of a column without values :func:`absent_digest`.
+        arrow_type: the type of a column without values.
     """
 
     column: str
@@ -77,7 +79,7 @@ class Overlay:
 
     @property
     def is_absent(self) -> bool:
-        """Whether no file holds the column, so that every value is null."""
+        """Whether the column has no values, so that it is null for every event."""
         return not self.path
 
     def to_document(self) -> dict[str, str]:
@@ -97,13 +99,18 @@ class Overlay:
 
 @dataclass(frozen=True)
 class Fragment:
-    """Row groups ``row_groups`` of the Parquet file ``path``, in order, and what changed since the file was written.
+    """A range of row groups of one Parquet file with its overlays and deletions.
 
-    ``fragment_id`` is the identity of the file's *content*: two copies of one file share it. ``digests``: SHA-256 per
-    column over the logical values as they are *now* (see :mod:`warehouse.files.digests`), overlays included. ``size_bytes``:
-    compressed bytes of those row groups. ``overlays``: by column name. ``deletions``: a boolean column that is true
-    where an event was retracted, ``deleted_rows`` times; such events stay in memos and are left out when a fragment is
-    read for training.
+    Attributes:
+        fragment_id: the identity of the file's *content*; copies of a file share it.
+        path: the Parquet file.
+        row_groups: the row groups, in order.
+        rows: the events, including deleted ones.
+        size_bytes: the compressed bytes of the row groups.
+        digests: the digest of every column (:mod:`warehouse.files.digests`) with overlays applied.
+        overlays: the overlays, by column name.
+        deletions: the deletion vector; deleted events remain in memos and are left out of training.
+        deleted_rows: the number of deleted events.
     """
 
     fragment_id: str
@@ -118,11 +125,11 @@ class Fragment:
 
     @property
     def live_rows(self) -> int:
-        """Events that were not retracted."""
+        """Events that are not deleted."""
         return self.rows - self.deleted_rows
 
     def to_document(self) -> dict[str, Any]:
-        """The fragment as a JSON object; what did not change since the file was written is left out."""
+        """The fragment as a JSON object, without absent overlays and deletions."""
         document: dict[str, Any] = {
             "fragment_id": self.fragment_id,
             "path": self.path,
@@ -154,7 +161,7 @@ _MOST_ROW_GROUPS = 2**31 - 1
 
 
 def fragment_fields(part: Part) -> dict[str, Any]:
-    """A fragment's fields by name, from an object that has :data:`FRAGMENT_FIELDS`, perhaps :data:`CHANGE_FIELDS`, and others."""
+    """A fragment's fields by name, from an object with :data:`FRAGMENT_FIELDS` and optional :data:`CHANGE_FIELDS`."""
     rows = part.at("rows").integer(0, _MOST_ROWS)
     overlays = [Overlay.from_document(one) for one in part.at("overlays").items()] if part.has("overlays") else []
     columns = [overlay.column for overlay in overlays]
@@ -184,9 +191,9 @@ def _row_groups(part: Part) -> tuple[int, ...]:
 
 
 def content_of(fragment: Fragment, columns: Iterable[str]) -> str:
-    """The identity of the content that a reader of these columns sees, 64 hexadecimal digits.
+    """The identity of the content of these columns, 64 hexadecimal digits.
 
-    It is ``fragment_id`` while none of them is overlaid: an overlay of another column changes nothing for the reader.
+    It is ``fragment_id`` unless one of them is overlaid; overlays of other columns do not change it.
     """
     read = set(columns)
     changed = sorted((overlay.column, overlay.checksum) for overlay in fragment.overlays if overlay.column in read)
@@ -194,7 +201,7 @@ def content_of(fragment: Fragment, columns: Iterable[str]) -> str:
 
 
 def absent_digest(arrow_type: str, rows: int) -> str:
-    """The digest of a column that a fragment has no values of. It costs nothing to find, however many rows there are."""
+    """The digest of a column without values, which costs the same for any number of rows."""
     return digest({"absent": arrow_type, "rows": rows})
 
 
@@ -204,11 +211,10 @@ def fragment_identity(digests: Mapping[str, str], rows: int) -> str:
 
 
 def memo_key(fingerprint: str, digests: Mapping[str, str], columns: Iterable[str] | None = None) -> str:
-    """The identity of a memo: the component and the digests of exactly the columns it reads. 64 hexadecimal digits,
-    of which the first 16 are the fingerprint's.
+    """The identity of a memo, from the component's fingerprint and the digests of the columns that it reads.
 
-    ``columns`` picks them out of ``digests``; without it ``digests`` holds no others. A column that the component
-    does not read, a label that arrives late, say, changes nothing.
+    It has 64 hexadecimal digits, the first 16 of which are the fingerprint's. ``columns``: the columns of ``digests`` that the
+    component reads, by default all. Other columns, such as a late label, do not change the key.
     """
     return MemoKeys(digests).key(fingerprint, tuple(sorted(digests) if columns is None else sorted(set(columns))))
 
@@ -218,7 +224,7 @@ _KEY_PREFIX = 16
 
 
 def memo_keys_of(fingerprint: str) -> tuple[str, str]:
-    """Where the keys of a component's memos lie: the first may be the first of the two, all are less than the second."""
+    """The half-open range of the keys of a component's memos."""
     return fingerprint[:_KEY_PREFIX], fingerprint[:_KEY_PREFIX] + "g"
 
 
@@ -228,7 +234,7 @@ def _encoded(fingerprint: str) -> bytes:
 
 
 class MemoKeys:
-    """The keys of memos over one content: what its columns contribute is encoded once for all components."""
+    """The keys of memos over one content; the digests of its columns are encoded once for all components."""
 
     def __init__(self, digests: Mapping[str, str]) -> None:
         self._digests = digests
@@ -240,8 +246,8 @@ class MemoKeys:
         read = self._lists.get(columns)
         if read is None:
             read = self._lists[columns] = encode_list([self._pair(name) for name in columns])
-        # It begins with the fingerprint: the memos of a component lie side by side in every index of keys, and a
-        # submission touches a page a component instead of a page a memo.
+        # A key begins with the fingerprint: the memos of a component are adjacent in every index of keys, so a submission
+        # touches one page per component instead of one per memo.
         found = hashlib.sha256(encode_list((_encoded(fingerprint), read))).hexdigest()
         return fingerprint[:_KEY_PREFIX] + found[: 64 - _KEY_PREFIX]
 
@@ -264,12 +270,12 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """Events in the partition, retracted ones included."""
+        """Events in the partition, including deleted ones."""
         return sum(fragment.rows for fragment in self.fragments)
 
     @property
     def deleted_rows(self) -> int:
-        """Events in the partition that were retracted."""
+        """Deleted events in the partition."""
         return sum(fragment.deleted_rows for fragment in self.fragments)
 
     @property

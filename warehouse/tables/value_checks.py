@@ -1,4 +1,4 @@
-"""What is looked at in the rows of a new file while they are in memory anyway: event times, and values that no type holds."""
+"""Checks of the rows of new files: event times, and values that no declared type can hold."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from transforms.errors import DataError, InputError
 from warehouse.tables.partitions import partition_range
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_SECONDS_A_DAY = 86_400
+_SECS_PER_DAY = 86_400
 
 
 def times_rule(rule: str) -> bool:
-    """Whether a time outside of its partition is refused. Raises :class:`InputError` for another rule."""
+    """Whether the rule for times outside their partition is ``refuse``. Raises :class:`InputError` for another rule."""
     if rule not in ("refuse", "keep"):
         raise InputError("the rule for times outside of their partition must be refuse or keep",
                          where="--outside-times", value=rule, allowed="refuse, keep")  # fmt: skip
@@ -29,8 +29,8 @@ class ValueChecks:
     """Checks the rows of new files.
 
     Attributes:
-        time_column: the column of event times, if there is one.
-        refuses_outside: whether a time outside of its partition is an error.
+        time_column: the column of event times, or None.
+        refuses_outside: whether a time outside its partition is an error.
         partitions: the partition of each file, by path.
     """
 
@@ -42,18 +42,18 @@ class ValueChecks:
 
     @property
     def outside(self) -> str:
-        """How many events have a time outside of their partition, and the first of them; empty for none."""
+        """The number of events with a time outside their partition, and the first of them; empty for none."""
         if not self._outside_rows:
             return ""
         return f"{self._outside_rows:,}; the first is {self._first_outside}"
 
     @property
     def unfit(self) -> tuple[str, ...]:
-        """Where values were found that the declared type cannot hold."""
+        """The columns with values that their declared type cannot hold."""
         return tuple(self._unfit.values())
 
     def check(self, path: str, first_row: int, rows: pa.Table) -> None:
-        """Look at some rows of a file. Raises :class:`DataError` for a time outside of the file's partition."""
+        """Check some rows of a file. Raises :class:`DataError` for a time outside the file's partition."""
         if self.time_column is not None:
             self._check_times(rows.column(self.time_column), self.partitions[path], path, first_row)
         for name in rows.column_names:
@@ -72,7 +72,7 @@ class ValueChecks:
             return
         start, end = partition_range(partition)
         more = f", and {len(outside) - 1:,} more rows" if len(outside) > 1 else ""
-        raise DataError("an event's time must lie in its partition", where=where, value=f"{value}{more}",
+        raise DataError("an event's time must be in its partition", where=where, value=f"{value}{more}",
                         allowed=f"{start:%Y-%m-%dT%H:%M} to {end:%Y-%m-%dT%H:%M} in UTC",
                         next_step="write the file without such rows, or with a null time, or in the partition of its "
                         "times; --outside-times keep registers them where they are")  # fmt: skip
@@ -88,24 +88,24 @@ def _unfit_text(name: str, stored: pa.DataType, path: str) -> str:
 
 
 def _outside(times: pa.ChunkedArray, partition: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The rows whose time lies outside of a partition; none for a column without a unit."""
+    """The rows with a time outside a partition; none for a column without a unit."""
     counted = _counts(times)
     if counted is None:
         return np.zeros(0, np.int64)
     counts, valid, per_day = counted
     start, end = partition_range(partition)
     # Whole days since 1970 first: seconds of the year 9999 in nanoseconds are beyond int64.
-    low, high = (int(at.timestamp()) * per_day // _SECONDS_A_DAY for at in (start, end))
+    low, high = (int(at.timestamp()) * per_day // _SECS_PER_DAY for at in (start, end))
     return np.flatnonzero(valid & ((counts < low) | (counts >= max(high, low + 1))))
 
 
 def _counts(times: pa.ChunkedArray) -> tuple[Any, Any, int] | None:
-    """Units since 1970, which of them are times, and the units of a day; None for a column without a unit."""
+    """Units since 1970, the mask of non-null ones, and the units of a day; None for a column without a unit."""
     kind = times.type
     if pat.is_timestamp(kind):
-        per_day, width = _PER_SECOND[kind.unit] * _SECONDS_A_DAY, pa.int64()
+        per_day, width = _PER_SECOND[kind.unit] * _SECS_PER_DAY, pa.int64()
     elif pat.is_date(kind):
-        per_day, width = (1, pa.int32()) if pat.is_date32(kind) else (1000 * _SECONDS_A_DAY, pa.int64())
+        per_day, width = (1, pa.int32()) if pat.is_date32(kind) else (1000 * _SECS_PER_DAY, pa.int64())
     else:
         return None
     counts = times.cast(width).fill_null(0).to_numpy().astype(np.int64)
@@ -113,7 +113,7 @@ def _counts(times: pa.ChunkedArray) -> tuple[Any, Any, int] | None:
 
 
 def _spelled(times: pa.ChunkedArray, row: int) -> str:
-    """A time as ISO 8601, or its count where a calendar has no such day."""
+    """A time as ISO 8601, or its count if the calendar has no such day."""
     try:
         return str(times[row].as_py().isoformat())
     except (ValueError, OverflowError, AttributeError):

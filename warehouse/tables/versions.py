@@ -1,4 +1,4 @@
-"""Writing the next version of a table: manifests, the changed fragments, and what made the version."""
+"""Writing the next version of a table: its changed fragments, manifests and change."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.partitions import partition_range
 from warehouse.tables.table import Fragment, Overlay
 
-ChangeKind = Literal["register", "append", "overlay", "fix", "delete", "drop"]
+TableChangeKind = Literal["register", "append", "overlay", "fix", "delete", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A fragment in a manifest: its row in the catalog, and which of its events are retracted."""
+    """A fragment in a manifest: its row in the catalog, and its deletions."""
 
     fragment: int
     deletions: Overlay | None = None
@@ -28,15 +28,15 @@ class Entry:
 
     @classmethod
     def of(cls, placed: PlacedFragment) -> Entry:
-        """The entry of a fragment as it stands."""
+        """The entry of a fragment with its current deletions."""
         return cls(placed.row, placed.fragment.deletions, placed.fragment.deleted_rows)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeNote:
-    """What made a version of a table. ``rows`` and ``fragments`` are those that the change touched."""
+    """The change that made a version of a table; ``rows`` and ``fragments`` are those that it affected."""
 
-    kind: ChangeKind
+    kind: TableChangeKind
     columns: tuple[str, ...]
     rows: int
     fragments: int
@@ -45,10 +45,7 @@ class ChangeNote:
 
 
 def check_version(connection: Connection, table: str, expected: int | None, where: str) -> None:
-    """Raise :class:`CatalogBusy` unless ``table`` is still at the version that the change was worked out for.
-
-    ``expected`` is None for a table that is not there, or was dropped.
-    """
+    """Raise :class:`CatalogBusy` unless ``table`` has the expected version, which is None for an unknown or dropped table."""
     of = schema.tables.c
     row = connection.execute(select(of.version, of.dropped_at).where(of.name == table).with_for_update()).first()
     if (None if row is None or row.dropped_at is not None else row.version) != expected:
@@ -57,7 +54,7 @@ def check_version(connection: Connection, table: str, expected: int | None, wher
 
 
 def write_fragments(connection: Connection, table: str, fragments: Iterable[Fragment]) -> tuple[int, ...]:
-    """New rows of ``fragments``, in order."""
+    """Insert rows of ``fragments`` and return their ids, in order."""
     return insert_numbered(connection, schema.fragments, [_fragment_row(table, fragment) for fragment in fragments])
 
 
@@ -79,7 +76,7 @@ def _fragment_row(table: str, fragment: Fragment) -> dict[str, Any]:
 def write_manifests(
     connection: Connection, table: str, table_version: int, partitions: Mapping[str, Sequence[Entry]]
 ) -> None:
-    """The next version of each of these partitions; one without entries is gone. Older versions stay as they are."""
+    """Write the next version of these partitions; one without entries is removed. Older versions do not change."""
     if not partitions:
         return
     of = schema.manifests
@@ -114,7 +111,7 @@ def _member(manifest: int, position: int, entry: Entry) -> dict[str, Any]:
 
 
 def record_change(connection: Connection, table: str, version: int, note: ChangeNote, now: float) -> int:
-    """Write down what made this version; returns the row."""
+    """Record the change that made this version and return its row."""
     row = {"table_name": table, "table_version": version, "kind": note.kind, "columns": list(note.columns),
            "rows": note.rows, "fragments": note.fragments, "source": note.source, "why": note.why,
            "created_at": now}  # fmt: skip

@@ -117,7 +117,7 @@ def test_what_cannot_be_an_import_is_refused(tmp_path):
         parquet_log([time], "time", unit="ms")
     with pytest.raises(SchemaDrift, match="a column"):
         parquet_log([time, other], "time")
-    with pytest.raises(CorruptFile, match="not a whole Parquet file"):
+    with pytest.raises(CorruptFile, match="not a complete Parquet file"):
         parquet_log([str(tmp_path / "not.parquet")], "time")
 
 

@@ -40,7 +40,7 @@ def test_rows_find_their_partition_by_time(warehouse: Warehouse, log: Path, tmp_
 def test_the_same_rows_are_not_doubled(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
     path = late(tmp_path, events(0, 2, first=900))
     append_rows(warehouse, "log", [path])
-    with pytest.raises(InputError, match="already"):
+    with pytest.raises(InputError, match="not be in the table yet"):
         append_rows(warehouse, "log", [late(tmp_path, events(0, 2, first=900), name="again.parquet")])
     both = late(tmp_path, events(0, 2, first=900), events(1, 3, first=950), name="both.parquet")
     done = append_rows(warehouse, "log", [both])
@@ -53,7 +53,7 @@ def test_a_file_that_is_registered_is_not_appended(warehouse: Warehouse, tmp_pat
     root = tmp_path / "log"
     save(root / "date=2026-01-01/part.parquet", events(0, 3))
     register_table(warehouse, "log", str(root), time_column="time")
-    with pytest.raises(InputError, match="already"):
+    with pytest.raises(InputError, match="not be in the table yet"):
         append_rows(warehouse, "log", [str(root / "date=2026-01-01/part.parquet")])
 
 
@@ -65,7 +65,7 @@ def test_days_and_an_explicit_partition(warehouse: Warehouse, tmp_path: Path) ->
     path = late(tmp_path, events(7, 2, first=90))
     done = append_rows(warehouse, "log", [path], partition="date=2026-01-02", create=True)
     assert done.partitions == ("date=2026-01-02",)
-    with pytest.raises(DataError, match="cover the same time"):
+    with pytest.raises(DataError, match="overlap in time"):
         append_rows(warehouse, "log", [path], partition="date=2026-01-02/hour=03", create=True)
 
 
@@ -87,13 +87,13 @@ def bad_rows(tmp_path: Path) -> dict[str, tuple[type[HeadraceError], str, list[s
 
     null_time = plain.set_column(1, "time", pa.array([None, None], plain.schema.field("time").type))
     return {
-        "null time": (DataError, "a time is null", [late(tmp_path, null_time)], {}),
+        "null time": (DataError, "a time must not be null", [late(tmp_path, null_time)], {}),
         "missing column": (SchemaDrift, "lacks a column", [late(tmp_path, plain.drop_columns(["query"]))], {}),
         "extra column": (SchemaDrift, "does not have", [late(tmp_path, plain.append_column("x", pa.array([1, 2])))], {}),
         "other type": (SchemaDrift, "another type", [late(tmp_path, plain.set_column(0, "event_id", pa.array(["1", "2"])))], {}),
-        "no rows": (InputError, "no rows", [late(tmp_path, plain.slice(0, 0))], {}),
+        "no rows": (InputError, "must have rows", [late(tmp_path, plain.slice(0, 0))], {}),
         "no file": (InputError, "no such file", [str(tmp_path / "absent.parquet")], {}),
-        "no partition": (InputError, "not a time partition", [late(tmp_path, plain)], {"partition": "hour=3"}),
+        "no partition": (InputError, "must be a time partition", [late(tmp_path, plain)], {"partition": "hour=3"}),
     }  # fmt: skip
 
 
@@ -129,10 +129,10 @@ def test_only_late_rows_are_computed(warehouse: Warehouse, log: Path, tmp_path: 
     submit_model(warehouse, made)
     work(warehouse)
     path = late(tmp_path, events(1, 3, first=900))
-    foreseen = append_rows(warehouse, "log", [path], dry_run=True)
+    planned = append_rows(warehouse, "log", [path], dry_run=True)
     assert version(warehouse) == 1
     done = append_rows(warehouse, "log", [path])
-    assert foreseen.recompute == done.recompute
+    assert planned.recompute == done.recompute
     assert [(one.memos, one.rows) for one in done.recompute] == [(1, 3)]
     assert (queue_missing(warehouse), work(warehouse)) == (1, 1)
 

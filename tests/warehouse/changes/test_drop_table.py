@@ -59,7 +59,7 @@ def test_a_table_in_use_is_refused_and_nothing_changes(warehouse: Warehouse, roo
         3,
         False,
     )
-    with pytest.raises(Busy, match="needed by nothing") as caught:
+    with pytest.raises(Busy, match="must not be in use") as caught:
         drop_table(warehouse, "log")
     assert caught.value.value == "live model ctr"
     assert "--force" in caught.value.next_step

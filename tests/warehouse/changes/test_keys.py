@@ -26,10 +26,10 @@ def test_found_is_what_a_dictionary_finds(keys: list[tuple[int, str, bool]], wan
     index = KeyIndex(columns(list(keys)), "file")
     place = {key: i for i, key in enumerate(keys)}
     assert index.find(columns(wanted)).to_pylist() == [place.get(one) for one in wanted]  # type: ignore[arg-type, call-overload]
-    assert index.unmet == len(set(keys) - set(wanted))
+    assert index.unmatched == len(set(keys) - set(wanted))
 
 
 def test_duplicates_are_counted_and_one_is_named() -> None:
-    with pytest.raises(DataError, match="several rows") as caught:
+    with pytest.raises(DataError, match="must be unique") as caught:
         KeyIndex({"id": pa.array([7, 3, 7, 7]), "day": pa.array(["x", "y", "x", "x"])}, "file")
-    assert caught.value.value == "too many rows: 2; one of them: 7, 'x'"
+    assert caught.value.value == "duplicate rows: 2; one of them: 7, 'x'"

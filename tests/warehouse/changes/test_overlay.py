@@ -116,22 +116,22 @@ def wrong_inputs(tmp_path: Path) -> dict[str, tuple[type[HeadraceError], str, st
     save(tmp_path / "mixed/date=2026-01-01/hour=02/part.parquet", {"spam": ["a"] * 6})
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and no more")
     return {
-        "null key": (DataError, "a key is null", write("n", {"event_id": [1, None], "price": [1, 2]}), ["event_id"]),
-        "duplicate": (DataError, "several rows", write("d", {"event_id": [1, 2, 1], "price": [1, 2, 3]}), ["event_id"]),
+        "null key": (DataError, "a key must not be null", write("n", {"event_id": [1, None], "price": [1, 2]}), ["event_id"]),
+        "duplicate": (DataError, "must be unique", write("d", {"event_id": [1, 2, 1], "price": [1, 2, 3]}), ["event_id"]),
         "no key column": (UnknownColumn, "no such column", write("k", {"id": [1], "price": [1]}), ["event_id"]),
         "key not of the table": (UnknownColumn, "no such column", write("t", {"id": [1], "price": [1]}), ["id"]),
-        "key of another type": (TypeMismatch, "another type", write("y", {"event_id": ["1"], "price": [1]}), ["event_id"]),
-        "value of another type": (TypeMismatch, "another type", write("v", {"event_id": [1], "price": ["1"]}), ["event_id"]),
-        "value that does not fit": (TypeMismatch, "does not fit", write("f", {"event_id": [1], "price": [2**40 + 1]}), ["event_id"]),
-        "untyped column": (TypeMismatch, "needs a type", write("u", {"event_id": [1], "new": pa.nulls(1)}), ["event_id"]),
-        "nothing but keys": (InputError, "no column but", write("o", {"event_id": [1]}), ["event_id"]),
-        "list as key": (TypeMismatch, "a key is", write("l", {"query": [["a"]], "price": [1]}), ["query"]),
-        "torn file": (CorruptFile, "not a whole", str(tmp_path / "torn.parquet"), ["event_id"]),
+        "key of another type": (TypeMismatch, "must have the table's type", write("y", {"event_id": ["1"], "price": [1]}), ["event_id"]),
+        "value of another type": (TypeMismatch, "must have the table's type", write("v", {"event_id": [1], "price": ["1"]}), ["event_id"]),
+        "value that does not fit": (TypeMismatch, "must fit the column", write("f", {"event_id": [1], "price": [2**40 + 1]}), ["event_id"]),
+        "untyped column": (TypeMismatch, "one that a model can read", write("u", {"event_id": [1], "new": pa.nulls(1)}), ["event_id"]),
+        "nothing but keys": (InputError, "other than its keys", write("o", {"event_id": [1]}), ["event_id"]),
+        "list as key": (TypeMismatch, "a key must be", write("l", {"query": [["a"]], "price": [1]}), ["query"]),
+        "torn file": (CorruptFile, "not a complete", str(tmp_path / "torn.parquet"), ["event_id"]),
         "absent file": (InputError, "no such file", str(tmp_path / "absent.parquet"), ["event_id"]),
-        "absent folder": (InputError, "no such folder", str(tmp_path / "absent"), []),
-        "other rows": (DataError, "other rows", str(tmp_path / "short"), []),
-        "other partition": (DataError, "mirrors no file", str(tmp_path / "elsewhere"), []),
-        "other columns": (TypeMismatch, "other columns", str(tmp_path / "mixed"), []),
+        "absent folder": (InputError, "the folder of values does not exist", str(tmp_path / "absent"), []),
+        "other rows": (DataError, "must have the rows of", str(tmp_path / "short"), []),
+        "other partition": (DataError, "must have the path of a file", str(tmp_path / "elsewhere"), []),
+        "other columns": (TypeMismatch, "equal columns", str(tmp_path / "mixed"), []),
     }  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def test_corrections_are_of_columns_that_are_there_and_say_why(warehouse: Wareho
     with pytest.raises(UnknownColumn) as caught:
         fix_columns(warehouse, "log", path, on=["event_id"], why="typo")
     assert "price" in str(caught.value.allowed)
-    with pytest.raises(InputError, match="says why"):
+    with pytest.raises(InputError, match="must be a reason"):
         fix_columns(warehouse, "log", path, on=["event_id"], why=" ")
     with pytest.raises(UnknownTable):
         fix_columns(warehouse, "lag", path, on=["event_id"], why="typo")
@@ -169,12 +169,12 @@ def test_exactly_the_readers_are_computed_again(warehouse: Warehouse, log: Path,
     submitted(warehouse, price=price, query=query)
     assert work(warehouse) == 12
     path = keyed(tmp_path, [0, 205], price=pa.array([5.0, 6.0], F32), clicked=pa.array([True, True]))
-    foreseen = fix_columns(warehouse, "log", path, on=["event_id"], why="x", dry_run=True)
+    planned = fix_columns(warehouse, "log", path, on=["event_id"], why="x", dry_run=True)
     assert (version(warehouse), overlay_files(warehouse)) == (1, [])
     done = fix_columns(warehouse, "log", path, on=["event_id"], why="x")
-    assert foreseen.recompute == done.recompute
-    assert foreseen.dry_run
-    assert (foreseen.version, foreseen.rows, foreseen.fragments) == (1, done.rows, done.fragments)
+    assert planned.recompute == done.recompute
+    assert planned.dry_run
+    assert (planned.version, planned.rows, planned.fragments) == (1, done.rows, done.fragments)
     (again,) = done.recompute
     assert (again.columns, again.models, again.memos, again.rows) == (("price",), ("m",), 2, 6)
     reasons = [one.reason for one in explain_model(warehouse, "m") if not one.hit]

@@ -11,7 +11,7 @@ from tests.warehouse.scenes import Clock, compute, model
 from transforms.execution.operator_costs import OperatorWork
 from warehouse import Warehouse, lease_tasks, submit_model
 from warehouse.catalog import schema
-from warehouse.costs.measurements import HALF_LIFE_ROWS, StoredMemo, record_measurements, remaining
+from warehouse.costs.measurements import HALF_LIFE_ROWS, MemoMeasurement, decay_factor, record_measurements
 from warehouse.queue.commit import commit_memos
 
 
@@ -21,20 +21,20 @@ def costs(warehouse: Warehouse) -> dict[str, tuple[float, ...]]:
         return {row.operator: (row.rows, row.secs, row.stored_rows, row.stored_bytes) for row in rows}
 
 
-def record(warehouse: Warehouse, *added: OperatorWork | StoredMemo) -> None:
+def record(warehouse: Warehouse, *added: OperatorWork | MemoMeasurement) -> None:
     with warehouse.catalog.write() as connection:
         record_measurements(
             connection,
             [one for one in added if isinstance(one, OperatorWork)],
-            [one for one in added if isinstance(one, StoredMemo)],
+            [one for one in added if isinstance(one, MemoMeasurement)],
         )
 
 
 def test_old_rows_fade() -> None:
-    assert remaining(0) == 1
-    assert remaining(HALF_LIFE_ROWS) == 0.5
-    assert remaining(2 * HALF_LIFE_ROWS) == 0.25
-    assert remaining(3.0) * remaining(5.0) == pytest.approx(remaining(8.0))
+    assert decay_factor(0) == 1
+    assert decay_factor(HALF_LIFE_ROWS) == 0.5
+    assert decay_factor(2 * HALF_LIFE_ROWS) == 0.25
+    assert decay_factor(3.0) * decay_factor(5.0) == pytest.approx(decay_factor(8.0))
 
 
 def test_sums_add_up_and_forget(warehouse: Warehouse) -> None:
@@ -55,7 +55,7 @@ def test_a_measured_cost_follows_a_faster_release(warehouse: Warehouse) -> None:
 
 def test_bytes_fade_apart_from_seconds(warehouse: Warehouse) -> None:
     record(warehouse, OperatorWork("length", 1, 100, 1.0))
-    memo = StoredMemo("f" * 64, "length", 1, int(HALF_LIFE_ROWS), 3.0, 700)
+    memo = MemoMeasurement("f" * 64, "length", 1, int(HALF_LIFE_ROWS), 3.0, 700)
     record(warehouse, memo)
     record(warehouse, memo)
     assert costs(warehouse) == {"length": (100, 1.0, 1.5 * HALF_LIFE_ROWS, 1050)}

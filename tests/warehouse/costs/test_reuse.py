@@ -22,7 +22,7 @@ from warehouse.costs.reuse import (
     expected_requests,
     load_expected_requests,
     pickup_share,
-    reads_a_day,
+    reads_per_day,
     record_read,
 )
 
@@ -31,10 +31,10 @@ DAY = 86_400.0
 
 
 def test_rates_move_from_the_prior_to_what_is_seen() -> None:
-    assert reads_a_day(NO_HISTORY, WEEKLY) == 1 / 7
-    assert reads_a_day(History(7, 7), WEEKLY) == 8 / 14
-    assert reads_a_day(History(700, 700), WEEKLY) == pytest.approx(1, abs=0.01)
-    assert reads_a_day(History(0, 700), WEEKLY) < 0.002
+    assert reads_per_day(NO_HISTORY, WEEKLY) == 1 / 7
+    assert reads_per_day(History(7, 7), WEEKLY) == 8 / 14
+    assert reads_per_day(History(700, 700), WEEKLY) == pytest.approx(1, abs=0.01)
+    assert reads_per_day(History(0, 700), WEEKLY) < 0.002
 
 
 def test_requests_add_up_over_models() -> None:

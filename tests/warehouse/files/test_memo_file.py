@@ -142,7 +142,7 @@ def test_missing_file_column_and_other_format(storage: Storage, tmp_path: Path) 
     with pytest.raises(MemoDamaged, match="cannot be read"):
         read_memo_file(storage, "nothing", ["a"], "")
     file = write_memo_file(storage, "m", COLUMNS)
-    with pytest.raises(MemoDamaged, match="lacks a column"):
+    with pytest.raises(MemoDamaged, match="no such column"):
         read_memo_file(storage, "m", ["other"], file.checksum)
     with pytest.raises(MemoDamaged, match="not the one that was committed"):
         read_memo_file(storage, "m", ["text"], "0" * 64)

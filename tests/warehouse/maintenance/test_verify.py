@@ -30,7 +30,7 @@ from warehouse.files.artifacts import artifact_path, write_artifact
 from warehouse.maintenance import recompute as recompute_module
 from warehouse.maintenance import verify as verify_module
 from warehouse.maintenance.recompute import sample_memos
-from warehouse.memos.coverage import intern_sets
+from warehouse.memos.coverage import get_or_create_column_sets
 
 MEMOS, FILES, COVERAGE = schema.memos, schema.memo_files, schema.coverage
 
@@ -89,7 +89,9 @@ def claim_more(warehouse: Warehouse, file: Any) -> None:
         mine = connection.execute(select(MEMOS.c.fingerprint).where(MEMOS.c.file == file.id)).scalars()
         held = frozenset({*mine, "f" * 64})
         connection.execute(
-            update(COVERAGE).where(COVERAGE.c.file == file.id).values(column_set=intern_sets(connection, {held})[held])
+            update(COVERAGE)
+            .where(COVERAGE.c.file == file.id)
+            .values(column_set=get_or_create_column_sets(connection, {held})[held])
         )
 
 

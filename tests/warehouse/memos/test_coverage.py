@@ -23,7 +23,7 @@ from warehouse import (
 )
 from warehouse.catalog import schema
 from warehouse.files.column_files import MemoRef, NewFile
-from warehouse.memos.coverage import cover, enter_files, find_coverage, members_of, uncover
+from warehouse.memos.coverage import add_coverage, enter_files, find_coverage, members_of, remove_coverage
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.table import Fragment, Overlay, content_of
 
@@ -69,10 +69,10 @@ def test_what_is_found_is_what_was_noted(
         ids = enter_files(connection, [new_file(path) for path in "fgh"], 0.0)
         for covers, path, content, components in steps:
             if covers:
-                cover(connection, {(ids[path], content): components})
+                add_coverage(connection, {(ids[path], content): components})
                 known |= {(path, content, component) for component in components}
             else:
-                uncover(connection, {ids[path]: components}, 0.0)
+                remove_coverage(connection, {ids[path]: components}, 0.0)
                 known -= {(path, other, component) for other in ("1" * 64, "2" * 64) for component in components}
         fragments = [placed("1" * 64), placed("2" * 64), placed("3" * 64)]
         found = find_coverage(connection, dict.fromkeys(sorted(wanted), ("query",)), fragments)
@@ -93,7 +93,7 @@ def test_what_is_found_is_what_was_noted(
 def test_the_file_that_holds_most_is_taken(shared: Warehouse) -> None:
     with shared.catalog.write() as connection:
         ids = enter_files(connection, [new_file("small"), new_file("large")], 0.0)
-        cover(connection, {(ids["small"], "7" * 64): {"a", "b"}, (ids["large"], "7" * 64): {"a", "b", "c"}})
+        add_coverage(connection, {(ids["small"], "7" * 64): {"a", "b"}, (ids["large"], "7" * 64): {"a", "b", "c"}})
         found = find_coverage(connection, dict.fromkeys("abc", ("query",)), [placed("7" * 64)])
         assert found.fragments[0].files == (MemoRef("large", "0" * 64),)
 
@@ -104,7 +104,7 @@ def test_an_overlaid_column_matters_to_those_that_read_it(shared: Warehouse) -> 
     assert seen != content_of(plain.fragment, ["clicked"])
     with shared.catalog.write() as connection:
         ids = enter_files(connection, [new_file("base"), new_file("late")], 0.0)
-        cover(connection, {(ids["base"], "8" * 64): {"a", "b"}, (ids["late"], seen): {"b"}})
+        add_coverage(connection, {(ids["base"], "8" * 64): {"a", "b"}, (ids["late"], seen): {"b"}})
         found = find_coverage(connection, {"a": ("query",), "b": ("query", "clicked")}, [plain, changed])
         assert [ref.path for ref in found.fragments[0].files] == ["base"]
         assert {one: found.fragments[1].files[slot].path for one, slot in found.slots(1).items()} == {

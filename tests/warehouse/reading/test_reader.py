@@ -115,7 +115,7 @@ def test_damage_is_recorded_and_repaired(warehouse: Warehouse, tmp_path: Path, c
     assert queue_depths(warehouse)[0].queued == 1, "recorded once"
     decision = next(one for one in explain_model(warehouse, "ctr") if one.input == "input_1")
     assert (decision.state, decision.reason_code) == ("PENDING", "evicted")
-    assert "damaged: a memo file cannot be read" in decision.reason
+    assert "damaged: the memo file cannot be read" in decision.reason
     assert work(warehouse) == 1
     assert read_solution(warehouse, "ctr").count("compute") == 0
     assert tables(warehouse, read_solution(warehouse, "ctr"))

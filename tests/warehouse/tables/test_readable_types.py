@@ -146,7 +146,7 @@ def test_a_time_outside_of_its_partition_names_file_row_and_value(
     odd = pa.array([sentinel]).cast(kind) if isinstance(sentinel, int) else pa.array([sentinel], kind)
     times = pa.concat_arrays([good.slice(0, 7), odd, good.slice(8)])
     path = write_partition(tmp_path / "log", 0, events(20, time=times), row_group_size=5)
-    with pytest.raises(DataError, match="must lie in its partition") as caught:
+    with pytest.raises(DataError, match="must be in its partition") as caught:
         register_table(warehouse, "log", str(tmp_path / "log"), time_column="time", outside_times="refuse")
     assert caught.value.where == f"{path}, row 7, column time"
     assert shown in str(caught.value.value)

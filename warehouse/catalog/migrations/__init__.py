@@ -1,4 +1,4 @@
-"""The catalog's schema, step by step. One file under ``versions`` for each step; they are never edited afterwards."""
+"""Migrations of the catalog's schema, one file each under ``versions``; a released migration is never edited."""
 
 #: The newest revision; a test compares it with what Alembic finds.
 HEAD = "r0001"

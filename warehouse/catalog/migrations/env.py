@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the steps on the connection that :func:`warehouse.catalog.migrate.migrate` hands over."""
+"""Alembic's entry: runs the migrations on the connection of :func:`warehouse.catalog.migrate.migrate`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warehouse.catalog.schema import metadata
 
 
 def run() -> None:
-    """Run the steps inside the caller's transaction."""
+    """Run the migrations inside the caller's transaction."""
     connection = context.config.attributes["connection"]
     context.configure(connection=connection, target_metadata=metadata, render_as_batch=True)
     context.run_migrations()

@@ -1,1 +1,1 @@
-"""Memo format 3, as ``docs/memo-format.md`` specifies it: from Arrow columns to bytes and back, no I/O but what is passed in."""
+"""Memo format 3 (``docs/memo-format.md``): Arrow columns to bytes and back."""

@@ -1,11 +1,11 @@
-"""Integers in as few bits as hold them, written and read at the speed of memory.
+"""Bit packing of integers at the speed of memory.
 
-Values lie in 64 lanes: value ``i`` is the ``i // 64``-th of lane ``i % 64``. A lane is a stream of bits, the first value lowest,
-cut into words of 64 bits, and word ``k`` of lane ``j`` is word ``64 * k + j``. So 64 values that follow one another are
-shifted alike, whatever the width: a few steps of a vector unit. (The number of lanes is passed in because a loop of a
-length known to the compiler is unrolled into single steps instead.)
+Values are in 64 lanes: value ``i`` is the ``i // 64``-th of lane ``i % 64``. A lane is a stream of bits, the first value lowest,
+cut into words of 64 bits, and word ``k`` of lane ``j`` is word ``64 * k + j``. So 64 consecutive values have the same shift,
+for any width, and need a few steps of a vector unit. (The number of lanes is an argument because the compiler unrolls a loop of
+known length into scalar steps.)
 
-Values are 64-bit patterns here; what is packed is their difference to ``base``, which wraps around.
+Values are 64-bit patterns; packed is their difference to ``base``, which wraps around.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 LANES = 64
 _LARGEST_OFFSET = 2**31 - 1
-#: So many values are looked at before their variety is judged.
+#: The values that are read before the number of distinct ones is judged.
 _FIRST = 1024
 
 
 def packed_words(count: int, width: int) -> int:
-    """How many 64-bit words ``count`` values of ``width`` bits take."""
+    """The 64-bit words of ``count`` packed values of ``width`` bits."""
     return -(-(-(-count // LANES) * width) // 64) * LANES
 
 
 @compiled
 def pack(values: Array, base: int, width: int, words: Array, lanes: int) -> None:
-    """``values - base`` in ``width`` (1 to 64) bits each into ``words``, which holds zeros; ``lanes`` is :data:`LANES`."""
+    """Pack ``values - base`` in ``width`` (1 to 64) bits each into the zeros of ``words``; ``lanes`` is :data:`LANES`."""
     start = np.uint64(base)
     for row in range(-(-len(values) // lanes)):
         bit = row * width
@@ -50,7 +50,7 @@ def pack(values: Array, base: int, width: int, words: Array, lanes: int) -> None
 
 @compiled
 def unpack(words: Array, base: int, width: int, out: Array, lanes: int) -> None:
-    """The inverse of :func:`pack`, for ``len(out)`` values; ``words`` is as long as :func:`packed_words` says."""
+    """The inverse of :func:`pack` for ``len(out)`` values; ``words`` has the length of :func:`packed_words`."""
     start = np.uint64(base)
     mask = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - width)
     for row in range(-(-len(out) // lanes)):
@@ -71,7 +71,7 @@ def unpack(words: Array, base: int, width: int, out: Array, lanes: int) -> None:
 
 @compiled
 def unpack_terms(words: Array, width: int, terms: Array, out: Array, lanes: int) -> None:
-    """The term of each of ``len(out)`` packed codes; ``terms`` has ``2 ** width`` entries, so that no code leads out of it."""
+    """The term of each of ``len(out)`` packed codes; ``terms`` has ``2 ** width`` entries, so every code is in it."""
     codes = np.empty(lanes, np.uint64)
     for row in range(-(-len(out) // lanes)):
         bit = row * width
@@ -95,10 +95,10 @@ def unpack_terms(words: Array, width: int, terms: Array, out: Array, lanes: int)
 
 @compiled
 def find_terms(values: Array, slots: Array, terms: Array, codes: Array) -> int:
-    """The distinct values in order of appearance, and each value's place among them.
+    """The distinct values in order of appearance, and each value's index among them.
 
-    ``slots``: zeros, a power of two of them, at least twice as many as ``terms``. Returns how many terms there are, or -1
-    when there are more than ``terms`` holds, or when the values vary too much for it to be worth going on.
+    ``slots``: zeros, a power of two of them, at least twice as many as ``terms``. Returns the number of terms, or -1 if they are
+    more than ``terms`` holds or too many to be worth storing.
     """
     found = 0
     last = len(slots) - 1
@@ -120,7 +120,7 @@ def find_terms(values: Array, slots: Array, terms: Array, codes: Array) -> int:
 
 @compiled
 def to_offsets(lengths: Array, offsets: Array) -> int:
-    """Sums of the first 0, 1, ... lengths into ``offsets``; returns the last, or -1 when one is negative or beyond int32."""
+    """Cumulative sums of ``lengths`` into ``offsets``; returns the last, or -1 if one is negative or exceeds int32."""
     total = 0
     offsets[0] = 0
     for i in range(len(lengths)):

@@ -1,4 +1,4 @@
-"""Which columns a memo file holds: those of :mod:`transforms.types`, each by the numbers that its record has."""
+"""Column types of memo files: those of :mod:`transforms.types`, as numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transforms.types import ARROW_ELEMENT, ColumnType, Dense, DType, Ragged, Ve
 
 
 class Kind(IntEnum):
-    """What a row holds: one value, a list, a list of weighted ids, so many values."""
+    """The content of a row: one value, a list, a list of weighted ids, a fixed number of values."""
 
     DENSE = 0
     RAGGED = 1
@@ -21,12 +21,12 @@ class Kind(IntEnum):
     VECTOR = 3
 
 
-#: An element type's number is its place.
+#: An element type's number is its index.
 ELEMENTS = (DType.BOOL, DType.INT64, DType.FLOAT32, DType.FLOAT64, DType.STRING, DType.TIMESTAMP)
 
 
-class Stored(NamedTuple):
-    """A column's type as its record has it; ``size``: values a row of a vector, else 0."""
+class StoredType(NamedTuple):
+    """A column's type in its record; ``size``: the values of a vector, else 0."""
 
     kind: Kind
     element: DType
@@ -34,33 +34,33 @@ class Stored(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def arrow_of(kind: int, element: int, size: int) -> tuple[Stored, pa.DataType, pa.DataType]:
-    """What the numbers of a record mean: the type, of a column and of its elements.
+def arrow_of(kind: int, element: int, size: int) -> tuple[StoredType, pa.DataType, pa.DataType]:
+    """The type for the numbers of a record, with the Arrow types of the column and of its elements.
 
-    Raises :class:`DataError` for numbers that mean nothing.
+    Raises :class:`DataError` for undefined numbers.
     """
     if not (kind < len(Kind) and element < len(ELEMENTS) and (size > 0) == (kind == Kind.VECTOR) and size < 2**31):
-        raise DataError("no column type has these numbers", value=(kind, element, size))
-    stored = Stored(Kind(kind), ELEMENTS[element], size)
+        raise DataError("the numbers of a column must be those of a column type", value=(kind, element, size))
+    stored = StoredType(Kind(kind), ELEMENTS[element], size)
     return stored, arrow_type(_column_type(stored)), ARROW_ELEMENT[stored.element]
 
 
-def stored_type(found: pa.DataType) -> Stored | None:
-    """The record's side of an Arrow type; None for one that no column of a transform has."""
+def stored_type(found: pa.DataType) -> StoredType | None:
+    """The stored type for an Arrow type; None for a type that no component has."""
     known = _known().get(found)
     if known is None and pa.types.is_fixed_size_list(found) and found.list_size > 0:
-        vectors = (Stored(Kind.VECTOR, element, found.list_size) for element in ELEMENTS)
+        vectors = (StoredType(Kind.VECTOR, element, found.list_size) for element in ELEMENTS)
         known = next((one for one in vectors if arrow_type(_column_type(one)) == found), None)
     return known
 
 
 @lru_cache(maxsize=1)
-def _known() -> dict[pa.DataType, Stored]:
-    stored = (Stored(kind, element) for kind in (Kind.DENSE, Kind.RAGGED, Kind.WEIGHTED) for element in ELEMENTS)
+def _known() -> dict[pa.DataType, StoredType]:
+    stored = (StoredType(kind, element) for kind in (Kind.DENSE, Kind.RAGGED, Kind.WEIGHTED) for element in ELEMENTS)
     return {arrow_type(_column_type(one)): one for one in stored}
 
 
-def _column_type(stored: Stored) -> ColumnType:
+def _column_type(stored: StoredType) -> ColumnType:
     if stored.kind is Kind.VECTOR:
         return Vector(stored.element, stored.size)
     if stored.kind is Kind.WEIGHTED:

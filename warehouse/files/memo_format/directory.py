@@ -1,7 +1,7 @@
-"""The directory of a memo file: which columns it holds, where their segments lie, how these are encoded, and their checksums.
+"""The directory of a memo file: its columns, their segments, encodings and checksums.
 
-It stands at the head of the file and is a function of the columns alone. Its own digest is the file's: who knows that one
-digest can verify any column without reading another.
+It is at the head of the file and depends on the columns alone. Its digest is the file's checksum, by which any column can be
+verified without reading another.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import xxhash
 from transforms.errors import DataError
 from warehouse.files.memo_format.encoding import Encoding
 
-#: What a file begins with; the length of the directory follows as a 64-bit number.
+#: The first bytes of a file; the length of the directory follows as a 64-bit number.
 MAGIC = b"headrace.memo/3\n"
 HEAD = struct.Struct("<16sQ")
 #: Every segment begins at a multiple of this.
@@ -25,7 +25,7 @@ ALIGNMENT_BYTES = 8
 _COUNTS = struct.Struct("<IIQQ")
 _SEGMENT = struct.Struct("<QQ16sQqIBBBx")
 _COLUMN = struct.Struct("<BBxxIiiiii")
-#: After each name; no name holds it.
+#: Ends each name.
 _END_OF_NAME = "\0"
 NONE = -1
 #: Offsets have 32 bits.
@@ -33,7 +33,7 @@ _MOST_ROWS = 2**31 - 2
 
 
 class Segment(NamedTuple):
-    """Bytes of a file that stand for values: ``position`` from the file's first byte, XXH3 with 128 bits over the stored bytes."""
+    """Encoded values in a file: ``position`` from the file's first byte; ``checksum`` is 128-bit XXH3 of the stored bytes."""
 
     position: int
     stored_bytes: int
@@ -41,11 +41,18 @@ class Segment(NamedTuple):
     encoding: Encoding
 
 
-class Column(NamedTuple):
-    """One column: the numbers of its kind and element type, the items of a row of a vector (else 0), and its segments.
+class ColumnRecord(NamedTuple):
+    """One column: its type, and its segments as indexes in the list of segments, or :data:`NONE`.
 
-    ``valid``: which rows are not null; ``lengths``: of each row's list; ``values``: the elements, of text their lengths in
-    bytes; ``text``: the text itself; ``weights``. Each is a place in the list of segments, or :data:`NONE`.
+    Attributes:
+        kind: the number of its kind.
+        element: the number of its element type.
+        size: the items of a row of a vector, else 0.
+        valid: the rows that are not null.
+        lengths: the lengths of the rows' lists.
+        values: the elements; of text, their lengths in bytes.
+        text: the bytes of text.
+        weights: the weights of the items.
     """
 
     kind: int
@@ -59,66 +66,66 @@ class Column(NamedTuple):
 
     @property
     def segments(self) -> list[int]:
-        """The places of its segments, as often as it refers to them."""
+        """The indexes of its segments, repeated ones too."""
         return [place for place in self[3:] if place != NONE]
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """What a file of so many rows and bytes holds: ``columns`` by name, in the order of the file; columns may share segments."""
+    """The directory of a file: ``columns`` by name, in the order of the file; columns may share segments."""
 
     rows: int
     file_bytes: int
     segments: Sequence[Segment]
-    columns: dict[str, Column]
+    columns: dict[str, ColumnRecord]
 
     def to_bytes(self) -> bytes:
-        """As stored. Raises :class:`DataError` for a name with a zero character."""
+        """The stored directory. Raises :class:`DataError` for a name with a zero character."""
         parts = [_COUNTS.pack(len(self.segments), len(self.columns), self.rows, self.file_bytes)]
         parts += [_record(segment) for segment in self.segments]
         parts += [_COLUMN.pack(*column) for column in self.columns.values()]
         if any(_END_OF_NAME in name for name in self.columns):
-            raise DataError("a column's name holds a zero character", value=list(self.columns))
+            raise DataError("a column's name must hold no zero character", value=list(self.columns))
         return b"".join([*parts, *((name + _END_OF_NAME).encode("utf-8") for name in self.columns)])
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Directory:
-        """The inverse of :meth:`to_bytes`; segments are looked at when they are asked for.
+        """The inverse of :meth:`to_bytes`; segments are decoded on access.
 
-        Raises :class:`DataError` for what :meth:`to_bytes` never wrote.
+        Raises :class:`DataError` for bytes that :meth:`to_bytes` cannot write.
         """
         try:
             segments, count, rows, file_bytes = _COUNTS.unpack_from(content)
             middle = _COUNTS.size + segments * _SEGMENT.size
             end = middle + count * _COLUMN.size
-            columns = map(Column._make, _COLUMN.iter_unpack(content[middle:end]))
+            columns = map(ColumnRecord._make, _COLUMN.iter_unpack(content[middle:end]))
             names = content[end:].decode("utf-8").split(_END_OF_NAME)
             named = dict(zip(names[:-1], columns, strict=True))
             if len(named) != count or len(content) < end:
-                raise ValueError(f"{len(named)} columns in place of {count}")
+                raise ValueError(f"{len(named)} columns instead of {count}")
             if rows > _MOST_ROWS:
                 raise ValueError(f"{rows} rows")
         except (struct.error, ValueError) as error:
-            raise DataError("a directory is cut off or overwritten", value=str(error)) from error
+            raise DataError("the directory is truncated or overwritten", value=str(error)) from error
         return cls(rows, file_bytes, _StoredSegments(content[_COUNTS.size : middle]), named)
 
     def checksum_of(self, name: str) -> str:
-        """What vouches for one column, its type, encoding and stored bytes, wherever these lie; 32 hexadecimal digits."""
+        """The checksum of a column's type, encodings and stored bytes, but not positions; 32 hexadecimal digits."""
         column = self.columns[name]
         parts = [_COUNTS.pack(0, 0, self.rows, 0), _COLUMN.pack(*column[:3], *(place != NONE for place in column[3:]))]
         parts += [_record(self.segment(place)._replace(position=0)) for place in column.segments]
         return str(xxhash.xxh3_128_hexdigest(b"".join(parts)))
 
     def segment(self, place: int) -> Segment:
-        """The segment at a place. Raises :class:`DataError` when there is none."""
+        """The segment at an index. Raises :class:`DataError` for an index out of range."""
         if not 0 <= place < len(self.segments):
-            raise DataError("a column names a segment that is not there", value=place)
+            raise DataError("the segment of a column must be in the directory", value=place)
         return self.segments[place]
 
-    def stretches(self, columns: Iterable[Column], gap_bytes: int) -> Iterator[list[tuple[int, Segment]]]:
-        """The segments of these columns and their places, by position; those at most ``gap_bytes`` apart are one stretch."""
+    def stretches(self, columns: Iterable[ColumnRecord], gap_bytes: int) -> Iterator[list[tuple[int, Segment]]]:
+        """The segments of these columns with their indexes, by position, grouped where at most ``gap_bytes`` apart."""
         found = [(place, self.segment(place)) for place in {place for column in columns for place in column.segments}]
-        found.sort(key=lambda one: one[1][:2])  # by position; of two in one place the empty one is first
+        found.sort(key=lambda one: one[1][:2])  # by position; at equal positions the empty one is first
         held: list[tuple[int, Segment]] = []
         for one in found:
             if held and one[1].position - held[-1][1].position - held[-1][1].stored_bytes > gap_bytes:
@@ -130,7 +137,7 @@ class Directory:
 
 
 class _StoredSegments(Sequence[Segment]):
-    """Segments as they are stored."""
+    """Stored segments, decoded on access."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -154,17 +161,17 @@ class _StoredSegments(Sequence[Segment]):
 
 
 def directory_digest(content: bytes) -> str:
-    """The digest of a stored directory, which is its file's: SHA-256, 64 hexadecimal digits."""
+    """The digest of a stored directory, the checksum of its file: SHA-256, 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def segment_checksum(stored: Any) -> bytes:
-    """XXH3 with 128 bits over bytes."""
+    """128-bit XXH3."""
     return bytes(xxhash.xxh3_128_digest(stored))
 
 
 def aligned(position: int) -> int:
-    """The first multiple of :data:`ALIGNMENT_BYTES` from ``position`` on."""
+    """The next multiple of :data:`ALIGNMENT_BYTES` at or after ``position``."""
     return -(-position // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 

@@ -1,7 +1,7 @@
-"""How the numbers of a column are stored: which of four codecs, chosen by what the numbers are, and back again.
+"""Encoding and decoding of a column's values by one of four codecs, chosen by the values.
 
-An :class:`Encoding` says everything that is needed to decode; it is checked against the stored bytes before any of them is
-followed, so that whatever it and they hold, nothing is read or written out of bounds.
+An :class:`Encoding` has all that decoding needs. It is checked against the stored bytes before they are decoded, so that no
+content makes the decoder read or write out of bounds.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from warehouse.files.memo_format.bit_packing import (
     unpack_terms,
 )
 
-#: Values that are all the same take no bytes. No more of them than this are stored so beyond :data:`CONSTANTS_A_ROW`: what is read
-#: must not ask for memory out of proportion to the rows and to the stored bytes.
+#: Equal values are stored without bytes, up to this many and :data:`CONSTANTS_PER_ROW` for each row: reading must not need memory
+#: out of proportion to the rows and the stored bytes.
 _CONSTANTS = 1 << 20
-CONSTANTS_A_ROW = 1024
-#: A block of ZSTD takes at least 4 bytes and stands for at most 128 KiB.
+CONSTANTS_PER_ROW = 1024
+#: A block of ZSTD has at least 4 bytes and decompresses to at most 128 KiB.
 _LARGEST_RATIO = 1 << 15
-#: Terms are stored once and referred to by codes of at most so many bits.
+#: The most bits of a term's code.
 _LONGEST_CODE_BITS = 16
 _WORD = np.dtype("<u8")
 
 
 class Codec(IntEnum):
-    """How a segment's bytes stand for its values."""
+    """The codec of a segment."""
 
     RAW = 0  # little-endian values, or bits, lowest first
     PACKED = 1  # differences to a base, in `width` bits each
-    TERMS = 2  # the distinct values packed so, then the place of each value among them in `code_width` bits
+    TERMS = 2  # the distinct values, packed, then the index of each value among them in `code_width` bits
     ZSTD = 3  # bytes, compressed
 
 
 class Encoding(NamedTuple):
-    """So many ``values`` (bytes, bits) under a codec; what a codec does not use is 0."""
+    """A codec, its number of ``values`` (or bytes, or bits), and its parameters; unused ones are 0."""
 
     codec: int
     values: int
@@ -57,15 +57,15 @@ class Encoding(NamedTuple):
 
 
 def most_constants(rows: int) -> int:
-    """How many equal values of a column of so many rows may take no bytes."""
-    return _CONSTANTS + CONSTANTS_A_ROW * rows
+    """The most equal values that a column of ``rows`` may store without bytes."""
+    return _CONSTANTS + CONSTANTS_PER_ROW * rows
 
 
 def encode_integers(values: Array, constants: int = _CONSTANTS) -> tuple[Encoding, Any]:
-    """The encoding of whole numbers, or of bit patterns, as int32 or int64, and the bytes to store.
+    """The encoding of int32 or int64 integers or bit patterns, and the bytes to store.
 
-    More equal ones than ``constants`` are stored in a bit each. Stored once each, where that saves a quarter of what else they take; else packed, where that saves an eighth of what they
-    take as they are.
+    Terms and codes if they save a quarter of the other bytes, else bit packing if it saves an eighth of the raw bytes. More equal
+    values than ``constants`` take one bit each.
     """
     if not len(values):
         return Encoding(Codec.RAW, 0), b""
@@ -89,7 +89,7 @@ def _packed(values: Array, base: int, width: int) -> Array:
 
 
 def _encode_terms(values: Array, least: int, width: int, else_bytes: int) -> tuple[Encoding, Any] | None:
-    """Terms and codes, where these take at most three quarters of ``else_bytes``; None otherwise."""
+    """Terms and codes if they take at most three quarters of ``else_bytes``, else None."""
     limit = min(1 << min(3 * width // 4, _LONGEST_CODE_BITS), len(values) // 4)
     if limit < 1:
         return None
@@ -106,19 +106,19 @@ def _encode_terms(values: Array, least: int, width: int, else_bytes: int) -> tup
 def decode_integers(encoding: Encoding, stored: Array, kind: np.dtype[Any], constants: int = _CONSTANTS) -> Array:
     """The values as ``kind`` (int32 or int64) from the stored bytes.
 
-    Raises :class:`DataError` when the two do not fit, and for more values than ``constants`` that no byte stands for.
+    Raises :class:`DataError` if encoding and bytes do not match, and for more than ``constants`` values without bytes.
     """
     codec, count, base, width, code_width, terms = encoding
     is_constant = codec != Codec.RAW and (width if codec == Codec.PACKED else code_width) == 0
-    _expect(encoding, not is_constant or count <= constants)
+    _require(encoding, not is_constant or count <= constants)
     if codec == Codec.PACKED:
         return _unpacked(encoding, stored, count, base, width, kind)
     if codec == Codec.RAW:
-        _expect(encoding, len(stored) == count * kind.itemsize)
+        _require(encoding, len(stored) == count * kind.itemsize)
         return stored.view(kind.newbyteorder("<")).astype(kind, copy=True)
-    _expect(encoding, codec == Codec.TERMS and code_width <= _LONGEST_CODE_BITS and 1 <= terms <= 1 << code_width)
+    _require(encoding, codec == Codec.TERMS and code_width <= _LONGEST_CODE_BITS and 1 <= terms <= 1 << code_width)
     head = 8 * packed_words(terms, width)
-    _expect(encoding, len(stored) == head + 8 * packed_words(count, code_width))
+    _require(encoding, len(stored) == head + 8 * packed_words(count, code_width))
     table = np.zeros(1 << code_width, kind)
     table[:terms] = _unpacked(encoding, stored[:head], terms, base, width, kind)
     if not code_width:
@@ -129,7 +129,7 @@ def decode_integers(encoding: Encoding, stored: Array, kind: np.dtype[Any], cons
 
 
 def _unpacked(encoding: Encoding, stored: Array, count: int, base: int, width: int, kind: np.dtype[Any]) -> Array:
-    _expect(encoding, width <= 64 and len(stored) == 8 * packed_words(count, width))
+    _require(encoding, width <= 64 and len(stored) == 8 * packed_words(count, width))
     if not width:
         return np.full(count, base, np.int64).astype(kind, copy=False)
     out = np.empty(count, kind)
@@ -142,13 +142,13 @@ def _words(stored: Array) -> Array:
     return words if sys.byteorder == "little" else words.byteswap()
 
 
-def _expect(encoding: Encoding, holds: bool) -> None:
+def _require(encoding: Encoding, holds: bool) -> None:
     if not holds:
-        raise DataError("stored bytes do not fit their encoding", value=encoding)
+        raise DataError("stored bytes must match their encoding", value=encoding)
 
 
 def encode_bytes(content: Any) -> tuple[Encoding, Any]:
-    """The encoding of any bytes, compressed where that makes them fewer."""
+    """The encoding of bytes, compressed if that makes them fewer."""
     view = memoryview(content)
     if len(view):
         packed = pa.compress(pa.py_buffer(view), "zstd", asbytes=True)
@@ -158,24 +158,24 @@ def encode_bytes(content: Any) -> tuple[Encoding, Any]:
 
 
 def decode_bytes(encoding: Encoding, stored: Array) -> pa.Buffer:
-    """The inverse of :func:`encode_bytes`. Raises :class:`DataError`, and ArrowException for bytes that ZSTD never wrote."""
+    """The inverse of :func:`encode_bytes`. Raises :class:`DataError`, and ArrowException for invalid ZSTD data."""
     if encoding.codec == Codec.ZSTD:
-        _expect(encoding, 0 < encoding.values <= _LARGEST_RATIO * len(stored))
+        _require(encoding, 0 < encoding.values <= _LARGEST_RATIO * len(stored))
         return pa.decompress(pa.py_buffer(stored), encoding.values, "zstd")
-    _expect(encoding, encoding.codec == Codec.RAW and len(stored) == encoding.values)
+    _require(encoding, encoding.codec == Codec.RAW and len(stored) == encoding.values)
     return pa.py_buffer(stored.copy())
 
 
 def decode_bits(encoding: Encoding, stored: Array) -> pa.Buffer:
-    """Arrow's bitmap of ``count`` bits. Raises :class:`DataError`."""
-    _expect(encoding, encoding.codec == Codec.RAW and len(stored) == -(-encoding.values // 8))
+    """An Arrow bitmap. Raises :class:`DataError`."""
+    _require(encoding, encoding.codec == Codec.RAW and len(stored) == -(-encoding.values // 8))
     return pa.py_buffer(stored.copy())
 
 
 def decode_offsets(encoding: Encoding, stored: Array, constants: int = _CONSTANTS) -> tuple[Array, int]:
-    """int32 offsets from stored lengths, and the last of them. Raises :class:`DataError`; see :func:`decode_integers`."""
+    """int32 offsets from stored lengths, and the last one. Raises :class:`DataError` as :func:`decode_integers` does."""
     lengths = decode_integers(encoding, stored, np.dtype(np.int32), constants)
     offsets = np.empty(len(lengths) + 1, np.int32)
     total = to_offsets(lengths, offsets)
-    _expect(encoding, total >= 0)
+    _require(encoding, total >= 0)
     return offsets, total

@@ -1,4 +1,4 @@
-"""From the bytes of a memo file to Arrow columns. Every stored byte is verified before it is decoded."""
+"""Reading a memo file into Arrow columns; every stored byte is verified before it is decoded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warehouse.files.memo_format.directory import (
     HEAD,
     MAGIC,
     NONE,
-    Column,
+    ColumnRecord,
     Directory,
     segment_checksum,
 )
@@ -32,7 +32,7 @@ from warehouse.files.memo_format.encoding import (
     most_constants,
 )
 
-#: What is read first: head and directory of most files.
+#: The first bytes to read: head and directory of most files.
 _FIRST_BYTES = 64 << 10
 _NARROW = np.dtype(np.int32)
 _WIDE = np.dtype(np.int64)
@@ -45,93 +45,90 @@ class Source(Protocol):
     """A file that is open for random reads."""
 
     def size(self) -> int:
-        """Its bytes."""
+        """Its size in bytes."""
 
     def seek(self, position: int, /) -> Any:
-        """Go there."""
+        """Set the position."""
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer; returns how many bytes were there."""
+        """Fill a buffer and return the number of bytes read."""
 
 
 def read_first(source: Source) -> bytes:
-    """So many bytes from the beginning as most directories need; all bytes of a shorter file."""
+    """The first bytes of a file: head and directory of most files."""
     return bytes(read_range(source, 0, min(_FIRST_BYTES, source.size())))
 
 
-def read_directory(source: Source, begun: bytes) -> bytes:
-    """The stored directory of a file that begins with ``begun``. Raises :class:`DataError`."""
-    if len(begun) < HEAD.size:
-        raise DataError("a memo file is cut off", value=f"{len(begun)} bytes")
-    magic, length = HEAD.unpack_from(begun)
+def read_directory(source: Source, first_bytes: bytes) -> bytes:
+    """The stored directory of a file that begins with ``first_bytes``. Raises :class:`DataError`."""
+    if len(first_bytes) < HEAD.size:
+        raise DataError("the memo file is truncated", value=f"{len(first_bytes)} bytes")
+    magic, length = HEAD.unpack_from(first_bytes)
     if magic != MAGIC:
-        raise DataError("not a memo file", value=magic, allowed=MAGIC.decode())
+        raise DataError("the file is not a memo file", value=magic, allowed=MAGIC.decode())
     end = HEAD.size + length
     if end > source.size():
-        raise DataError("a memo file is cut off", value=f"{source.size()} bytes", allowed=f"{end} and more")
-    if end > len(begun):
-        begun += bytes(read_range(source, len(begun), end))
-    return begun[HEAD.size : end]
+        raise DataError("the memo file is truncated", value=f"{source.size()} bytes", allowed=f"{end} and more")
+    if end > len(first_bytes):
+        first_bytes += bytes(read_range(source, len(first_bytes), end))
+    return first_bytes[HEAD.size : end]
 
 
 def read_range(source: Source, start: int, end: int) -> Array:
-    """The bytes ``[start, end)``, at an address that is a multiple of 8. Raises :class:`DataError` when they are not there.
-
-    Who calls knows that they lie within the file.
-    """
+    """The bytes ``[start, end)`` of the file, 8-byte aligned. Raises :class:`DataError` if fewer are read."""
     whole = np.empty(-(-(end - start) // 8), np.int64).view(np.uint8)[: end - start]
     if len(whole):
         source.seek(start)
         got = source.readinto(whole.data)
         if got != len(whole):
-            raise DataError("a memo file is cut off", value=f"{got} bytes from {start}", allowed=f"{len(whole)}")
+            raise DataError("the memo file is truncated", value=f"{got} bytes from {start}", allowed=f"{len(whole)}")
     return whole
 
 
-def read_columns(
+def read_memo_columns(
     source: Source, directory: Directory, names: Iterable[str], gap_bytes: int, rows: int | None = None
 ) -> dict[str, pa.Array]:
-    """These columns, each verified; no stretch of more than ``gap_bytes`` that they do not need is read.
+    """Read and verify columns; gaps of more than ``gap_bytes`` between them are skipped.
 
-    ``rows``: how many each must have, if that is known. Raises :class:`DataError` for bytes that are not what the directory
-    says, and for a directory that no writer made. Memory is taken in proportion to the rows and to the stored bytes.
+    ``rows``: the rows that they must have, if known. Raises :class:`DataError` for an invalid directory and for bytes that do not
+    match it. Memory is in proportion to the rows and the stored bytes.
     """
     if rows is not None and directory.rows != rows:
-        raise DataError("a memo file has other rows than its fragment", value=directory.rows, allowed=str(rows))
+        raise DataError("a memo file must have the rows of its fragment", value=directory.rows, allowed=str(rows))
     size_bytes = source.size()
     if size_bytes != directory.file_bytes:
-        raise DataError("a memo file is cut off", value=f"{size_bytes} bytes", allowed=str(directory.file_bytes))
+        raise DataError("the memo file is truncated", value=f"{size_bytes} bytes", allowed=str(directory.file_bytes))
     chosen = {name: directory.columns[name] for name in names}
     decoder = _Decoder(directory.rows)
     for stretch in directory.stretches(chosen.values(), gap_bytes):
         start = stretch[0][1].position
         end = max(segment.position + segment.stored_bytes for _, segment in stretch)
         if end > size_bytes:
-            raise DataError("a segment lies beyond its file", value=end, allowed=str(size_bytes))
+            raise DataError("a segment must be inside its file", value=end, allowed=str(size_bytes))
         if any(one.position + one.stored_bytes > other.position for (_, one), (_, other) in pairwise(stretch)):
-            raise DataError("segments of a file lie over one another", value=start)
+            raise DataError("the segments of a file must not overlap", value=start)
         content = read_range(source, start, end)
         for place, segment in stretch:
             first = segment.position - start
             stored = content[first : first + segment.stored_bytes]
             if first % ALIGNMENT_BYTES or segment_checksum(stored) != segment.checksum:
-                raise DataError("a memo does not hold the bytes that were committed",
+                raise DataError("the memo does not have the bytes that were committed",
                                 value=segment_checksum(stored).hex(), allowed=segment.checksum.hex())  # fmt: skip
             decoder.segments[place] = segment.encoding, stored
     return {name: decoder.column(column) for name, column in chosen.items()}
 
 
 class _Decoder:
-    """Columns from verified bytes. What columns share is decoded once: lists of one shape have one buffer of offsets."""
+    """Decodes columns from verified bytes; shared segments are decoded once, so lists of one shape share their offsets."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
         self._constants = most_constants(rows)
         self._offsets: dict[int, tuple[pa.Buffer, int]] = {}
-        #: Encoding and stored bytes by place.
+        #: Encoding and stored bytes by index.
         self.segments: dict[int, tuple[Encoding, Array]] = {}
 
-    def column(self, column: Column) -> pa.Array:
+    def column(self, column: ColumnRecord) -> pa.Array:
         """One column in the layout of its type."""
         kind, element, size, valid, lengths, *_ = column
         stored, arrow, item = arrow_of(kind, element, size)
@@ -150,7 +147,7 @@ class _Decoder:
         return from_buffers(arrow, rows, [present, offsets], -1 if present else 0, 0, [items])
 
     def _elements(
-        self, column: Column, element: DType, arrow: pa.DataType, count: int, present: pa.Buffer | None = None
+        self, column: ColumnRecord, element: DType, arrow: pa.DataType, count: int, present: pa.Buffer | None = None
     ) -> pa.Array:
         if element is not DType.STRING:
             return self._numbers(column.values, element, arrow, count, present)
@@ -179,9 +176,9 @@ class _Decoder:
         return self._offsets[place]
 
     def _of(self, place: int, count: int) -> tuple[Encoding, Array]:
-        """A segment that must hold so many values. Raises :class:`DataError`."""
+        """The segment at an index. Raises :class:`DataError` unless it has ``count`` values."""
         found = self.segments.get(place)
         if found is None or found[0].values != count:
-            raise DataError("a segment has another number of values than its column", value=found and found[0].values,
+            raise DataError("a segment must have as many values as its column", value=found and found[0].values,
                             allowed=str(count))  # fmt: skip
         return found

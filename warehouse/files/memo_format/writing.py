@@ -1,4 +1,4 @@
-"""From Arrow columns to the bytes of a memo file. The same columns give the same bytes, whatever their chunks and slices."""
+"""Writing Arrow columns as a memo file; equal columns give equal bytes in any chunking and slicing."""
 
 from __future__ import annotations
 
@@ -13,26 +13,33 @@ from transforms.columns.arrays import compact_array
 from transforms.errors import DataError
 from transforms.types import DType
 from warehouse.files.memo_format.column_kinds import ELEMENTS, Kind, stored_type
-from warehouse.files.memo_format.directory import HEAD, MAGIC, Column, Directory, Segment, aligned, segment_checksum
+from warehouse.files.memo_format.directory import (
+    HEAD,
+    MAGIC,
+    ColumnRecord,
+    Directory,
+    Segment,
+    aligned,
+    segment_checksum,
+)
 from warehouse.files.memo_format.encoding import Codec, Encoding, encode_bytes, encode_integers, most_constants
 
 _BITS_OF = {DType.FLOAT32: np.dtype(np.int32), DType.FLOAT64: np.dtype(np.int64)}
 
 
 def encode_columns(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> tuple[Directory, list[Any]]:
-    """The directory and the bytes, in pieces, of a file of these columns, in this order.
+    """The directory and the bytes, in pieces, of a file of these columns of equal length, in order.
 
-    All have the same rows. Raises :class:`DataError` for a type that no column of a transform has (:mod:`transforms.types`),
-    and for nulls where such a type allows none.
+    Raises :class:`DataError` for a type that no component has (:mod:`transforms.types`), and for nulls that it does not allow.
     """
     segments = _Segments()
-    placed = {name: _placed(segments, name, compact_array(column)) for name, column in columns.items()}
+    placed = {name: _add_column(segments, name, compact_array(column)) for name, column in columns.items()}
     rows = len(next(iter(columns.values())))
     return segments.to_file(rows, placed)
 
 
 class _Segments:
-    """Segments in the order in which they were first needed; equal ones are stored once."""
+    """Segments in the order of first use; equal ones are stored once."""
 
     def __init__(self) -> None:
         self._contents: list[Any] = []
@@ -42,7 +49,7 @@ class _Segments:
         self._lengths: dict[tuple[int, int], tuple[Any, int]] = {}
 
     def add(self, encoding: Encoding, content: Any) -> int:
-        """The place of these bytes."""
+        """The index of the segment with these bytes."""
         content = memoryview(content).cast("B") if len(content) else b""
         checksum = segment_checksum(content)
         same = self._known.setdefault((encoding, checksum), [])
@@ -56,14 +63,14 @@ class _Segments:
         return same[-1]
 
     def add_lengths(self, offsets: np.ndarray[Any, np.dtype[Any]], constants: int) -> int:
-        """The place of the lengths between offsets. Lists that share one buffer of offsets have it looked at once."""
+        """The index of the segment with the lengths; a buffer of offsets that lists share is encoded once."""
         key = (offsets.ctypes.data, len(offsets))
         if key not in self._lengths:
             place = self.add(*encode_integers(np.diff(offsets), constants))
-            self._lengths[key] = (offsets, place)  # held, so that no other buffer comes to lie there
+            self._lengths[key] = (offsets, place)  # the reference keeps the address from being reused
         return self._lengths[key][1]
 
-    def to_file(self, rows: int, columns: dict[str, Column]) -> tuple[Directory, list[Any]]:
+    def to_file(self, rows: int, columns: dict[str, ColumnRecord]) -> tuple[Directory, list[Any]]:
         """The directory and the pieces of the file."""
         # The directory's length depends on counts and names only.
         blank = [Segment(0, 0, bytes(16), encoding) for encoding in self._encodings]
@@ -80,16 +87,16 @@ class _Segments:
         return directory, [HEAD.pack(MAGIC, len(stored)), stored, *parts]
 
 
-def _placed(segments: _Segments, name: str, array: pa.Array) -> Column:
+def _add_column(segments: _Segments, name: str, array: pa.Array) -> ColumnRecord:
     stored = stored_type(array.type)
     if stored is None:
-        raise DataError("a memo has the type of a transform's column", where=f"column {name}", value=str(array.type),
-                        allowed="what transforms.types.arrow_type gives")  # fmt: skip
+        raise DataError("the type of a memo must be that of a component", where=f"column {name}", value=str(array.type),
+                        allowed="the results of transforms.types.arrow_type")  # fmt: skip
     parts: dict[str, int] = {}
     constants = most_constants(len(array))
     if array.null_count:
         if stored.kind is Kind.VECTOR:
-            raise DataError("a vector is never null", where=f"column {name}", value=f"{array.null_count} nulls")
+            raise DataError("a vector must not be null", where=f"column {name}", value=f"{array.null_count} nulls")
         valid = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
         parts["valid"] = segments.add(Encoding(Codec.RAW, len(array)), valid)
     items = array
@@ -105,7 +112,7 @@ def _placed(segments: _Segments, name: str, array: pa.Array) -> Column:
         items, weights = items.flatten()
         parts["weights"] = _add_elements(segments, name, weights, DType.FLOAT32, parts, constants)
     parts["values"] = _add_elements(segments, name, items, stored.element, parts, constants, stored.kind is Kind.DENSE)
-    return Column(stored.kind, ELEMENTS.index(stored.element), stored.size, **parts)
+    return ColumnRecord(stored.kind, ELEMENTS.index(stored.element), stored.size, **parts)
 
 
 _NO_OFFSETS = np.zeros(1, np.int32)
@@ -120,9 +127,9 @@ def _add_elements(
     constants: int,
     dense: bool = False,
 ) -> int:
-    """The place of the elements; that of text besides goes into ``parts``. ``constants``: see :func:`encode_integers`."""
+    """The index of the elements' segment; that of text goes into ``parts``. ``constants``: see :func:`encode_integers`."""
     if items.null_count and not dense:
-        raise DataError("an item of a list is never null", where=f"column {name}", value=f"{items.null_count} nulls")
+        raise DataError("an item of a list must not be null", where=f"column {name}", value=f"{items.null_count} nulls")
     if element is DType.STRING:
         return _add_text(segments, items, parts, constants)
     if element is DType.BOOL:

@@ -23,7 +23,7 @@ from warehouse.files.memo_file import read_memo_file
 from warehouse.files.memo_format.bit_packing import LANES, pack, packed_words, unpack
 from warehouse.files.memo_format.directory import HEAD, MAGIC, Directory, directory_digest
 from warehouse.files.memo_format.encoding import Codec, decode_integers, encode_integers
-from warehouse.files.memo_format.reading import read_columns, read_directory
+from warehouse.files.memo_format.reading import read_directory, read_memo_columns
 from warehouse.files.memo_format.writing import encode_columns
 
 GOLDEN = Path(__file__).parent / "golden.memo"
@@ -74,7 +74,7 @@ def read_all(content: bytes) -> dict[str, pa.Array]:
     """Every column, with no digest to begin from."""
     source = in_memory(content)
     directory = Directory.from_bytes(read_directory(source, content[: 64 << 10]))
-    return read_columns(source, directory, list(directory.columns), 0)
+    return read_memo_columns(source, directory, list(directory.columns), 0)
 
 
 def identical(left: Mapping[str, pa.Array], right: Mapping[str, pa.Array]) -> bool:

@@ -22,7 +22,7 @@ from warehouse.files.memo_file import read_memo_file
 from warehouse.files.memo_format.directory import (
     HEAD,
     MAGIC,
-    Column,
+    ColumnRecord,
     Directory,
     Segment,
     directory_digest,
@@ -47,7 +47,7 @@ def test_thousands_of_damaged_files(kind: str) -> None:
     run_trials(_TRIALS, kind, 1000, 5000)
 
 
-def _file(folder: Path, rows: int, column: Column, *segments: tuple[Encoding, bytes]) -> tuple[Storage, str]:
+def _file(folder: Path, rows: int, column: ColumnRecord, *segments: tuple[Encoding, bytes]) -> tuple[Storage, str]:
     """A forged file of one column, ``it``, with right checksums; its digest."""
     blank = [Segment(0, 0, bytes(16), encoding) for encoding, _ in segments]
     end = HEAD.size + len(Directory(rows, 0, blank, {"it": column}).to_bytes())
@@ -67,24 +67,24 @@ _MANY = 2**31 - 2
 @pytest.mark.parametrize(
     ("rows", "column", "segments"),
     [
-        (_MANY, Column(0, 1, 0, values=0), [(Encoding(Codec.PACKED, _MANY), b"")]),
-        (20, Column(1, 1, 0, lengths=0, values=1),
+        (_MANY, ColumnRecord(0, 1, 0, values=0), [(Encoding(Codec.PACKED, _MANY), b"")]),
+        (20, ColumnRecord(1, 1, 0, lengths=0, values=1),
          [(Encoding(Codec.PACKED, 20, base=10**8), b""), (Encoding(Codec.PACKED, 20 * 10**8), b"")]),
-        (20, Column(3, 2, 10**8, values=0), [(Encoding(Codec.PACKED, 20 * 10**8), b"")]),
-        (20, Column(3, 2, 10**8, values=0), [(Encoding(Codec.TERMS, 20 * 10**8, terms=1), b"")]),
-        (20, Column(0, 4, 0, values=0, text=1),
+        (20, ColumnRecord(3, 2, 10**8, values=0), [(Encoding(Codec.PACKED, 20 * 10**8), b"")]),
+        (20, ColumnRecord(3, 2, 10**8, values=0), [(Encoding(Codec.TERMS, 20 * 10**8, terms=1), b"")]),
+        (20, ColumnRecord(0, 4, 0, values=0, text=1),
          [(Encoding(Codec.PACKED, 20, base=10**8), b""), (Encoding(Codec.ZSTD, 20 * 10**8), b"\x28\xb5\x2f\xfd" * 4)]),
-        (20, Column(1, 4, 0, lengths=0, values=1, text=2),
+        (20, ColumnRecord(1, 4, 0, lengths=0, values=1, text=2),
          [(Encoding(Codec.PACKED, 20, base=10**8), b""), (Encoding(Codec.PACKED, 20 * 10**8), b""),
           (Encoding(Codec.RAW, 0), b"")]),
-        (20, Column(0, 4, 0, values=0, text=1),
+        (20, ColumnRecord(0, 4, 0, values=0, text=1),
          [(Encoding(Codec.PACKED, 20, base=2**31 - 1), b""), (Encoding(Codec.RAW, 0), b"")]),
-        (20, Column(0, 4, 0, values=0, text=1),
+        (20, ColumnRecord(0, 4, 0, values=0, text=1),
          [(Encoding(Codec.PACKED, 20, base=-1), b""), (Encoding(Codec.RAW, 0), b"")]),
     ],
 )  # fmt: skip
 def test_no_memory_is_asked_for_that_the_bytes_are_not_worth(
-    tmp_path: Path, rows: int, column: Column, segments: list[tuple[Encoding, bytes]]
+    tmp_path: Path, rows: int, column: ColumnRecord, segments: list[tuple[Encoding, bytes]]
 ) -> None:
     storage, digest = _file(tmp_path, rows, column, *segments)
     before = pa.total_allocated_bytes()
@@ -107,7 +107,7 @@ def test_no_memory_is_asked_for_that_the_bytes_are_not_worth(
 def test_text_is_utf_8_value_by_value(tmp_path: Path, text: bytes, lengths: list[int]) -> None:
     stored = np.array(lengths, "<i4").tobytes()
     parts = (Encoding(Codec.RAW, len(lengths)), stored), (Encoding(Codec.RAW, len(text)), text)
-    storage, digest = _file(tmp_path, len(lengths), Column(0, 4, 0, values=0, text=1), *parts)
+    storage, digest = _file(tmp_path, len(lengths), ColumnRecord(0, 4, 0, values=0, text=1), *parts)
     with pytest.raises(MemoDamaged) as caught:
         read_memo_file(storage, "m", ["it"], digest)
     assert "UTF-8" in str(caught.value)
@@ -129,13 +129,13 @@ def test_a_file_of_other_rows_is_not_decoded(tmp_path: Path) -> None:
 def test_segments_do_not_lie_over_one_another(tmp_path: Path) -> None:
     content = np.arange(4, dtype="<i8").tobytes()
     encoding = Encoding(Codec.RAW, 4)
-    storage, _ = _file(tmp_path, 4, Column(0, 1, 0, values=0), (encoding, content), (encoding, content))
+    storage, _ = _file(tmp_path, 4, ColumnRecord(0, 1, 0, values=0), (encoding, content), (encoding, content))
     found = bytearray((tmp_path / "m").read_bytes())
     (length,) = struct.unpack_from("<Q", found, len(MAGIC))
     directory = Directory.from_bytes(bytes(found[HEAD.size : HEAD.size + length]))
     placed = list(directory.segments)
     placed[1] = placed[1]._replace(position=placed[0].position)
-    columns = {"it": Column(3, 1, 1, values=0), "at": Column(3, 1, 1, values=1)}
+    columns = {"it": ColumnRecord(3, 1, 1, values=0), "at": ColumnRecord(3, 1, 1, values=1)}
     stored = Directory(4, 0, placed, columns).to_bytes()
     shift = len(stored) - length
     placed = [one._replace(position=one.position + shift + -shift % 8) for one in placed]
@@ -145,7 +145,7 @@ def test_segments_do_not_lie_over_one_another(tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(HEAD.pack(MAGIC, len(stored)) + stored + body)
     with pytest.raises(MemoDamaged, match="cannot be read") as caught:
         read_memo_file(storage, "m", ["it", "at"], directory_digest(stored))
-    assert "over one another" in str(caught.value)
+    assert "must not overlap" in str(caught.value)
 
 
 def test_many_equal_values_are_stored_in_a_bit_each_and_come_back() -> None:
@@ -181,7 +181,7 @@ def test_a_buffer_of_an_arrow_file_that_claims_gigabytes(tmp_path: Path) -> None
     (tmp_path / "m").write_bytes(
         content.replace(claim + b"\x28\xb5\x2f\xfd", struct.pack("<q", 2**40) + b"\x28\xb5\x2f\xfd")
     )
-    with storage.open_input("m") as source, pytest.raises(DataError, match="becomes more than it can"):
+    with storage.open_input("m") as source, pytest.raises(DataError, match="in proportion to its stored bytes"):
         check_arrow_file(source, None)
     with pytest.raises(MemoDamaged, match="cannot be read"):
         read_arrow_columns(storage, "m", {"it": file.columns["it"].checksum})
@@ -196,5 +196,5 @@ def test_whole_arrow_files_pass(tmp_path: Path) -> None:
             write_arrow_file(storage, "m", {name: column})
             with storage.open_input("m") as source:
                 check_arrow_file(source, 5)
-                with pytest.raises(DataError, match="other rows"):
+                with pytest.raises(DataError, match="the rows of its fragment"):
                     check_arrow_file(source, 6)
