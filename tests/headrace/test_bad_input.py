@@ -59,7 +59,7 @@ def test_a_column_of_another_type_than_declared(cli, tmp_path, table):
 
 def test_duplicate_input(cli, tmp_path, table):
     error = submit(cli, tmp_path, "m.input('p', hr.float32('price'))\nm.input('p', hr.float32('price'))\n", 2)
-    assert "same name" in error
+    assert "must have different names" in error
 
 
 def test_a_model_file_that_raises(cli, tmp_path, table):
@@ -151,7 +151,7 @@ def test_names_that_do_not_exist(cli, table):
 
 
 def test_options_that_cannot_be(cli, tmp_path):
-    assert "not a time" in cli("train", "m", "--end", "yesterday", status=2).err
+    assert "a time must be ISO 8601" in cli("train", "m", "--end", "yesterday", status=2).err
     assert "end of training" in cli("train", "m", "--test-end", "2026-03-02", status=2).err
     assert "No such option" in cli("table", "ls", "--bogus", status=2).err
     assert "names no table" in _models_without_table(cli, tmp_path)
@@ -162,7 +162,7 @@ def test_a_range_without_events(cli, tmp_path, table):
     models.write_text(MODELS, encoding="utf-8")
     cli("model", "submit", models, "--table", "log")
     error = cli("train", "first", "--end", "1999-01-01", status=2).err
-    assert "no events lie in this range" in error
+    assert "the range must hold events" in error
     assert "headrace table show log" in error
 
 
@@ -342,9 +342,9 @@ def test_a_table_is_not_moved_by_a_wrong_path_and_says_what_is_gone(cli, table, 
     other = tmp_path / "other"
     shutil.copytree(table, other)
     error = cli("table", "add", "log", other, status=2).err
-    assert "stands in another folder" in error
+    assert "must be the one of the registered table" in error
     shutil.rmtree(other / "date=2026-03-02" / "hour=03")
-    assert "no longer there: date=2026-03-02/hour=03" in cli("table", "add", "log", other, "--move").out
+    assert "removed: date=2026-03-02/hour=03" in cli("table", "add", "log", other, "--move").out
 
 
 def test_partitions_over_the_same_time_are_refused(cli, table):
@@ -379,7 +379,7 @@ def test_a_baseline_that_is_no_number_is_refused_before_training(cli, table, tmp
     models.write_text(MODELS, encoding="utf-8")
     cli("model", "submit", models, "--table", "log")
     train = ("train", "first", "--end", "2026-03-02T03:00", "--test-end", "2026-03-02T04:00", "--baseline")
-    assert "a baseline is a number" in cli(*train, "query", status=2).err
+    assert "a baseline must be a number" in cli(*train, "query", status=2).err
     assert "no such column" in cli(*train, "pryce", status=2).err
     assert not (tmp_path / "home" / "runs").exists()
 
@@ -393,7 +393,7 @@ def test_what_failed_is_said_and_can_be_retried(cli, table, tmp_path):
     pq.write_table(pq.read_table(path).slice(1), path)
     assert cli("work", "--until-idle", "--json").json["failures"] > 0
     again = cli("model", "submit", models, "--table", "log", "--model", "first")
-    assert "3 failed and wait to be retried" in again.out
+    assert "3 are quarantined" in again.out
     path.write_bytes(stored)
     assert "would queue again 3 tasks" in cli("tasks", "retry", "--all").out
     assert cli("work", "--until-idle", "--json").json["tasks"] == 0, "that was a dry run"
@@ -463,7 +463,7 @@ def _home_elsewhere():
 )
 def test_an_empty_condition_does_not_widen_an_eviction(cli, option):
     error = cli("graphs", "evict", "--operator", "unigrams", option, "", "--yes", status=2).err
-    assert "a condition without a value" in error
+    assert "a condition must have a value" in error
     assert option in error
 
 

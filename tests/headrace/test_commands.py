@@ -166,7 +166,7 @@ def test_amounts_and_ages_as_people_write_them():
 def test_limits_of_a_worker_are_amounts_that_make_sense(submitted):
     cli = submitted
     assert "so little memory" in cli("work", "--until-idle", "--memory-limit", "1MB", status=2).err
-    assert "not a size" in cli("work", "--until-idle", "--memory-limit", "much", status=2).err
+    assert "a size must be" in cli("work", "--until-idle", "--memory-limit", "much", status=2).err
     assert "some time" in cli("work", "--until-idle", "--stall-secs", "0", status=2).err
     done = cli("work", "--until-idle", "--memory-limit", "2GB", "--stall-secs", "120", "--json").json
     assert (done["failures"], done["memos"]) == (0, done["tasks"])

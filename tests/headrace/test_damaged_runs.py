@@ -50,7 +50,7 @@ def test_a_damaged_run_ends_in_the_same_weights_or_says_why_not(train, tmp_path)
         data = path.read_bytes()
         path.write_bytes(flipped(data, draw.randrange(len(data)), draw.randrange(8)))
         answer = train(folder)
-        assert f"a checkpoint was passed over: {newest}: " in answer.err
+        assert f"a checkpoint was skipped: {newest}: " in answer.err
         assert str(path) in answer.err
         assert answer.json["resumed_from"].endswith(f"epoch-{epochs - 1:06d}")
         assert answer.json["exact"]

@@ -77,7 +77,7 @@ def test_a_table_that_stands_elsewhere_keeps_its_files(cli, small_log, models_fi
     assert "never" not in cli("table", "drop", "log", "--delete-files", "--yes", status=2).out
     dry = cli("table", "drop", "log")
     assert "first, second are retired" in dry.out
-    assert "models, tasks or jobs need it" in dry.out
+    assert "models, tasks or jobs read it" in dry.out
     assert "live model first, live model second" in cli("table", "drop", "log", "--yes", status=5).err
     done = cli("table", "drop", "log", "--yes", "--force", "--why", "a trial", "--json").json
     assert done["models"] == ["first", "second"]

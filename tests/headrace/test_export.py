@@ -283,7 +283,7 @@ def test_an_export_is_whole_and_is_not_overwritten(cli, submitted, tmp_path):
     first = cli("model", "export", model, "--output", out).out
     assert "serving_default, complete" in first
     (out / "1" / "mark").touch()
-    assert "exported already" in cli("model", "export", model, "--output", out, status=2).err
+    assert "must not exist yet" in cli("model", "export", model, "--output", out, status=2).err
     assert (out / "1" / "mark").exists()
     cli("model", "export", model, "--output", out, "--force")
     assert not (out / "1" / "mark").exists()

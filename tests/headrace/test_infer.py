@@ -30,7 +30,7 @@ def test_the_screen_shows_what_was_found(cli, schema, tmp_path):
     assert "PURCHASE_FLG" in shown.out
     assert "unsure of I_DATE: the times name no zone" in shown.out
     assert f"next: headrace table import NAME {tmp_path}/coupons.csv --schema {schema}" in shown.out
-    assert "is not replaced" in cli("table", "infer", tmp_path / "coupons.csv", "--output", schema, status=2).err
+    assert "must not exist yet" in cli("table", "infer", tmp_path / "coupons.csv", "--output", schema, status=2).err
     found = cli("table", "infer", tmp_path / "coupons.csv", "--output", "-", "--json").json
     assert found["labels"] == ["PURCHASE_FLG"]
     printed = cli("table", "infer", tmp_path / "coupons.csv", "--output", "-", "--rows", "10").out

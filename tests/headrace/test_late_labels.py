@@ -85,7 +85,7 @@ def test_labels_that_come_a_day_later(cli, log, train):
     assert "greater(spent, 2.5)" in cli("model", "explain", "coupons").out
 
     first = train("--end", "2011-07-03", "--test-end", "2011-07-04").out
-    assert "40 events are skipped; the same command trains what has a label then" in first
+    assert "40 events are skipped; run the command again when the labels are there" in first
     assert "40 events, each exactly twice" in first
     assert "40 events of the test range have no label yet" in first
     assert train("--end", "2011-07-03", "--json").json["events_this_time"] == 0
@@ -101,7 +101,7 @@ def test_labels_that_come_a_day_later(cli, log, train):
     cli("table", "append", "coupons", log / "late.parquet")
     assert "5 events are skipped" in train("--end", "2011-07-03").out
     cli("table", "overlay", "coupons", log / "late_spent.parquet", "--on", "coupon")
-    assert "5 events that came late are trained now" in train("--end", "2011-07-03").out
+    assert "5 late events are trained now" in train("--end", "2011-07-03").out
     overlay(cli, log, 2)
     cli("table", "delete", "coupons", "--where", "coupon=3")
     last = train("--json").json

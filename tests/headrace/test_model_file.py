@@ -53,9 +53,13 @@ def test_a_neighbouring_module_can_be_imported(tmp_path):
     [
         ("1 / 0\n", "raised an exception", "ZeroDivisionError"),
         ("def broken(:\n", "not valid Python", ""),
-        ("x = 3\n", "defines no model", ""),
-        ("import sys; sys.exit(3)\n", "called exit", "3"),
-        ('a = hr.Model("m", client="c", label="y")\nb = hr.Model("m", client="c", label="y")\n', "same name", "m"),
+        ("x = 3\n", "must define a model", ""),
+        ("import sys; sys.exit(3)\n", "must not exit", "3"),
+        (
+            'a = hr.Model("m", client="c", label="y")\nb = hr.Model("m", client="c", label="y")\n',
+            "must have different names",
+            "m",
+        ),
     ],
 )
 def test_a_bad_file_is_one_clear_error_with_its_place(tmp_path, text, what, value):

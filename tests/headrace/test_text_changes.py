@@ -39,7 +39,7 @@ def test_late_rows_of_a_csv_by_the_schema_of_the_import(cli, table, tmp_path):
     assert not (tmp_path / "home/rejects/log/late.csv.jsonl").exists()
     done = cli("table", "append", "log", tmp_path / "late.csv", "--max-reject-share", "0.5")
     assert "appended 2 rows in 2 fragments of 2 partitions" in done.out
-    assert f"rows set aside, with line and reason, in {tmp_path}/home/rejects/log/late.csv.jsonl: 1\n" in done.out
+    assert f"rows rejected, with line and reason, in {tmp_path}/home/rejects/log/late.csv.jsonl: 1\n" in done.out
     assert cli("table", "history", "log", "--json").json["versions"][-1]["source"] == str(tmp_path / "late.csv")
     too_many = cli("table", "append", "log", tmp_path / "late.csv", status=3).err
     assert "1 of 3 rows were rejected" in too_many
@@ -63,7 +63,7 @@ def test_values_of_a_csv_for_known_columns(cli, table, tmp_path):
     (tmp_path / "fix.csv").write_text("price,id\n7.25,3\n8,4\n9,777\n")
     fixed = cli("table", "fix", "log", tmp_path / "fix.csv", "--on", "id", "--why", "cents")
     assert "fixed price of 2 rows" in fixed.out
-    assert "1 key of the file is of no event" in fixed.out
+    assert "1 key of the file matches no event" in fixed.out
     (tmp_path / "gone.tsv").write_text("id\n3\n4\n")
     deleted = cli("table", "delete", "log", "--on", "id", "--keys", tmp_path / "gone.tsv", "--json").json
     assert deleted["rows"] == 2

@@ -102,7 +102,7 @@ def test_a_submitted_model_is_checked_by_name_without_a_change(submitted):
     after = cli("status", "--json").json
     assert after["memos"] == before["memos"]
     assert "no such model" in cli("model", "check", "third", status=4).err
-    assert "chooses among the models of a file" in cli("model", "check", "second", "--model", "second", status=2).err
+    assert "must go with a file of models" in cli("model", "check", "second", "--model", "second", status=2).err
 
 
 def test_a_label_is_checked_as_the_model_learns_it(cli, odd, tmp_path):
