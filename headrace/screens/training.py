@@ -41,6 +41,11 @@ def _score_fields(scores: AnyScores) -> dict[str, Any]:
     return fields_of(scores, "positives")
 
 
+def _late_fields(late: LateData) -> dict[str, Any]:
+    """The fields, with ``retracted`` as ``deleted``."""
+    return {"deleted" if name == "retracted" else name: value for name, value in fields_of(late).items()}
+
+
 @dataclass(frozen=True, slots=True)
 class EpochRow:
     """One epoch with its progressive validation: each batch is scored before the model learns from it."""
@@ -113,7 +118,8 @@ class TrainedScreen:
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
-        return {**fields_of(self), "test": None if self.test is None else _score_fields(self.test)}
+        test = None if self.test is None else _score_fields(self.test)
+        return {**fields_of(self), "late": _late_fields(self.late), "test": test}
 
     def render(self) -> RenderableType:
         """Options, epochs, counts of events, then the quality on the test partitions."""

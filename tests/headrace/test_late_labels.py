@@ -106,7 +106,7 @@ def test_labels_that_come_a_day_later(cli, log, train):
     cli("table", "delete", "coupons", "--where", "coupon=3")
     last = train("--json").json
     assert (last["events_this_time"], last["counted"], last["exact"]) == (80, 3 * 40 + 5 - 1, True)
-    assert last["late"]["retracted"] == 1
+    assert last["late"]["deleted"] == 1
     read_newest(log / "run", on_skip=pytest.fail)
 
 
