@@ -1,4 +1,4 @@
-"""Idioms that comments, docstrings, messages and pages avoid, with the field's plain term for each.
+"""Idioms that comments, docstrings, messages and pages must not use, with the plain term for each.
 
 A package has a number of idioms that are still allowed. It may only be lowered: more of them fail the test, and so do fewer.
 """

@@ -1,4 +1,4 @@
-"""A database that is restarted, and takes its time."""
+"""A catalog that is restarted while workers run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which clock leases go by."""
+"""The clock of leases."""
 
 from __future__ import annotations
 

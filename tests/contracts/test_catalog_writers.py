@@ -1,4 +1,4 @@
-"""Writers that wait, fail, are killed, or whose clocks disagree: the same on every database."""
+"""Writers that wait, fail, are killed, or have different clocks, on each database."""
 
 from __future__ import annotations
 

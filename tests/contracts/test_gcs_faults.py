@@ -1,4 +1,4 @@
-"""Google Cloud Storage on a bad day: real requests through a proxy that spoils some of them, and how many are then made."""
+"""Google Cloud Storage through a proxy that injects faults, and the number of requests."""
 
 from __future__ import annotations
 

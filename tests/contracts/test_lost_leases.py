@@ -1,4 +1,4 @@
-"""Leases of lost workers whose tasks no live model waits for any more, on every catalog: they expire like all others."""
+"""Leases of lost workers on tasks that no live model reads expire like others, on each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a server can do to a catalog: undo, cut off, be restarted, refuse. A real one does it here."""
+"""A real PostgreSQL server that rolls back, disconnects, restarts and refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests' own server: it comes from the pinned wheel where nothing is installed, and it always goes."""
+"""The tests' PostgreSQL server: it is from the pinned wheel if none is installed, and always stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quarantine, on every catalog: what is listed, shown, retried and dropped."""
+"""The quarantine, on each database: listed, shown, retried and dropped tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every location that a storage may stand on has to do."""
+"""The contract of a storage location."""
 
 from __future__ import annotations
 

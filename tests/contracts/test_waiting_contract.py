@@ -1,4 +1,4 @@
-"""The queue's figures, on every catalog: what they count, against queries that look at each task by itself."""
+"""The queue's figures, on each database, compared with queries over every task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``headrace analyze`` as its user meets it."""
+"""``headrace analyze`` from the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bad input gets: one message that says what, where, the value and the next step, an exit status, and no trace."""
+"""Bad input: one message with place, value and next step, an exit status, and no trace."""
 
 from __future__ import annotations
 

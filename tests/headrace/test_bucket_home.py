@@ -1,4 +1,4 @@
-"""The commands on a home in a bucket, as somebody would type them."""
+"""The commands on a home in a bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that change, as a person changes them."""
+"""Changes of a table from the command line."""
 
 from __future__ import annotations
 

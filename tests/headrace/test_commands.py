@@ -1,6 +1,6 @@
-"""The commands as their user meets them: from a folder of Parquet to a trained model, and what each one prints.
+"""The commands from a folder of Parquet to a trained model, and their output.
 
-Golden texts live in ``goldens/``; ``HEADRACE_WRITE_GOLDENS=1 pytest …`` writes them anew, for a person to read.
+Golden texts live in ``goldens/``; ``HEADRACE_WRITE_GOLDENS=1 pytest …`` rewrites them, to be reviewed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``headrace train`` on a run folder with damaged files: the same weights in the end, or one clear error."""
+"""``headrace train`` on a run folder with damaged files: equal weights in the end, or one error."""
 
 from __future__ import annotations
 

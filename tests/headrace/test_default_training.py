@@ -1,4 +1,4 @@
-"""``headrace train`` with no option: what was chosen is said, kept, and can be replaced."""
+"""``headrace train`` without options: its choices are shown, stored, and replaceable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropping a table from the command line, imported ones and those that stand elsewhere."""
+"""``headrace table drop``, for imported tables and others."""
 
 from __future__ import annotations
 

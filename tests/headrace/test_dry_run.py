@@ -1,4 +1,4 @@
-"""``headrace model submit --dry-run``: what submitting would do, and that nothing is changed."""
+"""``headrace model submit --dry-run`` shows what submitting would do, and changes nothing."""
 
 from __future__ import annotations
 

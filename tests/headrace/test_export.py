@@ -1,4 +1,4 @@
-"""Exported models: what a server that knows nothing of Headrace gives is what the warehouse gives, bit for bit."""
+"""Exported models give the bits of the warehouse without Headrace."""
 
 from __future__ import annotations
 

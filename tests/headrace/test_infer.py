@@ -1,4 +1,4 @@
-"""From a raw log to a table without writing a schema by hand."""
+"""From a raw log to a table with an inferred schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coupons whose redemption is known a day later: labels by overlay, trained once they are there."""
+"""Labels that arrive a day late: added by overlay, then trained."""
 
 from __future__ import annotations
 

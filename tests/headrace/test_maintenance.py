@@ -1,4 +1,4 @@
-"""``headrace pins``, ``gc``, ``compact`` and ``verify`` as their user meets them."""
+"""``headrace pins``, ``gc``, ``compact`` and ``verify`` from the command line."""
 
 from __future__ import annotations
 

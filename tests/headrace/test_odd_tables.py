@@ -1,4 +1,4 @@
-"""Parquet as others write it: types that no model reads, and times that stand for no time."""
+"""Parquet with types that no model reads, and with invalid times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of a trained model, partition by partition."""
+"""Scores of a trained model by partition."""
 
 from __future__ import annotations
 

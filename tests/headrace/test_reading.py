@@ -1,4 +1,4 @@
-"""``hr.read`` and ``headrace model read``: what a model computes, as a table and as a file."""
+"""``hr.read`` and ``headrace model read``: a model's inputs as a table and as a file."""
 
 from __future__ import annotations
 

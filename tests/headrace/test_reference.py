@@ -1,4 +1,4 @@
-"""The operators' reference page: it is what the declarations give, and nothing is undocumented."""
+"""The reference page of operators equals its declarations, and is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runners and Beam's options, as they are typed."""
+"""Runners and Beam's options on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What screens show where a table would be too long, or where there is nothing to show."""
+"""Screens of long tables and of empty ones."""
 
 from __future__ import annotations
 

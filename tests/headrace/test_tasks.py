@@ -1,4 +1,4 @@
-"""``headrace tasks`` and ``headrace clients`` as their user meets them."""
+"""``headrace tasks`` and ``headrace clients`` from the command line."""
 
 from __future__ import annotations
 

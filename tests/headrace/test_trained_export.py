@@ -1,4 +1,4 @@
-"""The trained model as a SavedModel: raw events in, the trainer's own predictions out."""
+"""A trained model as a SavedModel: raw events in, the trainer's predictions out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue and its workers without a catalog, a disk or a clock: the decisions are those of production, the rest is made up.
+"""Simulates the queue and its workers, with production's decisions, but without catalog, disk or clock.
 
 Runs with the same arguments are the same run, event by event.
 """

@@ -1,4 +1,4 @@
-"""When tasks become leasable: retries fall due, leases run out. Clocks may go backwards: every worker has its own."""
+"""The times at which tasks become leasable: due retries and expired leases. Each worker's clock differs."""
 
 from __future__ import annotations
 

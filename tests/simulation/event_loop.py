@@ -1,4 +1,4 @@
-"""Virtual time: what is to happen, in order of when."""
+"""Virtual time: events in order of their time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation: how much of it, and when."""
+"""The faults of a simulation and their rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that can be leased now, by client and partition, so that a lease costs what it takes and not what waits."""
+"""Leasable tasks by client and partition: the cost of a lease is independent of the queue's length."""
 
 from __future__ import annotations
 

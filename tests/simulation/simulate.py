@@ -1,4 +1,4 @@
-"""A whole run: so many workers, these tasks, those faults, until nothing is left."""
+"""One simulation: workers, tasks and faults, until no task is left."""
 
 from __future__ import annotations
 

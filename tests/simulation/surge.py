@@ -1,4 +1,4 @@
-"""A day of work with a tenfold surge in one hour, under a policy that says how many workers there are."""
+"""A day of work with a tenfold surge in one hour, under an autoscaling policy."""
 
 from __future__ import annotations
 

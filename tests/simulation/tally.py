@@ -1,4 +1,4 @@
-"""What waits in a simulated queue, and how long tasks waited: a watcher that keeps sums, as the catalog's :mod:`warehouse.queue.backlog`."""
+"""Sums of a simulated queue and its waiting times, like :mod:`warehouse.queue.backlog`."""
 
 from __future__ import annotations
 

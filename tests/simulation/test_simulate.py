@@ -1,4 +1,4 @@
-"""Simulated fleets under faults. The referee raises at the first event that breaks a rule; here the endings are checked."""
+"""Simulated fleets under faults: the referee checks every event, the tests check the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue in memory, filled with what a catalog holds, to be driven beside it."""
+"""The queue in memory, filled from a catalog, to compare the two."""
 
 from __future__ import annotations
 

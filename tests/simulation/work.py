@@ -1,4 +1,4 @@
-"""Tasks as the simulator has them, and what a worker holds of them."""
+"""Tasks and leases in a simulation."""
 
 from __future__ import annotations
 

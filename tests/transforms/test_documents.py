@@ -1,4 +1,4 @@
-"""Documents from outside: one error, which names the place."""
+"""Invalid documents raise one error, which names the place."""
 
 from __future__ import annotations
 

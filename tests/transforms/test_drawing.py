@@ -1,4 +1,4 @@
-"""Graphs drawn as SVG: what a reader must find in the drawing, and that it is the same every time."""
+"""Graphs as SVG: the required content, and equal output for equal graphs."""
 
 from __future__ import annotations
 

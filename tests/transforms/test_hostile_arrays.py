@@ -1,4 +1,4 @@
-"""No array kills a process or reaches another row's bytes: plans over hostile arrays, and what they once broke."""
+"""No array crashes a process or reads another row: plans over hostile arrays, and regressions."""
 
 from __future__ import annotations
 

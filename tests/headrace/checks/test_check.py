@@ -1,4 +1,4 @@
-"""``headrace model check``: what each input looks like over a sample, and what is surprising about it."""
+"""``headrace model check``: statistics and warnings of each input over a sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo, as real processes: on the generated log, and on the real ones where they are."""
+"""The demo as real processes, on the generated log, and on real logs if they exist."""
 
 from __future__ import annotations
 

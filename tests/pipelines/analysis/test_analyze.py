@@ -1,4 +1,4 @@
-"""Full passes for real: Beam, tf.Transform's analyzers, small tables; answers counted in plain Python."""
+"""Full passes with Beam and tf.Transform's analyzers over small tables, compared with plain Python."""
 
 from __future__ import annotations
 

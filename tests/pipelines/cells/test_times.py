@@ -1,4 +1,4 @@
-"""Written times: strptime patterns, ISO 8601, counts with fractions, and the wall clocks of places."""
+"""Times as text: strptime patterns, ISO 8601, fractional counts, and wall clocks of time zones."""
 
 from __future__ import annotations
 

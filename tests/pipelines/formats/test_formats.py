@@ -1,4 +1,4 @@
-"""The four formats: on tiny files of their shape everywhere, on the real files where they are."""
+"""The four formats, on tiny files of their layout, and on the real files if they exist."""
 
 from __future__ import annotations
 

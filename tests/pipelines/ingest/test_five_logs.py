@@ -1,4 +1,4 @@
-"""Five made-up logs of public kinds, imported by their schema files and compared with what plain Python reads."""
+"""Five synthetic logs of public kinds, imported and compared with plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged logs, Parquet files and schema files by seeds: no crash, no exception but ours, no value of a neighbour's."""
+"""Damaged logs, Parquet files and schema files: no crash, only Headrace's errors, no other row's values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components that misbehave, in real processes, beside healthy ones that must not notice."""
+"""Failing components in real processes do not affect healthy ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Children as processes: who dies with whom, what is left behind, and kills from outside."""
+"""Child processes: their ends, what they leave, and kills from outside."""
 
 from __future__ import annotations
 

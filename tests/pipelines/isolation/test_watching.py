@@ -1,4 +1,4 @@
-"""What a parent sees of a child, and what a machine has to give."""
+"""What a parent measures of a child and of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encodings, line ends and records: the same rows however the file is written, and wherever it is cut."""
+"""Encodings, line ends and records give equal rows for every way to write and split a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads within a step: every element is worked on, outputs keep their order, failures fail the bundle."""
+"""Threads in a step: every element is processed, outputs are in order, failures fail the bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decided about Dataflow before anything is sent: names, options, refusals."""
+"""Dataflow's names, options and refusals before a job is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that Dataflow's real client submits, waits for and cancels, over HTTP, at a service of this machine's."""
+"""Jobs that Dataflow's real client submits, waits for and cancels at a local service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job given to a job server of another process, and computed by workers of a third: what any portable runner does."""
+"""A job on a portable job server of another process, with workers in a third."""
 
 from __future__ import annotations
 

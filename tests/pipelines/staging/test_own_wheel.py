@@ -1,4 +1,4 @@
-"""The package that goes to remote machines: this Headrace and no other, the same bytes wherever it is packed."""
+"""The wheel for remote machines holds only Headrace, and is reproducible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw files that this machine cannot read, met by real workers."""
+"""Raw files that a real worker cannot read."""
 
 from __future__ import annotations
 

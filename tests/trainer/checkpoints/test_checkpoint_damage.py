@@ -1,4 +1,4 @@
-"""A damaged checkpoint is passed over with its file and reason: never other weights, never an uncaught exception."""
+"""A damaged checkpoint is skipped with its file and reason; it never gives other weights or a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests, arrays and documents that verify, and yet are not what this release writes."""
+"""Manifests, arrays and documents with valid checksums that this release does not write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows and labels that arrive after their partition was trained: each event is trained once, whatever comes when."""
+"""Rows and labels that arrive after the training of their partition: each event is trained once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full-pass operators: what they ask for, and what is put in their place."""
+"""Full-pass operators: what they request, and what replaces them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored types that models read: what each means, and that nothing is lost."""
+"""Stored types that models read keep their meaning without loss."""
 
 from __future__ import annotations
 

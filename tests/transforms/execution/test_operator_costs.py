@@ -1,4 +1,4 @@
-"""Seconds of a plan told apart by operator."""
+"""The seconds of a plan by operator."""
 
 from __future__ import annotations
 

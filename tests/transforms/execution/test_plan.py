@@ -1,4 +1,4 @@
-"""The plan: sharing, freeing, nulls, failures, and what bad batches get."""
+"""Plans: sharing, freeing, nulls, failures, and invalid batches."""
 
 from __future__ import annotations
 

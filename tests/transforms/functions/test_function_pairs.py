@@ -1,4 +1,4 @@
-"""No two functions that differ in what they compute are accepted with one fingerprint; every refusal names its cause."""
+"""Accepted functions that differ in what they compute have different fingerprints; refusals name their cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of the user's own: what is written down, what is refused, and that what was written down is what runs."""
+"""User-defined functions: what is bundled, what is refused, and that the bundle is what runs."""
 
 from __future__ import annotations
 

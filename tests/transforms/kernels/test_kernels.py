@@ -1,4 +1,4 @@
-"""Kernels against other implementations of the same thing, and on sizes the properties do not reach."""
+"""Kernels compared with other implementations, and on large sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled kernels are unpickled: only out of folders and files that no other user can have written."""
+"""Compiled kernels are loaded only from folders and files that no other user can write."""
 
 from __future__ import annotations
 

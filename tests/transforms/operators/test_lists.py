@@ -1,4 +1,4 @@
-"""Lists as sequences and as sets: known answers, large lists, errors, and twins as they are served."""
+"""Lists as sequences and as sets: known results, large lists, errors, and served twins."""
 
 from __future__ import annotations
 

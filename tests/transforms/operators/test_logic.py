@@ -1,4 +1,4 @@
-"""Logic of three values, membership, and what is missing."""
+"""Three-valued logic, membership, and missing values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Written moments beside timestamps: how they are read, compared, printed and fingerprinted."""
+"""Constant times as text: parsed, compared, printed and fingerprinted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators over numbers against the truth to sixty digits, and on what the properties do not reach."""
+"""Operators over numbers compared with 60-digit arithmetic, and on special values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators over text: what the generic laws cannot say."""
+"""Operators over text, beyond the generic laws."""
 
 from __future__ import annotations
 

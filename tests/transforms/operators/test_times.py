@@ -1,4 +1,4 @@
-"""Calendar fields and wall clocks against Python's own."""
+"""Calendar fields and wall clocks compared with Python's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of TensorFlow operations that a bridged graph may hold, against the registry of the pinned TensorFlow."""
+"""The allowed TensorFlow operations of a bridged graph, compared with TensorFlow's registry."""
 
 from __future__ import annotations
 

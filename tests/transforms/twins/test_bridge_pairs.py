@@ -1,4 +1,4 @@
-"""No two preprocessing_fns that differ in what they compute are both accepted and of one fingerprint."""
+"""Accepted preprocessing_fns that differ in what they compute have different fingerprints."""
 
 from __future__ import annotations
 

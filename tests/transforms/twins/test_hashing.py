@@ -1,4 +1,4 @@
-"""Ids from TensorFlow's own operations, called as a user would call them."""
+"""Ids equal those of TensorFlow's operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Late rows: where they go, what is refused, and that only they are computed."""
+"""Late rows: their partitions, refusals, and that only they are computed."""
 
 from __future__ import annotations
 

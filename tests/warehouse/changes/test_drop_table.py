@@ -1,4 +1,4 @@
-"""Dropping a table: what goes, what stays, and what stands in the way."""
+"""Dropping a table: what is removed, what stays, and what prevents it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overlays and corrections: what they change, what they refuse, and what they leave alone."""
+"""Overlays and corrections: their effects, their refusals, and what stays."""
 
 from __future__ import annotations
 

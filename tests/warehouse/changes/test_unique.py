@@ -1,4 +1,4 @@
-"""Which new rows have a key that was not there, beside a set of tuples."""
+"""Rows with new keys, compared with a set of tuples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expected requests: from counts, with a prior where there are none."""
+"""Expected requests: from counts, with a prior for new models."""
 
 from __future__ import annotations
 

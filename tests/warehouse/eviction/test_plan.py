@@ -1,4 +1,4 @@
-"""The order in which a budget takes memos, and how many."""
+"""The order and the number of memos that a budget evicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What garbage collection may delete: ordinary files inside the home with a name that Headrace gives, and nothing else."""
+"""Garbage collection deletes only regular files of the home with names that Headrace gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction: what is chosen, that values stay, and that whoever is in the way loses nothing."""
+"""Compaction: the chosen files, equal values, and concurrent processes."""
 
 from __future__ import annotations
 

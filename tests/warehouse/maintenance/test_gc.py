@@ -1,4 +1,4 @@
-"""What garbage collection deletes, and what it must leave."""
+"""What garbage collection deletes, and what it must not delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every reason for a miss, as explain tells it."""
+"""Every reason for a miss in ``explain``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies from submission to what a trainer reads: whatever is kept, the values are the same."""
+"""Admission policies, from submission to a trainer's read: values are equal under each."""
 
 from __future__ import annotations
 

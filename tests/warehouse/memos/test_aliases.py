@@ -1,4 +1,4 @@
-"""One memo for several contents: whoever waits for it finds it when it is ready."""
+"""One memo for several equal contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coverage always says what the memos say, however they came and went."""
+"""Coverage always agrees with the memos."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retired models: nothing is computed for them any more."""
+"""Retired models: no memo is computed for them any more."""
 
 from __future__ import annotations
 

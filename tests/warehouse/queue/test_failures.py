@@ -1,4 +1,4 @@
-"""What a failure says of itself."""
+"""Failures as documents."""
 
 from __future__ import annotations
 

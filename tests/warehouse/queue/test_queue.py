@@ -1,4 +1,4 @@
-"""Leases, fences, attempts, priorities and fairness."""
+"""Leases, fencing tokens, attempts, priorities and fairness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels that are expressions, and tasks of other kinds: from the model to what a trainer reads."""
+"""Labels that are expressions, and other tasks, from the model to a trainer's read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pins: what a job reads stays, until it lets go or dies."""
+"""A pin protects what a job reads until the job releases it or ends."""
 
 from __future__ import annotations
 

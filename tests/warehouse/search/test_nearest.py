@@ -1,4 +1,4 @@
-"""For a miss: the nearest component that is known, and what differs."""
+"""The nearest known component of a miss, and the differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that is not UTF-8 in raw files: refused when it is registered, or read with U+FFFD, and the same at each read."""
+"""Raw text that is not UTF-8 is refused at registration, or always read with U+FFFD."""
 
 from __future__ import annotations
 

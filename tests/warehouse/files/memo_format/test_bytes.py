@@ -1,4 +1,4 @@
-"""What stands in the bytes of a memo file, and what happens when others stand there."""
+"""The bytes of a memo file, and errors of other bytes."""
 
 from __future__ import annotations
 
