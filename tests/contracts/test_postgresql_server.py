@@ -38,7 +38,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_server_goes_with_the_tests_that_were_killed() -> None:
+def test_a_server_stops_when_its_tests_are_killed() -> None:
     process = start(_ABANDON)
     out, _ = process.communicate(timeout=PATIENCE_SECS)
     assert process.returncode == -signal.SIGKILL

@@ -131,7 +131,7 @@ m.input("a", picky(hr.text("query")))
 """
 
 
-def test_what_failed_alike_is_explained_on_one_line_with_an_event(cli, tmp_path, table):
+def test_equal_failures_are_one_line_of_explain_with_an_event(cli, tmp_path, table):
     (tmp_path / "models.py").write_text(PICKY, encoding="utf-8")
     cli("model", "submit", tmp_path / "models.py")
     cli("work", "--until-idle")
@@ -178,7 +178,7 @@ def headrace(*arguments: str, home: Path, prefix: tuple[str, ...] = ()) -> subpr
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_second_process_on_the_same_run_folder_is_told_who_holds_it(cli, tmp_path, table):
+def test_a_second_process_on_a_run_folder_gets_an_error_with_its_holder(cli, tmp_path, table):
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")
     cli("model", "submit", models, "--table", "log")
@@ -189,7 +189,7 @@ def test_a_second_process_on_the_same_run_folder_is_told_who_holds_it(cli, tmp_p
     assert str(os.getpid()) in error
 
 
-def test_a_second_process_on_a_locked_catalog_waits_and_then_says_so(tmp_path, small_log, monkeypatch):
+def test_a_second_process_on_a_locked_catalog_waits_and_then_fails(tmp_path, small_log, monkeypatch):
     import sqlite3
 
     home = tmp_path / "home"
@@ -338,7 +338,7 @@ def test_an_import_of_another_schema_is_refused_before_it_writes(cli, tmp_path):
     assert cli("table", "ls", "--json").json["tables"][0]["rows"] == 8
 
 
-def test_a_table_is_not_moved_by_a_wrong_path_and_says_what_is_gone(cli, table, tmp_path):
+def test_a_wrong_path_does_not_move_a_table_and_removed_partitions_are_reported(cli, table, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(table, other)
     error = cli("table", "add", "log", other, status=2).err
@@ -384,7 +384,7 @@ def test_a_baseline_that_is_no_number_is_refused_before_training(cli, table, tmp
     assert not (tmp_path / "home" / "runs").exists()
 
 
-def test_what_failed_is_said_and_can_be_retried(cli, table, tmp_path):
+def test_failures_are_shown_and_can_be_retried(cli, table, tmp_path):
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")
     cli("model", "submit", models, "--table", "log", "--model", "first")

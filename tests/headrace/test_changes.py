@@ -92,7 +92,7 @@ def test_bad_input(cli, table):
     assert cli("table", "ls", "--json").json["tables"][0]["version"] == 1
 
 
-def test_one_is_one_and_none_is_said(cli, table, tmp_path):
+def test_texts_of_one_row_and_of_no_row(cli, table, tmp_path):
     rows = hour_of(table, 1)
     pq.write_table(rows.slice(0, 1), tmp_path / "late.parquet")
     assert (
@@ -104,7 +104,7 @@ def test_one_is_one_and_none_is_said(cli, table, tmp_path):
     assert "ISO 8601" in cli("table", "delete", "log", "--where", "time=noon", status=2).err
 
 
-def test_explain_counts_what_it_leaves_out_and_looks_for_nothing_nearer_than_the_component(cli, table, tmp_path):
+def test_explain_counts_omitted_rows_and_finds_no_nearer_component(cli, table, tmp_path):
     other = MODEL.replace('"m"', '"other"').replace("buckets(100)", "buckets(90)")
     (tmp_path / "other.py").write_text(other)
     cli("model", "submit", tmp_path / "other.py", "--policy", "none")

@@ -204,12 +204,12 @@ def test_a_corrected_column_is_named_by_explain(submitted, small_log):
     assert "data changed in column price" in misses[0]["reason"]
 
 
-def test_an_unchanged_model_is_free_and_says_so(submitted, models_file):
+def test_an_unchanged_model_queues_nothing_and_is_reported(submitted, models_file):
     again = submitted("model", "submit", models_file, "--table", "log", "--json").json["models"]
     assert [(row["version"], row["unchanged"], row["queued"]) for row in again] == [(1, True, 0), (1, True, 0)]
 
 
-def test_a_submission_says_what_it_set_anew(submitted, models_file):
+def test_a_submission_reports_changed_settings(submitted, models_file):
     submit = ("model", "submit", models_file, "--table", "log", "--model", "first")
     said = submitted(*submit, "--policy", "adaptive").out
     assert "policy: all -> adaptive" in said
@@ -223,7 +223,7 @@ def test_a_submission_says_what_it_set_anew(submitted, models_file):
     assert row["changes"] == ["policy: adaptive -> all", "priority: 10 -> 30"]
 
 
-def test_a_model_is_retired_and_brought_back(submitted, models_file):
+def test_a_model_is_retired_and_restored(submitted, models_file):
     cli = submitted
     cli("work", "--until-idle")
     models_file.write_text(models_file.read_text(encoding="utf-8").replace("1000", "2000"), encoding="utf-8")
@@ -245,7 +245,7 @@ def test_a_model_is_retired_and_brought_back(submitted, models_file):
     assert "memos" in cli("work", "--until-idle").out
 
 
-def test_a_text_log_is_imported_and_bad_rows_are_set_aside(cli, tmp_path):
+def test_a_text_log_is_imported_and_bad_rows_are_rejected(cli, tmp_path):
     (tmp_path / "clicks.tsv").write_text(
         "1\tshoes\t1772409600\t1\n2\tred shoes\t1772413200\t0\nthree\thats\t1772413201\t0\n4\thats\t1772413202\n",
         encoding="utf-8",

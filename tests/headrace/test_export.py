@@ -332,7 +332,7 @@ def test_a_bridged_preprocessing_fn_through_both(cli, submitted, tmp_path):
     assert replayed(cli, tmp_path, model, events=250) == 250
 
 
-def test_names_that_tensorflow_cannot_take_are_told():
+def test_names_that_tensorflow_refuses_are_errors():
     import headrace as hr
     from transforms.errors import InputError
     from transforms.twins.export import Serving

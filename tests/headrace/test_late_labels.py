@@ -150,7 +150,7 @@ def test_other_tasks_train_and_test(cli, log, train, written, figures):
     assert train("--end", "2011-07-03", "--json").json["events_this_time"] == 0
 
 
-def test_a_label_that_is_no_0_or_1_is_said_before_training(cli, log, train):
+def test_an_invalid_binary_label_is_an_error_before_training(cli, log, train):
     (log / "model.py").write_text(MODEL.replace('label=hr.float32("spent") > 2.5', 'label="discount"'))
     cli("table", "add", "coupons", log / "log", "--time-column", "time")
     cli("model", "submit", log / "model.py")

@@ -52,7 +52,7 @@ def test_memos_are_loaded_and_give_the_same(cli, home):
     assert before.num_rows == sum(part.num_rows for part in hr.scan("second", home=home)) > 200
 
 
-def test_a_scan_pins_what_it_reads_and_lets_it_go(cli, home):
+def test_a_scan_pins_what_it_reads_and_releases_it(cli, home):
     cli("work", "--until-idle")
     parts = hr.scan("first", home=home, label=False)
     first = next(parts)
@@ -111,7 +111,7 @@ print(hr.read("first", home={home!r}).num_rows > 0)
         ({"model": ""}, "a model must be a name"),
     ],
 )
-def test_mistakes_are_told_apart(home, asked, says):
+def test_mistakes_have_different_errors(home, asked, says):
     with pytest.raises(hr.HeadraceError, match=says):
         hr.read(**{"home": home, **asked})
 

@@ -123,7 +123,7 @@ model.input("price", hr.float32("price").fill_null(0.0))
 """
 
 
-def test_from_a_worker_over_a_sample_to_a_mended_model(cli: Any, tmp_path: Path, small_log: Path) -> None:
+def test_from_a_failure_and_its_sample_to_a_fixed_model(cli: Any, tmp_path: Path, small_log: Path) -> None:
     """A real worker, what it found, the very lines of ``docs/quarantine.md`` over the sample, drop, and a new version."""
     cli("table", "add", "log", small_log)
     path = tmp_path / "my_models.py"

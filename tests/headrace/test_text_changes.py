@@ -126,7 +126,7 @@ def test_an_import_leaves_out_known_keys_and_counts_them(cli, table, tmp_path):
     assert "a key must be a column of the schema file" in error
 
 
-def test_one_sentinel_year_goes_to_the_side_file_and_the_table_stays_whole(cli, table, tmp_path):
+def test_one_sentinel_year_is_rejected_and_the_table_is_complete(cli, table, tmp_path):
     rows = [line(70), "71,x,1,1,9999-12-31T00:00", "72,x,1,1,9999-12-31", *(line(i) for i in range(73, 83))]
     (tmp_path / "sentinel.csv").write_text("\n".join([HEADER, *rows]))
     options = ("--schema", tmp_path / "schema.json", "--max-reject-share", "0.5")

@@ -55,7 +55,7 @@ def odd(cli, tmp_path):
     return tmp_path / "odd.py"
 
 
-def test_every_input_is_tried_and_what_is_surprising_is_said(cli, odd):
+def test_every_input_is_run_and_warnings_are_shown(cli, odd):
     (model,) = cli("model", "check", odd, "--json").json["models"]
     inputs = {row["input"]: row for row in model["inputs"]}
     assert (model["rows"], model["table_rows"], model["partitions"]) == (400, 400, 4)
@@ -178,7 +178,7 @@ def test_the_collision_estimate_is_what_hashing_does(values):
     assert colliding_share(20_000, 20_000) == 1.0
 
 
-def test_one_id_that_holds_nearly_everything_is_said():
+def test_a_dominant_id_is_a_warning():
     column = pa.array([3] * 95 + list(range(5)))
     kind = Dense(DType.INT64, 100)
     found = statistics_of(column, kind)

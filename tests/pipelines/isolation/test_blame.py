@@ -91,7 +91,7 @@ def worlds(draw: st.DrawFn, most: int = 40) -> World:
 
 
 @given(worlds())
-def test_the_guilty_fail_for_what_they_did_and_the_innocent_have_a_result(world: World) -> None:
+def test_culprits_fail_with_their_cause_and_other_components_have_results(world: World) -> None:
     story = played(world)
     assert story.guilty == world.culprits
     done = [one for group in story.groups for one in group]
@@ -108,14 +108,14 @@ def test_attempts_are_few(world: World) -> None:
 
 
 @given(worlds())
-def test_the_innocent_stay_together_when_the_guilty_are_caught_in_the_act(world: World) -> None:
+def test_other_components_stay_in_one_run_when_culprits_are_found_in_the_act(world: World) -> None:
     world.names_suspects = True
     innocent = tuple(one for one in world.components if one not in world.culprits)
     assert played(world).groups == ([innocent] if innocent else [])
 
 
 @given(st.lists(st.integers(1, LIMIT), min_size=1, max_size=60), st.booleans())
-def test_memory_that_adds_up_is_nobodys_fault(sizes: list[int], names_suspects: bool) -> None:
+def test_accumulated_memory_makes_no_culprit(sizes: list[int], names_suspects: bool) -> None:
     components = names(len(sizes))
     story = played(World(components, sizes=dict(zip(components, sizes, strict=True)), names_suspects=names_suspects))
     assert not story.guilty
@@ -133,16 +133,14 @@ def test_a_kill_from_outside_changes_nothing(world: World, kill: int) -> None:
 
 
 @given(worlds(), st.frozensets(st.integers(0, 60), max_size=12))
-def test_many_kills_from_outside_make_nobody_guilty_who_is_tried_often_enough(
-    world: World, kills: frozenset[int]
-) -> None:
+def test_kills_from_outside_make_no_culprit_with_enough_trials(world: World, kills: frozenset[int]) -> None:
     """No three in a row hit one component alone here: every third attempt is let live."""
     spared = frozenset(number for number in kills if number % 3)
     story = played(World(world.components, world.culprits, kills=spared, names_suspects=world.names_suspects))
     assert story.guilty.keys() == world.culprits.keys()
 
 
-def test_a_process_that_leaked_is_not_held_against_what_came_last() -> None:
+def test_the_last_component_is_not_blamed_for_a_leaked_process() -> None:
     components = names(5)
     world = World(components, sizes=dict.fromkeys(components, 15), leak=60)
     course = begun(components)
@@ -153,7 +151,7 @@ def test_a_process_that_leaked_is_not_held_against_what_came_last() -> None:
     assert played(world, course).groups == [components]
 
 
-def test_those_that_share_the_step_that_stalls_are_guilty_together() -> None:
+def test_components_that_share_a_stalled_step_are_all_culprits() -> None:
     components = names(30)
     shared = dict.fromkeys(components[:10], "join")
     world = World(components, dict.fromkeys(components[:10], "stalled"), shared)
@@ -170,7 +168,7 @@ def test_those_that_share_a_step_are_tried_apart_when_memory_may_have_added_up()
     assert story.guilty == {"c3": "memory"}
 
 
-def test_who_was_guilty_elsewhere_is_tried_alone_and_last() -> None:
+def test_known_culprits_are_tried_alone_and_last() -> None:
     course = begun(names(4), {"c1", "c2", "other"})
     story = played(World(names(4), {"c1": "stalled"}), course)
     assert story.groups == [("c0", "c3"), ("c2",)]

@@ -51,7 +51,7 @@ def test_a_stall_is_staying_in_one_step_of_a_plan() -> None:
     assert clock.is_stalled(20.1)
 
 
-def test_time_in_which_nobody_looked_does_not_count() -> None:
+def test_time_without_a_measurement_does_not_count() -> None:
     board = StepBoard()
     board.step(1)
     clock = StallClock(board, 10.0, now=0.0)

@@ -134,7 +134,7 @@ def test_literals_stand_in_for_numbers() -> None:
         (lambda: hr.int64("x").is_nan(), "does not take"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told(mistake: Any, says: str) -> None:
+def test_mistakes_are_errors(mistake: Any, says: str) -> None:
     with pytest.raises((InputError, TypeMismatch), match=says):
         mistake()
 
