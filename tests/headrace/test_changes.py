@@ -73,7 +73,7 @@ def test_what_a_rewritten_file_loses_is_said(cli, table, tmp_path):
     (path,) = (table / "date=2026-03-02/hour=00").glob("*.parquet")
     pq.write_table(rows.slice(1), path)
     again = cli("table", "add", "log", table).out
-    assert "no longer applied" in again
+    assert "not applied any more" in again
     assert "1 retracted events" in again
 
 

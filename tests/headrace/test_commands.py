@@ -237,7 +237,7 @@ def test_a_model_is_retired_and_restored(submitted, models_file):
     check_golden("model_retire_again", cli("model", "retire", "second", "--yes").out)
     row = cli("model", "retire", "first", "--yes", "--json").json
     assert (row["live"], row["done"], row["memos"], row["own_memos"]) == (True, True, 12, 12)
-    assert "no model is live" in cli("model", "ls").out
+    assert "there is no live model" in cli("model", "ls").out
     error = cli("model", "retire", "secnd", status=4).err
     assert "allowed: second" in error
     (back,) = cli("model", "submit", models_file, "--table", "log", "--model", "second", "--json").json["models"]
@@ -291,5 +291,5 @@ def test_every_command_has_help(capsys):
 
 def test_the_answer_can_be_recorded_beside_the_table(tmp_path, capsys):
     assert run(["--record", str(tmp_path / "answer.json"), "table", "ls", "--home", str(tmp_path / "home")]) == 0
-    assert "no table is registered yet" in capsys.readouterr().out
+    assert "no table is registered" in capsys.readouterr().out
     assert json.loads((tmp_path / "answer.json").read_text(encoding="utf-8")) == {"tables": []}

@@ -29,7 +29,7 @@ def test_the_screen_shows_what_was_found(cli, schema, tmp_path):
     assert "I_DATE, iso8601" in shown.out
     assert "PURCHASE_FLG" in shown.out
     assert "unsure of I_DATE: the times name no zone" in shown.out
-    assert f"next: headrace table import NAME {tmp_path}/coupons.csv --schema {schema}" in shown.out
+    assert f"then headrace table import NAME {tmp_path}/coupons.csv --schema {schema}" in shown.out
     assert "must not exist yet" in cli("table", "infer", tmp_path / "coupons.csv", "--output", schema, status=2).err
     found = cli("table", "infer", tmp_path / "coupons.csv", "--output", "-", "--json").json
     assert found["labels"] == ["PURCHASE_FLG"]

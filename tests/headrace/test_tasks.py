@@ -148,8 +148,8 @@ def test_from_a_failure_and_its_sample_to_a_fixed_model(cli: Any, tmp_path: Path
     assert "3 more tasks of this component failed" in text
     assert "raised ValueError" in _as_the_page_says(tmp_path)
     assert "headrace tasks list shows why" in cli("model", "submit", path).out
-    cli("tasks", "drop", "--model", "strict", "--why", "mended in version 2", "--yes")
-    assert "4 were dropped" in cli("model", "submit", path).out
+    cli("tasks", "drop", "--model", "strict", "--why", "fixed in version 2", "--yes")
+    assert "4 are dropped" in cli("model", "submit", path).out
     path.write_text(STRICT.replace("if 3 in", "if 33 in"), encoding="utf-8")
     assert cli("model", "submit", path, "--json").json["models"][0]["queued"] == 4
     assert cli("work", "--until-idle", "--json").json["memos"] == 4

@@ -143,7 +143,7 @@ def test_a_full_pass_that_was_not_made_is_that_inputs_error(cli, odd, tmp_path):
         encoding="utf-8",
     )
     (model,) = cli("model", "check", tmp_path / "full.py", "--json").json["models"]
-    assert "a full pass must be made first" in model["inputs"][0]["error"]
+    assert "a full pass must be run first" in model["inputs"][0]["error"]
     assert model["inputs"][1]["error"] == ""
     assert "no partition starts in the range" in model["inputs"][2]["error"]
     assert "no such column" in model["inputs"][3]["error"]
